@@ -1,0 +1,1 @@
+//! What every layer of Vellum talks in: BSON bytes, key strings, namespaces, errors.

@@ -1,0 +1,1 @@
+//! An embeddable document database without sockets: catalog, collections, indexes, plans, commits.

@@ -1,0 +1,1 @@
+//! Experiments and load tests over the wire.

@@ -1,0 +1,1 @@
+//! The MongoDB wire protocol and its commands.

@@ -1,0 +1,1 @@
+//! Ordered keys and values: the engine traits and the memory engine.

@@ -1,0 +1,3 @@
+//! The `vellum` binary: options merged into one checked configuration, then one verb.
+
+fn main() {}
