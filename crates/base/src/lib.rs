@@ -1,1 +1,13 @@
-//! What every layer of Vellum talks in: BSON bytes, key strings, namespaces, errors.
+//! What every layer of Vellum talks in: BSON bytes, key strings, namespaces and errors.
+//!
+//! No I/O, no clock, no threads. Bytes from outside become trusted in one place,
+//! [`bson::validate`]; everything else here reads and writes valid BSON in place.
+
+pub mod bson;
+pub mod codes;
+pub mod error;
+pub mod namespace;
+
+pub use codes::ErrorCode;
+pub use error::{Error, Result};
+pub use namespace::Namespace;

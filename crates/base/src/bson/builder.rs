@@ -1,0 +1,208 @@
+//! Writes documents by appending; elements of other documents are copied undecoded.
+
+use super::{Document, DocumentBuf, Element, Value};
+use std::io::Write;
+
+/// An appending writer of one document and whatever it nests.
+///
+/// Open documents and arrays form a stack: [`begin_document`](Builder::begin_document) and
+/// [`begin_array`](Builder::begin_array) push, [`end`](Builder::end) pops and fills in the length.
+#[derive(Clone)]
+pub struct Builder {
+    bytes: Vec<u8>,
+    open: Vec<Frame>,
+}
+
+#[derive(Clone)]
+struct Frame {
+    start: usize,
+    next_index: u32,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Builder::new()
+    }
+}
+
+impl Builder {
+    /// An empty document.
+    pub fn new() -> Builder {
+        Builder::with_buffer(Vec::with_capacity(64))
+    }
+
+    /// An empty document appended to what `bytes` already holds; [`into_buffer`](Self::into_buffer)
+    /// gives the whole buffer back, so replies can be written straight behind a message header.
+    pub fn with_buffer(mut bytes: Vec<u8>) -> Builder {
+        let start = bytes.len();
+        bytes.extend_from_slice(&[0; 4]);
+        Builder { bytes, open: vec![Frame { start, next_index: 0 }] }
+    }
+
+    /// Appends an element.
+    pub fn append<'v>(&mut self, name: &str, value: impl Into<Value<'v>>) -> &mut Self {
+        let value = value.into();
+        self.header(value.kind().tag(), name.as_bytes());
+        value.write_to(&mut self.bytes);
+        self
+    }
+
+    /// Appends an element unless the value is `None`.
+    pub fn append_optional<'v>(&mut self, name: &str, value: Option<impl Into<Value<'v>>>) -> &mut Self {
+        if let Some(value) = value {
+            self.append(name, value);
+        }
+        self
+    }
+
+    /// Appends an element of another document as it stands.
+    pub fn append_element(&mut self, element: &Element<'_>) -> &mut Self {
+        self.append_renamed(element.name_bytes(), element)
+    }
+
+    /// Appends the value of an element under another name.
+    pub fn append_renamed(&mut self, name: &[u8], element: &Element<'_>) -> &mut Self {
+        self.header(element.kind().tag(), name);
+        self.bytes.extend_from_slice(element.value_bytes());
+        self
+    }
+
+    /// Appends every element of a document.
+    pub fn append_all(&mut self, document: Document<'_>) -> &mut Self {
+        self.bytes.extend_from_slice(document.iter().rest());
+        self
+    }
+
+    /// Appends the next element of the open array, its name being its position.
+    pub fn push<'v>(&mut self, value: impl Into<Value<'v>>) -> &mut Self {
+        let value = value.into();
+        self.index_header(value.kind().tag());
+        value.write_to(&mut self.bytes);
+        self
+    }
+
+    /// Opens an embedded document.
+    pub fn begin_document(&mut self, name: &str) -> &mut Self {
+        self.header(0x03, name.as_bytes());
+        self.open_frame()
+    }
+
+    /// Opens an array.
+    pub fn begin_array(&mut self, name: &str) -> &mut Self {
+        self.header(0x04, name.as_bytes());
+        self.open_frame()
+    }
+
+    /// Opens an embedded document as the next element of the open array.
+    pub fn push_document(&mut self) -> &mut Self {
+        self.index_header(0x03);
+        self.open_frame()
+    }
+
+    /// Opens an array as the next element of the open array.
+    pub fn push_array(&mut self) -> &mut Self {
+        self.index_header(0x04);
+        self.open_frame()
+    }
+
+    /// Closes the innermost open document or array (the outermost is closed by `finish`).
+    pub fn end(&mut self) -> &mut Self {
+        debug_assert!(self.open.len() > 1, "end without begin");
+        if self.open.len() > 1 {
+            self.close_frame();
+        }
+        self
+    }
+
+    /// The size so far in bytes, open documents counted as far as written.
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.open.first().map_or(0, |frame| frame.start)
+    }
+
+    /// Whether nothing has been appended yet to the outermost document.
+    pub fn is_empty(&self) -> bool {
+        self.len() <= 4
+    }
+
+    /// Closes all that is open and returns the document.
+    pub fn finish(self) -> DocumentBuf {
+        debug_assert!(self.open.first().is_none_or(|frame| frame.start == 0), "into_buffer is meant");
+        DocumentBuf::from_valid(self.into_buffer())
+    }
+
+    /// Closes all that is open and returns the buffer, what stood in it before included.
+    pub fn into_buffer(mut self) -> Vec<u8> {
+        while !self.open.is_empty() {
+            self.close_frame();
+        }
+        self.bytes
+    }
+
+    fn header(&mut self, tag: u8, name: &[u8]) {
+        debug_assert!(!name.contains(&0), "a field name has no NUL");
+        self.bytes.push(tag);
+        self.bytes.extend_from_slice(name);
+        self.bytes.push(0);
+    }
+
+    fn index_header(&mut self, tag: u8) {
+        self.bytes.push(tag);
+        let Some(frame) = self.open.last_mut() else { return };
+        let index = frame.next_index;
+        frame.next_index += 1;
+        if index < 10 {
+            self.bytes.push(b'0' + index as u8);
+        } else {
+            // Writing to a Vec cannot fail.
+            let _ = write!(self.bytes, "{index}");
+        }
+        self.bytes.push(0);
+    }
+
+    fn open_frame(&mut self) -> &mut Self {
+        self.open.push(Frame { start: self.bytes.len(), next_index: 0 });
+        self.bytes.extend_from_slice(&[0; 4]);
+        self
+    }
+
+    fn close_frame(&mut self) {
+        if let Some(frame) = self.open.pop() {
+            self.bytes.push(0);
+            let length = (self.bytes.len() - frame.start) as i32;
+            if let Some(place) = self.bytes.get_mut(frame.start..frame.start + 4) {
+                place.copy_from_slice(&length.to_le_bytes());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::validate;
+    use super::*;
+
+    #[test]
+    fn nested_documents_get_their_lengths() {
+        let mut builder = Builder::new();
+        builder.append("a", 1i32).begin_document("b").begin_array("c");
+        for i in 0..12 {
+            builder.push(i);
+        }
+        builder.push_document().append("d", "e").end().end().end();
+        let document = builder.finish();
+        validate(document.bytes()).unwrap();
+        let inner = document.view().get("b").unwrap().as_document().unwrap();
+        let array = inner.get("c").unwrap().as_array().unwrap();
+        assert_eq!(array.len(), 13);
+        assert_eq!(array.elements().nth(11).unwrap().name(), "11");
+    }
+
+    #[test]
+    fn a_buffer_keeps_what_stood_before() {
+        let mut builder = Builder::with_buffer(vec![9, 9]);
+        builder.append("ok", 1.0);
+        let buffer = builder.into_buffer();
+        assert_eq!(&buffer[..2], &[9, 9]);
+        validate(&buffer[2..]).unwrap();
+    }
+}

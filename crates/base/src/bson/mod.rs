@@ -1,0 +1,29 @@
+//! BSON as bytes: views that borrow, a builder that appends, MongoDB's order of values.
+//!
+//! A document stays one run of bytes from the socket to the engine and back. [`Document`] and
+//! [`Array`] are views of such bytes, [`Value`] is one element decoded, and [`Builder`] writes
+//! new documents, copying elements undecoded where it can.
+
+mod builder;
+mod compare;
+mod decimal;
+mod document_cow;
+mod element_type;
+mod number;
+mod object_id;
+mod path;
+mod raw;
+mod validate;
+mod value;
+
+pub use builder::Builder;
+pub use compare::{compare, compare_documents, compare_optional, compare_with, equal};
+pub use decimal::{Decimal128, Parts as DecimalParts};
+pub use document_cow::DocumentCow;
+pub use element_type::Type;
+pub use number::Number;
+pub use object_id::ObjectId;
+pub use path::{Path, PathComponent};
+pub use raw::{Array, Document, DocumentBuf, Element, Elements};
+pub use validate::{MAX_DEPTH, MAX_DOCUMENT_SIZE, validate};
+pub use value::{Value, ValueBuf};

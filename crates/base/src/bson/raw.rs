@@ -1,0 +1,304 @@
+//! Views of BSON bytes: documents, arrays and their elements, read in place.
+//!
+//! The bytes are expected to have passed [`validate`](super::validate) (or to come from
+//! [`Builder`](super::Builder)). Reading never panics all the same: a view of broken bytes simply
+//! ends early.
+
+use super::{Type, Value};
+use std::fmt;
+
+/// A document, borrowed. Copying it copies a pointer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Document<'a>(&'a [u8]);
+
+/// An array, borrowed: a document whose names are the decimal positions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Array<'a>(Document<'a>);
+
+/// A document that owns its bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DocumentBuf(Vec<u8>);
+
+/// One element of a document: type, name and the undecoded bytes of the value.
+#[derive(Clone, Copy)]
+pub struct Element<'a> {
+    kind: Type,
+    name: &'a [u8],
+    bytes: &'a [u8],
+}
+
+/// Iterates over the elements of a document in their order.
+#[derive(Clone)]
+pub struct Elements<'a> {
+    rest: &'a [u8],
+}
+
+const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
+
+impl<'a> Document<'a> {
+    /// The document with no elements.
+    pub const EMPTY: Document<'static> = Document(EMPTY);
+
+    /// Takes bytes that are already known to be one valid document.
+    pub fn from_valid(bytes: &'a [u8]) -> Document<'a> {
+        Document(bytes)
+    }
+
+    /// The bytes of the whole document, length and terminator included.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The elements in order.
+    pub fn iter(self) -> Elements<'a> {
+        let end = self.0.len().saturating_sub(1);
+        Elements { rest: self.0.get(4..end).unwrap_or(&[]) }
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(self) -> bool {
+        self.0.len() <= 5
+    }
+
+    /// The first element with this name.
+    pub fn find(self, name: &str) -> Option<Element<'a>> {
+        self.iter().find(|element| element.name == name.as_bytes())
+    }
+
+    /// The value of the first element with this name, not following dots.
+    pub fn get(self, name: &str) -> Option<Value<'a>> {
+        self.find(name).map(|element| element.value())
+    }
+
+    /// The first element.
+    pub fn first(self) -> Option<Element<'a>> {
+        self.iter().next()
+    }
+
+    /// A copy that owns its bytes.
+    pub fn to_owned(self) -> DocumentBuf {
+        DocumentBuf(self.0.to_vec())
+    }
+}
+
+impl<'a> IntoIterator for Document<'a> {
+    type Item = Element<'a>;
+    type IntoIter = Elements<'a>;
+    fn into_iter(self) -> Elements<'a> {
+        self.iter()
+    }
+}
+
+impl fmt::Debug for Document<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().map(|e| (e.name(), e.value()))).finish()
+    }
+}
+
+impl<'a> Array<'a> {
+    /// The array with no elements.
+    pub const EMPTY: Array<'static> = Array(Document::EMPTY);
+
+    /// Takes bytes that are already known to be one valid array.
+    pub fn from_valid(bytes: &'a [u8]) -> Array<'a> {
+        Array(Document(bytes))
+    }
+
+    /// The same bytes seen as a document with the positions as names.
+    pub fn as_document(self) -> Document<'a> {
+        self.0
+    }
+
+    /// The bytes of the whole array, length and terminator included.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0.bytes()
+    }
+
+    /// The raw elements in order, their names being the positions.
+    pub fn elements(self) -> Elements<'a> {
+        self.0.iter()
+    }
+
+    /// The values in order.
+    pub fn iter(self) -> impl Iterator<Item = Value<'a>> + Clone + use<'a> {
+        self.0.iter().map(|element| element.value())
+    }
+
+    /// The value at a position, counted in elements (names are not looked at). O(position).
+    pub fn get(self, position: usize) -> Option<Value<'a>> {
+        self.0.iter().nth(position).map(|element| element.value())
+    }
+
+    /// The number of elements. O(length).
+    pub fn len(self) -> usize {
+        self.0.iter().count()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Array<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl DocumentBuf {
+    /// The document with no elements.
+    pub fn empty() -> DocumentBuf {
+        DocumentBuf(EMPTY.to_vec())
+    }
+
+    /// Takes bytes that are already known to be one valid document.
+    pub fn from_valid(bytes: Vec<u8>) -> DocumentBuf {
+        DocumentBuf(bytes)
+    }
+
+    /// The document, borrowed.
+    pub fn view(&self) -> Document<'_> {
+        Document(&self.0)
+    }
+
+    /// The bytes of the whole document.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Gives up the bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+impl Default for DocumentBuf {
+    fn default() -> Self {
+        DocumentBuf::empty()
+    }
+}
+
+impl fmt::Debug for DocumentBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.view().fmt(f)
+    }
+}
+
+impl<'a> Element<'a> {
+    /// The type of the value.
+    pub fn kind(&self) -> Type {
+        self.kind
+    }
+
+    /// The field's name.
+    pub fn name(&self) -> &'a str {
+        // Valid by the contract of the view; a broken name reads as empty rather than panicking.
+        std::str::from_utf8(self.name).unwrap_or("")
+    }
+
+    /// The bytes of the field's name, without the terminator: the cheap way to compare names.
+    pub fn name_bytes(&self) -> &'a [u8] {
+        self.name
+    }
+
+    /// The undecoded bytes of the value.
+    pub fn value_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The value, decoded as far as its outer type.
+    pub fn value(&self) -> Value<'a> {
+        Value::decode(self.kind, self.bytes)
+    }
+}
+
+impl fmt::Debug for Element<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?}", self.name(), self.value())
+    }
+}
+
+impl<'a> Elements<'a> {
+    /// The bytes not yet iterated over (elements only, without the document's terminator).
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Element<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Element<'a>> {
+        let (&tag, rest) = self.rest.split_first()?;
+        let kind = Type::from_tag(tag)?;
+        let end = rest.iter().position(|&byte| byte == 0)?;
+        let (name, rest) = (rest.get(..end)?, rest.get(end + 1..)?);
+        let length = value_length(kind, rest)?;
+        let (bytes, rest) = rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(Element { kind, name, bytes })
+    }
+}
+
+/// The number of bytes that a value of this type takes at the start of `bytes`; `None` where the
+/// bytes are too short to tell or say something impossible.
+#[inline]
+pub(super) fn value_length(kind: Type, bytes: &[u8]) -> Option<usize> {
+    let length = match kind {
+        Type::Double | Type::DateTime | Type::Timestamp | Type::Int64 => 8,
+        Type::Int32 => 4,
+        Type::Boolean => 1,
+        Type::Null | Type::Undefined | Type::MinKey | Type::MaxKey => 0,
+        Type::ObjectId => 12,
+        Type::Decimal128 => 16,
+        Type::String | Type::JavaScript | Type::Symbol => 4usize.checked_add(read_length(bytes)?)?,
+        Type::Document | Type::Array | Type::JavaScriptWithScope => read_length(bytes)?,
+        Type::Binary => 5usize.checked_add(read_length(bytes)?)?,
+        Type::DbPointer => 16usize.checked_add(read_length(bytes)?)?,
+        Type::Regex => {
+            let pattern = bytes.iter().position(|&byte| byte == 0)? + 1;
+            pattern + bytes.get(pattern..)?.iter().position(|&byte| byte == 0)? + 1
+        }
+    };
+    (length <= bytes.len()).then_some(length)
+}
+
+/// The little-endian length at the start of `bytes`; `None` if negative or cut off.
+#[inline]
+pub(super) fn read_length(bytes: &[u8]) -> Option<usize> {
+    let raw = i32::from_le_bytes(*bytes.first_chunk::<4>()?);
+    usize::try_from(raw).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Builder;
+    use super::*;
+
+    #[test]
+    fn broken_bytes_end_early_and_never_panic() {
+        let mut builder = Builder::new();
+        builder.append("a", 1i32).append("b", "text");
+        builder.begin_array("c");
+        builder.push(1.5).push(true);
+        builder.end();
+        let good = builder.finish().into_bytes();
+        assert_eq!(Document::from_valid(&good).iter().count(), 3);
+        for cut in 0..good.len() {
+            let mut bad = good.clone();
+            bad[cut] ^= 0xFF;
+            let _ = format!("{:?} {:?}", Document::from_valid(&bad), Document::from_valid(&good[..cut]));
+        }
+    }
+
+    #[test]
+    fn elements_are_found_by_name_without_following_dots() {
+        let mut builder = Builder::new();
+        builder.append("a.b", 1i32).append("a", 2i32);
+        let document = builder.finish();
+        assert_eq!(document.view().get("a.b").and_then(|v| v.as_i64()), Some(1));
+        assert!(document.view().get("b").is_none());
+    }
+}

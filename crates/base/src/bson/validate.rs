@@ -1,0 +1,160 @@
+//! The one place where bytes from outside become trusted BSON.
+//!
+//! Checks lengths, terminators, types, UTF-8 and nesting, without recursion, so that hostile
+//! input can neither panic nor overflow the stack. What passes is read in place from then on.
+
+use super::Type;
+use super::raw::{read_length, value_length};
+use crate::{Result, err};
+
+/// How deep documents may nest: MongoDB's limit for stored documents, the outermost counting one.
+pub const MAX_DEPTH: usize = 180;
+
+/// The largest document a client may store, in bytes.
+pub const MAX_DOCUMENT_SIZE: usize = 16 * 1024 * 1024;
+
+/// Where a document being checked must end, and whether code with scope ends there too.
+struct Open {
+    end: usize,
+}
+
+/// Checks that `bytes` are exactly one well-formed document.
+///
+/// Errors: InvalidBSON naming the offset, or Overflow where documents nest deeper than
+/// [`MAX_DEPTH`].
+pub fn validate(bytes: &[u8]) -> Result<()> {
+    let length = read_length(bytes).ok_or_else(|| err!(InvalidBSON, "BSON document is cut off"))?;
+    if length != bytes.len() || length < 5 {
+        return Err(err!(InvalidBSON, "BSON length {length} doesn't match the {} bytes given", bytes.len()));
+    }
+    let mut stack = vec![Open { end: length - 1 }];
+    let mut position = 4;
+    while let Some(open) = stack.last() {
+        if position == open.end {
+            if bytes[position] != 0 {
+                return Err(err!(InvalidBSON, "BSON document not terminated at offset {position}"));
+            }
+            position += 1;
+            stack.pop();
+            continue;
+        }
+        let end = open.end;
+        let body = &bytes[..end];
+        position = validate_element(body, position, &mut stack)
+            .ok_or_else(|| err!(InvalidBSON, "invalid BSON element at offset {position}"))?;
+        if stack.len() > MAX_DEPTH {
+            return Err(err!(Overflow, "BSONObj exceeded maximum nested object depth: {MAX_DEPTH}"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the element at `position`, pushing the documents it opens; returns where to go on.
+fn validate_element(body: &[u8], position: usize, stack: &mut Vec<Open>) -> Option<usize> {
+    let kind = Type::from_tag(*body.get(position)?)?;
+    let name_start = position + 1;
+    let name_length = body.get(name_start..)?.iter().position(|&byte| byte == 0)?;
+    std::str::from_utf8(&body[name_start..name_start + name_length]).ok()?;
+    let start = name_start + name_length + 1;
+    let rest = body.get(start..)?;
+    let length = value_length(kind, rest)?;
+    let value = &rest[..length];
+    let end = start + length;
+    match kind {
+        Type::Document | Type::Array => {
+            if length < 5 {
+                return None;
+            }
+            stack.push(Open { end: end - 1 });
+            return Some(start + 4);
+        }
+        Type::String | Type::JavaScript | Type::Symbol => check_text(value)?,
+        Type::Boolean => (value[0] <= 1).then_some(())?,
+        Type::Binary => check_binary(value)?,
+        Type::DbPointer => check_text(&value[..length - 12])?,
+        Type::Regex => std::str::from_utf8(value).ok().map(|_| ())?,
+        Type::JavaScriptWithScope => {
+            let code = value.get(4..)?;
+            let code_length = 4usize.checked_add(read_length(code)?)?;
+            check_text(code.get(..code_length)?)?;
+            let scope = code.get(code_length..)?;
+            if scope.len() < 5 || read_length(scope)? != scope.len() {
+                return None;
+            }
+            stack.push(Open { end: end - 1 });
+            return Some(start + 4 + code_length + 4);
+        }
+        _ => {}
+    }
+    // An embedded document's own length must agree with where its terminator stands, which the
+    // caller checks when it arrives there.
+    Some(end)
+}
+
+fn check_text(value: &[u8]) -> Option<()> {
+    let (&last, text) = value.get(4..)?.split_last()?;
+    (last == 0).then_some(())?;
+    std::str::from_utf8(text).ok().map(|_| ())
+}
+
+fn check_binary(value: &[u8]) -> Option<()> {
+    // The old binary subtype repeats the length inside.
+    if value.get(4) == Some(&2) {
+        let inner = value.get(5..)?;
+        return (read_length(inner)? + 4 == inner.len()).then_some(());
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Builder, Document};
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        let mut builder = Builder::new();
+        builder.append("a", "text").begin_document("b").begin_array("c").push(1i32).push(2.5).end().end();
+        builder.append("d", true);
+        builder.finish().into_bytes()
+    }
+
+    #[test]
+    fn every_cut_and_every_changed_length_is_refused_or_harmless() {
+        let good = sample();
+        validate(&good).unwrap();
+        for cut in 0..good.len() {
+            assert!(validate(&good[..cut]).is_err(), "cut at {cut}");
+        }
+        for position in 0..good.len() {
+            for flip in [0x01, 0x80, 0xFF] {
+                let mut bad = good.clone();
+                bad[position] ^= flip;
+                if validate(&bad).is_ok() {
+                    let _ = format!("{:?}", Document::from_valid(&bad));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nesting_is_bounded_without_recursion() {
+        let mut deep = Builder::new();
+        for _ in 0..MAX_DEPTH - 1 {
+            deep.begin_document("a");
+        }
+        validate(deep.clone().finish().bytes()).unwrap();
+        for _ in 0..100_000 {
+            deep.begin_document("a");
+        }
+        let error = validate(deep.finish().bytes()).unwrap_err();
+        assert_eq!(error.code(), crate::ErrorCode::Overflow);
+    }
+
+    #[test]
+    fn strings_must_be_utf8() {
+        let mut bytes = sample();
+        let at = bytes.iter().position(|&b| b == b't').unwrap();
+        bytes[at] = 0xFF;
+        assert!(validate(&bytes).is_err());
+    }
+}

@@ -1,0 +1,292 @@
+//! One value: borrowed as [`Value`], owned as [`ValueBuf`].
+
+use super::raw::read_length;
+use super::{Array, Decimal128, Document, Number, ObjectId, Type};
+
+/// A BSON value that borrows what is long (strings, binaries, documents) from the document.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    Double(f64),
+    String(&'a str),
+    Document(Document<'a>),
+    Array(Array<'a>),
+    Binary {
+        subtype: u8,
+        bytes: &'a [u8],
+    },
+    Undefined,
+    ObjectId(ObjectId),
+    Boolean(bool),
+    /// Milliseconds since 1970.
+    DateTime(i64),
+    Null,
+    Regex {
+        pattern: &'a str,
+        options: &'a str,
+    },
+    DbPointer {
+        namespace: &'a str,
+        id: ObjectId,
+    },
+    JavaScript(&'a str),
+    Symbol(&'a str),
+    JavaScriptWithScope {
+        code: &'a str,
+        scope: Document<'a>,
+    },
+    Int32(i32),
+    /// Seconds in the high half, increment in the low half.
+    Timestamp(u64),
+    Int64(i64),
+    Decimal128(Decimal128),
+    MinKey,
+    MaxKey,
+}
+
+impl<'a> Value<'a> {
+    /// Decodes the outer layer of a value. Broken bytes read as null: the bytes were validated at
+    /// the door, so this is never seen, and never a panic.
+    #[inline]
+    pub fn decode(kind: Type, bytes: &'a [u8]) -> Value<'a> {
+        Self::try_decode(kind, bytes).unwrap_or(Value::Null)
+    }
+
+    fn try_decode(kind: Type, bytes: &'a [u8]) -> Option<Value<'a>> {
+        Some(match kind {
+            Type::Double => Value::Double(f64::from_le_bytes(*bytes.first_chunk()?)),
+            Type::String => Value::String(text(bytes)?),
+            Type::Document => Value::Document(Document::from_valid(bytes)),
+            Type::Array => Value::Array(Array::from_valid(bytes)),
+            Type::Binary => Value::Binary { subtype: *bytes.get(4)?, bytes: bytes.get(5..)? },
+            Type::Undefined => Value::Undefined,
+            Type::ObjectId => Value::ObjectId(ObjectId(*bytes.first_chunk()?)),
+            Type::Boolean => Value::Boolean(*bytes.first()? != 0),
+            Type::DateTime => Value::DateTime(i64::from_le_bytes(*bytes.first_chunk()?)),
+            Type::Null => Value::Null,
+            Type::Regex => {
+                let mut parts = bytes.split(|&byte| byte == 0);
+                Value::Regex { pattern: utf8(parts.next()?)?, options: utf8(parts.next()?)? }
+            }
+            Type::DbPointer => {
+                let id = ObjectId(*bytes.last_chunk()?);
+                Value::DbPointer { namespace: text(bytes.get(..bytes.len() - 12)?)?, id }
+            }
+            Type::JavaScript => Value::JavaScript(text(bytes)?),
+            Type::Symbol => Value::Symbol(text(bytes)?),
+            Type::JavaScriptWithScope => {
+                let rest = bytes.get(4..)?;
+                let length = 4 + read_length(rest)?;
+                let scope = Document::from_valid(rest.get(length..)?);
+                Value::JavaScriptWithScope { code: text(rest.get(..length)?)?, scope }
+            }
+            Type::Int32 => Value::Int32(i32::from_le_bytes(*bytes.first_chunk()?)),
+            Type::Timestamp => Value::Timestamp(u64::from_le_bytes(*bytes.first_chunk()?)),
+            Type::Int64 => Value::Int64(i64::from_le_bytes(*bytes.first_chunk()?)),
+            Type::Decimal128 => Value::Decimal128(Decimal128::from_bytes(*bytes.first_chunk()?)),
+            Type::MinKey => Value::MinKey,
+            Type::MaxKey => Value::MaxKey,
+        })
+    }
+
+    /// The BSON type.
+    pub fn kind(&self) -> Type {
+        match self {
+            Value::Double(_) => Type::Double,
+            Value::String(_) => Type::String,
+            Value::Document(_) => Type::Document,
+            Value::Array(_) => Type::Array,
+            Value::Binary { .. } => Type::Binary,
+            Value::Undefined => Type::Undefined,
+            Value::ObjectId(_) => Type::ObjectId,
+            Value::Boolean(_) => Type::Boolean,
+            Value::DateTime(_) => Type::DateTime,
+            Value::Null => Type::Null,
+            Value::Regex { .. } => Type::Regex,
+            Value::DbPointer { .. } => Type::DbPointer,
+            Value::JavaScript(_) => Type::JavaScript,
+            Value::Symbol(_) => Type::Symbol,
+            Value::JavaScriptWithScope { .. } => Type::JavaScriptWithScope,
+            Value::Int32(_) => Type::Int32,
+            Value::Timestamp(_) => Type::Timestamp,
+            Value::Int64(_) => Type::Int64,
+            Value::Decimal128(_) => Type::Decimal128,
+            Value::MinKey => Type::MinKey,
+            Value::MaxKey => Type::MaxKey,
+        }
+    }
+
+    /// The number, if this is one of the four numeric types.
+    pub fn as_number(&self) -> Option<Number> {
+        Some(match *self {
+            Value::Double(v) => Number::Double(v),
+            Value::Int32(v) => Number::Int32(v),
+            Value::Int64(v) => Number::Int64(v),
+            Value::Decimal128(v) => Number::Decimal128(v),
+            _ => return None,
+        })
+    }
+
+    /// The number as an i64 if it is a number with exactly that integral value.
+    pub fn as_i64(&self) -> Option<i64> {
+        self.as_number()?.to_i64_exact()
+    }
+
+    /// The string, if this is one (symbols are not).
+    pub fn as_str(&self) -> Option<&'a str> {
+        if let Value::String(text) = *self { Some(text) } else { None }
+    }
+
+    /// The boolean, if this is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        if let Value::Boolean(value) = *self { Some(value) } else { None }
+    }
+
+    /// The embedded document, if this is one (arrays are not).
+    pub fn as_document(&self) -> Option<Document<'a>> {
+        if let Value::Document(document) = *self { Some(document) } else { None }
+    }
+
+    /// The array, if this is one.
+    pub fn as_array(&self) -> Option<Array<'a>> {
+        if let Value::Array(array) = *self { Some(array) } else { None }
+    }
+
+    /// Whether the value is null or undefined.
+    pub fn is_nullish(&self) -> bool {
+        matches!(self, Value::Null | Value::Undefined)
+    }
+
+    /// Whether the value counts as true in an expression: all but false, null, undefined, zero.
+    pub fn is_truthy(&self) -> bool {
+        match *self {
+            Value::Boolean(value) => value,
+            Value::Null | Value::Undefined => false,
+            _ => self.as_number().is_none_or(|number| !number.is_zero()),
+        }
+    }
+
+    /// Appends the undecoded bytes of the value (without type and name) to `out`.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        match *self {
+            Value::Double(v) => out.extend_from_slice(&v.to_le_bytes()),
+            Value::String(v) | Value::JavaScript(v) | Value::Symbol(v) => write_text(v, out),
+            Value::Document(v) => out.extend_from_slice(v.bytes()),
+            Value::Array(v) => out.extend_from_slice(v.bytes()),
+            Value::Binary { subtype, bytes } => {
+                out.extend_from_slice(&(bytes.len() as i32).to_le_bytes());
+                out.push(subtype);
+                out.extend_from_slice(bytes);
+            }
+            Value::ObjectId(v) => out.extend_from_slice(&v.0),
+            Value::Boolean(v) => out.push(u8::from(v)),
+            Value::DateTime(v) | Value::Int64(v) => out.extend_from_slice(&v.to_le_bytes()),
+            Value::Regex { pattern, options } => {
+                out.extend_from_slice(pattern.as_bytes());
+                out.push(0);
+                out.extend_from_slice(options.as_bytes());
+                out.push(0);
+            }
+            Value::DbPointer { namespace, id } => {
+                write_text(namespace, out);
+                out.extend_from_slice(&id.0);
+            }
+            Value::JavaScriptWithScope { code, scope } => {
+                let length = 4 + 4 + code.len() + 1 + scope.bytes().len();
+                out.extend_from_slice(&(length as i32).to_le_bytes());
+                write_text(code, out);
+                out.extend_from_slice(scope.bytes());
+            }
+            Value::Int32(v) => out.extend_from_slice(&v.to_le_bytes()),
+            Value::Timestamp(v) => out.extend_from_slice(&v.to_le_bytes()),
+            Value::Decimal128(v) => out.extend_from_slice(&v.bytes()),
+            Value::Undefined | Value::Null | Value::MinKey | Value::MaxKey => {}
+        }
+    }
+
+    /// A copy that owns its bytes.
+    pub fn to_owned(&self) -> ValueBuf {
+        let mut bytes = Vec::new();
+        self.write_to(&mut bytes);
+        ValueBuf { kind: self.kind(), bytes }
+    }
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    let end = bytes.len().checked_sub(1)?;
+    utf8(bytes.get(4..end)?)
+}
+
+fn utf8(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(text.len() as i32 + 1).to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
+    out.push(0);
+}
+
+/// A value that owns its bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ValueBuf {
+    kind: Type,
+    bytes: Vec<u8>,
+}
+
+impl ValueBuf {
+    /// The null value.
+    pub fn null() -> ValueBuf {
+        ValueBuf { kind: Type::Null, bytes: Vec::new() }
+    }
+
+    /// The value, borrowed.
+    pub fn view(&self) -> Value<'_> {
+        Value::decode(self.kind, &self.bytes)
+    }
+
+    /// The BSON type.
+    pub fn kind(&self) -> Type {
+        self.kind
+    }
+
+    /// The undecoded bytes of the value.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl std::fmt::Debug for ValueBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.view().fmt(f)
+    }
+}
+
+macro_rules! value_from {
+    ($($type:ty => |$v:ident| $value:expr),* $(,)?) => {
+        $(impl<'a> From<$type> for Value<'a> {
+            fn from($v: $type) -> Value<'a> { $value }
+        })*
+    };
+}
+
+value_from! {
+    f64 => |v| Value::Double(v),
+    i32 => |v| Value::Int32(v),
+    i64 => |v| Value::Int64(v),
+    bool => |v| Value::Boolean(v),
+    &'a str => |v| Value::String(v),
+    &'a String => |v| Value::String(v),
+    Document<'a> => |v| Value::Document(v),
+    &'a super::DocumentBuf => |v| Value::Document(v.view()),
+    Array<'a> => |v| Value::Array(v),
+    ObjectId => |v| Value::ObjectId(v),
+    Decimal128 => |v| Value::Decimal128(v),
+    &'a ValueBuf => |v| v.view(),
+    Number => |v| match v {
+        Number::Int32(v) => Value::Int32(v),
+        Number::Int64(v) => Value::Int64(v),
+        Number::Double(v) => Value::Double(v),
+        Number::Decimal128(v) => Value::Decimal128(v),
+    },
+}

@@ -1,0 +1,94 @@
+//! The error every layer above storage speaks: MongoDB's code, a message, structured details.
+
+use crate::bson::{Document, DocumentBuf};
+use crate::codes::ErrorCode;
+use std::fmt;
+
+/// A failure as MongoDB would report it.
+#[derive(Clone)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    code: ErrorCode,
+    message: String,
+    info: Option<DocumentBuf>,
+}
+
+/// What operations return throughout.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error with this code and message.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Error {
+        Error(Box::new(Inner { code, message: message.into(), info: None }))
+    }
+
+    /// Adds fields that the reply carries beside code and message (keyPattern and keyValue of a
+    /// duplicate key, errInfo of a failed validation).
+    pub fn with_info(mut self, info: DocumentBuf) -> Error {
+        self.0.info = Some(info);
+        self
+    }
+
+    /// The same error with `context` put before its message, as MongoDB does: `context :: caused
+    /// by :: message`.
+    pub fn context(mut self, context: &str) -> Error {
+        self.0.message = format!("{context} :: caused by :: {}", self.0.message);
+        self
+    }
+
+    /// MongoDB's code.
+    pub fn code(&self) -> ErrorCode {
+        self.0.code
+    }
+
+    /// The message.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The fields the reply carries beside code and message.
+    pub fn info(&self) -> Option<Document<'_>> {
+        self.0.info.as_ref().map(DocumentBuf::view)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}): {}", self.0.code.name(), self.0.code.number(), self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Makes an [`Error`]: `err!(BadValue, "…{}", x)` with a name of MongoDB's table, or
+/// `err!(40415, "…")` with the number of one of its unnamed assertions.
+#[macro_export]
+macro_rules! err {
+    ($code:ident, $($message:tt)+) => {
+        $crate::Error::new($crate::ErrorCode::$code, ::std::format!($($message)+))
+    };
+    ($number:literal, $($message:tt)+) => {
+        $crate::Error::new($crate::ErrorCode::Location($number), ::std::format!($($message)+))
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn both_forms_of_the_macro() {
+        let name = "a";
+        let named = err!(BadValue, "unknown operator: {name}");
+        assert_eq!(named.to_string(), "BadValue (2): unknown operator: a");
+        let unnamed = err!(40415, "field '{}' is unknown", name);
+        assert_eq!(unnamed.code().name(), "Location40415");
+        assert_eq!(unnamed.context("parsing").message(), "parsing :: caused by :: field 'a' is unknown");
+    }
+}

@@ -1,0 +1,107 @@
+//! Names of databases and collections, and their limits.
+
+use crate::{Result, err};
+use std::fmt;
+
+/// The longest name of a database, in bytes.
+const DATABASE_NAME_MAX: usize = 63;
+/// The longest full namespace, in bytes, since MongoDB 4.4.
+const NAMESPACE_MAX: usize = 255;
+
+/// A database and a collection in it (the collection may be empty for database commands).
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Namespace {
+    text: Box<str>,
+    dot: usize,
+}
+
+impl Namespace {
+    /// Checks both names and joins them.
+    ///
+    /// Errors: InvalidNamespace as MongoDB words it.
+    pub fn new(database: &str, collection: &str) -> Result<Namespace> {
+        check_database_name(database)?;
+        check_collection_name(database, collection)?;
+        Ok(Namespace { text: format!("{database}.{collection}").into(), dot: database.len() })
+    }
+
+    /// Splits `database.collection` at the first dot and checks both names.
+    pub fn parse(text: &str) -> Result<Namespace> {
+        let (database, collection) = text
+            .split_once('.')
+            .ok_or_else(|| err!(InvalidNamespace, "Invalid namespace specified '{text}'"))?;
+        Namespace::new(database, collection)
+    }
+
+    /// The database's name.
+    pub fn database(&self) -> &str {
+        &self.text[..self.dot]
+    }
+
+    /// The collection's name.
+    pub fn collection(&self) -> &str {
+        &self.text[self.dot + 1..]
+    }
+
+    /// `database.collection`.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Checks the name of a database. Errors: InvalidNamespace.
+pub fn check_database_name(name: &str) -> Result<()> {
+    let bad = name.is_empty()
+        || name.len() > DATABASE_NAME_MAX
+        || name.contains(['\0', '/', '\\', '.', ' ', '"', '$']);
+    if bad {
+        return Err(err!(InvalidNamespace, "Invalid namespace specified '{name}'"));
+    }
+    Ok(())
+}
+
+/// Checks the name of a collection in a database. Errors: InvalidNamespace.
+pub fn check_collection_name(database: &str, name: &str) -> Result<()> {
+    let bad = name.is_empty()
+        || name.starts_with('.')
+        || name.contains('\0')
+        || (name.contains('$') && !(name.starts_with("$cmd") || name == "oplog.$main"));
+    if bad {
+        return Err(err!(InvalidNamespace, "Invalid namespace specified '{database}.{name}'"));
+    }
+    if database.len() + 1 + name.len() > NAMESPACE_MAX {
+        return Err(err!(
+            InvalidNamespace,
+            "Fully qualified namespace is too long. Namespace: {database}.{name} Max: {NAMESPACE_MAX}"
+        ));
+    }
+    Ok(())
+}
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked() {
+        let namespace = Namespace::parse("db.a.b").unwrap();
+        assert_eq!((namespace.database(), namespace.collection()), ("db", "a.b"));
+        for bad in ["db", "db.", ".c", "d b.c", "d$.c", "db.a$b", "db..a"] {
+            assert!(Namespace::parse(bad).is_err(), "{bad}");
+        }
+        assert!(Namespace::new("d", &"x".repeat(253)).is_ok());
+        assert!(Namespace::new("d", &"x".repeat(254)).is_err());
+    }
+}

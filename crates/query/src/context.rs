@@ -1,0 +1,116 @@
+//! What parsing and evaluation need from outside: variables, the time, interruption, memory.
+
+use base::bson::ValueBuf;
+use base::{Result, err};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// Asked inside every loop whether the operation must stop (maxTimeMS, killOp, shutdown).
+pub trait Interrupt: Send + Sync {
+    /// Errors: MaxTimeMSExpired, Interrupted, InterruptedAtShutdown.
+    fn check(&self) -> Result<()>;
+}
+
+/// Never interrupts; for tests and for work that nobody waits for.
+pub struct Uninterrupted;
+
+impl Interrupt for Uninterrupted {
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The surroundings of one operation: the same while parsing and while evaluating.
+#[derive(Clone)]
+pub struct Context {
+    /// `$$NOW`: milliseconds since 1970, fixed for the whole operation.
+    pub now_millis: i64,
+    /// `$$CLUSTER_TIME`, where the topology has one.
+    pub cluster_time: Option<u64>,
+    /// The command's `let` (or a `$lookup`'s), by name. Expressions keep the position they found
+    /// while parsing, so values may change between evaluations but names and order may not.
+    /// `None` is a variable whose value is missing.
+    pub variables: Vec<(String, Option<ValueBuf>)>,
+    /// What stops long loops.
+    pub interrupt: Arc<dyn Interrupt>,
+    random: Cell<u64>,
+}
+
+impl Context {
+    /// Surroundings with no variables. `seed` starts the operation's random numbers.
+    pub fn new(now_millis: i64, seed: u64, interrupt: Arc<dyn Interrupt>) -> Context {
+        Context {
+            now_millis,
+            cluster_time: None,
+            variables: Vec::new(),
+            interrupt,
+            random: Cell::new(seed | 1),
+        }
+    }
+
+    /// Surroundings for tests: the epoch, a fixed seed, never interrupted.
+    pub fn for_tests() -> Context {
+        Context::new(0, 1, Arc::new(Uninterrupted))
+    }
+
+    /// The position of a variable, for parsing.
+    ///
+    /// Errors: 17276 as MongoDB's, where there is none.
+    pub fn variable(&self, name: &str) -> Result<usize> {
+        self.variables
+            .iter()
+            .position(|(known, _)| known == name)
+            .ok_or_else(|| err!(17276, "Use of undefined variable: {name}"))
+    }
+
+    /// The next random number (xorshift: for `$sample`, `$rand` and the like, not for secrets).
+    pub fn random(&self) -> u64 {
+        let mut state = self.random.get();
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        self.random.set(state);
+        state.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// A random number in `[0, 1)`.
+    pub fn random_unit(&self) -> f64 {
+        (self.random() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Memory for what evaluation computes: freed all at once, usually after each document.
+///
+/// Strings, arrays and documents made by expressions live here, so that
+/// [`Value`](base::bson::Value) stays a small copyable borrow.
+#[derive(Default)]
+pub struct Arena {
+    bump: bumpalo::Bump,
+}
+
+impl Arena {
+    /// An empty arena; allocates nothing until used.
+    pub fn new() -> Arena {
+        Arena::default()
+    }
+
+    /// Copies text into the arena.
+    pub fn text(&self, text: &str) -> &str {
+        self.bump.alloc_str(text)
+    }
+
+    /// Copies bytes into the arena.
+    pub fn bytes(&self, bytes: &[u8]) -> &[u8] {
+        self.bump.alloc_slice_copy(bytes)
+    }
+
+    /// Bytes held.
+    pub fn allocated(&self) -> usize {
+        self.bump.allocated_bytes()
+    }
+
+    /// Frees everything at once and keeps one chunk for the next document.
+    pub fn reset(&mut self) {
+        self.bump.reset();
+    }
+}
