@@ -1,1 +1,20 @@
-//! Ordered keys and values: the engine traits and the memory engine.
+//! Ordered keys and values: the traits every engine keeps, and the memory engine.
+//!
+//! This crate knows bytes only: no documents, no BSON, no wire codes. Above it, `database` decides what the
+//! keys mean; below the [`Engine`] trait it does not matter where the bytes live. The way through:
+//!
+//! 1. A writer fills a [`Batch`] with operations on numbered trees ([`Ident`]) and commits it whole.
+//! 2. A reader takes a [`Snapshot`], which is consistent over all trees and never changes, and asks it for
+//!    single keys or for a [`Cursor`] over a [`Range`].
+
+mod batch;
+mod bytes;
+mod engine;
+mod error;
+pub mod memory;
+
+pub use batch::{Batch, Op};
+pub use bytes::{Key, Value};
+pub use engine::{Cursor, Direction, Engine, Ident, Position, Range, Snapshot, Statistics};
+pub use error::{Error, Result};
+pub use memory::MemoryEngine;

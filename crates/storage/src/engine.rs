@@ -1,0 +1,174 @@
+//! The traits an engine keeps: atomic batches in, consistent snapshots out.
+//!
+//! An engine holds any number of ordered trees, each known by a number. Trees are cheap: one per collection
+//! and one per index, created and dropped within ordinary batches. All calls are synchronous and may be made
+//! from many threads at once.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::{Batch, Key, Result, Value};
+
+/// The number of an ordered tree, which is what MongoDB calls the ident of a collection or an index: it
+/// stays the same when the collection is renamed, and the engine gives it no other meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ident(pub u64);
+
+/// A place in the order of commits, handed out by [`Engine::commit`]: a later commit has a greater one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position(pub u64);
+
+/// Which way a cursor walks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the lower bound upwards.
+    Forward,
+    /// From the upper bound downwards.
+    Backward,
+}
+
+/// The keys between two bounds. `lower` is the smaller one whichever way the cursor walks; a range whose
+/// bounds cross is empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Range {
+    /// Where the range begins.
+    pub lower: Bound<Key>,
+    /// Where the range ends.
+    pub upper: Bound<Key>,
+}
+
+impl Range {
+    /// Every key of a tree.
+    pub const fn all() -> Self {
+        Range { lower: Bound::Unbounded, upper: Bound::Unbounded }
+    }
+
+    /// The keys from `lower` (included) up to `upper` (excluded).
+    pub fn half_open(lower: impl Into<Key>, upper: impl Into<Key>) -> Self {
+        Range { lower: Bound::Included(lower.into()), upper: Bound::Excluded(upper.into()) }
+    }
+
+    /// The keys that begin with the given bytes.
+    pub fn prefix(prefix: &[u8]) -> Self {
+        let upper = match prefix.iter().rposition(|byte| *byte != u8::MAX) {
+            None => Bound::Unbounded,
+            Some(last) => {
+                let mut after: Vec<u8> = prefix.iter().take(last + 1).copied().collect();
+                if let Some(byte) = after.last_mut() {
+                    *byte += 1;
+                }
+                Bound::Excluded(after.into())
+            }
+        };
+        Range { lower: Bound::Included(prefix.into()), upper }
+    }
+
+    /// Whether a key lies within both bounds.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        let above = match &self.lower {
+            Bound::Included(lower) => key >= &**lower,
+            Bound::Excluded(lower) => key > &**lower,
+            Bound::Unbounded => true,
+        };
+        let below = match &self.upper {
+            Bound::Included(upper) => key <= &**upper,
+            Bound::Excluded(upper) => key < &**upper,
+            Bound::Unbounded => true,
+        };
+        above && below
+    }
+}
+
+/// What an engine counts about itself since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// The lengths of all keys and values that the latest state holds; trees forked from one another are
+    /// counted each in full.
+    pub bytes: u64,
+    /// Reads answered without touching the file system.
+    pub cache_hits: u64,
+    /// Reads that had to wait for the file system.
+    pub cache_misses: u64,
+    /// Times a file was synced.
+    pub syncs: u64,
+    /// Batches committed; divided by `syncs` it tells how many commits shared one.
+    pub commits: u64,
+}
+
+/// Ordered trees of bytes that change by atomic batches.
+pub trait Engine: Send + Sync {
+    /// The state after the latest commit, over all trees, kept as it is for as long as it is held. Takes
+    /// constant time.
+    fn snapshot(&self) -> Arc<dyn Snapshot>;
+
+    /// Applies a batch whole, or fails and changes nothing. When it returns, later snapshots see the batch;
+    /// whether it survives a crash is for [`Engine::wait_journaled`].
+    ///
+    /// Fails with `NoSuchIdent` or `IdentExists` if an operation names a tree that isn't there or is there
+    /// already, given the operations before it, and with `KeyTooLong`.
+    fn commit(&self, batch: Batch) -> Result<Position>;
+
+    /// Returns once everything up to `position` would survive a crash. On an engine without a journal it
+    /// returns at once, as MongoDB's in-memory engine does for `j: true`.
+    fn wait_journaled(&self, position: Position) -> Result<()>;
+
+    /// Whether there is a journal, that is whether anything survives a crash.
+    fn has_journal(&self) -> bool;
+
+    /// The engine's name, as shown by `serverStatus`.
+    fn name(&self) -> &'static str;
+
+    /// Counters since the engine was opened.
+    fn statistics(&self) -> Statistics;
+}
+
+/// One unchanging state of all trees. Every call that names a tree fails with `NoSuchIdent` if this state
+/// has none of that number.
+pub trait Snapshot: Send + Sync {
+    /// The value under a key.
+    fn get(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>>;
+
+    /// A cursor over the entries of a range. It owns what it needs and outlives the snapshot.
+    fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>>;
+
+    /// How many entries a tree has.
+    fn entries(&self, ident: Ident) -> Result<u64>;
+
+    /// The lengths of all keys and values in a tree.
+    fn bytes(&self, ident: Ident) -> Result<u64>;
+
+    /// Whether there is a tree of that number.
+    fn contains(&self, ident: Ident) -> Result<bool>;
+}
+
+/// A walk over the entries of a range, each handed out once, in the order of their keys or the reverse.
+pub trait Cursor: Send {
+    /// The next entry, borrowed until the next call; `None` at the end, and ever after.
+    fn next(&mut self) -> Result<Option<(&[u8], &Value)>>;
+
+    /// Skips forward, in the direction of the walk, so that the next entry is the one at `key` or else the
+    /// first one beyond it. Never goes back: a key that has been passed leaves the cursor where it is. Cheap
+    /// when the key is near.
+    fn seek(&mut self, key: &[u8]) -> Result<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_range_ends_where_the_prefix_does() {
+        let range = Range::prefix(b"ab");
+        assert!(range.contains(b"ab") && range.contains(b"ab\xff\xff"));
+        assert!(!range.contains(b"aa\xff") && !range.contains(b"ac"));
+        assert_eq!(Range::prefix(b"a\xff").upper, Bound::Excluded(Key::from(b"b")));
+        assert_eq!(Range::prefix(b"\xff").upper, Bound::Unbounded);
+        assert_eq!(Range::prefix(b"").upper, Bound::Unbounded);
+    }
+
+    #[test]
+    fn a_half_open_range_holds_its_lower_bound_only() {
+        let range = Range::half_open(b"a", b"c");
+        assert!(range.contains(b"a") && range.contains(b"b") && !range.contains(b"c"));
+    }
+}

@@ -1,0 +1,67 @@
+//! What can go wrong in an engine, sorted by what the caller can do about it.
+//!
+//! There are no wire codes here: one function in `database` maps these to MongoDB's. The variants are
+//! comparable and clonable so that test doubles can check that two engines fail alike.
+
+use std::fmt;
+use std::io;
+
+use crate::Ident;
+
+/// The result of every engine call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failed engine call. Unless a variant says otherwise, nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// Another writer got there first. Retry with a new snapshot.
+    WriteConflict,
+    /// Stored bytes failed a check: a bad checksum, an impossible length. Stop and restore; don't retry.
+    Corrupted(String),
+    /// The operating system refused a read, write or sync. Whether the batch is durable is unknown.
+    Io {
+        /// The operating system's classification.
+        kind: io::ErrorKind,
+        /// What was being done, on which file, and the system's own message.
+        message: String,
+    },
+    /// No space left, on the device or under a configured limit. Free some, then retry.
+    Full(String),
+    /// A remote engine cannot be reached now. Retry later.
+    Unavailable(String),
+    /// The engine has been closed. It will not come back.
+    Closed,
+    /// A tree that does not exist was named: a mistake in the calling code.
+    NoSuchIdent(Ident),
+    /// A tree that exists was to be created or forked into: a mistake in the calling code.
+    IdentExists(Ident),
+    /// A key longer than [`Key::MAX_BYTES`](crate::Key::MAX_BYTES), with its length in bytes.
+    KeyTooLong(usize),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::WriteConflict => write!(f, "write conflict"),
+            Error::Corrupted(what) => write!(f, "stored data is corrupted: {what}"),
+            Error::Io { message, .. } => write!(f, "{message}"),
+            Error::Full(what) => write!(f, "no space left: {what}"),
+            Error::Unavailable(what) => write!(f, "the storage engine is unavailable: {what}"),
+            Error::Closed => write!(f, "the storage engine is closed"),
+            Error::NoSuchIdent(ident) => write!(f, "no tree has the number {}", ident.0),
+            Error::IdentExists(ident) => write!(f, "a tree with the number {} exists already", ident.0),
+            Error::KeyTooLong(bytes) => write!(f, "a key of {bytes} bytes is too long"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full(error.to_string()),
+            kind => Error::Io { kind, message: error.to_string() },
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The memory engine: everything in persistent trees, nothing on disk.
+//!
+//! The state of all trees hangs from one reference-counted root. A snapshot is another reference to it. A
+//! commit changes the root in place where no snapshot shares it and copies the nodes on its way where one
+//! does, so readers never wait for one another and a reader's view never moves. One lock, held for the time
+//! of a reference count or a small batch, orders them all; a large batch is prepared on a copy first, so
+//! that readers don't wait for it either.
+
+mod cursor;
+mod keys;
+mod node;
+mod reaper;
+mod table;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::mem;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{Batch, Engine, Position, Result, Snapshot, Statistics};
+use reaper::Reaper;
+use table::{State, Table};
+
+pub use cursor::TreeCursor;
+pub use tree::Tree;
+
+/// Batches with more operations than this are applied to a copy of the state, and readers don't wait for
+/// them. The price is that every node touched is copied, once.
+const LARGE: usize = 512;
+
+/// An [`Engine`] whose data lives and dies with the process.
+#[derive(Default)]
+pub struct MemoryEngine {
+    /// Held throughout a commit: one writer at a time.
+    writer: Mutex<()>,
+    /// The latest state. Locked only while `writer` is held, or to clone it.
+    state: Mutex<Arc<State>>,
+    reaper: Reaper,
+}
+
+impl MemoryEngine {
+    /// An engine without any trees.
+    pub fn new() -> Self {
+        MemoryEngine::default()
+    }
+
+    fn commit_small(&self, batch: Batch) -> Result<(Position, Vec<Table>)> {
+        let mut state = self.state.lock();
+        state.validate(&batch)?;
+        let state = Arc::make_mut(&mut state);
+        let discarded = state.apply(batch);
+        Ok((Position(state.commits), discarded))
+    }
+
+    fn commit_large(&self, batch: Batch) -> Result<(Position, Vec<Table>)> {
+        let mut next = State::clone(&self.latest());
+        next.validate(&batch)?;
+        let discarded = next.apply(batch);
+        let position = Position(next.commits);
+        let before = mem::replace(&mut *self.state.lock(), Arc::new(next));
+        drop(before);
+        Ok((position, discarded))
+    }
+
+    fn latest(&self) -> Arc<State> {
+        Arc::clone(&self.state.lock())
+    }
+}
+
+impl Engine for MemoryEngine {
+    fn snapshot(&self) -> Arc<dyn Snapshot> {
+        self.latest()
+    }
+
+    fn commit(&self, batch: Batch) -> Result<Position> {
+        let writer = self.writer.lock();
+        let (position, discarded) = match batch.len() > LARGE {
+            true => self.commit_large(batch)?,
+            false => self.commit_small(batch)?,
+        };
+        drop(writer);
+        discarded.into_iter().for_each(|table| self.reaper.free(table));
+        Ok(position)
+    }
+
+    fn wait_journaled(&self, _position: Position) -> Result<()> {
+        Ok(())
+    }
+
+    fn has_journal(&self) -> bool {
+        false
+    }
+
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn statistics(&self) -> Statistics {
+        let state = self.latest();
+        Statistics { bytes: state.bytes, commits: state.commits, ..Statistics::default() }
+    }
+}

@@ -1,0 +1,246 @@
+//! A walk over a persistent tree that lends its entries.
+//!
+//! The cursor holds the root, the leaf it is in and that leaf's parent. A step within a leaf is an index
+//! into an array: the bound is compared once for each leaf, not for each entry. The next leaf comes from the
+//! parent or, once in 64 leaves, from a new descent, so that no stack of nodes needs keeping.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::node::{Inner, Leaf, Node};
+use crate::{Cursor, Direction, Key, Range, Result, Value};
+
+/// A cursor over a [`Tree`](super::Tree): see [`Cursor`] for how it behaves.
+pub struct TreeCursor<V> {
+    root: Option<Node<V>>,
+    direction: Direction,
+    /// The bound at which the walk ends: the upper one forwards, the lower one backwards.
+    end: Bound<Key>,
+    place: Place<V>,
+    /// Forwards the index of the next entry in the leaf, backwards one more than that.
+    at: usize,
+    /// The value of `at` at which the leaf has nothing more to give.
+    limit: usize,
+    /// Whether the walk ends in this leaf.
+    last: bool,
+}
+
+/// A leaf, and which child of its parent it is; a leaf that is the root has no parent.
+struct Place<V> {
+    leaf: Option<Arc<Leaf<V>>>,
+    parent: Option<Arc<Inner<V>>>,
+    child: usize,
+}
+
+/// Which entries a place between two entries separates: those before a key from that key on, or those up to
+/// and including the key from those after it.
+#[derive(Clone, Copy)]
+enum Side {
+    Before,
+    After,
+}
+
+impl<V> TreeCursor<V> {
+    pub(super) fn new(root: Option<Node<V>>, range: Range, direction: Direction) -> Self {
+        let (start, end) = match direction {
+            Direction::Forward => (range.lower, range.upper),
+            Direction::Backward => (range.upper, range.lower),
+        };
+        let place = Place { leaf: None, parent: None, child: 0 };
+        let mut cursor = TreeCursor { root, direction, end, place, at: 0, limit: 0, last: true };
+        match (&start, direction) {
+            (Bound::Unbounded, _) => cursor.start_at_edge(),
+            (Bound::Included(key), Direction::Forward) => cursor.start_at(key, Side::Before),
+            (Bound::Excluded(key), Direction::Forward) => cursor.start_at(key, Side::After),
+            (Bound::Included(key), Direction::Backward) => cursor.start_at(key, Side::After),
+            (Bound::Excluded(key), Direction::Backward) => cursor.start_at(key, Side::Before),
+        }
+        cursor
+    }
+
+    /// The next entry, or nothing at the end and ever after.
+    #[inline]
+    #[expect(clippy::should_implement_trait, reason = "it lends, which an Iterator cannot")]
+    pub fn next(&mut self) -> Option<(&[u8], &V)> {
+        if self.at == self.limit && !self.next_leaf() {
+            return None;
+        }
+        let at = match self.direction {
+            Direction::Forward => self.at,
+            Direction::Backward => self.at - 1,
+        };
+        self.at = match self.direction {
+            Direction::Forward => self.at + 1,
+            Direction::Backward => at,
+        };
+        self.place.leaf.as_ref()?.entry(at)
+    }
+
+    /// Skips forward, in the direction of the walk, to a key or else the first entry beyond it.
+    pub fn seek(&mut self, key: &[u8]) {
+        let Some(leaf) = &self.place.leaf else { return };
+        let (beyond, side) = match self.direction {
+            Direction::Forward => (leaf.keys.last() < Some(key), Side::Before),
+            Direction::Backward => (leaf.keys.first() > Some(key), Side::After),
+        };
+        if !beyond {
+            self.move_to(index(leaf, key, side));
+        } else if self.last {
+            self.at = self.limit;
+        } else {
+            self.start_at(key, side);
+        }
+    }
+
+    fn start_at_edge(&mut self) {
+        if let Some(root) = &self.root {
+            self.place = Place::edge(None, 0, root, self.direction);
+            self.enter();
+        }
+    }
+
+    fn start_at(&mut self, key: &[u8], side: Side) {
+        let Some(root) = &self.root else { return };
+        self.place = Place::of(root, key);
+        self.enter();
+        if let Some(leaf) = &self.place.leaf {
+            let at = index(leaf, key, side);
+            self.move_to(at);
+        }
+    }
+
+    /// Moves on within the leaf, never back and never beyond the limit.
+    fn move_to(&mut self, at: usize) {
+        self.at = match self.direction {
+            Direction::Forward => at.max(self.at).min(self.limit),
+            Direction::Backward => at.min(self.at).max(self.limit),
+        };
+    }
+
+    /// Goes to the near edge of the leaf and finds where in it the walk ends.
+    fn enter(&mut self) {
+        let Some(leaf) = &self.place.leaf else { return };
+        let (near, far) = match self.direction {
+            Direction::Forward => (0, leaf.len()),
+            Direction::Backward => (leaf.len(), 0),
+        };
+        self.at = near;
+        self.limit = match (&self.end, self.direction) {
+            (Bound::Unbounded, _) => far,
+            (Bound::Included(key), Direction::Forward) => index(leaf, key, Side::After),
+            (Bound::Excluded(key), Direction::Forward) => index(leaf, key, Side::Before),
+            (Bound::Included(key), Direction::Backward) => index(leaf, key, Side::Before),
+            (Bound::Excluded(key), Direction::Backward) => index(leaf, key, Side::After),
+        };
+        self.last = self.limit != far;
+    }
+
+    /// Moves to the neighbouring leaf; false if the walk is over.
+    #[cold]
+    fn next_leaf(&mut self) -> bool {
+        let next = match self.last {
+            true => None,
+            false => self.place.neighbour(self.root.as_ref(), self.direction),
+        };
+        let Some(next) = next else {
+            self.last = true;
+            return false;
+        };
+        self.place = next;
+        self.enter();
+        self.at != self.limit
+    }
+}
+
+impl<V> Place<V> {
+    /// The leaf where a key is or would be.
+    fn of(root: &Node<V>, key: &[u8]) -> Self {
+        let (mut node, mut parent, mut child) = (root, None, 0);
+        loop {
+            match node {
+                Node::Leaf(leaf) => {
+                    return Place { leaf: Some(Arc::clone(leaf)), parent: parent.map(Arc::clone), child };
+                }
+                Node::Inner(inner) => {
+                    child = inner.child_at(key);
+                    parent = Some(inner);
+                    node = &inner.children[child];
+                }
+            }
+        }
+    }
+
+    /// The first leaf, in the given direction, of a subtree that is a certain child of its parent.
+    fn edge(parent: Option<&Arc<Inner<V>>>, child: usize, node: &Node<V>, direction: Direction) -> Self {
+        let (mut node, mut parent, mut child) = (node, parent, child);
+        loop {
+            match node {
+                Node::Leaf(leaf) => {
+                    return Place { leaf: Some(Arc::clone(leaf)), parent: parent.map(Arc::clone), child };
+                }
+                Node::Inner(inner) => {
+                    child = match direction {
+                        Direction::Forward => 0,
+                        Direction::Backward => inner.children.len() - 1,
+                    };
+                    parent = Some(inner);
+                    node = &inner.children[child];
+                }
+            }
+        }
+    }
+
+    fn neighbour(&self, root: Option<&Node<V>>, direction: Direction) -> Option<Self> {
+        let parent = self.parent.as_ref()?;
+        if let Some(child) = step(self.child, direction)
+            && let Some(node) = parent.children.get(child)
+        {
+            return Some(Place::edge(Some(parent), child, node, direction));
+        }
+        self.distant_neighbour(root?, direction)
+    }
+
+    /// The neighbouring leaf under another parent: descends again to this leaf, and turns off at the last
+    /// node on the way that has a child further on.
+    fn distant_neighbour(&self, root: &Node<V>, direction: Direction) -> Option<Self> {
+        let key = self.leaf.as_ref()?.keys.first()?;
+        let (mut node, mut turn) = (root, None);
+        while let Node::Inner(inner) = node {
+            let child = inner.child_at(key);
+            if let Some(next) = step(child, direction)
+                && let Some(subtree) = inner.children.get(next)
+            {
+                turn = Some((inner, next, subtree));
+            }
+            node = &inner.children[child];
+        }
+        let (inner, next, subtree) = turn?;
+        Some(Place::edge(Some(inner), next, subtree, direction))
+    }
+}
+
+fn step(child: usize, direction: Direction) -> Option<usize> {
+    match direction {
+        Direction::Forward => Some(child + 1),
+        Direction::Backward => child.checked_sub(1),
+    }
+}
+
+/// How many entries of a leaf lie before the given side of a key.
+fn index<V>(leaf: &Leaf<V>, key: &[u8], side: Side) -> usize {
+    match (leaf.keys.search(key), side) {
+        (Ok(at), Side::After) => at + 1,
+        (Ok(at), Side::Before) | (Err(at), _) => at,
+    }
+}
+
+impl Cursor for TreeCursor<Value> {
+    fn next(&mut self) -> Result<Option<(&[u8], &Value)>> {
+        Ok(TreeCursor::next(self))
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        TreeCursor::seek(self, key);
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! One numbered tree and its size, and the set of all of them: a state of the whole memory engine.
+//!
+//! A state is itself kept in a persistent tree, from ident to table. Cloning it is a snapshot; changing it
+//! copies what a snapshot still shares, and nothing else.
+
+use std::collections::BTreeMap;
+
+use super::tree::Tree;
+use crate::{Batch, Cursor, Direction, Error, Ident, Key, Op, Range, Result, Snapshot, Value};
+
+/// One collection or index.
+#[derive(Clone, Default)]
+pub(super) struct Table {
+    pub(super) tree: Tree<Value>,
+    /// The lengths of all keys and values.
+    bytes: u64,
+}
+
+impl Table {
+    fn put(&mut self, key: &[u8], value: Value) {
+        let added = value.len() as u64;
+        self.bytes += added;
+        match self.tree.insert(key, value) {
+            Some(old) => self.bytes -= old.len() as u64,
+            None => self.bytes += key.len() as u64,
+        }
+    }
+
+    fn delete(&mut self, key: &[u8]) {
+        if let Some(old) = self.tree.remove(key) {
+            self.bytes -= (key.len() + old.len()) as u64;
+        }
+    }
+}
+
+/// All trees after some commit.
+#[derive(Clone, Default)]
+pub(super) struct State {
+    tables: Tree<Table>,
+    /// Batches committed so far.
+    pub(super) commits: u64,
+    /// The lengths of all keys and values in all trees.
+    pub(super) bytes: u64,
+}
+
+impl State {
+    fn table(&self, ident: Ident) -> Result<&Table> {
+        self.tables.get(&ident.0.to_be_bytes()).ok_or(Error::NoSuchIdent(ident))
+    }
+
+    /// Checks that every operation of a batch can be carried out, given those before it.
+    pub(super) fn validate(&self, batch: &Batch) -> Result<()> {
+        let mut known = Known { state: self, changed: BTreeMap::new(), recent: None };
+        batch.ops().iter().try_for_each(|op| known.admit(op))
+    }
+
+    /// Carries out a validated batch, and returns the trees that it discards for the caller to free outside
+    /// of any lock.
+    pub(super) fn apply(&mut self, batch: Batch) -> Vec<Table> {
+        let mut discarded = Vec::new();
+        let mut ops = batch.into_iter().peekable();
+        while let Some(op) = ops.next() {
+            match op {
+                Op::Create(ident) => self.place(ident, Table::default()),
+                Op::Drop(ident) => discarded.extend(self.discard(ident)),
+                Op::Clear(ident) => discarded.extend(self.change(ident, std::mem::take)),
+                Op::Fork { from, to } => {
+                    if let Ok(table) = self.table(from).cloned() {
+                        self.bytes += table.bytes;
+                        self.place(to, table);
+                    }
+                }
+                Op::Put { ident, .. } | Op::Delete { ident, .. } => {
+                    // Writes to one tree in a row, as when an index is built, look the tree up once.
+                    self.change(ident, |table| {
+                        let mut next = Some(op);
+                        while let Some(op) = next {
+                            write(table, op);
+                            next = ops.next_if(|op| written(op) == Some(ident));
+                        }
+                    });
+                }
+            }
+        }
+        self.commits += 1;
+        discarded
+    }
+
+    fn place(&mut self, ident: Ident, table: Table) {
+        self.tables.insert(&ident.0.to_be_bytes(), table);
+    }
+
+    fn discard(&mut self, ident: Ident) -> Option<Table> {
+        let table = self.tables.remove(&ident.0.to_be_bytes())?;
+        self.bytes -= table.bytes;
+        Some(table)
+    }
+
+    /// Changes a tree in place, keeping the total.
+    fn change<R>(&mut self, ident: Ident, change: impl FnOnce(&mut Table) -> R) -> Option<R> {
+        let table = self.tables.get_mut(&ident.0.to_be_bytes())?;
+        let before = table.bytes;
+        let result = change(table);
+        self.bytes = self.bytes - before + table.bytes;
+        Some(result)
+    }
+}
+
+fn written(op: &Op) -> Option<Ident> {
+    match op {
+        Op::Put { ident, .. } | Op::Delete { ident, .. } => Some(*ident),
+        _ => None,
+    }
+}
+
+fn write(table: &mut Table, op: Op) {
+    match op {
+        Op::Put { key, value, .. } => table.put(&key, value),
+        Op::Delete { key, .. } => table.delete(&key),
+        _ => {}
+    }
+}
+
+/// Which trees exist at some point within a batch.
+struct Known<'a> {
+    state: &'a State,
+    /// What the batch itself created (true) or dropped (false) so far.
+    changed: BTreeMap<Ident, bool>,
+    /// The tree found last, since operations on one tree tend to follow each other.
+    recent: Option<Ident>,
+}
+
+impl Known<'_> {
+    fn admit(&mut self, op: &Op) -> Result<()> {
+        match op {
+            Op::Put { ident, key, .. } | Op::Delete { ident, key } => {
+                check_key(key)?;
+                self.require(*ident)?;
+                self.recent = Some(*ident);
+            }
+            Op::Clear(ident) => self.require(*ident)?,
+            Op::Create(ident) => self.claim(*ident)?,
+            Op::Fork { from, to } => {
+                self.require(*from)?;
+                self.claim(*to)?;
+            }
+            Op::Drop(ident) => {
+                self.require(*ident)?;
+                self.changed.insert(*ident, false);
+                self.recent = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn exists(&self, ident: Ident) -> bool {
+        match self.changed.get(&ident) {
+            Some(exists) => *exists,
+            None => self.state.table(ident).is_ok(),
+        }
+    }
+
+    fn require(&self, ident: Ident) -> Result<()> {
+        match self.recent == Some(ident) || self.exists(ident) {
+            true => Ok(()),
+            false => Err(Error::NoSuchIdent(ident)),
+        }
+    }
+
+    fn claim(&mut self, ident: Ident) -> Result<()> {
+        if self.exists(ident) {
+            return Err(Error::IdentExists(ident));
+        }
+        self.changed.insert(ident, true);
+        Ok(())
+    }
+}
+
+fn check_key(key: &Key) -> Result<()> {
+    match key.len() > Key::MAX_BYTES {
+        true => Err(Error::KeyTooLong(key.len())),
+        false => Ok(()),
+    }
+}
+
+impl Snapshot for State {
+    fn get(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>> {
+        Ok(self.table(ident)?.tree.get(key).cloned())
+    }
+
+    fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>> {
+        Ok(Box::new(self.table(ident)?.tree.cursor(range, direction)))
+    }
+
+    fn entries(&self, ident: Ident) -> Result<u64> {
+        Ok(self.table(ident)?.tree.len() as u64)
+    }
+
+    fn bytes(&self, ident: Ident) -> Result<u64> {
+        Ok(self.table(ident)?.bytes)
+    }
+
+    fn contains(&self, ident: Ident) -> Result<bool> {
+        Ok(self.table(ident).is_ok())
+    }
+}
