@@ -2,8 +2,8 @@
 
 use base::bson::ValueBuf;
 use base::{Result, err};
-use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Asked inside every loop whether the operation must stop (maxTimeMS, killOp, shutdown).
 pub trait Interrupt: Send + Sync {
@@ -20,8 +20,8 @@ impl Interrupt for Uninterrupted {
     }
 }
 
-/// The surroundings of one operation: the same while parsing and while evaluating.
-#[derive(Clone)]
+/// The surroundings of one operation: the same while parsing and while evaluating. Shared by
+/// reference, also between threads, since an open cursor may move from one to another.
 pub struct Context {
     /// `$$NOW`: milliseconds since 1970, fixed for the whole operation.
     pub now_millis: i64,
@@ -33,7 +33,7 @@ pub struct Context {
     pub variables: Vec<(String, Option<ValueBuf>)>,
     /// What stops long loops.
     pub interrupt: Arc<dyn Interrupt>,
-    random: Cell<u64>,
+    random: AtomicU64,
 }
 
 impl Context {
@@ -44,7 +44,7 @@ impl Context {
             cluster_time: None,
             variables: Vec::new(),
             interrupt,
-            random: Cell::new(seed | 1),
+            random: AtomicU64::new(seed | 1),
         }
     }
 
@@ -63,13 +63,24 @@ impl Context {
             .ok_or_else(|| err!(17276, "Use of undefined variable: {name}"))
     }
 
+    /// The same surroundings with other variables, as a sub-pipeline sees them.
+    pub fn with_variables(&self, variables: Vec<(String, Option<ValueBuf>)>) -> Context {
+        Context {
+            now_millis: self.now_millis,
+            cluster_time: self.cluster_time,
+            variables,
+            interrupt: self.interrupt.clone(),
+            random: AtomicU64::new(self.random() | 1),
+        }
+    }
+
     /// The next random number (xorshift: for `$sample`, `$rand` and the like, not for secrets).
     pub fn random(&self) -> u64 {
-        let mut state = self.random.get();
+        let mut state = self.random.load(Relaxed);
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        self.random.set(state);
+        self.random.store(state, Relaxed);
         state.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
