@@ -69,7 +69,7 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {}
 
 /// Makes an [`Error`]: `err!(BadValue, "…{}", x)` with a name of MongoDB's table, or
-/// `err!(40415, "…")` with the number of one of its unnamed assertions.
+/// `err!(40324, "…")` with the number of one of its unnamed assertions.
 #[macro_export]
 macro_rules! err {
     ($code:ident, $($message:tt)+) => {
@@ -87,8 +87,8 @@ mod tests {
         let name = "a";
         let named = err!(BadValue, "unknown operator: {name}");
         assert_eq!(named.to_string(), "BadValue (2): unknown operator: a");
-        let unnamed = err!(40415, "field '{}' is unknown", name);
-        assert_eq!(unnamed.code().name(), "Location40415");
+        let unnamed = err!(40324, "field '{}' is unknown", name);
+        assert_eq!(unnamed.code().name(), "Location40324");
         assert_eq!(unnamed.context("parsing").message(), "parsing :: caused by :: field 'a' is unknown");
     }
 }
