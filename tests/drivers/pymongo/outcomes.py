@@ -1,0 +1,93 @@
+"""A pytest plugin: one JSON line per test, and only tests that need a server.
+
+PyMongo's files mix unit and integration tests. A unit test passes whatever the
+server does, so counting it would flatter the server: only test classes built on
+the suite's IntegrationTest are kept. Lines are written as tests finish, so that
+a crash of the interpreter loses one test, not the file.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import pathlib
+import re
+
+import pytest
+
+OUTPUT = pathlib.Path(os.environ["VELLUM_OUTCOMES"])
+DENIED = json.loads(os.environ.get("VELLUM_DENIED", "[]"))
+ONLY = set(json.loads(os.environ.get("VELLUM_ONLY", "[]")))
+
+
+def short_id(nodeid: str) -> str:
+    """`test/test_bulk.py::TestBulk::test_x` without the folder."""
+    return nodeid.removeprefix("test/")
+
+
+def write(record: dict[str, object]) -> None:
+    """Append one line; the file is opened anew so that nothing stays in a buffer."""
+    with OUTPUT.open("a", encoding="utf-8") as out:
+        out.write(json.dumps(record) + "\n")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Drop unit tests, denied tests and, on a second attempt, all but the failed ones."""
+    from test import IntegrationTest
+
+    kept, dropped = [], []
+    for item in items:
+        cls = getattr(item, "cls", None)
+        name = short_id(item.nodeid)
+        wanted = cls is not None and issubclass(cls, IntegrationTest)
+        wanted = wanted and not any(fnmatch.fnmatchcase(name, pattern) for pattern in DENIED)
+        wanted = wanted and (not ONLY or name in ONLY)
+        (kept if wanted else dropped).append(item)
+    items[:] = kept
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+    write({"collected": [short_id(item.nodeid) for item in kept]})
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """A file that cannot be imported must not look like a file without tests."""
+    if report.failed:
+        write({"broken": str(report.longrepr)[-600:]})
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """One line per phase that says something: the call, or a set-up or tear-down that did not pass."""
+    if report.when != "call" and report.passed:
+        return
+    write({
+        "test": short_id(report.nodeid),
+        "outcome": report.outcome,
+        "phase": report.when,
+        "seconds": round(report.duration, 3),
+        "why": reason(report),
+    })
+
+
+def reason(report: pytest.TestReport) -> str:
+    """The first line of the error, without what differs from run to run."""
+    if report.passed:
+        return ""
+    if isinstance(report.longrepr, tuple):
+        text = str(report.longrepr[2]).removeprefix("Skipped: ")
+        return re.sub(r"^TestUnified\w+ ", "", text)[:200]
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else str(report.longrepr)
+    return normalise(text)
+
+
+def normalise(text: str) -> str:
+    """So that one missing feature gives one group: no ids, ports, values of replies."""
+    text = text.strip().split("\n")[0]
+    text = re.sub(r",? ?full error: .*", "", text)
+    text = re.sub(r"[0-9a-f]{24}", "<id>", text)
+    text = re.sub(r"127\.0\.0\.1:\d+|localhost:\d+", "<server>", text)
+    text = re.sub(r"\bpymongo\.errors\.", "", text)
+    text = re.sub(r"0x[0-9a-f]+", "<address>", text)
+    return text[:200]
