@@ -5,5 +5,12 @@
 //! clock and randomness are passed in through [`Context`].
 
 pub mod context;
+pub mod keys;
+pub mod projection;
+pub mod sort;
+pub mod update;
 
 pub use context::{Arena, Context, Interrupt};
+pub use projection::Projection;
+pub use sort::SortPattern;
+pub use update::Update;

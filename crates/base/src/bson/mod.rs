@@ -7,6 +7,7 @@
 mod builder;
 mod compare;
 mod decimal;
+mod display;
 mod document_cow;
 mod element_type;
 mod number;

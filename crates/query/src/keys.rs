@@ -1,0 +1,156 @@
+//! The compound keys a document has under a list of paths: what sorts and indexes order by.
+//!
+//! Arrays on a path multiply the keys: `{a: [1, 2]}` has two keys under `a`. Several paths may
+//! lead through one and the same array (`a.b`, `a.c`), then its elements give one key each; two
+//! different arrays would give a product and are refused, as MongoDB does. A numeric component
+//! picks a position where the array is long enough, and means a field name otherwise.
+
+use base::bson::{Array, Document, Path, PathComponent, Value};
+use base::{Result, err};
+
+/// One compound key: a value for each path, `None` where the path leads nowhere. An empty array
+/// at a path's end gives [`Value::Undefined`], which sorts below null.
+pub type CompoundKey<'a> = Vec<Option<Value<'a>>>;
+
+/// Calls `each` with every key the document has under these paths, in the order of the arrays'
+/// elements and not deduplicated. Returns whether an array was met on the way (multikey).
+///
+/// Errors: 171 for parallel arrays, 16746 where a number in a path is both a position and a field
+/// of an embedded document; whatever `each` returns.
+pub fn compound_keys<'a>(
+    document: Document<'a>,
+    paths: &[Path],
+    each: &mut dyn FnMut(&[Option<Value<'a>>]) -> Result<()>,
+) -> Result<bool> {
+    let walks = paths.iter().map(|path| Walk::Through(Some(document), path.components())).collect();
+    expand(walks, each)
+}
+
+/// How far the walk along one path has come.
+#[derive(Clone, Copy)]
+enum Walk<'p, 'a> {
+    /// In a document (`None`: in something without fields) with these components to go.
+    Through(Option<Document<'a>>, &'p [PathComponent]),
+    /// At a value picked out of an array by position, with these components to go.
+    At(Value<'a>, &'p [PathComponent]),
+    /// Stopped at an array, named by the component before it.
+    Stopped(Array<'a>, &'p str, &'p [PathComponent]),
+    /// Arrived.
+    Done(Option<Value<'a>>),
+}
+
+impl<'p, 'a> Walk<'p, 'a> {
+    /// Walks on until arrived or stopped at an array.
+    fn advance(self) -> Walk<'p, 'a> {
+        let mut name = "";
+        let (mut value, mut rest) = match self {
+            Walk::Through(container, [first, rest @ ..]) => {
+                name = first.name();
+                (container.and_then(|inner| inner.get(name)), rest)
+            }
+            Walk::At(value, rest) => (Some(value), rest),
+            arrived => return arrived,
+        };
+        loop {
+            match (value, rest) {
+                (Some(Value::Array(array)), _) => return Walk::Stopped(array, name, rest),
+                (_, []) | (None, _) => return Walk::Done(value),
+                (Some(Value::Document(inner)), [first, more @ ..]) => {
+                    name = first.name();
+                    (value, rest) = (inner.get(name), more);
+                }
+                (Some(_), _) => return Walk::Done(None),
+            }
+        }
+    }
+
+    /// Steps from the array this walk stopped at into one of its elements.
+    fn enter(self, element: Value<'a>, positional: Option<Value<'a>>) -> Walk<'p, 'a> {
+        match (self, positional) {
+            (Walk::Stopped(_, _, []), _) => Walk::Done(Some(element)),
+            (Walk::Stopped(_, _, [_, rest @ ..]), Some(picked)) => Walk::At(picked, rest),
+            (Walk::Stopped(_, _, rest), None) => Walk::Through(element.as_document(), rest),
+            (other, _) => other,
+        }
+    }
+
+    /// Steps from an empty array: its end is undefined, what lies below is missing.
+    fn leave_empty(self) -> Walk<'p, 'a> {
+        match self {
+            Walk::Stopped(_, _, []) => Walk::Done(Some(Value::Undefined)),
+            Walk::Stopped(..) => Walk::Done(None),
+            other => other,
+        }
+    }
+}
+
+fn expand<'p, 'a>(
+    mut walks: Vec<Walk<'p, 'a>>,
+    each: &mut dyn FnMut(&[Option<Value<'a>>]) -> Result<()>,
+) -> Result<bool> {
+    for walk in &mut walks {
+        *walk = walk.advance();
+    }
+    let Some(array) = common_array(&walks)? else {
+        emit(&walks, each)?;
+        return Ok(false);
+    };
+    if array.is_empty() {
+        let left: Vec<_> = walks.into_iter().map(Walk::leave_empty).collect();
+        emit(&left, each)?;
+        return Ok(true);
+    }
+    let mut positional = Vec::with_capacity(walks.len());
+    for walk in &walks {
+        positional.push(picked(walk)?);
+    }
+    let all_positional =
+        walks.iter().zip(&positional).all(|(walk, p)| !matches!(walk, Walk::Stopped(..)) || p.is_some());
+    for element in array.iter() {
+        let inner = walks.iter().zip(&positional).map(|(walk, p)| walk.enter(element, *p)).collect();
+        expand(inner, each)?;
+        if all_positional {
+            break;
+        }
+    }
+    Ok(true)
+}
+
+fn emit<'a>(walks: &[Walk<'_, 'a>], each: &mut dyn FnMut(&[Option<Value<'a>>]) -> Result<()>) -> Result<()> {
+    let key: CompoundKey<'a> =
+        walks.iter().map(|walk| if let Walk::Done(value) = walk { *value } else { None }).collect();
+    each(&key)
+}
+
+/// The one array at which walks stopped, if any did.
+fn common_array<'a>(walks: &[Walk<'_, 'a>]) -> Result<Option<Array<'a>>> {
+    let mut found: Option<(Array<'a>, &str)> = None;
+    for walk in walks {
+        let Walk::Stopped(array, name, _) = *walk else { continue };
+        match found {
+            None => found = Some((array, name)),
+            Some((first, other)) if !std::ptr::eq(first.bytes(), array.bytes()) => {
+                return Err(err!(171, "cannot index parallel arrays [{name}] [{other}]"));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(found.map(|(array, _)| array))
+}
+
+/// The element that the next component picks by position, if it is a position in the array.
+fn picked<'a>(walk: &Walk<'_, 'a>) -> Result<Option<Value<'a>>> {
+    let Walk::Stopped(array, _, [first, ..]) = walk else { return Ok(None) };
+    let Some(picked) = first.index().and_then(|index| array.get(index)) else { return Ok(None) };
+    let name = first.name();
+    let is_field = |value: Value<'_>| value.as_document().is_some_and(|inner| inner.find(name).is_some());
+    if array.iter().any(is_field) {
+        return Err(err!(
+            16746,
+            "Ambiguous field name found in array (do not use numeric field names in embedded elements in \
+             an array), field: '{name}' for array: {}",
+            array.as_document()
+        ));
+    }
+    Ok(Some(picked))
+}

@@ -1,0 +1,278 @@
+//! Sort patterns: `{a: 1, "b.c": -1}` parsed once, then a key of bytes for each document.
+//!
+//! The key compares by `memcmp` as the documents sort, so a sort never looks into a document
+//! twice and a top-k heap compares bytes only. Arrays count by their smallest element in the
+//! pattern's order (the least ascending, the greatest descending), over all fields at once.
+
+use crate::keys::compound_keys;
+use base::bson::{Document, Path, Value};
+use base::{Result, err};
+
+/// How many keys a pattern may have, as MongoDB documents it.
+const KEYS_MAX: usize = 32;
+
+/// A parsed sort pattern.
+#[derive(Clone, Debug)]
+pub struct SortPattern {
+    paths: Vec<Path>,
+    fields: Vec<(Path, bool)>,
+    natural: Option<bool>,
+}
+
+impl SortPattern {
+    /// Parses the `sort` of a find, or the specification of a `$sort`. An empty pattern is taken:
+    /// whether it may be empty is for the caller.
+    ///
+    /// Errors: 15974 and 15975 for bad directions, 7472500 for duplicates, MongoDB's codes of bad
+    /// field paths, BadValue for `$natural` beside other keys; `$meta` is refused by its name with
+    /// 40218, since no stage here yields such metadata.
+    pub fn parse(spec: Document<'_>) -> Result<SortPattern> {
+        let mut pattern = SortPattern { paths: Vec::new(), fields: Vec::new(), natural: None };
+        for element in spec {
+            let name = element.name();
+            if let Value::Document(meta) = element.value() {
+                return Err(refuse_meta(name, meta));
+            }
+            if name == "$natural" {
+                pattern.natural = Some(natural_direction(spec, element.value())?);
+                return Ok(pattern);
+            }
+            let ascending = direction(name, element.value())?;
+            pattern.add(checked_path(name)?, ascending)?;
+        }
+        Ok(pattern)
+    }
+
+    fn add(&mut self, path: Path, ascending: bool) -> Result<()> {
+        if self.paths.contains(&path) {
+            return Err(err!(7472500, "$sort key must not contain duplicate keys (duplicate: '{path}')"));
+        }
+        if self.paths.len() == KEYS_MAX {
+            return Err(err!(13103, "too many compound keys"));
+        }
+        self.paths.push(path.clone());
+        self.fields.push((path, ascending));
+        Ok(())
+    }
+
+    /// The paths in order, each with whether it ascends.
+    pub fn fields(&self) -> &[(Path, bool)] {
+        &self.fields
+    }
+
+    /// For `$natural`: whether in insertion order (`Some(true)`) or backwards.
+    pub fn natural(&self) -> Option<bool> {
+        self.natural
+    }
+
+    /// Whether there is nothing to sort by.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty() && self.natural.is_none()
+    }
+
+    /// Appends the document's sort key to `out`: bytes that compare as the documents sort.
+    ///
+    /// Errors: BadValue where two fields lead through different arrays.
+    pub fn key(&self, document: Document<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let start = out.len();
+        let mut scratch = Vec::new();
+        let mut first = true;
+        let mut each = |key: &[Option<Value<'_>>]| {
+            if first {
+                self.encode(key, out);
+                first = false;
+                return Ok(());
+            }
+            scratch.clear();
+            self.encode(key, &mut scratch);
+            if out.get(start..).is_some_and(|best| scratch.as_slice() < best) {
+                out.truncate(start);
+                out.extend_from_slice(&scratch);
+            }
+            Ok(())
+        };
+        compound_keys(document, &self.paths, &mut each).map(drop).map_err(|error| {
+            if error.code().number() == 171 {
+                return err!(BadValue, "cannot sort with keys that are parallel arrays");
+            }
+            error
+        })
+    }
+
+    /// Encodes one compound key; what is missing sorts as null.
+    fn encode(&self, key: &[Option<Value<'_>>], out: &mut Vec<u8>) {
+        for (value, (_, ascending)) in key.iter().zip(&self.fields) {
+            encode_value(value.unwrap_or(Value::Null), *ascending, out);
+        }
+    }
+}
+
+fn encode_value(_value: Value<'_>, _ascending: bool, _out: &mut Vec<u8>) {}
+
+fn natural_direction(spec: Document<'_>, value: Value<'_>) -> Result<bool> {
+    if spec.iter().count() > 1 {
+        return Err(err!(BadValue, "Cannot include '$natural' in compound sort: {spec}"));
+    }
+    match value.as_i64() {
+        Some(1) => Ok(true),
+        Some(-1) => Ok(false),
+        _ => Err(err!(BadValue, "$natural sort cannot be set to a value other than -1 or 1.")),
+    }
+}
+
+fn direction(name: &str, value: Value<'_>) -> Result<bool> {
+    let Some(number) = value.as_number() else {
+        return Err(err!(15974, "Illegal key in $sort specification: {name}: {value}"));
+    };
+    // MongoDB truncates here: 1.5 ascends.
+    match number.to_i64_clamped() {
+        1 => Ok(true),
+        -1 => Ok(false),
+        _ => Err(err!(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")),
+    }
+}
+
+fn refuse_meta(name: &str, meta: Document<'_>) -> base::Error {
+    let Some(first) = meta.first().filter(|first| first.name() == "$meta") else {
+        return err!(17312, "$meta is the only expression supported by $sort right now");
+    };
+    if meta.iter().count() > 1 {
+        return err!(FailedToParse, "Cannot have additional keys in a $meta sort specification");
+    }
+    let what = match first.value().as_str() {
+        Some("textScore") => "text score",
+        Some("geoNearDistance") => "$geoNear distance",
+        Some("randVal") => "rand val",
+        Some("searchScore") => "$search score",
+        Some("vectorSearchScore") => "$vectorSearch score",
+        _ => return err!(31138, "Illegal $meta sort: {first}"),
+    };
+    err!(40218, "query requires {what} metadata, but it is not available (sort key '{name}': {meta})")
+}
+
+/// A path that names a field: MongoDB's checks of a `FieldPath`.
+///
+/// Errors: 40352, 40353, 15998, 16410 for empty, dangling and dollar-prefixed components.
+pub(crate) fn checked_path(text: &str) -> Result<Path> {
+    if text.is_empty() {
+        return Err(err!(40352, "FieldPath cannot be constructed with empty string"));
+    }
+    if text.ends_with('.') {
+        return Err(err!(40353, "FieldPath must not end with a '.'."));
+    }
+    for component in text.split('.') {
+        if component.is_empty() {
+            return Err(err!(15998, "FieldPath field names may not be empty strings."));
+        }
+        if component.starts_with('$') && !matches!(component, "$id" | "$ref" | "$db") {
+            return Err(err!(
+                16410,
+                "FieldPath field names may not start with '$'. Consider using $getField or $setField."
+            ));
+        }
+    }
+    Ok(Path::new(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::Builder;
+
+    fn code(build: impl Fn(&mut Builder)) -> i32 {
+        let mut builder = Builder::new();
+        build(&mut builder);
+        SortPattern::parse(builder.finish().view()).map_or_else(|e| e.code().number(), |_| 0)
+    }
+
+    #[test]
+    fn bad_patterns_have_mongodb_codes() {
+        assert_eq!(
+            code(|b| {
+                b.append("a", 1i32).append("b.c", -1.0);
+            }),
+            0
+        );
+        assert_eq!(
+            code(|b| {
+                b.append("a", "x");
+            }),
+            15974
+        );
+        assert_eq!(
+            code(|b| {
+                b.append("a", 2i32);
+            }),
+            15975
+        );
+        assert_eq!(
+            code(|b| {
+                b.append("a", 1i32).append("a", 1i32);
+            }),
+            7472500
+        );
+        assert_eq!(
+            code(|b| {
+                b.append("", 1i32);
+            }),
+            40352
+        );
+        assert_eq!(
+            code(|b| {
+                b.append("a.", 1i32);
+            }),
+            40353
+        );
+        assert_eq!(
+            code(|b| {
+                b.append("a..b", 1i32);
+            }),
+            15998
+        );
+        assert_eq!(
+            code(|b| {
+                b.append("$a", 1i32);
+            }),
+            16410
+        );
+        assert_eq!(
+            code(|b| {
+                b.append("$natural", 3i32);
+            }),
+            2
+        );
+        assert_eq!(
+            code(|b| {
+                b.append("$natural", 1i32).append("a", 1i32);
+            }),
+            2
+        );
+        assert_eq!(
+            code(|b| {
+                b.begin_document("a").append("$meta", "textScore").end();
+            }),
+            40218
+        );
+        assert_eq!(
+            code(|b| {
+                b.begin_document("a").append("$x", 1i32).end();
+            }),
+            17312
+        );
+        let many = |b: &mut Builder| {
+            (0..33).for_each(|i| {
+                b.append(&format!("a{i}"), 1i32);
+            })
+        };
+        assert_eq!(code(many), 13103);
+    }
+
+    #[test]
+    fn natural_order_has_a_direction() {
+        let mut builder = Builder::new();
+        builder.append("$natural", -1i32);
+        let pattern = SortPattern::parse(builder.finish().view()).unwrap();
+        assert_eq!(pattern.natural(), Some(false));
+        assert!(pattern.fields().is_empty() && !pattern.is_empty());
+    }
+}
