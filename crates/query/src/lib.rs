@@ -6,11 +6,14 @@
 
 pub mod context;
 pub mod keys;
+pub mod pipeline;
 pub mod projection;
 pub mod sort;
+mod tick;
 pub mod update;
 
 pub use context::{Arena, Context, Interrupt};
+pub use pipeline::{Pipeline, Stage};
 pub use projection::Projection;
 pub use sort::SortPattern;
 pub use update::Update;

@@ -1,0 +1,110 @@
+//! What a pipeline needs from the database: other collections to read, places to write.
+//!
+//! The traits are the seam between the language and the plans: stages name a collection, the
+//! database decides about views, indexes, snapshots and transactions.
+
+use super::{Pipeline, Stream};
+use crate::Context;
+use base::bson::{Document, DocumentCow, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+/// Bytes that a blocking stage may hold before it spills or refuses: MongoDB's 100 MB.
+pub const MEMORY_LIMIT: usize = 100 * 1024 * 1024;
+
+/// A collection as a stage names it. `database` is `None` for the one the command runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// The other database, where one was named.
+    pub database: Option<String>,
+    /// The collection or view.
+    pub collection: String,
+}
+
+/// Where `$out` writes to: nothing is visible before [`finish`](Sink::finish).
+pub trait Sink: Send {
+    /// Takes one more document (without `_id`, it is to get one).
+    fn write(&mut self, document: DocumentCow) -> Result<()>;
+    /// Puts what was written in the collection's place, in one step.
+    fn finish(&mut self) -> Result<()>;
+}
+
+/// The database as stages see it. What comes back owns its snapshot.
+pub trait Collections: Send + Sync {
+    /// The documents that match a filter (through an index where there is one): `$lookup` by
+    /// equality, `$graphLookup`. Views are resolved; a collection that is not there is empty.
+    fn find(&self, from: &Namespace, filter: Document<'_>, context: &Arc<Context>) -> Result<Stream>;
+
+    /// The documents of a collection sent through a parsed pipeline, whose leading stages may be
+    /// given to a plan: `$lookup` with a pipeline, `$unionWith`.
+    fn aggregate(&self, from: &Namespace, pipeline: &Pipeline, environment: &Environment) -> Result<Stream>;
+
+    /// The documents of a stage that only the database can answer (`$collStats`, `$indexStats`,
+    /// `$currentOp`, …), given its specification.
+    fn source(&self, stage: &'static str, spec: Value<'_>, _context: &Arc<Context>) -> Result<Stream> {
+        Err(err!(NotImplemented, "{stage} is not implemented: {spec:?}"))
+    }
+
+    /// A new content for a collection: `$out`.
+    fn out(&self, into: &Namespace, _context: &Arc<Context>) -> Result<Box<dyn Sink>> {
+        Err(err!(NotImplemented, "$out into {} is not implemented", into.collection))
+    }
+
+    /// Whether a unique index covers exactly these fields (in any order, not sparse or partial),
+    /// so that `$merge` may match on them. Only asked for anything but `_id` alone.
+    fn has_unique_index(&self, _on: &Namespace, _fields: &[String]) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Inserts one document: `$merge` with `whenMatched: "fail"`.
+    fn insert(&self, into: &Namespace, _document: Document<'_>, _context: &Arc<Context>) -> Result<()> {
+        Err(err!(NotImplemented, "$merge into {} is not implemented", into.collection))
+    }
+
+    /// Updates the document that a filter of equalities finds, and says whether there was one:
+    /// the other modes of `$merge`. Where none is found, `insert` (if given) is inserted as it
+    /// stands. `update` is a replacement, a document of operators or a pipeline, which reads the
+    /// variables of `context`.
+    fn update(
+        &self,
+        into: &Namespace,
+        _filter: Document<'_>,
+        _update: Value<'_>,
+        _insert: Option<Document<'_>>,
+        _context: &Arc<Context>,
+    ) -> Result<bool> {
+        Err(err!(NotImplemented, "$merge into {} is not implemented", into.collection))
+    }
+}
+
+/// What a running pipeline is surrounded by.
+#[derive(Clone)]
+pub struct Environment {
+    /// The other collections.
+    pub collections: Arc<dyn Collections>,
+    /// Time, variables, interruption.
+    pub context: Arc<Context>,
+    /// Whether blocking stages may spill to a temporary file beyond their memory.
+    pub allow_disk_use: bool,
+    /// Bytes that each blocking stage may hold.
+    pub memory_limit: usize,
+}
+
+impl Environment {
+    /// Surroundings with MongoDB's defaults: spilling allowed, 100 MB for each blocking stage.
+    pub fn new(collections: Arc<dyn Collections>, context: Arc<Context>) -> Environment {
+        Environment { collections, context, allow_disk_use: true, memory_limit: MEMORY_LIMIT }
+    }
+
+    /// The same surroundings with another context: a sub-pipeline with variables of its own.
+    pub(crate) fn with_context(&self, context: Context) -> Environment {
+        Environment { context: Arc::new(context), ..self.clone() }
+    }
+}
+
+impl Namespace {
+    /// A collection of the database that the command runs on.
+    pub fn local(collection: &str) -> Namespace {
+        Namespace { database: None, collection: collection.to_string() }
+    }
+}

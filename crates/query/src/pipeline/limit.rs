@@ -1,0 +1,76 @@
+//! `$limit`: passes on the first so many documents.
+
+use super::operator::{Effect, Kind, Operator, Reads};
+use super::parse::{Parsed, Scope, non_negative};
+use super::{Environment, Stage, Stream};
+use base::bson::{DocumentCow, Element};
+use base::{Result, err};
+use std::sync::Arc;
+
+/// A parsed `$limit`.
+pub(crate) struct Limit(pub(crate) u64);
+
+/// Errors: 5107201 unless the number is whole and not negative, 15958 for zero.
+pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+    let limit = non_negative(spec).map_err(|why| err!(5107201, "invalid argument to $limit stage: {why}"))?;
+    if limit == 0 {
+        return Err(err!(15958, "the limit must be positive"));
+    }
+    Ok(Parsed::one(Limit(limit)))
+}
+
+impl Operator for Limit {
+    fn name(&self) -> &'static str {
+        "$limit"
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Limit(self.0)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Opaque
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Also(Vec::new())
+    }
+
+    fn start(self: Arc<Self>, input: Stream, _environment: &Environment) -> Result<Stream> {
+        Ok(Box::new(Running { input, left: self.0 }))
+    }
+}
+
+struct Running {
+    input: Stream,
+    left: u64,
+}
+
+impl Stage for Running {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        self.input.next()
+    }
+}
+
+#[cfg(all(test, any()))]
+mod tests {
+    use crate::pipeline::testing::{fails, gives};
+
+    #[test]
+    fn passes_the_first_documents() {
+        gives("[{a: 1}, {a: 2}, {a: 3}]", "[{$limit: 2}]", "[{a: 1}, {a: 2}]");
+        gives("[{a: 1}]", "[{$limit: 2.0}]", "[{a: 1}]");
+    }
+
+    #[test]
+    fn refuses_what_is_no_positive_number() {
+        fails("[{$limit: 0}]", 15958, "the limit must be positive");
+        fails("[{$limit: 'x'}]", 5107201, "Expected a number in: $limit: \"x\"");
+        fails("[{$limit: -1}]", 5107201, "Expected a non-negative number in: $limit: -1");
+        fails("[{$limit: 1.5}]", 5107201, "Expected an integer: $limit: 1.5");
+    }
+}

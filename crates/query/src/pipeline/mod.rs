@@ -1,0 +1,118 @@
+//! Aggregation pipelines: parsed whole before any document is read, then pulled one document at
+//! a time.
+//!
+//! [`Pipeline::parse`] turns the array of stages into [`Step`]s, each holding its [`Operator`];
+//! [`Pipeline::run`] stacks their running halves on a source. A running stage is a pull iterator
+//! ([`Stage`]) that owns all it needs, so that a cursor may keep it between requests. Other
+//! collections are reached through [`Collections`], which the database implements.
+//!
+//! A stage of the language is one file here and one line of the table in [`registry`].
+
+mod collections;
+mod limit;
+mod operator;
+mod parse;
+mod planner;
+mod registry;
+mod skip;
+mod source;
+
+pub use collections::{Collections, Environment, MEMORY_LIMIT, Namespace, Sink};
+pub use planner::LeadingSort;
+pub use registry::{StageName, stages};
+pub use source::{from_documents, from_iter};
+
+use base::Result;
+use base::bson::{Array, DocumentBuf, DocumentCow};
+use operator::{Kind, Operator};
+use parse::Scope;
+use std::sync::Arc;
+
+use crate::Context;
+
+/// A running source or stage: documents are pulled from it one at a time.
+///
+/// It owns its plan, snapshot and environment (no borrows), so that an open cursor can keep it
+/// between requests, which may run on different threads.
+pub trait Stage: Send {
+    /// The next document, or `None` when there are no more (and ever after).
+    fn next(&mut self) -> Result<Option<DocumentCow>>;
+}
+
+/// A stage as it is passed on.
+pub type Stream = Box<dyn Stage>;
+
+/// One parsed stage and how it was written.
+#[derive(Clone)]
+pub(crate) struct Step {
+    /// `{ $stage: specification }`, for explain and for rewriting.
+    spec: DocumentBuf,
+    operator: Arc<dyn Operator>,
+}
+
+/// A parsed pipeline. Cloning it is cheap; running it leaves it as it was.
+#[derive(Clone, Default)]
+pub struct Pipeline {
+    steps: Vec<Step>,
+}
+
+impl Pipeline {
+    /// Parses every stage and checks their positions.
+    ///
+    /// Errors, as MongoDB's: TypeMismatch for a stage that is no document, 40323 for one without
+    /// exactly one field, 40324 for an unknown stage, 40601/40602 for a stage out of place,
+    /// NotImplemented for a known one that is not built, and each stage's own.
+    pub fn parse(stages: Array<'_>, context: &Context) -> Result<Pipeline> {
+        Scope::top(context).pipeline(stages)
+    }
+
+    /// Stacks the stages on a source of documents.
+    ///
+    /// A pipeline for which [`reads_collection`](Self::reads_collection) is false brings its own
+    /// documents; its source is not read.
+    pub fn run(&self, source: Stream, environment: &Environment) -> Result<Stream> {
+        let mut stream = source;
+        for step in &self.steps {
+            stream = Arc::clone(&step.operator).start(stream, environment)?;
+        }
+        Ok(stream)
+    }
+
+    /// Rewrites the stages into cheaper ones with the same result.
+    ///
+    /// Errors: none that parsing the pipeline has not had.
+    pub fn optimize(&mut self, _context: &Context) -> Result<()> {
+        Ok(())
+    }
+
+    /// How many stages there are.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether there are no stages.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The stages as explain shows them, in order: `{ $stage: specification }`.
+    pub fn describe(&self) -> impl Iterator<Item = &DocumentBuf> {
+        self.steps.iter().map(|step| &step.spec)
+    }
+
+    /// The stages' names in order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.steps.iter().map(|step| step.operator.name())
+    }
+
+    /// Whether the pipeline ends in `$out` or `$merge`.
+    pub fn writes(&self) -> bool {
+        self.steps.last().is_some_and(|step| matches!(step.operator.name(), "$out" | "$merge"))
+    }
+
+    /// Whether the documents come from the collection: false where the first stage brings its own
+    /// (`$documents`, `$collStats`, …).
+    pub fn reads_collection(&self) -> bool {
+        !self.steps.first().is_some_and(|step| matches!(step.operator.kind(), Kind::Source))
+    }
+}

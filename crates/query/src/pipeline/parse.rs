@@ -1,0 +1,143 @@
+//! Parsing a pipeline: where a stage stands, what it may be nested in, the numbers it takes.
+
+use super::operator::{Kind, Operator};
+use super::registry::{self, Entry, Position};
+use super::{Pipeline, Step};
+use crate::Context;
+use base::bson::{Array, Builder, Document, Element, Number, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+/// MongoDB's limit of stages in one pipeline (internalPipelineLengthLimit).
+const STAGES_MAX: usize = 1000;
+/// How deep sub-pipelines may nest, as MongoDB's.
+const DEPTH_MAX: usize = 20;
+
+/// What stands around the pipeline that is being parsed.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'p> {
+    /// Variables and the rest.
+    pub(crate) context: &'p Context,
+    /// The stage whose sub-pipeline this is.
+    inside: Option<&'static str>,
+    depth: usize,
+}
+
+/// What a specification became: usually one operator; `$sortByCount` and the like are several.
+pub(crate) struct Parsed(Vec<(Arc<dyn Operator>, Option<base::bson::DocumentBuf>)>);
+
+impl Parsed {
+    /// One operator, described by the specification as written.
+    pub(crate) fn one(operator: impl Operator + 'static) -> Parsed {
+        Parsed(vec![(Arc::new(operator), None)])
+    }
+
+    /// Several, each described as the stage it stands for.
+    pub(crate) fn pipeline(pipeline: Pipeline) -> Parsed {
+        Parsed(pipeline.steps.into_iter().map(|step| (step.operator, Some(step.spec))).collect())
+    }
+}
+
+impl<'p> Scope<'p> {
+    /// The command's own pipeline.
+    pub(crate) fn top(context: &'p Context) -> Scope<'p> {
+        Scope { context, inside: None, depth: 0 }
+    }
+
+    /// A sub-pipeline of a stage.
+    ///
+    /// Errors: MaxSubPipelineDepthExceeded's number beyond 20 levels.
+    pub(crate) fn within<'q>(&self, stage: &'static str, context: &'q Context) -> Result<Scope<'q>> {
+        if self.depth >= DEPTH_MAX {
+            return Err(err!(232, "Maximum number of nested sub-pipelines exceeded. Limit is {DEPTH_MAX}"));
+        }
+        Ok(Scope { context, inside: Some(stage), depth: self.depth + 1 })
+    }
+
+    /// Parses stages in this scope.
+    pub(crate) fn pipeline(&self, stages: Array<'_>) -> Result<Pipeline> {
+        let mut pipeline = Pipeline::default();
+        let count = stages.len();
+        if count > STAGES_MAX {
+            return Err(err!(7749501, "Pipeline length must be no longer than {STAGES_MAX} stages"));
+        }
+        for (at, stage) in stages.iter().enumerate() {
+            let Value::Document(stage) = stage else {
+                return Err(err!(TypeMismatch, "Each element of the 'pipeline' array must be an object"));
+            };
+            self.stage(stage, at, count, &mut pipeline)?;
+        }
+        Ok(pipeline)
+    }
+
+    fn stage(&self, stage: Document<'_>, at: usize, count: usize, pipeline: &mut Pipeline) -> Result<()> {
+        let mut fields = stage.iter();
+        let (Some(spec), None) = (fields.next(), fields.next()) else {
+            return Err(err!(40323, "A pipeline stage specification object must contain exactly one field."));
+        };
+        let entry = registry::find(spec.name())?;
+        self.check_position(entry, at, count)?;
+        for (operator, described) in (entry.parse)(&spec, self)?.0 {
+            let spec = described.unwrap_or_else(|| {
+                let mut builder = Builder::new();
+                builder.append_element(&spec);
+                builder.finish()
+            });
+            pipeline.steps.push(Step { spec, operator });
+        }
+        Ok(())
+    }
+
+    fn check_position(&self, entry: &Entry, at: usize, count: usize) -> Result<()> {
+        let name = entry.name;
+        match entry.position {
+            Position::Last if at + 1 < count => {
+                return Err(err!(40601, "{name} can only be the final stage in the pipeline"));
+            }
+            Position::First if at > 0 => {
+                return Err(err!(40602, "{name} is only valid as the first stage in a pipeline."));
+            }
+            _ => {}
+        }
+        match self.inside {
+            Some("$facet") if !entry.in_facet => {
+                Err(err!(40600, "{name} is not allowed to be used within a $facet stage"))
+            }
+            Some(outer @ ("$lookup" | "$unionWith")) if matches!(entry.position, Position::Last) => {
+                Err(err!(51047, "{name} is not allowed within a {outer}'s sub-pipeline"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether this is some stage's sub-pipeline.
+    pub(crate) fn is_nested(&self) -> bool {
+        self.inside.is_some()
+    }
+}
+
+/// The number as MongoDB reads counts: whole, not negative, within an int64. The error says what
+/// is wrong with it.
+pub(crate) fn non_negative(spec: &Element<'_>) -> std::result::Result<u64, String> {
+    let shown = || format!("{}: {}", spec.name(), spec.value());
+    let Some(number) = spec.value().as_number() else {
+        return Err(format!("Expected a number in: {}", shown()));
+    };
+    if number.is_nan() {
+        return Err(format!("Expected an integer, but found NaN in: {}", shown()));
+    }
+    match number.to_i64_exact() {
+        Some(exact) => {
+            u64::try_from(exact).map_err(|_| format!("Expected a non-negative number in: {}", shown()))
+        }
+        None if matches!(number, Number::Double(v) if v.abs() >= 2f64.powi(63)) => {
+            Err(format!("Cannot represent as a 64-bit integer: {}", shown()))
+        }
+        None => Err(format!("Expected an integer: {}", shown())),
+    }
+}
+
+/// Whether a step brings its own documents.
+pub(crate) fn is_source(operator: &dyn Operator) -> bool {
+    matches!(operator.kind(), Kind::Source)
+}

@@ -1,0 +1,121 @@
+//! The table of all stages, sorted by name.
+
+use super::parse::{Parsed, Scope};
+use super::{limit, skip};
+use base::bson::Element;
+use base::{Result, err};
+
+/// Where in a pipeline a stage may stand.
+pub(crate) enum Position {
+    Anywhere,
+    First,
+    Last,
+}
+
+/// One stage of the table.
+pub(crate) struct Entry {
+    /// The name, `$` included.
+    pub(crate) name: &'static str,
+    pub(crate) parse: fn(&Element<'_>, &Scope<'_>) -> Result<Parsed>,
+    pub(crate) position: Position,
+    /// Whether `$facet` may contain it.
+    pub(crate) in_facet: bool,
+    pub(crate) implemented: bool,
+}
+
+const fn stage(name: &'static str, parse: fn(&Element<'_>, &Scope<'_>) -> Result<Parsed>) -> Entry {
+    Entry { name, parse, position: Position::Anywhere, in_facet: true, implemented: true }
+}
+
+const fn refused(name: &'static str) -> Entry {
+    Entry { implemented: false, ..stage(name, refuse) }
+}
+
+impl Entry {
+    const fn first(self) -> Entry {
+        Entry { position: Position::First, in_facet: false, ..self }
+    }
+
+    const fn last(self) -> Entry {
+        Entry { position: Position::Last, in_facet: false, ..self }
+    }
+
+    const fn not_in_facet(self) -> Entry {
+        Entry { in_facet: false, ..self }
+    }
+}
+
+/// Every stage of MongoDB's by name, those that are refused included.
+pub(crate) const STAGES: &[Entry] = &[
+    refused("$changeStreamSplitLargeEvent"),
+    refused("$facet").not_in_facet(),
+    refused("$geoNear").first(),
+    stage("$limit", limit::parse),
+    refused("$listClusterCatalog").first(),
+    refused("$listSampledQueries").first(),
+    refused("$listSearchIndexes").first(),
+    refused("$listSessions").first(),
+    refused("$out").last(),
+    refused("$queryStats").first(),
+    refused("$rankFusion").first(),
+    refused("$scoreFusion").first(),
+    refused("$search").first(),
+    refused("$searchMeta").first(),
+    refused("$shardedDataDistribution").first(),
+    stage("$skip", skip::parse),
+    refused("$vectorSearch").first(),
+];
+
+fn refuse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+    Err(err!(NotImplemented, "{} is not implemented", spec.name()))
+}
+
+/// The stage with this name.
+///
+/// Errors: 40324 where MongoDB has none.
+pub(crate) fn find(name: &str) -> Result<&'static Entry> {
+    STAGES
+        .binary_search_by_key(&name, |entry| entry.name)
+        .ok()
+        .and_then(|at| STAGES.get(at))
+        .ok_or_else(|| err!(40324, "Unrecognized pipeline stage name: '{name}'"))
+}
+
+/// A stage's name and whether it is built or refused.
+#[derive(Clone, Copy, Debug)]
+pub struct StageName {
+    /// The name, `$` included.
+    pub name: &'static str,
+    /// False where the stage is refused with NotImplemented.
+    pub implemented: bool,
+}
+
+/// All stages, sorted by name.
+pub fn stages() -> impl Iterator<Item = StageName> {
+    STAGES.iter().map(|entry| StageName { name: entry.name, implemented: entry.implemented })
+}
+
+#[cfg(all(test, any()))]
+mod tests {
+    use super::*;
+    use crate::pipeline::testing::fails;
+
+    #[test]
+    fn the_table_is_sorted() {
+        assert!(STAGES.windows(2).all(|pair| pair[0].name < pair[1].name));
+    }
+
+    #[test]
+    fn unknown_and_unbuilt_stages_are_refused_by_name() {
+        fails("[{$nope: 1}]", 40324, "Unrecognized pipeline stage name: '$nope'");
+        fails("[{$search: {}}]", 238, "$search is not implemented");
+        fails("[{$limit: 1, $skip: 1}]", 40323, "exactly one field");
+        fails("[{}]", 40323, "exactly one field");
+        fails("[1]", 14, "Each element of the 'pipeline' array must be an object");
+        fails(
+            "[{$limit: 1}, {$search: {}}]",
+            40602,
+            "$search is only valid as the first stage in a pipeline.",
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! `$skip`: drops the first so many documents.
+
+use super::operator::{Kind, Operator, Reads};
+use super::parse::{Parsed, Scope, non_negative};
+use super::{Environment, Stage, Stream};
+use crate::tick::Tick;
+use base::bson::{DocumentCow, Element};
+use base::{Result, err};
+use std::sync::Arc;
+
+/// A parsed `$skip`.
+pub(crate) struct Skip(pub(crate) u64);
+
+/// Errors: 5107200 unless the number is whole and not negative.
+pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+    let skip = non_negative(spec).map_err(|why| err!(5107200, "invalid argument to $skip stage: {why}"))?;
+    Ok(Parsed::one(Skip(skip)))
+}
+
+impl Operator for Skip {
+    fn name(&self) -> &'static str {
+        "$skip"
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Skip(self.0)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Also(Vec::new())
+    }
+
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        Ok(Box::new(Running { input, left: self.0, tick: Tick::new(&environment.context) }))
+    }
+}
+
+struct Running {
+    input: Stream,
+    left: u64,
+    tick: Tick,
+}
+
+impl Stage for Running {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        while self.left > 0 {
+            self.left -= 1;
+            self.tick.check()?;
+            if self.input.next()?.is_none() {
+                self.left = 0;
+                return Ok(None);
+            }
+        }
+        self.input.next()
+    }
+}
+
+#[cfg(all(test, any()))]
+mod tests {
+    use crate::pipeline::testing::{fails, gives};
+
+    #[test]
+    fn drops_the_first_documents() {
+        gives("[{a: 1}, {a: 2}, {a: 3}]", "[{$skip: 2}]", "[{a: 3}]");
+        gives("[{a: 1}]", "[{$skip: 0}]", "[{a: 1}]");
+        gives("[{a: 1}]", "[{$skip: NumberLong(5)}]", "[]");
+    }
+
+    #[test]
+    fn refuses_what_is_no_count() {
+        fails("[{$skip: -1}]", 5107200, "Expected a non-negative number in: $skip: -1");
+        fails("[{$skip: {}}]", 5107200, "Expected a number in: $skip: {}");
+    }
+}

@@ -1,0 +1,23 @@
+//! Sources that hold or make their documents themselves.
+
+use super::{Stage, Stream};
+use base::Result;
+use base::bson::{DocumentBuf, DocumentCow};
+
+struct Iter<I>(I);
+
+impl<I: Iterator<Item = Result<DocumentCow>> + Send> Stage for Iter<I> {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        self.0.next().transpose()
+    }
+}
+
+/// A source of whatever an iterator gives.
+pub fn from_iter(documents: impl Iterator<Item = Result<DocumentCow>> + Send + 'static) -> Stream {
+    Box::new(Iter(documents.fuse()))
+}
+
+/// A source of documents at hand.
+pub fn from_documents(documents: Vec<DocumentBuf>) -> Stream {
+    from_iter(documents.into_iter().map(|document| Ok(document.into())))
+}

@@ -1,0 +1,31 @@
+//! Asks for interruption now and then, so that loops needn't count.
+
+use crate::{Context, Interrupt};
+use base::Result;
+use std::sync::Arc;
+
+/// Steps between two questions.
+const EVERY: u32 = 128;
+
+/// A counter that asks the operation's interrupt every 128 steps.
+pub(crate) struct Tick {
+    interrupt: Arc<dyn Interrupt>,
+    steps: u32,
+}
+
+impl Tick {
+    pub(crate) fn new(context: &Context) -> Tick {
+        Tick { interrupt: Arc::clone(&context.interrupt), steps: 0 }
+    }
+
+    /// Errors: what the interrupt says.
+    #[inline]
+    pub(crate) fn check(&mut self) -> Result<()> {
+        self.steps += 1;
+        if self.steps < EVERY {
+            return Ok(());
+        }
+        self.steps = 0;
+        self.interrupt.check()
+    }
+}
