@@ -6,12 +6,16 @@
 //! 1. A writer fills a [`Batch`] with operations on numbered trees ([`Ident`]) and commits it whole.
 //! 2. A reader takes a [`Snapshot`], which is consistent over all trees and never changes, and asks it for
 //!    single keys or for a [`Cursor`] over a [`Range`].
+//! 3. [`contract::Checked`] wraps any engine and asserts what the traits promise; [`testing`] has doubles
+//!    that compare two engines or show the keys written.
 
 mod batch;
 mod bytes;
+pub mod contract;
 mod engine;
 mod error;
 pub mod memory;
+pub mod testing;
 
 pub use batch::{Batch, Op};
 pub use bytes::{Key, Value};

@@ -1,34 +1,54 @@
-//! The keys of one tree node, packed into one buffer.
+//! The keys of one tree node, packed so that a search touches few cache lines.
 //!
 //! Keys that lie together begin alike: record ids count upwards, index keys repeat their leading fields. A
-//! node therefore knows the length of the prefix that all its keys share, and keeps for each key the four
-//! bytes behind that prefix as a number, its head. Most searches compare the prefix once and then numbers in
-//! a small array; the bytes of a key are looked at only where heads are equal. The keys themselves lie in
-//! full, one behind the other, so that a cursor can lend them as they are.
+//! node therefore knows the prefix that all its keys share, and keeps for each key the four bytes behind
+//! that prefix as a number, its head. A search compares the prefix once, then counts the smaller heads in
+//! one go without a branch; a key's bytes are looked at only if heads are equal and don't tell. Prefix and
+//! heads lie in the node itself; the keys lie in full, one behind the other, in a buffer beside it, so that a
+//! cursor can lend them as they are.
 
 use std::cmp::Ordering;
 
-/// Sorted, distinct byte strings.
-#[derive(Default)]
+/// The most keys in a node. More make scans faster and the tree smaller, fewer make it cheaper to copy a
+/// node that a snapshot shares. Tests use small nodes, so that small trees have all the levels and merges
+/// of big ones.
+pub(super) const KEYS_MAX: usize = if cfg!(test) { 8 } else { 64 };
+/// Prefixes up to this length are repeated in the node.
+const PREFIX_MAX: usize = 24;
+
+/// Up to [`KEYS_MAX`] sorted, distinct byte strings.
+#[repr(C)]
 pub(super) struct Keys {
+    len: u32,
     /// How many leading bytes all keys have in common (at least; removing keys does not lengthen it).
     shared: u32,
-    slots: Vec<Slot>,
+    /// Those bytes, if there are few enough.
+    prefix: [u8; PREFIX_MAX],
+    /// For each key the four bytes behind the shared ones, padded with zeros, as a big-endian number. Unused
+    /// places hold the greatest number, so that they count as not smaller.
+    heads: [u32; KEYS_MAX],
+    /// Where each key ends in `bytes`; it begins where the one before ends.
+    ends: [u32; KEYS_MAX],
     bytes: Vec<u8>,
 }
 
-#[derive(Clone, Copy)]
-struct Slot {
-    /// The four bytes behind the shared prefix, padded with zeros, as a big-endian number.
-    head: u32,
-    /// Where the key ends in `bytes`; it begins where the one before ends.
-    end: u32,
+impl Default for Keys {
+    fn default() -> Self {
+        Keys {
+            len: 0,
+            shared: 0,
+            prefix: [0; PREFIX_MAX],
+            heads: [u32::MAX; KEYS_MAX],
+            ends: [0; KEYS_MAX],
+            bytes: Vec::new(),
+        }
+    }
 }
 
 impl Keys {
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.slots.len()
+        self.len as usize
     }
 
     /// The lengths of all keys.
@@ -39,12 +59,12 @@ impl Keys {
 
     #[inline]
     pub(super) fn get(&self, at: usize) -> &[u8] {
-        &self.bytes[self.start(at)..self.slots[at].end as usize]
+        &self.bytes[self.start(at)..self.ends[at] as usize]
     }
 
     #[inline]
     pub(super) fn first(&self) -> Option<&[u8]> {
-        (self.len() > 0).then(|| self.get(0))
+        (self.len > 0).then(|| self.get(0))
     }
 
     #[inline]
@@ -55,16 +75,24 @@ impl Keys {
     #[inline]
     fn start(&self, at: usize) -> usize {
         match at.checked_sub(1) {
-            Some(before) => self.slots[before].end as usize,
+            Some(before) => self.ends[before] as usize,
             None => 0,
         }
+    }
+
+    #[inline]
+    fn prefix(&self) -> &[u8] {
+        let shared = self.shared as usize;
+        self.prefix.get(..shared).unwrap_or_else(|| &self.bytes[..shared])
     }
 
     /// Where a key is, or where it would have to be inserted.
     #[inline]
     pub(super) fn search(&self, key: &[u8]) -> Result<usize, usize> {
-        let Some(last) = self.slots.last() else { return Err(0) };
-        let prefix = &self.bytes[..self.shared as usize];
+        if self.len == 0 {
+            return Err(0);
+        }
+        let prefix = self.prefix();
         let Some((start, rest)) = key.split_at_checked(prefix.len()) else {
             return Err(if key < prefix { 0 } else { self.len() });
         };
@@ -74,27 +102,30 @@ impl Keys {
             Ordering::Equal => {}
         }
         let head = head(rest);
-        if head > last.head {
-            return Err(self.len());
-        }
-        let at = self.slots.partition_point(|slot| slot.head < head);
-        match self.slots[at].head == head {
-            true => self.search_equal_heads(at, head, rest),
+        let at = self.heads.iter().map(|other| u32::from(*other < head)).sum::<u32>() as usize;
+        match at < self.len() && self.heads[at] == head {
+            true => self.search_equal_heads(at, head, key),
             false => Err(at),
         }
     }
 
     /// Searches among the keys whose heads don't tell: those from `from` on.
     #[inline]
-    fn search_equal_heads(&self, from: usize, head: u32, rest: &[u8]) -> Result<usize, usize> {
-        let more = match self.slots.get(from + 1) {
-            Some(slot) if slot.head == head => self.slots[from..].partition_point(|slot| slot.head == head),
+    fn search_equal_heads(&self, from: usize, head: u32, key: &[u8]) -> Result<usize, usize> {
+        let heads = &self.heads[from..self.len()];
+        let equal = match heads.get(1) {
+            Some(next) if *next == head => heads.partition_point(|other| *other == head),
             _ => 1,
         };
-        let (mut low, mut high) = (from, from + more);
+        // Equally long keys without anything behind the head are equal: no need to look at their bytes.
+        let length = self.ends[from] as usize - self.start(from);
+        if length == key.len() && length <= self.shared as usize + size_of::<u32>() {
+            return Ok(from);
+        }
+        let (mut low, mut high) = (from, from + equal);
         while low < high {
             let middle = low.midpoint(high);
-            match self.get(middle)[self.shared as usize..].cmp(rest) {
+            match self.get(middle).cmp(key) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Equal => return Ok(middle),
                 Ordering::Greater => high = middle,
@@ -103,13 +134,12 @@ impl Keys {
         Err(low)
     }
 
-    /// Inserts a key where [`Keys::search`] said it belongs.
+    /// Inserts a key where [`Keys::search`] said it belongs. There must be room.
     pub(super) fn insert(&mut self, at: usize, key: &[u8]) {
         debug_assert!(at == 0 || self.get(at - 1) < key);
         debug_assert!(at == self.len() || key < self.get(at));
         self.share(key);
-        let start = self.start(at);
-        let old = self.bytes.len();
+        let (start, old, len) = (self.start(at), self.bytes.len(), self.len());
         if start == old {
             self.bytes.extend_from_slice(key);
         } else {
@@ -117,89 +147,103 @@ impl Keys {
             self.bytes.copy_within(start..old, start + key.len());
             self.bytes[start..start + key.len()].copy_from_slice(key);
         }
-        let slot = Slot { head: head(&key[self.shared as usize..]), end: start as u32 };
-        self.slots.insert(at, slot);
-        for slot in &mut self.slots[at..] {
-            slot.end += key.len() as u32;
+        self.heads.copy_within(at..len, at + 1);
+        self.heads[at] = head(&key[self.shared as usize..]);
+        self.ends.copy_within(at..len, at + 1);
+        self.ends[at] = start as u32;
+        self.len += 1;
+        for end in &mut self.ends[at..=len] {
+            *end += key.len() as u32;
         }
     }
 
     /// Shortens the shared prefix to what a new key has in common with it.
     fn share(&mut self, key: &[u8]) {
-        if self.slots.is_empty() {
-            self.shared = key.len() as u32;
-            return;
+        if self.len == 0 {
+            return self.set_shared(key.len(), key);
         }
-        let common = common_prefix(&self.bytes[..self.shared as usize], key);
+        let common = common_prefix(self.prefix(), key);
         if common < self.shared as usize {
-            self.shared = common as u32;
+            self.set_shared(common, key);
             self.renew_heads();
         }
     }
 
-    /// Finds the shared prefix afresh, after keys were split off.
+    /// Finds the shared prefix afresh, after many keys came or went.
     fn reshare(&mut self) {
         if let (Some(first), Some(last)) = (self.first(), self.last()) {
-            self.shared = common_prefix(first, last) as u32;
-            self.renew_heads();
+            let common = common_prefix(first, last);
+            let key = first.to_vec();
+            self.set_shared(common, &key);
+        }
+        self.renew_heads();
+    }
+
+    fn set_shared(&mut self, shared: usize, key: &[u8]) {
+        self.shared = shared as u32;
+        if let Some(prefix) = self.prefix.get_mut(..shared) {
+            prefix.copy_from_slice(&key[..shared]);
         }
     }
 
     fn renew_heads(&mut self) {
+        let len = self.len();
         let mut start = self.shared as usize;
-        for slot in &mut self.slots {
-            let end = slot.end as usize;
-            slot.head = head(&self.bytes[start..end]);
-            start = end + self.shared as usize;
+        for (to, end) in self.heads.iter_mut().zip(&self.ends).take(len) {
+            *to = head(&self.bytes[start..*end as usize]);
+            start = *end as usize + self.shared as usize;
         }
+        self.heads[len..].fill(u32::MAX);
     }
 
     pub(super) fn remove(&mut self, at: usize) {
-        let (start, end) = (self.start(at), self.slots[at].end as usize);
+        let (start, end, len) = (self.start(at), self.ends[at] as usize, self.len());
         self.bytes.copy_within(end.., start);
         self.bytes.truncate(self.bytes.len() - (end - start));
-        self.slots.remove(at);
-        for slot in &mut self.slots[at..] {
-            slot.end -= (end - start) as u32;
+        self.heads.copy_within(at + 1..len, at);
+        self.heads[len - 1] = u32::MAX;
+        self.ends.copy_within(at + 1..len, at);
+        self.len -= 1;
+        for other in &mut self.ends[at..len - 1] {
+            *other -= (end - start) as u32;
         }
     }
 
     /// Takes away the keys from `at` on.
     pub(super) fn split_off(&mut self, at: usize) -> Keys {
-        let start = self.start(at);
-        let mut right =
-            Keys { shared: 0, slots: self.slots.split_off(at), bytes: self.bytes.split_off(start) };
-        for slot in &mut right.slots {
-            slot.end -= start as u32;
+        let (start, len) = (self.start(at), self.len());
+        let mut right = Keys { bytes: self.bytes.split_off(start), ..Keys::default() };
+        for (to, end) in right.ends.iter_mut().zip(&self.ends[at..len]) {
+            *to = end - start as u32;
         }
+        right.len = (len - at) as u32;
+        self.len = at as u32;
         self.reshare();
         right.reshare();
         right
     }
 
-    /// Adds keys that all come after these.
+    /// Adds keys that all come after these. There must be room.
     pub(super) fn append(&mut self, right: &Keys) {
         debug_assert!(right.len() == 0 || self.last() < right.first());
         let shift = self.bytes.len() as u32;
         self.bytes.extend_from_slice(&right.bytes);
-        self.slots.extend(right.slots.iter().map(|slot| Slot { head: 0, end: slot.end + shift }));
+        for (to, end) in self.ends[self.len as usize..].iter_mut().zip(&right.ends[..right.len()]) {
+            *to = end + shift;
+        }
+        self.len += right.len;
         self.reshare();
     }
 
     /// Gives back spare room: for a node that is not going to grow.
     pub(super) fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
-        self.slots.shrink_to_fit();
     }
 
     /// A copy with room for a few more keys, since nodes are copied in order to be changed.
     pub(super) fn clone_with_room(&self, room: usize) -> Keys {
         let spare = room * (self.bytes.len() / self.len().max(1) + 1);
-        Keys {
-            shared: self.shared,
-            slots: clone_with_room(&self.slots, room),
-            bytes: clone_with_room(&self.bytes, spare),
-        }
+        Keys { bytes: clone_with_room(&self.bytes, spare), ..*self }
     }
 }
 
@@ -257,7 +301,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn search_agrees_with_a_sorted_vector(inserted in prop::collection::vec(key(), 0..60), sought in key()) {
+        fn search_agrees_with_a_sorted_vector(inserted in prop::collection::vec(key(), 0..=KEYS_MAX), sought in key()) {
             let mut keys = Keys::default();
             let mut model: Vec<Vec<u8>> = Vec::new();
             for key in inserted {
@@ -274,7 +318,7 @@ mod tests {
 
         #[test]
         fn splitting_and_appending_are_inverse(
-            set in prop::collection::btree_set(key(), 1..40), at in 0usize..40, removed in 0usize..40, sought in key(),
+            set in prop::collection::btree_set(key(), 1..=KEYS_MAX), at in 0..=KEYS_MAX, removed in 0..=KEYS_MAX, sought in key(),
         ) {
             let mut model: Vec<Vec<u8>> = set.into_iter().collect();
             let mut left = keys_of(&model);

@@ -8,14 +8,9 @@
 use std::mem;
 use std::sync::Arc;
 
-use super::keys::{Keys, clone_with_room, separator};
+use super::keys::{KEYS_MAX, Keys, clone_with_room, separator};
 use crate::Key;
 
-/// Entries in a full leaf. More make a scan faster and the tree smaller, fewer make a copied leaf cheaper.
-/// Tests use small nodes, so that small trees have all the levels and merges of big ones.
-pub(super) const LEAF_MAX: usize = if cfg!(test) { 8 } else { 64 };
-/// Children of a full inner node.
-const INNER_MAX: usize = if cfg!(test) { 8 } else { 64 };
 /// A node whose keys have grown to this many bytes counts as full whatever their number, which bounds what
 /// one insertion moves.
 const BYTES_MAX: usize = 4096;
@@ -198,7 +193,7 @@ impl<V: Clone> Leaf<V> {
     }
 
     fn is_full(&self) -> bool {
-        self.len() >= LEAF_MAX || (self.keys.bytes() >= BYTES_MAX && self.len() >= 2)
+        self.len() >= KEYS_MAX || (self.keys.bytes() >= BYTES_MAX && self.len() >= 2)
     }
 
     fn place(&mut self, at: usize, key: &[u8], value: V) {
@@ -255,7 +250,7 @@ impl<V: Clone> Inner<V> {
         self.keys.insert(at, &split.key);
         self.children.insert(at + 1, split.right);
         let len = self.children.len();
-        let full = len > INNER_MAX || (self.keys.bytes() > BYTES_MAX && len > 3);
+        let full = len > KEYS_MAX || (self.keys.bytes() > BYTES_MAX && len > 3);
         full.then(|| {
             self.split(match at {
                 0 => 1,
@@ -276,27 +271,24 @@ impl<V: Clone> Inner<V> {
     /// After a removal below the child at `at`: drops the child if nothing is left of it, and joins it with
     /// a neighbour if both together are small.
     fn tidy(&mut self, at: usize) {
-        let (width, most) = match &self.children[at] {
-            Node::Leaf(leaf) => (leaf.len(), LEAF_MAX),
-            Node::Inner(inner) => (inner.children.len(), INNER_MAX),
-        };
+        let width = self.children[at].width();
         if width == 0 {
             self.children.remove(at);
             if self.keys.len() > 0 {
                 self.keys.remove(at.saturating_sub(1));
             }
-        } else if width < most / 4 {
+        } else if width < KEYS_MAX / 4 {
             for left in [Some(at), at.checked_sub(1)].into_iter().flatten() {
-                if self.can_join(left, most) {
+                if self.can_join(left) {
                     return self.join(left);
                 }
             }
         }
     }
 
-    fn can_join(&self, left: usize, most: usize) -> bool {
+    fn can_join(&self, left: usize) -> bool {
         let (Some(a), Some(b)) = (self.children.get(left), self.children.get(left + 1)) else { return false };
-        a.width() + b.width() <= most / 4 * 3 && a.key_bytes() + b.key_bytes() <= BYTES_MAX / 4 * 3
+        a.width() + b.width() <= KEYS_MAX / 4 * 3 && a.key_bytes() + b.key_bytes() <= BYTES_MAX / 4 * 3
     }
 
     /// Moves the content of the child behind `left` into the one at `left`.
@@ -336,14 +328,14 @@ impl<V> Node<V> {
         match self {
             Node::Leaf(leaf) => {
                 assert_eq!(leaf.keys.len(), leaf.values.len());
-                assert!(leaf.len() > 0 && leaf.len() <= LEAF_MAX);
+                assert!(leaf.len() > 0 && leaf.len() <= KEYS_MAX);
                 let keys: Vec<&[u8]> = (0..leaf.len()).map(|at| leaf.keys.get(at)).collect();
                 assert!(keys.is_sorted_by(|a, b| a < b) && keys.iter().all(|key| inside(key)));
                 (leaf.len(), 1)
             }
             Node::Inner(inner) => {
                 let width = inner.children.len();
-                assert!(width > 0 && width <= INNER_MAX && inner.keys.len() == width - 1);
+                assert!(width > 0 && width <= KEYS_MAX && inner.keys.len() == width - 1);
                 let mut total = 0;
                 let mut levels = None;
                 for (at, child) in inner.children.iter().enumerate() {

@@ -8,8 +8,9 @@ use std::thread;
 
 use proptest::prelude::*;
 
-use super::node::LEAF_MAX;
+use super::keys::KEYS_MAX;
 use super::{LARGE, MemoryEngine, Tree};
+use crate::contract::Checked;
 use crate::{Batch, Cursor, Direction, Engine, Error, Ident, Key, Op, Range, Snapshot, Value};
 
 type Model = BTreeMap<Vec<u8>, u32>;
@@ -162,7 +163,7 @@ proptest! {
 
     #[test]
     fn the_engine_behaves_as_plain_maps(batches in prop::collection::vec(prop::collection::vec(op(), 0..8), 1..40)) {
-        let engine = MemoryEngine::new();
+        let engine = Checked::new(MemoryEngine::new());
         let mut model = States::new();
         let mut held: Vec<(Arc<dyn Snapshot>, States)> = Vec::new();
         for (number, ops) in batches.into_iter().enumerate() {
@@ -298,13 +299,13 @@ fn created() -> MemoryEngine {
 #[test]
 fn keys_in_order_leave_full_leaves() {
     let mut tree = Tree::new();
-    for number in 0..LEAF_MAX as u64 * 100 {
+    for number in 0..KEYS_MAX as u64 * 100 {
         tree.insert(&number.to_be_bytes(), ());
     }
     tree.check();
     assert_eq!(tree.leaves(), 100);
     let mut tree = Tree::new();
-    for number in (0..LEAF_MAX as u64 * 100).rev() {
+    for number in (0..KEYS_MAX as u64 * 100).rev() {
         tree.insert(&number.to_be_bytes(), ());
     }
     tree.check();

@@ -1,0 +1,345 @@
+//! Our persistent tree beside the standard library's `BTreeMap` and `imbl::OrdMap`, in one run.
+//!
+//! `cargo bench -p storage` prints nanoseconds of CPU time for each operation, the least of several rounds in
+//! which the maps take turns, so that a busy machine disturbs all alike; the ratios are what to trust. All
+//! three hold the same `Key` and `Value`. `BTreeMap` has no cheap clone: its snapshot is a copy, shown for
+//! what a snapshot costs without persistence. Memory is the growth of a fresh process that builds one map.
+//! An argument scales the number of entries: `cargo bench -p storage -- 100000`.
+
+#![expect(clippy::print_stdout, reason = "printing a table is its purpose")]
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::ops::Bound;
+use std::process::Command;
+use std::time::Instant;
+
+use imbl::OrdMap;
+use storage::memory::Tree;
+use storage::{Direction, Key, Range, Value};
+
+const ROUNDS: usize = 3;
+const SHORT: usize = 100;
+
+/// What the maps have in common.
+trait Map: Clone + Default {
+    const NAME: &'static str;
+    /// Whether cloning copies everything.
+    const COPIES: bool = false;
+    fn insert(&mut self, key: &Key, value: Value);
+    fn remove(&mut self, key: &Key);
+    fn get(&self, key: &Key) -> usize;
+    /// Walks up to `limit` entries from a key on.
+    fn scan(&self, from: &Key, limit: usize) -> usize;
+}
+
+impl Map for Tree<Value> {
+    const NAME: &'static str = "ours";
+
+    fn insert(&mut self, key: &Key, value: Value) {
+        Tree::insert(self, key, value);
+    }
+
+    fn remove(&mut self, key: &Key) {
+        Tree::remove(self, key);
+    }
+
+    fn get(&self, key: &Key) -> usize {
+        Tree::get(self, key).map_or(0, |value| value.len())
+    }
+
+    fn scan(&self, from: &Key, limit: usize) -> usize {
+        let range = Range { lower: Bound::Included(from.clone()), upper: Bound::Unbounded };
+        let mut cursor = self.cursor(range, Direction::Forward);
+        let mut sum = 0;
+        for _ in 0..limit {
+            let Some((key, value)) = cursor.next() else { break };
+            sum += key.len() + value.len();
+        }
+        sum
+    }
+}
+
+macro_rules! standard_map {
+    ($map:ident, $name:literal, $copies:literal) => {
+        impl Map for $map<Key, Value> {
+            const NAME: &'static str = $name;
+            const COPIES: bool = $copies;
+
+            fn insert(&mut self, key: &Key, value: Value) {
+                $map::insert(self, key.clone(), value);
+            }
+
+            fn remove(&mut self, key: &Key) {
+                $map::remove(self, key);
+            }
+
+            fn get(&self, key: &Key) -> usize {
+                $map::get(self, key).map_or(0, |value| value.len())
+            }
+
+            fn scan(&self, from: &Key, limit: usize) -> usize {
+                let range = (Bound::Included(from.clone()), Bound::Unbounded);
+                self.range(range).take(limit).map(|(key, value)| key.len() + value.len()).sum()
+            }
+        }
+    };
+}
+
+standard_map!(BTreeMap, "BTreeMap", true);
+standard_map!(OrdMap, "imbl", false);
+
+/// A small generator with a fixed seed: every run does the same.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn shuffle(&mut self, keys: &mut [Key]) {
+        for at in (1..keys.len()).rev() {
+            keys.swap(at, (self.next() % (at as u64 + 1)) as usize);
+        }
+    }
+}
+
+/// What is stored: keys in order and in random order, and one value for all or one each.
+struct Data {
+    sorted: Vec<Key>,
+    shuffled: Vec<Key>,
+    value: fn() -> Value,
+}
+
+impl Data {
+    fn new(mut sorted: Vec<Key>, value: fn() -> Value) -> Self {
+        sorted.sort();
+        let mut shuffled = sorted.clone();
+        Random(7).shuffle(&mut shuffled);
+        Data { sorted, shuffled, value }
+    }
+
+    /// Record ids to documents of 120 bytes.
+    fn records(entries: usize) -> Self {
+        let keys = (1..=entries as u64).map(|number| Key::from(number.to_be_bytes())).collect();
+        Data::new(keys, || Value::from(vec![1; 120]))
+    }
+
+    /// A random string of 8 letters and a record id, without a value: an ordinary index.
+    fn index(entries: usize) -> Self {
+        let mut random = Random(99);
+        let mut key = |number: u64| {
+            let letters = (0..8).map(|_| b'a' + (random.next() >> 33) as u8 % 26);
+            let bytes: Vec<u8> =
+                std::iter::once(60).chain(letters).chain([0]).chain(number.to_be_bytes()).collect();
+            Key::from(bytes)
+        };
+        Data::new((1..=entries as u64).map(&mut key).collect(), Value::empty)
+    }
+
+    fn built<M: Map>(&self) -> M {
+        let mut map = M::default();
+        for key in &self.shuffled {
+            map.insert(key, (self.value)());
+        }
+        map
+    }
+}
+
+/// CPU time of this thread in nanoseconds, or wall-clock time where the system doesn't tell.
+fn cpu_nanoseconds() -> u64 {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    // The kernel brings the figure up to date when the thread gives up the processor.
+    std::thread::yield_now();
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let time = stat.split(' ').next().and_then(|first| first.parse().ok());
+    time.unwrap_or_else(|| START.get_or_init(Instant::now).elapsed().as_nanos() as u64)
+}
+
+/// Nanoseconds per operation.
+fn time(operations: usize, work: impl FnOnce()) -> f64 {
+    let start = cpu_nanoseconds();
+    work();
+    (cpu_nanoseconds() - start) as f64 / operations as f64
+}
+
+/// One kind of work.
+type Work<M> = fn(&Data) -> (M, f64);
+
+fn insert_in_order<M: Map>(data: &Data) -> (M, f64) {
+    insert(&data.sorted, data.value)
+}
+
+fn insert_at_random<M: Map>(data: &Data) -> (M, f64) {
+    insert(&data.shuffled, data.value)
+}
+
+fn insert<M: Map>(keys: &[Key], value: fn() -> Value) -> (M, f64) {
+    let values: Vec<Value> = keys.iter().map(|_| value()).collect();
+    let mut map = M::default();
+    let cost = time(keys.len(), || keys.iter().zip(values).for_each(|(key, value)| map.insert(key, value)));
+    (map, cost)
+}
+
+fn get<M: Map>(data: &Data) -> (M, f64) {
+    let map: M = data.built();
+    let cost = time(data.shuffled.len(), || {
+        black_box(data.shuffled.iter().rev().map(|key| map.get(key)).sum::<usize>());
+    });
+    (map, cost)
+}
+
+fn scan<M: Map>(data: &Data) -> (M, f64) {
+    let map: M = data.built();
+    let cost = time(data.sorted.len(), || {
+        black_box(map.scan(&data.sorted[0], usize::MAX));
+    });
+    (map, cost)
+}
+
+fn short_scans<M: Map>(data: &Data) -> (M, f64) {
+    let map: M = data.built();
+    let starts = data.shuffled.len() / SHORT * 4;
+    let cost = time(starts, || {
+        black_box(data.shuffled[..starts].iter().map(|key| map.scan(key, SHORT)).sum::<usize>());
+    });
+    (map, cost)
+}
+
+fn remove<M: Map>(data: &Data) -> (M, f64) {
+    let mut map: M = data.built();
+    let half = data.shuffled.len() / 2;
+    let cost = time(half, || data.shuffled[..half].iter().for_each(|key| map.remove(key)));
+    (map, cost)
+}
+
+/// A write while a snapshot of the moment before is held: what a commit costs beside readers.
+fn snapshot_then_write<M: Map>(data: &Data) -> (M, f64) {
+    let mut map: M = data.built();
+    let writes = if M::COPIES { 2 } else { data.shuffled.len() / 10 };
+    let value = (data.value)();
+    let cost = time(writes, || {
+        for key in &data.shuffled[..writes] {
+            let snapshot = map.clone();
+            map.insert(key, value.clone());
+            black_box(snapshot);
+        }
+    });
+    (map, cost)
+}
+
+fn snapshot_then_append<M: Map>(data: &Data) -> (M, f64) {
+    let mut map: M = data.built();
+    let writes = if M::COPIES { 2 } else { data.shuffled.len() / 10 };
+    let value = (data.value)();
+    let cost = time(writes, || {
+        for number in 0..writes as u64 {
+            let snapshot = map.clone();
+            map.insert(&Key::from((u64::MAX / 2 + number).to_be_bytes()), value.clone());
+            black_box(snapshot);
+        }
+    });
+    (map, cost)
+}
+
+/// A table row: the same work on each map in turns, the least of all rounds.
+fn row(
+    label: &str,
+    data: &Data,
+    ours: Work<Tree<Value>>,
+    std: Work<BTreeMap<Key, Value>>,
+    imbl: Work<OrdMap<Key, Value>>,
+) {
+    let mut least = [f64::MAX; 3];
+    for _ in 0..ROUNDS {
+        for (least, cost) in least.iter_mut().zip([ours(data).1, std(data).1, imbl(data).1]) {
+            *least = least.min(cost);
+        }
+    }
+    print_row(label, least);
+}
+
+fn print_row(label: &str, [ours, std, imbl]: [f64; 3]) {
+    println!(
+        "| {label:<38} | {ours:>8.1} | {std:>12.1} | {imbl:>8.1} | {:>10.2} | {:>6.2} |",
+        std / ours,
+        imbl / ours
+    );
+}
+
+macro_rules! rows {
+    ($kind:literal, $data:expr, $($label:literal: $work:ident),+) => {
+        $(row(concat!($kind, ": ", $label), $data, $work, $work, $work);)+
+    };
+}
+
+/// Bytes that a process of its own grows by for each entry.
+fn memory(map: &str, kind: &str, order: &str, entries: usize) -> f64 {
+    let run = || -> Option<f64> {
+        let program = std::env::current_exe().ok()?;
+        let output =
+            Command::new(program).args(["build", map, kind, order, &entries.to_string()]).output().ok()?;
+        String::from_utf8(output.stdout).ok()?.trim().parse().ok()
+    };
+    run().unwrap_or(f64::NAN)
+}
+
+/// The other side of [`memory`]: builds one map and prints its bytes for each entry.
+fn build(arguments: &[String]) {
+    let [map, kind, order, entries] = arguments else { return };
+    let entries = entries.parse().unwrap_or(1);
+    let data = if kind == "records" { Data::records(entries) } else { Data::index(entries) };
+    let keys = if order == "sorted" { &data.sorted } else { &data.shuffled };
+    let before = resident_bytes();
+    match map.as_str() {
+        "ours" => drop(fill::<Tree<Value>>(keys, before)),
+        "imbl" => drop(fill::<OrdMap<Key, Value>>(keys, before)),
+        _ => drop(fill::<BTreeMap<Key, Value>>(keys, before)),
+    }
+}
+
+fn fill<M: Map>(keys: &[Key], before: f64) -> M {
+    let mut map = M::default();
+    // Empty values throughout: the documents' own bytes are the same for all.
+    keys.iter().for_each(|key| map.insert(key, Value::empty()));
+    println!("{}", (resident_bytes() - before) / keys.len() as f64);
+    map
+}
+
+fn resident_bytes() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: f64 = stat.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0.0);
+    pages * 4096.0
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == "build") {
+        return build(&arguments[1..]);
+    }
+    let entries = arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(1_000_000);
+    println!("{entries} entries, ns of CPU time per operation");
+    println!(
+        "| work                                   |     ours | {:>12} | {:>8} | BTreeMap/ours | imbl/ours |",
+        BTreeMap::<Key, Value>::NAME,
+        OrdMap::<Key, Value>::NAME
+    );
+    println!("|---|---|---|---|---|---|");
+    let records = Data::records(entries);
+    rows!("records", &records, "insert in order": insert_in_order, "get at random": get, "scan, per entry": scan,
+        "100 entries from a random key": short_scans, "remove at random": remove,
+        "snapshot, then write at random": snapshot_then_write, "snapshot, then append": snapshot_then_append);
+    drop(records);
+    let index = Data::index(entries);
+    rows!("index", &index, "insert at random": insert_at_random, "insert in order": insert_in_order, "get at random": get,
+        "scan, per entry": scan, "100 entries from a random key": short_scans, "remove at random": remove,
+        "snapshot, then write at random": snapshot_then_write);
+    drop(index);
+    for (kind, order) in [("records", "sorted"), ("index", "sorted"), ("index", "shuffled")] {
+        let bytes = ["ours", "BTreeMap", "imbl"].map(|map| memory(map, kind, order, entries));
+        print_row(&format!("{kind}: bytes per entry, {order}"), bytes);
+    }
+}

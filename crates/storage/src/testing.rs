@@ -1,0 +1,12 @@
+//! Engines for tests, to be stacked: [`Mirror`] compares two engines at every answer, [`Emit`] shows what is
+//! written.
+//!
+//! A test that runs on `Emit<Mirror<A, B>>` tests two engines for the price of one, and can print the keys
+//! that each step wrote. Both are ordinary [`Engine`](crate::Engine)s, so the layers above run on them
+//! unchanged.
+
+mod emit;
+mod mirror;
+
+pub use emit::{Describe, Emit};
+pub use mirror::Mirror;
