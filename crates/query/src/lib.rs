@@ -5,6 +5,7 @@
 //! clock and randomness are passed in through [`Context`].
 
 pub mod context;
+pub mod expression;
 pub mod keys;
 pub mod pipeline;
 pub mod projection;
@@ -13,6 +14,7 @@ mod tick;
 pub mod update;
 
 pub use context::{Arena, Context, Interrupt};
+pub use expression::Expression;
 pub use pipeline::{Pipeline, Stage};
 pub use projection::Projection;
 pub use sort::SortPattern;

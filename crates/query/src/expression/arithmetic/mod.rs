@@ -1,0 +1,141 @@
+//! Arithmetic: sums and products here, what divides, rounds and raises in files of its own.
+//!
+//! Int32 grows into int64 and int64 into double where a result doesn't fit; a decimal among the
+//! operands makes the result a decimal.
+
+mod summation;
+
+pub(crate) use summation::Summation;
+
+use super::evaluate::{Call, Computed, null, number, type_name, value};
+use base::bson::{Number, Value};
+use base::{Error, Result, err};
+
+/// `$add`: the sum of numbers; with one date among them, that date moved by so many milliseconds.
+///
+/// Errors: 14 for other types, 16612 for a second date, Overflow for a date out of range.
+pub(super) fn add<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let mut sum = Summation::default();
+    let mut with_date = false;
+    for operand in call.values() {
+        match operand? {
+            None | Some(Value::Null | Value::Undefined) => return null(),
+            Some(Value::DateTime(millis)) => {
+                if with_date {
+                    return Err(err!(16612, "only one date allowed in an $add expression"));
+                }
+                with_date = true;
+                sum.add(Number::Int64(millis));
+            }
+            Some(other) => sum.add(other.as_number().ok_or_else(|| {
+                let found = other.kind().alias();
+                err!(TypeMismatch, "$add only supports numeric or date types, not {found}")
+            })?),
+        }
+    }
+    if with_date {
+        let millis = sum.to_millis().ok_or_else(|| date_overflow("$add"))?;
+        return value(Value::DateTime(millis));
+    }
+    number(sum.total())
+}
+
+/// `$subtract`: numbers; a date less a number of milliseconds; the milliseconds between dates.
+///
+/// Errors: 14 for other types, Overflow for a date out of range.
+pub(super) fn subtract<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let (left, right) = (call.get(0)?, call.get(1)?);
+    let (Some(left), Some(right)) = (non_null(left), non_null(right)) else { return null() };
+    if let (Some(a), Some(b)) = (left.as_number(), right.as_number()) {
+        return number(a.minus(b));
+    }
+    match (left, right, right.as_number()) {
+        (Value::DateTime(a), Value::DateTime(b), _) => {
+            value(a.checked_sub(b).ok_or_else(|| date_overflow("$subtract"))?)
+        }
+        (Value::DateTime(a), _, Some(millis)) => {
+            let moved = a.checked_sub(to_millis(millis)?).ok_or_else(|| date_overflow("$subtract"))?;
+            value(Value::DateTime(moved))
+        }
+        _ => Err(err!(TypeMismatch, "can't $subtract {} from {}", right.kind().alias(), left.kind().alias())),
+    }
+}
+
+/// `$multiply`: the product; of nothing it is 1.
+///
+/// Errors: 14 for what is no number.
+pub(super) fn multiply<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let mut product = Number::Int32(1);
+    for operand in call.values() {
+        let Some(operand) = non_null(operand?) else { return null() };
+        let factor = operand.as_number().ok_or_else(|| only_numbers("$multiply", Some(operand)))?;
+        product = product.times(factor);
+    }
+    number(product)
+}
+
+fn non_null(value: Option<Value<'_>>) -> Option<Value<'_>> {
+    value.filter(|value| !value.is_nullish())
+}
+
+fn only_numbers(name: &str, found: Option<Value<'_>>) -> Error {
+    err!(TypeMismatch, "{name} only supports numeric types, not {}", type_name(found))
+}
+
+fn date_overflow(name: &str) -> Error {
+    err!(Overflow, "date overflow in {name}")
+}
+
+/// A number of milliseconds to move a date by, rounded to the nearest whole one.
+fn to_millis(number: Number) -> Result<i64> {
+    if number.is_nan() {
+        return Err(date_overflow("$subtract"));
+    }
+    Ok(match number {
+        Number::Double(value) => value.round() as i64,
+        Number::Decimal128(value) => value.to_f64().round() as i64,
+        other => other.to_i64_clamped(),
+    })
+}
+
+#[cfg(any())]
+mod tests {
+    use super::super::testing::{check, check_error};
+
+    #[test]
+    fn sums() {
+        check("{$add: [1, '$a']}", "{a: 2}", "3");
+        check("{$add: []}", "{}", "0");
+        check("{$add: [2147483647, 1]}", "{}", "NumberLong('2147483648')");
+        check("{$add: [NumberLong('9223372036854775807'), 1]}", "{}", "9223372036854775808.0");
+        check("{$add: [0.1, 0.2, 0.3]}", "{}", "0.6");
+        check("{$add: [NumberDecimal('0.1'), 1]}", "{}", "NumberDecimal('1.1')");
+        check("{$add: [1, null, 'x']}", "{}", "null");
+        check(
+            "{$add: ['$a', 1000]}",
+            "{a: ISODate('2020-01-01T00:00:00Z')}",
+            "ISODate('2020-01-01T00:00:01Z')",
+        );
+        check_error("{$add: [1, '$a']}", "{a: 'x'}", 14);
+        check_error("{$add: ['$a', '$a']}", "{a: ISODate('2020-01-01T00:00:00Z')}", 16612);
+    }
+
+    #[test]
+    fn differences() {
+        check("{$subtract: [5, 7]}", "{}", "-2");
+        check("{$subtract: ['$a', null]}", "{a: 1}", "null");
+        let dates = "{a: ISODate('2020-01-01T00:00:01Z'), b: ISODate('2020-01-01T00:00:00Z')}";
+        check("{$subtract: ['$a', '$b']}", dates, "NumberLong('1000')");
+        check("{$subtract: ['$a', 1000]}", dates, "ISODate('2020-01-01T00:00:00Z')");
+        check_error("{$subtract: [1, '$a']}", dates, 14);
+    }
+
+    #[test]
+    fn products() {
+        check("{$multiply: []}", "{}", "1");
+        check("{$multiply: [65536, 65536]}", "{}", "NumberLong('4294967296')");
+        check("{$multiply: [2, 0.5]}", "{}", "1.0");
+        check("{$multiply: [2, '$x']}", "{}", "null");
+        check_error("{$multiply: [2, '$x']}", "{x: []}", 14);
+    }
+}

@@ -1,0 +1,14 @@
+//! Array literals: `[<expression>, …]`.
+
+use super::evaluate::{Computed, Scope};
+use super::node::Node;
+use base::bson::{Builder, Value};
+
+/// Builds the array; missing values become null, so that positions stay.
+pub(super) fn evaluate<'a>(nodes: &'a [Node], scope: &Scope<'_, 'a>) -> Computed<'a> {
+    let mut builder = Builder::new();
+    for node in nodes {
+        builder.push(node.evaluate(scope)?.unwrap_or(Value::Null));
+    }
+    scope.array(builder)
+}

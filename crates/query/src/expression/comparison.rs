@@ -1,0 +1,57 @@
+//! `$eq $ne $lt $lte $gt $gte $cmp`: MongoDB's order across all types; missing comes first.
+
+use super::evaluate::{Call, Computed, value};
+use base::Result;
+use base::bson::compare_optional;
+use std::cmp::Ordering;
+
+fn order(call: &Call<'_, '_>) -> Result<Ordering> {
+    Ok(compare_optional(call.get(0)?, call.get(1)?))
+}
+
+pub(super) fn eq<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    value(order(call)?.is_eq())
+}
+
+pub(super) fn ne<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    value(order(call)?.is_ne())
+}
+
+pub(super) fn lt<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    value(order(call)?.is_lt())
+}
+
+pub(super) fn lte<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    value(order(call)?.is_le())
+}
+
+pub(super) fn gt<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    value(order(call)?.is_gt())
+}
+
+pub(super) fn gte<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    value(order(call)?.is_ge())
+}
+
+/// `$cmp`: −1, 0 or 1.
+pub(super) fn cmp<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    value(order(call)? as i32)
+}
+
+#[cfg(any())]
+mod tests {
+    use super::super::testing::{check, check_parse_error};
+
+    #[test]
+    fn values_compare_across_types() {
+        check("{$eq: ['$a', 1.0]}", "{a: 1}", "true");
+        check("{$gt: ['$a', 5]}", "{a: 'x'}", "true");
+        check("{$lt: ['$missing', null]}", "{}", "true");
+        check("{$cmp: ['$a', 2]}", "{a: 1}", "-1");
+        check("{$cmp: ['$a', 2]}", "{a: 3}", "1");
+        check("{$gte: [[1, 2], [1]]}", "{}", "true");
+        check("{$ne: [{a: 1, b: 2}, {b: 2, a: 1}]}", "{}", "true");
+        check_parse_error("{$eq: [1]}", 16020);
+        check_parse_error("{$lte: 1}", 16020);
+    }
+}

@@ -1,0 +1,86 @@
+//! An expression back as BSON, the way MongoDB's explain prints it.
+
+use super::node::{CallNode, FieldNode, Node};
+use super::table::Arity;
+use base::bson::{Builder, Value, ValueBuf};
+
+/// The node as a value that parses to the same node again.
+pub(super) fn describe(node: &Node) -> ValueBuf {
+    let mut builder = Builder::new();
+    append(node, "v", &mut builder);
+    let document = builder.finish();
+    document.view().get("v").unwrap_or(Value::Null).to_owned()
+}
+
+fn append(node: &Node, name: &str, out: &mut Builder) {
+    match node {
+        Node::Absent => {}
+        Node::Constant(None) => {
+            out.append(name, "$$REMOVE");
+        }
+        Node::Constant(Some(value)) => {
+            out.begin_document(name).append("$const", value).end();
+        }
+        Node::Field(field) => {
+            out.append(name, &field_text(field));
+        }
+        Node::Object(fields) => {
+            out.begin_document(name);
+            fields.iter().for_each(|(name, node)| append(node, name, out));
+            out.end();
+        }
+        Node::Array(nodes) => append_array(nodes, name, out),
+        Node::Call(call) => append_call(call, name, out),
+    }
+}
+
+fn append_array(nodes: &[Node], name: &str, out: &mut Builder) {
+    out.begin_array(name);
+    for (index, node) in nodes.iter().enumerate() {
+        append(node, &index.to_string(), out);
+    }
+    out.end();
+}
+
+fn append_call(call: &CallNode, name: &str, out: &mut Builder) {
+    let operator = call.operator;
+    out.begin_document(name);
+    match operator.arity {
+        Arity::Named(declared) => {
+            out.begin_document(operator.name);
+            for (parameter, node) in declared.parameters.iter().zip(&call.operands) {
+                append(node, parameter.name, out);
+            }
+            out.end();
+        }
+        _ => match operator.describe {
+            Some(describe) => describe(call, operator.name, out, &append),
+            None => append_array(&call.operands, operator.name, out),
+        },
+    }
+    out.end();
+}
+
+fn field_text(field: &FieldNode) -> String {
+    match (&*field.name, &field.path) {
+        ("", Some(path)) => format!("${path}"),
+        (name, Some(path)) => format!("$${name}.{path}"),
+        (name, None) => format!("$${name}"),
+    }
+}
+
+#[cfg(any())]
+mod tests {
+    use super::super::testing::{check_described, parse};
+
+    #[test]
+    fn what_is_described_parses_to_the_same() {
+        check_described("{$add: ['$a.b', 1]}", "{$add: ['$a.b', {$const: 1}]}");
+        check_described("{x: ['$$ROOT', '$$NOW']}", "{x: ['$$ROOT', '$$NOW']}");
+        check_described(
+            "{$let: {vars: {y: '$b'}, in: {$and: ['$$y', '$$y.z']}}}",
+            "{$let: {vars: {y: '$b'}, in: {$and: ['$$y', '$$y.z']}}}",
+        );
+        assert!(parse("{$add: [1, 2]}").is_constant());
+    }
+}

@@ -1,0 +1,186 @@
+//! Evaluation: what an operator sees of the document, the variables and its own operands.
+
+use super::node::{CallNode, Node};
+use super::table::Operator;
+use super::{array_literal, field_path, object_literal};
+use crate::{Arena, Context};
+use base::bson::{Array, Builder, Document, Number, Value, ValueBuf};
+use base::{Result, err};
+
+/// What evaluation gives: a value, `None` for missing, or MongoDB's error.
+pub(crate) type Computed<'a> = Result<Option<Value<'a>>>;
+
+/// How many bytes one evaluation may compute, like MongoDB's limit of memory per expression.
+const MEMORY_MAX: usize = 100 * 1024 * 1024;
+
+/// The surroundings of an evaluation. Copying it copies a few pointers.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'e, 'a> {
+    pub(crate) root: Document<'a>,
+    pub(crate) context: &'a Context,
+    pub(crate) arena: &'a Arena,
+    pub(crate) frame: Option<&'e Frame<'e, 'a>>,
+}
+
+/// Values of variables bound by one call; frames form a list from the innermost outwards.
+pub(crate) struct Frame<'e, 'a> {
+    pub(crate) first: usize,
+    pub(crate) values: &'e [Option<Value<'a>>],
+    pub(crate) parent: Option<&'e Frame<'e, 'a>>,
+}
+
+impl<'e, 'a> Scope<'e, 'a> {
+    /// A scope without variables.
+    pub(crate) fn new(root: Document<'a>, context: &'a Context, arena: &'a Arena) -> Self {
+        Scope { root, context, arena, frame: None }
+    }
+
+    /// The value of a variable by its slot.
+    pub(crate) fn slot(&self, slot: usize) -> Option<Value<'a>> {
+        let mut frame = self.frame;
+        while let Some(inner) = frame {
+            if slot >= inner.first {
+                return inner.values.get(slot - inner.first).copied().flatten();
+            }
+            frame = inner.parent;
+        }
+        None
+    }
+
+    /// Refuses to go on where the arena has grown past the bound.
+    pub(crate) fn check_memory(&self) -> Result<()> {
+        if self.arena.allocated() > MEMORY_MAX {
+            return Err(err!(ExceededMemoryLimit, "expression used too much memory: {MEMORY_MAX} bytes"));
+        }
+        Ok(())
+    }
+
+    /// A string copied into the arena.
+    pub(crate) fn text(&self, text: &str) -> Computed<'a> {
+        self.check_memory()?;
+        Ok(Some(Value::String(self.arena.text(text))))
+    }
+
+    /// An array whose elements were pushed to `builder`.
+    pub(crate) fn array(&self, builder: Builder) -> Computed<'a> {
+        self.check_memory()?;
+        Ok(Some(Value::Array(Array::from_valid(self.arena.bytes(&builder.into_buffer())))))
+    }
+
+    /// A document whose fields were appended to `builder`.
+    pub(crate) fn document(&self, builder: Builder) -> Computed<'a> {
+        self.check_memory()?;
+        Ok(Some(Value::Document(Document::from_valid(self.arena.bytes(&builder.into_buffer())))))
+    }
+
+    /// A copy in the arena of a value that lives elsewhere.
+    pub(crate) fn keep(&self, value: Value<'_>) -> Result<Value<'a>> {
+        self.check_memory()?;
+        let mut bytes = Vec::new();
+        value.write_to(&mut bytes);
+        Ok(Value::decode(value.kind(), self.arena.bytes(&bytes)))
+    }
+}
+
+/// One call of an operator being evaluated.
+pub(crate) struct Call<'e, 'a> {
+    node: &'a CallNode,
+    pub(crate) scope: &'e Scope<'e, 'a>,
+}
+
+impl<'e, 'a> Call<'e, 'a> {
+    /// The operator's name with its dollar, for messages.
+    pub(crate) fn name(&self) -> &'static str {
+        self.operator().name
+    }
+
+    /// The operator.
+    pub(crate) fn operator(&self) -> &'static Operator {
+        self.node.operator
+    }
+
+    /// The number of operands.
+    pub(crate) fn len(&self) -> usize {
+        self.node.operands.len()
+    }
+
+    /// Whether a named argument was given.
+    pub(crate) fn given(&self, position: usize) -> bool {
+        !matches!(self.node.operands.get(position), None | Some(Node::Absent))
+    }
+
+    /// The operand, unevaluated.
+    pub(crate) fn operand(&self, position: usize) -> Option<&'a Node> {
+        self.node.operands.get(position)
+    }
+
+    /// Evaluates an operand; missing where there is none at that position.
+    pub(crate) fn get(&self, position: usize) -> Computed<'a> {
+        self.node.operands.get(position).map_or(Ok(None), |node| node.evaluate(self.scope))
+    }
+
+    /// Evaluates an operand; `None` where it is missing, null or undefined.
+    pub(crate) fn get_non_null(&self, position: usize) -> Computed<'a> {
+        Ok(self.get(position)?.filter(|value| !value.is_nullish()))
+    }
+
+    /// Evaluates an operand with the variables of this call bound to `values`.
+    pub(crate) fn get_with<'b>(
+        &self,
+        position: usize,
+        values: &[Option<Value<'b>>],
+        arena: &'b Arena,
+    ) -> Computed<'b>
+    where
+        'a: 'b,
+    {
+        let Some(node) = self.node.operands.get(position) else { return Ok(None) };
+        let frame = Frame { first: self.node.bindings.first, values, parent: self.scope.frame };
+        let scope = Scope { root: self.scope.root, context: self.scope.context, arena, frame: Some(&frame) };
+        node.evaluate(&scope)
+    }
+
+    /// Evaluates all operands in turn.
+    pub(crate) fn values(&self) -> impl Iterator<Item = Computed<'a>> + '_ {
+        self.node.operands.iter().map(|node| node.evaluate(self.scope))
+    }
+
+    /// The number of variables that the call binds.
+    pub(crate) fn bindings(&self) -> usize {
+        self.node.bindings.names.len()
+    }
+}
+
+impl Node {
+    /// Evaluates the node.
+    pub(crate) fn evaluate<'a>(&'a self, scope: &Scope<'_, 'a>) -> Computed<'a> {
+        match self {
+            Node::Absent => Ok(None),
+            Node::Constant(value) => Ok(value.as_ref().map(ValueBuf::view)),
+            Node::Field(field) => field_path::evaluate(field, scope),
+            Node::Object(fields) => object_literal::evaluate(fields, scope),
+            Node::Array(nodes) => array_literal::evaluate(nodes, scope),
+            Node::Call(call) => (call.operator.evaluate)(&Call { node: call, scope }),
+        }
+    }
+}
+
+/// The value of a number, for returning from an operator.
+pub(crate) fn number<'a>(number: Number) -> Computed<'a> {
+    Ok(Some(Value::from(number)))
+}
+
+/// A value for returning from an operator.
+pub(crate) fn value<'a>(value: impl Into<Value<'a>>) -> Computed<'a> {
+    Ok(Some(value.into()))
+}
+
+/// Null for returning from an operator.
+pub(crate) fn null<'a>() -> Computed<'a> {
+    Ok(Some(Value::Null))
+}
+
+/// MongoDB's name of the type of a value that may be missing.
+pub(crate) fn type_name(value: Option<Value<'_>>) -> &'static str {
+    value.map_or("missing", |value| value.kind().alias())
+}

@@ -1,0 +1,99 @@
+//! Field paths: `"$a.b"` through documents, mapped over arrays, never by position.
+
+use super::evaluate::{Computed, Scope};
+use super::node::{FieldNode, Source};
+use base::bson::{Array, Builder, PathComponent, Value, ValueBuf};
+use base::err;
+
+/// Evaluates a path or a variable.
+///
+/// Errors: 51144 for `$$CLUSTER_TIME` where the topology has none.
+pub(super) fn evaluate<'a>(field: &'a FieldNode, scope: &Scope<'_, 'a>) -> Computed<'a> {
+    let start = match field.source {
+        Source::Root => Some(Value::Document(scope.root)),
+        Source::Slot(slot) => scope.slot(slot),
+        Source::Let(position) => {
+            scope.context.variables.get(position).and_then(|(_, value)| value.as_ref()).map(ValueBuf::view)
+        }
+        Source::Now => Some(Value::DateTime(scope.context.now_millis)),
+        Source::ClusterTime => match scope.context.cluster_time {
+            Some(time) => Some(Value::Timestamp(time)),
+            None => return Err(err!(51144, "Builtin variable '$$CLUSTER_TIME' is not available")),
+        },
+    };
+    match (&field.path, start) {
+        (Some(path), Some(start)) => walk(start, path.components(), scope),
+        (None, start) => Ok(start),
+        (_, None) => Ok(None),
+    }
+}
+
+/// Follows the components through documents; the first array on the way is mapped over.
+fn walk<'a>(start: Value<'a>, components: &[PathComponent], scope: &Scope<'_, 'a>) -> Computed<'a> {
+    let mut value = start;
+    let mut rest = components;
+    while let Some((component, after)) = rest.split_first() {
+        value = match value {
+            Value::Document(document) => match document.get(component.name()) {
+                Some(inner) => inner,
+                None => return Ok(None),
+            },
+            Value::Array(array) => {
+                let mut builder = Builder::new();
+                map(array, rest, &mut builder);
+                return scope.array(builder);
+            }
+            _ => return Ok(None),
+        };
+        rest = after;
+    }
+    Ok(Some(value))
+}
+
+/// Pushes what the path gives for each document of the array; other elements give nothing.
+/// Recursion is as deep as the path has components.
+fn map(array: Array<'_>, components: &[PathComponent], out: &mut Builder) {
+    for element in array.iter() {
+        if let Value::Document(_) = element {
+            push(element, components, out);
+        }
+    }
+}
+
+fn push(start: Value<'_>, components: &[PathComponent], out: &mut Builder) {
+    let mut value = start;
+    let mut rest = components;
+    while let Some((component, after)) = rest.split_first() {
+        value = match value {
+            Value::Document(document) => match document.get(component.name()) {
+                Some(inner) => inner,
+                None => return,
+            },
+            Value::Array(array) => {
+                out.push_array();
+                map(array, rest, out);
+                out.end();
+                return;
+            }
+            _ => return,
+        };
+        rest = after;
+    }
+    out.push(value);
+}
+
+#[cfg(any())]
+mod tests {
+    use super::super::testing::{check, check_missing};
+
+    #[test]
+    fn paths_follow_documents_and_map_over_arrays() {
+        check("'$a.b'", "{a: {b: 1}}", "1");
+        check_missing("'$a.b'", "{a: 1}");
+        check_missing("'$a.0'", "{a: {}}");
+        check("'$a.0'", "{a: [1, 2]}", "[]");
+        check("'$a.b'", "{a: [{b: 1}, {c: 2}, 3, [{b: 4}], {b: [5]}]}", "[1, [5]]");
+        check("'$a.b.c'", "{a: [{b: [{c: 1}, {c: 2}]}, {b: {c: 3}}]}", "[[1, 2], 3]");
+        check("'$a.b.c'", "{a: {b: [{c: 1}, {d: 2}]}}", "[1]");
+    }
+}

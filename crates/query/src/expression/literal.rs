@@ -1,0 +1,106 @@
+//! `$literal` (and its internal twin `$const`) and `$let`.
+
+use super::evaluate::{Call, Computed};
+use super::node::{CallNode, Node};
+use super::parse::Parser;
+use super::table::Operator;
+use super::variables;
+use base::bson::{Builder, Value};
+use base::{Result, err};
+
+/// `$literal` takes its argument as it stands.
+pub(super) fn parse_literal(_: &mut Parser<'_>, _: &'static Operator, value: Value<'_>) -> Result<Node> {
+    Ok(Node::Constant(Some(value.to_owned())))
+}
+
+/// Never reached: `$literal` parses to a constant.
+pub(super) fn literal<'a>(_: &Call<'_, 'a>) -> Computed<'a> {
+    Ok(None)
+}
+
+/// `$let`: the operands are the variables' values in order, then `in`.
+///
+/// Errors: 16874 to 16877 for its form, those of variable names, 16868 and its kin.
+pub(super) fn parse_let(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    value: Value<'_>,
+) -> Result<Node> {
+    let Value::Document(argument) = value else {
+        return Err(err!(16874, "$let only supports an object as its argument"));
+    };
+    let (mut variables, mut body) = (None, None);
+    for element in argument {
+        match element.name() {
+            "vars" => variables = Some(element.value()),
+            "in" => body = Some(element.value()),
+            other => return Err(err!(16875, "Unrecognized parameter to $let: {other}")),
+        }
+    }
+    let variables = variables.ok_or_else(|| err!(16876, "Missing 'vars' parameter to $let"))?;
+    let body = body.ok_or_else(|| err!(16877, "Missing 'in' parameter to $let"))?;
+    let Value::Document(variables) = variables else {
+        return Err(err!(10065, "invalid parameter: expected an object (vars)"));
+    };
+    let (mut names, mut operands) = (Vec::new(), Vec::new());
+    for element in variables {
+        variables::check_name_for_binding(element.name())?;
+        names.push(element.name());
+        operands.push(parser.operand(element.value())?);
+    }
+    let (bindings, body) = parser.binding(&names, |parser| parser.operand(body))?;
+    operands.push(body);
+    Ok(Parser::binding_call(operator, operands, bindings))
+}
+
+/// Evaluates the variables in the outer scope, then `in` with them.
+pub(super) fn r#let<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let count = call.bindings();
+    let values = call.values().take(count).collect::<Result<Vec<_>>>()?;
+    call.get_with(count, &values, call.scope.arena)
+}
+
+/// `$let` back as BSON.
+pub(super) fn describe_let(
+    call: &CallNode,
+    name: &str,
+    out: &mut Builder,
+    append: &dyn Fn(&Node, &str, &mut Builder),
+) {
+    out.begin_document(name).begin_document("vars");
+    for (variable, node) in call.bindings.names.iter().zip(&call.operands) {
+        append(node, variable, out);
+    }
+    out.end();
+    if let Some(body) = call.operands.last() {
+        append(body, "in", out);
+    }
+    out.end();
+}
+
+#[cfg(any())]
+mod tests {
+    use super::super::testing::{check, check_parse_error};
+
+    #[test]
+    fn literals_are_not_parsed() {
+        check("{$literal: '$a'}", "{a: 1}", "'$a'");
+        check("{$literal: {$add: [1, 2]}}", "{}", "{$add: [1, 2]}");
+    }
+
+    #[test]
+    fn variables_are_seen_within() {
+        check("{$let: {vars: {x: '$a', y: 2}, in: {$add: ['$$x', '$$y']}}}", "{a: 3}", "5");
+        check(
+            "{$let: {vars: {x: 1}, in: {$let: {vars: {x: {$add: ['$$x', '$a']}}, in: '$$x'}}}}",
+            "{a: 1}",
+            "2",
+        );
+        check("{$let: {vars: {x: '$a'}, in: '$$x.b'}}", "{a: {b: 7}}", "7");
+        check_parse_error("{$let: {vars: {x: 1, y: '$$x'}, in: 1}}", 17276);
+        check_parse_error("{$let: 1}", 16874);
+        check_parse_error("{$let: {vars: {}}}", 16877);
+        check_parse_error("{$let: {in: 1}}", 16876);
+        check_parse_error("{$let: {vars: {}, in: 1, x: 1}}", 16875);
+    }
+}

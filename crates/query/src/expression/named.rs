@@ -1,0 +1,78 @@
+//! Operators whose arguments have names: `{$operator: {input: …, cond: …}}`.
+
+use super::node::Node;
+use super::parse::Parser;
+use super::table::Operator;
+use base::bson::Value;
+use base::{Error, ErrorCode, Result};
+
+/// What an operator says of its named arguments. In messages `{}` stands for the argument's
+/// name or the type found.
+#[derive(Debug)]
+pub struct Named {
+    /// The arguments in the order in which the operator reads them.
+    pub parameters: &'static [Parameter],
+    /// Said where the argument is no object; `{}` is the type found.
+    pub no_object: Complaint,
+    /// Said of an argument that the operator doesn't have; `{}` is its name.
+    pub unknown: Complaint,
+}
+
+/// One named argument.
+#[derive(Debug)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// Said where it isn't given; `None` if it may be left out.
+    pub missing: Option<Complaint>,
+}
+
+/// A code and a message with `{}` in it.
+#[derive(Debug, Clone, Copy)]
+pub struct Complaint(pub ErrorCode, pub &'static str);
+
+impl Complaint {
+    /// The error, with `detail` put where the message has `{}`.
+    pub fn about(self, detail: &str) -> Error {
+        Error::new(self.0, self.1.replace("{}", detail))
+    }
+}
+
+/// A complaint with one of MongoDB's unnamed codes.
+pub(crate) const fn complaint(code: i32, message: &'static str) -> Complaint {
+    Complaint(ErrorCode::Location(code), message)
+}
+
+/// An argument that must be given.
+pub(crate) const fn required(name: &'static str, code: i32, message: &'static str) -> Parameter {
+    Parameter { name, missing: Some(complaint(code, message)) }
+}
+
+/// An argument that may be left out.
+pub(crate) const fn optional(name: &'static str) -> Parameter {
+    Parameter { name, missing: None }
+}
+
+/// Parses the argument object into operands in the declared order.
+pub(super) fn parse(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    declared: &'static Named,
+    argument: Value<'_>,
+) -> Result<Node> {
+    let Value::Document(argument) = argument else {
+        return Err(declared.no_object.about(argument.kind().alias()));
+    };
+    let mut operands = vec![Node::Absent; declared.parameters.len()];
+    for element in argument {
+        let place = declared.parameters.iter().position(|parameter| parameter.name == element.name());
+        let slot = place.and_then(|index| operands.get_mut(index));
+        *slot.ok_or_else(|| declared.unknown.about(element.name()))? = parser.operand(element.value())?;
+    }
+    for (parameter, operand) in declared.parameters.iter().zip(&operands) {
+        if let (Some(missing), Node::Absent) = (parameter.missing, operand) {
+            return Err(missing.about(parameter.name));
+        }
+    }
+    Ok(Node::call(operator, operands))
+}

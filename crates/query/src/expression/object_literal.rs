@@ -1,0 +1,50 @@
+//! Object literals: `{a: <expression>, b: {c: <expression>}}`.
+
+use super::evaluate::{Computed, Scope};
+use super::node::Node;
+use super::parse::Parser;
+use super::{show, variables};
+use base::bson::{Builder, Document};
+use base::{Result, err};
+
+/// Parses the fields of a document that is no operator's.
+///
+/// Errors: those of field names; 16406 for a name given twice.
+pub(super) fn parse(parser: &mut Parser<'_>, document: Document<'_>) -> Result<Node> {
+    let mut fields: Vec<(Box<str>, Node)> = Vec::new();
+    for element in document {
+        let name = element.name();
+        variables::check_field_name(name)?;
+        if fields.iter().any(|(known, _)| **known == *name) {
+            return Err(err!(
+                16406,
+                "duplicate field name specified in object literal: {}",
+                show::document(document)
+            ));
+        }
+        fields.push((name.into(), parser.operand(element.value())?));
+    }
+    Ok(Node::Object(fields))
+}
+
+/// Builds the document; missing values leave their field out.
+pub(super) fn evaluate<'a>(fields: &'a [(Box<str>, Node)], scope: &Scope<'_, 'a>) -> Computed<'a> {
+    let mut builder = Builder::new();
+    for (name, node) in fields {
+        if let Some(value) = node.evaluate(scope)? {
+            builder.append(name, value);
+        }
+    }
+    scope.document(builder)
+}
+
+#[cfg(any())]
+mod tests {
+    use super::super::testing::{check, check_parse_error};
+
+    #[test]
+    fn missing_fields_are_left_out() {
+        check("{a: '$x', b: {c: '$y', d: 1}, e: {}}", "{x: 1}", "{a: 1, b: {d: 1}, e: {}}");
+        check_parse_error("{a: 1, $b: 2}", 16410);
+    }
+}

@@ -1,0 +1,141 @@
+//! From BSON to the tree: what is a literal, a path, a variable, an operator.
+
+use super::node::{Bindings, CallNode, FieldNode, Node, Source};
+use super::table::{self, Arity, Operator};
+use super::{named, object_literal, show, variables};
+use crate::Context;
+use base::bson::{Array, Document, Path, Value};
+use base::{Result, err};
+
+/// Parses one expression, keeping the names of the variables that are bound at the moment.
+pub(crate) struct Parser<'c> {
+    context: &'c Context,
+    bound: Vec<Box<str>>,
+    redact: bool,
+}
+
+impl<'c> Parser<'c> {
+    /// A parser with the variables of the context.
+    pub(crate) fn new(context: &'c Context) -> Parser<'c> {
+        Parser { context, bound: Vec::new(), redact: false }
+    }
+
+    /// Also knows the variables of `$redact`.
+    pub(crate) fn allow_redact(mut self) -> Parser<'c> {
+        self.redact = true;
+        self
+    }
+
+    /// Parses whatever may stand as an operand. The nesting is that of the BSON and so bounded
+    /// by what was validated.
+    pub(crate) fn operand(&mut self, value: Value<'_>) -> Result<Node> {
+        match value {
+            Value::String(text) if text.starts_with('$') => self.field(text),
+            Value::Document(document) => self.document(document),
+            Value::Array(array) => Ok(Node::Array(self.operands(array)?)),
+            other => Ok(Node::Constant(Some(other.to_owned()))),
+        }
+    }
+
+    /// Parses the elements of an array as operands.
+    pub(crate) fn operands(&mut self, array: Array<'_>) -> Result<Vec<Node>> {
+        array.iter().map(|value| self.operand(value)).collect()
+    }
+
+    fn document(&mut self, document: Document<'_>) -> Result<Node> {
+        match document.first() {
+            Some(first) if first.name_bytes().first() == Some(&b'$') => {
+                if document.iter().count() != 1 {
+                    return Err(err!(
+                        15983,
+                        "an object representing an expression must have exactly one field: {}",
+                        show::document(document)
+                    ));
+                }
+                self.call(first.name(), first.value())
+            }
+            _ => object_literal::parse(self, document),
+        }
+    }
+
+    fn call(&mut self, name: &str, argument: Value<'_>) -> Result<Node> {
+        let operator = table::find(name)
+            .ok_or_else(|| err!(InvalidPipelineOperator, "Unrecognized expression '{name}'"))?;
+        match operator.arity {
+            Arity::Named(declared) => named::parse(self, operator, declared, argument),
+            Arity::Own(parse) => parse(self, operator, argument),
+            _ => self.positional(operator, argument),
+        }
+    }
+
+    /// Parses an array of arguments, or a single one, and checks their number.
+    pub(crate) fn positional(&mut self, operator: &'static Operator, argument: Value<'_>) -> Result<Node> {
+        let operands = match argument {
+            Value::Array(array) => self.operands(array)?,
+            single => vec![self.operand(single)?],
+        };
+        operator.check_count(operands.len())?;
+        Ok(Node::call(operator, operands))
+    }
+
+    /// Parses `"$path"` or `"$$variable.path"`.
+    pub(crate) fn field(&mut self, text: &str) -> Result<Node> {
+        let path = text.get(1..).unwrap_or_default();
+        if path.is_empty() {
+            return Err(err!(16872, "'$' by itself is not a valid FieldPath"));
+        }
+        let Some(variable) = path.strip_prefix('$') else {
+            let path = Some(variables::checked_path(path)?);
+            // `$let` may rebind CURRENT, and with it what plain paths read.
+            let source = self.slot("CURRENT").map_or(Source::Root, Source::Slot);
+            return Ok(Node::Field(FieldNode { source, path, name: "".into() }));
+        };
+        let (name, rest) = match variable.split_once('.') {
+            Some((name, rest)) => (name, Some(rest)),
+            None => (variable, None),
+        };
+        variables::check_name_for_reading(name)?;
+        variables::checked_path(variable)?;
+        self.variable(name, rest.map(Path::new))
+    }
+
+    fn variable(&mut self, name: &str, path: Option<Path>) -> Result<Node> {
+        let source = match (self.slot(name), name) {
+            (Some(slot), _) => Source::Slot(slot),
+            (None, "ROOT" | "CURRENT") => Source::Root,
+            (None, "REMOVE") => return Ok(Node::Constant(None)),
+            (None, "NOW") => Source::Now,
+            (None, "CLUSTER_TIME") => Source::ClusterTime,
+            (None, "DESCEND" | "PRUNE" | "KEEP") if self.redact => {
+                let action = name.to_ascii_lowercase();
+                return Ok(Node::Constant(Some(Value::String(&action).to_owned())));
+            }
+            (None, _) => Source::Let(self.context.variable(name)?),
+        };
+        Ok(Node::Field(FieldNode { source, path, name: name.into() }))
+    }
+
+    /// The slot of a variable bound within the expression; the innermost of that name.
+    fn slot(&self, name: &str) -> Option<usize> {
+        self.bound.iter().rposition(|known| **known == *name)
+    }
+
+    /// Binds variables while `body` parses the operands that see them.
+    pub(crate) fn binding<T>(
+        &mut self,
+        names: &[&str],
+        body: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<(Bindings, T)> {
+        let first = self.bound.len();
+        self.bound.extend(names.iter().map(|name| Box::from(*name)));
+        let parsed = body(self);
+        self.bound.truncate(first);
+        let names = names.iter().map(|name| Box::from(*name)).collect();
+        Ok((Bindings { first, names }, parsed?))
+    }
+
+    /// A call that binds variables.
+    pub(crate) fn binding_call(operator: &'static Operator, operands: Vec<Node>, bindings: Bindings) -> Node {
+        Node::Call(CallNode { operator, operands, bindings })
+    }
+}

@@ -1,0 +1,146 @@
+//! How values print inside the messages of aggregation errors: `[1, "a", {b: 1.5}]`.
+
+use base::bson::{Document, Value};
+use std::fmt::Write;
+
+/// A value that may be missing, as MongoDB's aggregation messages spell it.
+pub(crate) fn optional(value: Option<Value<'_>>) -> String {
+    value.map_or_else(|| "MISSING".to_string(), self::value)
+}
+
+/// A value as MongoDB's aggregation messages spell it.
+pub(crate) fn value(value: Value<'_>) -> String {
+    let mut out = String::new();
+    write(value, &mut out);
+    out
+}
+
+/// A document as MongoDB's aggregation messages spell it.
+pub(crate) fn document(document: Document<'_>) -> String {
+    value(Value::Document(document))
+}
+
+fn write(value: Value<'_>, out: &mut String) {
+    // Writing to a string cannot fail.
+    let _ = match value {
+        Value::Double(v) => write!(out, "{}", double(v)),
+        Value::String(v) | Value::Symbol(v) => write!(out, "\"{v}\""),
+        Value::Document(v) => return fields(v, out),
+        Value::Array(v) => return elements(v.iter(), out),
+        Value::Binary { subtype, bytes } => {
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+            write!(out, "BinData({subtype}, \"{hex}\")")
+        }
+        Value::Undefined => write!(out, "undefined"),
+        Value::ObjectId(v) => write!(out, "{v}"),
+        Value::Boolean(v) => write!(out, "{v}"),
+        Value::DateTime(v) => write!(out, "{}", date(v)),
+        Value::Null => write!(out, "null"),
+        Value::Regex { pattern, options } => write!(out, "/{pattern}/{options}"),
+        Value::DbPointer { namespace, id } => write!(out, "DBRef(\"{namespace}\", {id})"),
+        Value::JavaScript(code) => write!(out, "Code(\"{code}\")"),
+        Value::JavaScriptWithScope { code, scope } => {
+            write!(out, "CodeWScope(\"{code}\", {})", document(scope))
+        }
+        Value::Int32(v) => write!(out, "{v}"),
+        Value::Timestamp(v) => write!(out, "Timestamp({}, {})", v >> 32, v & 0xFFFF_FFFF),
+        Value::Int64(v) => write!(out, "{v}"),
+        Value::Decimal128(v) => write!(out, "{v}"),
+        Value::MinKey => write!(out, "MinKey"),
+        Value::MaxKey => write!(out, "MaxKey"),
+    };
+}
+
+fn fields(document: Document<'_>, out: &mut String) {
+    out.push('{');
+    for (index, element) in document.iter().enumerate() {
+        out.push_str(if index == 0 { "" } else { ", " });
+        out.push_str(element.name());
+        out.push_str(": ");
+        write(element.value(), out);
+    }
+    out.push('}');
+}
+
+fn elements<'a>(values: impl Iterator<Item = Value<'a>>, out: &mut String) {
+    out.push('[');
+    for (index, value) in values.enumerate() {
+        out.push_str(if index == 0 { "" } else { ", " });
+        write(value, out);
+    }
+    out.push(']');
+}
+
+/// A date as `2020-01-02T03:04:05.006Z`; out of the printable years the milliseconds.
+pub(crate) fn date(millis: i64) -> String {
+    let (days, time) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
+    let (year, month, day) = civil(days);
+    if !(0..=9999).contains(&year) {
+        return millis.to_string();
+    }
+    let (hour, minute) = (time / 3_600_000, time / 60_000 % 60);
+    let (second, milli) = (time / 1000 % 60, time % 1000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+}
+
+/// Year, month and day of a day counted from 1970-01-01, in the proleptic Gregorian calendar.
+fn civil(days: i64) -> (i64, i64, i64) {
+    // Eras of 400 years that start on the first of March, so leap days come last.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    (year + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// A double with six significant digits, the way C++ streams print by default.
+pub(crate) fn double(value: f64) -> String {
+    if value.is_nan() {
+        return "nan".to_string();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "inf" } else { "-inf" }.to_string();
+    }
+    general(value, 6)
+}
+
+/// C's `%.{digits}g`: the shorter of fixed and scientific, without trailing zeros.
+pub(crate) fn general(value: f64, digits: usize) -> String {
+    let scientific = format!("{:.*e}", digits - 1, value);
+    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if exponent < -4 || exponent >= digits as i32 {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs());
+    }
+    let decimals = usize::try_from(digits as i32 - 1 - exponent).unwrap_or(0);
+    trimmed(&format!("{value:.decimals$}")).to_string()
+}
+
+fn trimmed(digits: &str) -> &str {
+    if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
+}
+
+#[cfg(any())]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_print_as_c_streams_do() {
+        assert_eq!(double(1.5), "1.5");
+        assert_eq!(double(4_294_967_296.0), "4.29497e+09");
+        assert_eq!(double(1e-7), "1e-07");
+        assert_eq!(double(100_000.0), "100000");
+        assert_eq!(double(-0.0), "-0");
+    }
+
+    #[test]
+    fn dates_print_in_utc() {
+        assert_eq!(date(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(date(951_782_400_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(date(-1), "1969-12-31T23:59:59.999Z");
+    }
+}
