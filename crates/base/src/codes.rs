@@ -326,6 +326,6 @@ mod tests {
             assert_eq!(code.name(), *name);
             assert_eq!(code.number(), *number);
         }
-        assert_eq!(ErrorCode::from_number(40415).name(), "Location40415");
+        assert_eq!(ErrorCode::from_number(51091).name(), "Location51091");
     }
 }

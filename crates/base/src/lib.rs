@@ -6,7 +6,11 @@
 pub mod bson;
 pub mod codes;
 pub mod error;
+pub mod key_string;
 pub mod namespace;
+
+#[cfg(test)]
+mod testing;
 
 pub use codes::ErrorCode;
 pub use error::{Error, Result};

@@ -19,7 +19,7 @@ mod value;
 
 pub use builder::Builder;
 pub use compare::{compare, compare_documents, compare_optional, compare_with, equal};
-pub use decimal::{Decimal128, Parts as DecimalParts};
+pub use decimal::{Decimal128, Parts as DecimalParts, Rounding};
 pub use document_cow::DocumentCow;
 pub use element_type::Type;
 pub use number::Number;

@@ -53,7 +53,7 @@ impl Number {
             Number::Int32(v) => i64::from(v),
             Number::Int64(v) => v,
             Number::Double(v) => v as i64,
-            Number::Decimal128(v) => v.to_f64() as i64,
+            Number::Decimal128(v) => v.to_i64_clamped(),
         }
     }
 
@@ -166,20 +166,15 @@ impl Number {
     pub fn compare(self, other: Number) -> Ordering {
         match (self, other) {
             (Number::Int32(a), Number::Int32(b)) => a.cmp(&b),
-            (Number::Decimal128(a), b) => a.compare(b.to_decimal_exact()),
-            (a, Number::Decimal128(b)) => a.to_decimal_exact().compare(b),
+            (Number::Decimal128(a), Number::Double(b)) => a.compare_f64(b),
+            (Number::Double(a), Number::Decimal128(b)) => b.compare_f64(a).reverse(),
+            // Integers turn into decimals exactly.
+            (Number::Decimal128(a), b) => a.compare(b.to_decimal()),
+            (a, Number::Decimal128(b)) => a.to_decimal().compare(b),
             (Number::Double(a), Number::Double(b)) => compare_doubles(a, b),
             (Number::Double(a), b) => compare_double_integer(a, b.to_i64_clamped()),
             (a, Number::Double(b)) => compare_double_integer(b, a.to_i64_clamped()).reverse(),
             (a, b) => a.to_i64_clamped().cmp(&b.to_i64_clamped()),
-        }
-    }
-
-    /// The number as a decimal with all its digits (34 are kept), for comparing.
-    fn to_decimal_exact(self) -> Decimal128 {
-        match self {
-            Number::Double(v) => Decimal128::from_f64_exact(v),
-            other => other.to_decimal(),
         }
     }
 }

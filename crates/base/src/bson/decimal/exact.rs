@@ -1,0 +1,130 @@
+//! Exact comparison of decimals with decimals, and of decimals with binary floats.
+//!
+//! Index keys and sort orders rest on this, so it neither rounds nor goes through text.
+
+use super::Decimal128;
+use super::rounding::digits;
+use std::cmp::Ordering;
+
+/// Compares two magnitudes other than zero, each coefficient × 10^exponent.
+pub(super) fn compare_magnitudes((a, a_exponent): (u128, i32), (b, b_exponent): (u128, i32)) -> Ordering {
+    let first_digits = (a_exponent + digits(a) as i32).cmp(&(b_exponent + digits(b) as i32));
+    first_digits.then_with(|| {
+        // Equally long once aligned, so that the products have at most 34 digits.
+        let power = 10u128.saturating_pow(a_exponent.abs_diff(b_exponent));
+        if a_exponent >= b_exponent {
+            a.saturating_mul(power).cmp(&b)
+        } else {
+            a.cmp(&b.saturating_mul(power))
+        }
+    })
+}
+
+/// Compares `coefficient × 10^exponent` with a double, both positive.
+fn compare_with_double(coefficient: u128, exponent: i32, double: f64) -> Ordering {
+    if double.is_infinite() {
+        return Ordering::Less;
+    }
+    let first_digit = exponent + digits(coefficient) as i32;
+    // Outside the range of doubles by far; also bounds the integers below.
+    if first_digit > 320 {
+        return Ordering::Greater;
+    }
+    if first_digit < -360 || double == 0.0 {
+        return if double == 0.0 { Ordering::Greater } else { Ordering::Less };
+    }
+    let bits = double.to_bits();
+    let fraction = u128::from(bits & ((1 << 52) - 1));
+    let (mantissa, power) = match (bits >> 52) as i32 {
+        0 => (fraction, -1074),
+        biased => (fraction | 1 << 52, biased - 1075),
+    };
+    // decimal = c × 5^e × 2^e, double = m × 2^p: both scaled up to integers.
+    let mut decimal = Wide::from(coefficient);
+    let mut binary = Wide::from(mantissa);
+    let fives = if exponent >= 0 { &mut decimal } else { &mut binary };
+    fives.multiply_by_power_of_five(exponent.unsigned_abs());
+    if exponent >= power {
+        decimal.shift_left(exponent.abs_diff(power));
+    } else {
+        binary.shift_left(exponent.abs_diff(power));
+    }
+    decimal.compare(&binary)
+}
+
+/// A natural number of any size, least significant limb first.
+struct Wide(Vec<u64>);
+
+impl From<u128> for Wide {
+    fn from(value: u128) -> Wide {
+        Wide(vec![value as u64, (value >> 64) as u64])
+    }
+}
+
+impl Wide {
+    fn multiply_by_power_of_five(&mut self, mut power: u32) {
+        while power > 0 {
+            let step = power.min(27);
+            self.multiply(5u64.pow(step));
+            power -= step;
+        }
+    }
+
+    fn multiply(&mut self, factor: u64) {
+        let mut carry = 0;
+        for limb in &mut self.0 {
+            let product = u128::from(*limb) * u128::from(factor) + carry;
+            *limb = product as u64;
+            carry = product >> 64;
+        }
+        if carry != 0 {
+            self.0.push(carry as u64);
+        }
+    }
+
+    fn shift_left(&mut self, bits: u32) {
+        self.multiply(1 << (bits % 64));
+        self.0.splice(0..0, std::iter::repeat_n(0, (bits / 64) as usize));
+    }
+
+    fn compare(&self, other: &Wide) -> Ordering {
+        let limb = |number: &Wide, at: usize| number.0.get(at).copied().unwrap_or(0);
+        (0..self.0.len().max(other.0.len()))
+            .rev()
+            .map(|at| limb(self, at).cmp(&limb(other, at)))
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
+    }
+}
+
+impl Decimal128 {
+    /// Compares with a double by exact value; NaN comes before all others.
+    pub fn compare_f64(self, double: f64) -> Ordering {
+        let nearest = self.to_f64();
+        if nearest.is_nan() || double.is_nan() {
+            return double.is_nan().cmp(&nearest.is_nan());
+        }
+        // Rounding keeps order, so the nearest double decides unless it is the same.
+        let order = nearest.partial_cmp(&double).unwrap_or(Ordering::Equal);
+        if order.is_ne() || self.is_infinite() {
+            return order;
+        }
+        let (coefficient, exponent) = self.magnitude();
+        if coefficient == 0 {
+            return order;
+        }
+        let magnitudes = compare_with_double(coefficient, exponent, double.abs());
+        if self.is_negative() { magnitudes.reverse() } else { magnitudes }
+    }
+
+    /// The largest double not above `coefficient × 10^exponent` (at most `f64::MAX`), and whether
+    /// that is more than the double.
+    pub(crate) fn magnitude_to_f64_towards_zero(coefficient: u128, exponent: i32) -> (f64, bool) {
+        let nearest = super::convert::magnitude_to_f64(coefficient, exponent);
+        match compare_with_double(coefficient, exponent, nearest) {
+            Ordering::Equal => (nearest, false),
+            Ordering::Greater => (nearest, true),
+            Ordering::Less => (f64::from_bits(nearest.to_bits().saturating_sub(1)), true),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The bridge to the decNumber library, which encodes significands in tens of bits.
+
+use super::{Decimal128, Parts};
+use dec::{Context, Decimal};
+
+/// Room for 36 digits, so that results of 34 are rounded from exact ones.
+type Wide = Decimal<12>;
+
+pub(super) fn to_library(value: Decimal128, context: &mut Context<dec::Decimal128>) -> dec::Decimal128 {
+    match value.parts() {
+        Parts::NaN => dec::Decimal128::NAN,
+        Parts::Infinity { negative } => {
+            let infinity = context.div(dec::Decimal128::ONE, dec::Decimal128::ZERO);
+            if negative { -infinity } else { infinity }
+        }
+        Parts::Finite { negative, coefficient, exponent } => {
+            let mut result = context.from_u128(coefficient);
+            context.set_exponent(&mut result, exponent);
+            if negative { -result } else { result }
+        }
+    }
+}
+
+pub(super) fn from_library(value: dec::Decimal128) -> Decimal128 {
+    if value.is_nan() {
+        return Decimal128::NAN;
+    }
+    let negative = value.is_signed();
+    if value.is_infinite() {
+        return Decimal128::from_parts(Parts::Infinity { negative });
+    }
+    let coefficient = value.coefficient().unsigned_abs();
+    Decimal128::from_parts(Parts::Finite { negative, coefficient, exponent: value.exponent() })
+}
+
+/// Applies an operation of two decimals.
+pub(super) fn binary(
+    a: Decimal128,
+    b: Decimal128,
+    operation: fn(&mut Context<dec::Decimal128>, dec::Decimal128, dec::Decimal128) -> dec::Decimal128,
+) -> Decimal128 {
+    let mut context = Context::default();
+    let (a, b) = (to_library(a, &mut context), to_library(b, &mut context));
+    from_library(operation(&mut context, a, b))
+}
+
+/// Applies an operation that the library has only for decimals of any precision, with 34 digits.
+pub(super) fn wide(value: Decimal128, operation: impl Fn(&mut Context<Wide>, &mut Wide)) -> Decimal128 {
+    let mut narrow = Context::default();
+    let mut number = Wide::from(to_library(value, &mut narrow));
+    let mut context = Context::<Wide>::default();
+    // 34 is below the 36 digits that the type has room for, and the exponents are Decimal128's;
+    // series refuse to run with the default, unlimited ones.
+    let limited = context.set_precision(34).is_ok()
+        && context.set_max_exponent(6144).is_ok()
+        && context.set_min_exponent(-6143).is_ok();
+    if !limited {
+        return Decimal128::NAN;
+    }
+    operation(&mut context, &mut number);
+    from_library(narrow.from_decimal(&number))
+}
+
+/// The wide form of a second operand.
+pub(super) fn widen(value: Decimal128) -> Wide {
+    Wide::from(to_library(value, &mut Context::default()))
+}

@@ -1,0 +1,100 @@
+//! Decimals as text: MongoDB's canonical form, and reading any spelling of it.
+
+use super::rounding::{digits, pack};
+use super::{Decimal128, Parts};
+use std::fmt;
+
+/// How many digits the parser keeps: enough to round 34 rightly, few enough for a u128.
+const DIGITS_KEPT: u32 = 37;
+/// Where exponents are clamped while reading: far outside of all that is finite.
+const EXPONENT_CLAMP: i64 = 1_000_000_000;
+
+impl Decimal128 {
+    /// Reads decimal text: digits, point, exponent, `Infinity`, `NaN` in any case; rounds to 34
+    /// digits. `None` where it is no number.
+    pub fn parse(text: &str) -> Option<Decimal128> {
+        let (negative, rest) = match text.as_bytes().first()? {
+            b'-' => (true, text.get(1..)?),
+            b'+' => (false, text.get(1..)?),
+            _ => (false, text),
+        };
+        if rest.eq_ignore_ascii_case("inf") || rest.eq_ignore_ascii_case("infinity") {
+            return Some(Decimal128::from_parts(Parts::Infinity { negative }));
+        }
+        if rest.eq_ignore_ascii_case("nan") {
+            return Some(Decimal128::NAN);
+        }
+        let (mantissa, exponent) = match rest.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, parse_exponent(exponent)?),
+            None => (rest, 0),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        if whole.is_empty() && fraction.is_empty() {
+            return None;
+        }
+        finite(negative, whole, fraction, exponent)
+    }
+}
+
+fn parse_exponent(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let magnitude = digits.parse().unwrap_or(EXPONENT_CLAMP).min(EXPONENT_CLAMP);
+    Some(if text.starts_with('-') { -magnitude } else { magnitude })
+}
+
+fn finite(negative: bool, whole: &str, fraction: &str, exponent: i64) -> Option<Decimal128> {
+    let (mut coefficient, mut sticky, mut dropped) = (0u128, false, 0i64);
+    for digit in whole.bytes().chain(fraction.bytes()) {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        let digit = u128::from(digit - b'0');
+        if digits(coefficient) < DIGITS_KEPT {
+            coefficient = coefficient * 10 + digit;
+        } else {
+            sticky |= digit != 0;
+            dropped += 1;
+        }
+    }
+    let exponent = exponent.saturating_add(dropped).saturating_sub(fraction.len() as i64);
+    let exponent = exponent.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP) as i32;
+    Some(pack(negative, coefficient, exponent, sticky))
+}
+
+impl fmt::Display for Decimal128 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (negative, coefficient, exponent) = match self.parts() {
+            Parts::NaN => return f.write_str("NaN"),
+            Parts::Infinity { negative } => {
+                return f.write_str(if negative { "-Infinity" } else { "Infinity" });
+            }
+            Parts::Finite { negative, coefficient, exponent } => (negative, coefficient, exponent),
+        };
+        if negative {
+            f.write_str("-")?;
+        }
+        let text = coefficient.to_string();
+        let scientific = exponent + text.len() as i32 - 1;
+        if exponent > 0 || scientific < -6 {
+            let (first, rest) = text.split_at(1);
+            let point = if rest.is_empty() { "" } else { "." };
+            return write!(f, "{first}{point}{rest}E{scientific:+}");
+        }
+        let places = exponent.unsigned_abs() as usize;
+        if places == 0 {
+            return f.write_str(&text);
+        }
+        let padded = format!("{text:0>width$}", width = places + 1);
+        let (whole, fraction) = padded.split_at(padded.len() - places);
+        write!(f, "{whole}.{fraction}")
+    }
+}
+
+impl fmt::Debug for Decimal128 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Decimal128('{self}')")
+    }
+}

@@ -1,0 +1,220 @@
+//! Keys back to values. Any bytes are taken: broken ones give an error, never a panic.
+
+use super::number;
+use super::tags;
+use super::type_bits::{Item, TypeReader};
+use crate::bson::{Builder, Decimal128, MAX_DEPTH, ObjectId, Value, ValueBuf};
+use crate::{Error, Result, err};
+
+/// Decodes a whole key, one component for each direction in `ascending`.
+///
+/// Errors: InternalError where the bytes are no such key.
+pub fn decode(key: &[u8], type_bits: &[u8], ascending: &[bool]) -> Result<Vec<ValueBuf>> {
+    let mut decoder = Decoder::new(key, type_bits);
+    let values = ascending.iter().map(|&up| decoder.next(up)).collect::<Result<Vec<_>>>()?;
+    if decoder.rest().is_empty() { Ok(values) } else { Err(broken()) }
+}
+
+/// Decodes a key component by component.
+#[derive(Clone)]
+pub struct Decoder<'a> {
+    rest: &'a [u8],
+    types: TypeReader<'a>,
+    /// FF while in a descending component.
+    mask: u8,
+}
+
+fn broken() -> Error {
+    err!(InternalError, "index key is corrupted")
+}
+
+impl<'a> Decoder<'a> {
+    /// Starts at the first component.
+    pub fn new(key: &'a [u8], type_bits: &'a [u8]) -> Decoder<'a> {
+        Decoder { rest: key, types: TypeReader::new(type_bits), mask: 0 }
+    }
+
+    /// The bytes behind the components read so far.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Decodes the next component. Errors: InternalError where the bytes are none.
+    pub fn next(&mut self, ascending: bool) -> Result<ValueBuf> {
+        let mut holder = Builder::new();
+        self.append_next("", ascending, &mut holder)?;
+        let holder = holder.finish();
+        let element = holder.view().first().ok_or_else(broken)?;
+        Ok(element.value().to_owned())
+    }
+
+    /// Decodes the next component and appends it to `out` under a name.
+    ///
+    /// Errors: InternalError where the bytes are none; `out` is then half written.
+    pub fn append_next(&mut self, name: &str, ascending: bool, out: &mut Builder) -> Result<()> {
+        self.mask = if ascending { 0 } else { 0xFF };
+        let tag = self.byte().ok_or_else(broken)?;
+        self.value(tag, Some(name), out, 0).ok_or_else(broken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(byte ^ self.mask)
+    }
+
+    fn take(&mut self, count: usize) -> Option<Vec<u8>> {
+        let (bytes, rest) = self.rest.split_at_checked(count)?;
+        self.rest = rest;
+        Some(bytes.iter().map(|byte| byte ^ self.mask).collect())
+    }
+
+    fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (bytes, rest) = self.rest.split_first_chunk::<N>()?;
+        self.rest = rest;
+        Some(bytes.map(|byte| byte ^ self.mask))
+    }
+
+    /// Decodes the value behind `tag` into `out`: under a name, or as an array's next element.
+    fn value(&mut self, tag: u8, name: Option<&str>, out: &mut Builder, depth: usize) -> Option<()> {
+        match tag {
+            tags::NAN..=tags::INFINITY => put(out, name, self.number(tag)?),
+            tags::MIN_KEY => put(out, name, Value::MinKey),
+            tags::UNDEFINED => put(out, name, Value::Undefined),
+            tags::NULL => put(out, name, Value::Null),
+            tags::FALSE | tags::TRUE => put(out, name, Value::Boolean(tag == tags::TRUE)),
+            tags::MAX_KEY => put(out, name, Value::MaxKey),
+            tags::OBJECT_ID => put(out, name, Value::ObjectId(ObjectId(self.chunk()?))),
+            tags::DATE_TIME => {
+                let bits = u64::from_be_bytes(self.chunk()?) ^ 1 << 63;
+                put(out, name, Value::DateTime(bits as i64));
+            }
+            tags::TIMESTAMP => put(out, name, Value::Timestamp(u64::from_be_bytes(self.chunk()?))),
+            tags::DOCUMENT => {
+                match name {
+                    Some(name) => out.begin_document(name),
+                    None => out.push_document(),
+                };
+                self.document(out, depth)?;
+                out.end();
+            }
+            tags::ARRAY => {
+                match name {
+                    Some(name) => out.begin_array(name),
+                    None => out.push_array(),
+                };
+                self.array(out, depth)?;
+                out.end();
+            }
+            _ => self.text_value(tag, name, out, depth)?,
+        }
+        Some(())
+    }
+
+    fn text_value(&mut self, tag: u8, name: Option<&str>, out: &mut Builder, depth: usize) -> Option<()> {
+        match tag {
+            tags::STRING => {
+                let symbol = self.types.next() == Item::Symbol;
+                let text = self.text()?;
+                put(out, name, if symbol { Value::Symbol(&text) } else { Value::String(&text) });
+            }
+            tags::BINARY => {
+                let length = self.length()?;
+                let subtype = self.byte()?;
+                put(out, name, Value::Binary { subtype, bytes: &self.take(length)? });
+            }
+            tags::REGEX => {
+                let (pattern, options) = (self.text()?, self.text()?);
+                // These end at a NUL in BSON, so one inside cannot have been encoded.
+                if pattern.contains('\0') || options.contains('\0') {
+                    return None;
+                }
+                put(out, name, Value::Regex { pattern: &pattern, options: &options });
+            }
+            tags::DB_POINTER => {
+                let length = self.length()?;
+                let namespace = String::from_utf8(self.take(length)?).ok()?;
+                put(out, name, Value::DbPointer { namespace: &namespace, id: ObjectId(self.chunk()?) });
+            }
+            tags::JAVASCRIPT => put(out, name, Value::JavaScript(&self.text()?)),
+            tags::JAVASCRIPT_WITH_SCOPE => {
+                let code = self.text()?;
+                let mut scope = Builder::new();
+                self.document(&mut scope, depth)?;
+                let scope = scope.finish();
+                put(out, name, Value::JavaScriptWithScope { code: &code, scope: scope.view() });
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn number(&mut self, tag: u8) -> Option<Value<'static>> {
+        let decoded = number::decode(tag, &mut || self.byte())?;
+        Some(match self.types.next() {
+            Item::Plain => decoded.plain(),
+            Item::Int64 => decoded.int64(),
+            Item::Double => decoded.double(),
+            Item::NegativeZero => Value::Double(-0.0),
+            Item::RawDouble => Value::Double(f64::from_le_bytes(self.types.payload()?)),
+            Item::Decimal => Value::Decimal128(Decimal128::from_bytes(self.types.payload()?)),
+            Item::Symbol => return None,
+        })
+    }
+
+    fn document(&mut self, out: &mut Builder, depth: usize) -> Option<()> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        while self.byte()? != tags::END {
+            let name = self.name()?;
+            let tag = self.byte()?;
+            self.value(tag, Some(&name), out, depth + 1)?;
+        }
+        Some(())
+    }
+
+    fn array(&mut self, out: &mut Builder, depth: usize) -> Option<()> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        loop {
+            match self.byte()? {
+                tags::END => return Some(()),
+                tag => self.value(tag, None, out, depth + 1)?,
+            }
+        }
+    }
+
+    fn name(&mut self) -> Option<String> {
+        let end = self.rest.iter().position(|byte| byte ^ self.mask == tags::END)?;
+        let bytes = self.take(end)?;
+        self.byte()?;
+        String::from_utf8(bytes).ok()
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let mut bytes = Vec::new();
+        loop {
+            match self.byte()? {
+                tags::END => return String::from_utf8(bytes).ok(),
+                1 => bytes.push(self.byte()?.checked_sub(1).filter(|&byte| byte <= 1)?),
+                byte => bytes.push(byte),
+            }
+        }
+    }
+
+    fn length(&mut self) -> Option<usize> {
+        match self.byte()? {
+            0xFF => usize::try_from(u32::from_be_bytes(self.chunk()?)).ok(),
+            short => Some(usize::from(short)),
+        }
+    }
+}
+
+fn put(out: &mut Builder, name: Option<&str>, value: Value<'_>) {
+    match name {
+        Some(name) => out.append(name, value),
+        None => out.push(value),
+    };
+}

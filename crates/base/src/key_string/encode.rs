@@ -1,0 +1,199 @@
+//! Values to keys.
+
+use super::number;
+use super::tags;
+use super::type_bits::{Item, TypeBits};
+use crate::bson::{Array, Document, Value};
+
+/// Turns text into the bytes that sort as the text does under a collation; appends to the buffer.
+pub type Collate = dyn Fn(&str, &mut Vec<u8>);
+
+/// Appends one component to a key, without type bits: for bounds and for sorting.
+pub fn encode(value: Value<'_>, ascending: bool, out: &mut Vec<u8>) {
+    component(value, ascending, None, None, out);
+}
+
+/// Builds compound keys, and the type bits that make them decode exactly. Reusable.
+#[derive(Clone, Default, Debug)]
+pub struct KeyBuilder {
+    bytes: Vec<u8>,
+    types: TypeBits,
+}
+
+impl KeyBuilder {
+    /// A key without components.
+    pub fn new() -> KeyBuilder {
+        KeyBuilder::default()
+    }
+
+    /// Appends a component.
+    pub fn push<'v>(&mut self, value: impl Into<Value<'v>>, ascending: bool) -> &mut Self {
+        component(value.into(), ascending, None, Some(&mut self.types), &mut self.bytes);
+        self
+    }
+
+    /// Appends a component whose strings, also nested ones, sort by a collation. Such a key
+    /// decodes to the collation's bytes, not to the strings.
+    pub fn push_collated(&mut self, value: Value<'_>, ascending: bool, collate: &Collate) -> &mut Self {
+        component(value, ascending, Some(collate), Some(&mut self.types), &mut self.bytes);
+        self
+    }
+
+    /// The key so far.
+    pub fn key(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What [`decode`](super::decode) needs beside the key; mostly empty.
+    pub fn type_bits(&self) -> &[u8] {
+        self.types.bytes()
+    }
+
+    /// Starts over and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.types.clear();
+    }
+}
+
+fn component(
+    value: Value<'_>,
+    ascending: bool,
+    collate: Option<&Collate>,
+    types: Option<&mut TypeBits>,
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    Encoder { out, types, collate }.value(value);
+    if !ascending && let Some(bytes) = out.get_mut(start..) {
+        bytes.iter_mut().for_each(|byte| *byte = !*byte);
+    }
+}
+
+struct Encoder<'e> {
+    out: &'e mut Vec<u8>,
+    types: Option<&'e mut TypeBits>,
+    collate: Option<&'e Collate>,
+}
+
+impl Encoder<'_> {
+    fn value(&mut self, value: Value<'_>) {
+        if let Some(number) = value.as_number() {
+            let payload = match value {
+                Value::Decimal128(decimal) => decimal.bytes().to_vec(),
+                Value::Double(double) if double.is_nan() => double.to_le_bytes().to_vec(),
+                _ => Vec::new(),
+            };
+            self.note(number::item(number), &payload);
+            return number::encode(number, self.out);
+        }
+        match value {
+            Value::Boolean(value) => self.out.push(if value { tags::TRUE } else { tags::FALSE }),
+            _ => self.out.push(tags::rank(value.kind())),
+        }
+        self.body(value);
+    }
+
+    /// What follows the first byte.
+    fn body(&mut self, value: Value<'_>) {
+        match value {
+            Value::String(text) => {
+                self.note(Item::Plain, &[]);
+                self.string(text);
+            }
+            Value::Symbol(text) => {
+                self.note(Item::Symbol, &[]);
+                self.string(text);
+            }
+            Value::Document(document) => self.document(document),
+            Value::Array(array) => self.array(array),
+            Value::Binary { subtype, bytes } => {
+                self.length(bytes.len());
+                self.out.push(subtype);
+                self.out.extend_from_slice(bytes);
+            }
+            Value::ObjectId(id) => self.out.extend_from_slice(&id.0),
+            Value::DateTime(millis) => {
+                // Moves the sign so that unsigned order is signed order.
+                self.out.extend_from_slice(&(millis as u64 ^ 1 << 63).to_be_bytes());
+            }
+            Value::Timestamp(time) => self.out.extend_from_slice(&time.to_be_bytes()),
+            Value::Regex { pattern, options } => {
+                self.text(pattern.as_bytes());
+                self.text(options.as_bytes());
+            }
+            Value::DbPointer { namespace, id } => {
+                self.length(namespace.len());
+                self.out.extend_from_slice(namespace.as_bytes());
+                self.out.extend_from_slice(&id.0);
+            }
+            Value::JavaScript(code) => self.text(code.as_bytes()),
+            Value::JavaScriptWithScope { code, scope } => {
+                self.text(code.as_bytes());
+                self.document(scope);
+            }
+            _ => {}
+        }
+    }
+
+    fn note(&mut self, item: Item, payload: &[u8]) {
+        if let Some(types) = &mut self.types {
+            // Only these two carry bytes; a plain NaN doesn't.
+            let carries = matches!(item, Item::Decimal | Item::RawDouble);
+            types.note(item, if carries { payload } else { &[] });
+        }
+    }
+
+    fn document(&mut self, document: Document<'_>) {
+        for element in document {
+            self.out.push(tags::rank(element.kind()));
+            self.out.extend_from_slice(element.name_bytes());
+            self.out.push(tags::END);
+            self.value(element.value());
+        }
+        self.out.push(tags::END);
+    }
+
+    fn array(&mut self, array: Array<'_>) {
+        for value in array.iter() {
+            self.value(value);
+        }
+        self.out.push(tags::END);
+    }
+
+    fn string(&mut self, text: &str) {
+        match self.collate {
+            None => self.text(text.as_bytes()),
+            Some(collate) => {
+                let mut sorted = Vec::with_capacity(text.len() * 2);
+                collate(text, &mut sorted);
+                self.text(&sorted);
+            }
+        }
+    }
+
+    fn text(&mut self, bytes: &[u8]) {
+        if bytes.iter().all(|&byte| byte > 1) {
+            self.out.extend_from_slice(bytes);
+        } else {
+            for &byte in bytes {
+                match byte {
+                    0 | 1 => self.out.extend_from_slice(&[1, byte + 1]),
+                    _ => self.out.push(byte),
+                }
+            }
+        }
+        self.out.push(tags::END);
+    }
+
+    /// A length in one byte, or FF and four.
+    fn length(&mut self, length: usize) {
+        match u8::try_from(length) {
+            Ok(short) if short < 0xFF => self.out.push(short),
+            _ => {
+                self.out.push(0xFF);
+                self.out.extend_from_slice(&(length as u32).to_be_bytes());
+            }
+        }
+    }
+}

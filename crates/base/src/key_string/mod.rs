@@ -1,0 +1,43 @@
+//! Values as bytes whose `memcmp` order is MongoDB's order of values.
+//!
+//! A key is one component after the other, each self-delimiting (no component is a prefix of
+//! another), so comparing the concatenation compares component by component. A descending
+//! component has all its bits inverted. Anything may follow a key: a record id, say.
+//!
+//! | first byte | value | then |
+//! |---|---|---|
+//! | 08 | MinKey | |
+//! | 0C, 10 | undefined, null | |
+//! | 20 … 37 | numbers of all types, NaN first | see `number` |
+//! | 40 | string, symbol | text, 00 |
+//! | 48 | document | for each element: first byte of its rank, name, 00, value; then 00 |
+//! | 50 | array | its values, then 00 |
+//! | 58 | binary | length, subtype, bytes |
+//! | 60 … 78 | ObjectId, false, true, date, timestamp, regex | |
+//! | 80, 88, 90 | DBPointer, code, code with scope | |
+//! | F0 | MaxKey | |
+//!
+//! In text the bytes 00 and 01 are written 01 01 and 01 02, which keeps both order and the
+//! terminator unique. Equal values give equal bytes whatever their types, so what type a number
+//! had is kept beside the key, in [type bits](KeyBuilder::type_bits): empty for int32s, for
+//! int64s that need their width, for doubles with a fraction and for strings.
+
+mod decode;
+mod encode;
+mod number;
+mod tags;
+#[cfg(test)]
+mod tests;
+mod type_bits;
+
+pub use decode::{Decoder, decode};
+pub use encode::{Collate, KeyBuilder, encode};
+
+/// The smallest bytes that sort after every key starting with `prefix`; `None` where there are
+/// none (the prefix is empty or nothing but FF).
+pub fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let end = prefix.iter().rposition(|&byte| byte != 0xFF)?;
+    let mut bytes = prefix.get(..=end)?.to_vec();
+    *bytes.last_mut()? += 1;
+    Some(bytes)
+}
