@@ -1,0 +1,337 @@
+//! Applies an update's tree to a document: one walk, untouched elements copied undecoded.
+
+use super::array_filters::ArrayFilter;
+use super::operators::{Change, Operator};
+use super::tree::{Child, Elements, Fields, Node, identifier, join};
+use crate::Context;
+use base::bson::{Builder, Document, DocumentBuf, Element, Value};
+use base::{Result, err};
+use std::borrow::Cow;
+
+/// How many nulls may be put before a position beyond an array's end; MongoDB's bound.
+const BACKFILL_MAX: usize = 1_500_000;
+
+/// Where an operator is applied, and what it may want to know.
+pub(crate) struct At<'v> {
+    pub(crate) context: &'v Context,
+    /// The whole document as it was.
+    pub(crate) root: Document<'v>,
+    /// Whether the document is about to be inserted by an upsert.
+    pub(crate) is_insert: bool,
+    /// The path of the field.
+    pub(crate) path: &'v str,
+    /// The name of the field.
+    pub(crate) name: &'v str,
+}
+
+impl At<'_> {
+    /// The document's `_id` as messages show it: `_id: 1.0`.
+    pub(crate) fn id_text(&self) -> String {
+        self.root.find("_id").map_or_else(|| "_id: missing".to_owned(), |id| id.to_string())
+    }
+}
+
+/// One application of a tree to one document.
+pub(crate) struct Walk<'c> {
+    pub(crate) context: &'c Context,
+    pub(crate) root: Document<'c>,
+    pub(crate) position: Option<usize>,
+    pub(crate) is_insert: bool,
+    pub(crate) filters: &'c [ArrayFilter],
+}
+
+/// A document or an array whose fields are updated.
+#[derive(Clone, Copy)]
+struct Holder<'a> {
+    fields: Document<'a>,
+    is_array: bool,
+    /// The element that holds it, for messages; `None` for the whole document.
+    element: Option<Element<'a>>,
+    path: &'a str,
+}
+
+impl<'c> Walk<'c> {
+    /// The updated document.
+    pub(crate) fn apply(&self, tree: &Fields) -> Result<DocumentBuf> {
+        let mut out = Builder::with_buffer(Vec::with_capacity(self.root.bytes().len() + 64));
+        let holder = Holder { fields: self.root, is_array: false, element: None, path: "" };
+        self.fields(tree, holder, &mut out)?;
+        Ok(out.finish())
+    }
+
+    fn at<'v>(&'v self, path: &'v str, name: &'v str) -> At<'v> {
+        At { context: self.context, root: self.root, is_insert: self.is_insert, path, name }
+    }
+
+    /// The fields with `$` replaced by the position it stands for.
+    fn positioned<'n>(&self, fields: &'n Fields, path: &str) -> Result<Cow<'n, Fields>> {
+        if fields.positional.is_none() {
+            return Ok(Cow::Borrowed(fields));
+        }
+        let position = self.position.ok_or_else(|| {
+            err!(BadValue, "The positional operator did not find the match needed from the query.")
+        })?;
+        Ok(Cow::Owned(fields.with_position(position, path)?))
+    }
+
+    /// Writes the fields of a holder: those that exist in their order, then those created.
+    fn fields(&self, fields: &Fields, holder: Holder<'_>, out: &mut Builder) -> Result<()> {
+        let fields = self.positioned(fields, holder.path)?;
+        let mut seen = vec![false; fields.children.len()];
+        let mut length = 0;
+        for element in holder.fields {
+            let found = fields.children.iter().position(|child| {
+                if holder.is_array {
+                    child.index == Some(length)
+                } else {
+                    child.name.as_bytes() == element.name_bytes()
+                }
+            });
+            length += 1;
+            match found.and_then(|at| Some((seen.get_mut(at)?, fields.children.get(at)?))) {
+                // A second field of the same name is left alone, as MongoDB leaves it.
+                Some((seen, child)) if !*seen => {
+                    *seen = true;
+                    let path = join(holder.path, &child.name);
+                    self.existing(&child.node, element, holder.is_array, &path, out)?;
+                }
+                _ => {
+                    out.append_element(&element);
+                }
+            }
+        }
+        for (child, _) in fields.children.iter().zip(&seen).filter(|(_, seen)| !**seen) {
+            length = self.absent(child, holder, length, out)?;
+        }
+        Ok(())
+    }
+
+    /// Applies a node to an element that exists.
+    fn existing(
+        &self,
+        node: &Node,
+        element: Element<'_>,
+        in_array: bool,
+        path: &str,
+        out: &mut Builder,
+    ) -> Result<()> {
+        match (node, element.value()) {
+            (Node::Leaf(operator), value) => {
+                let change = operator.existing(value, &self.at(path, element.name()))?;
+                if matches!(change, Change::Keep) {
+                    out.append_element(&element);
+                } else {
+                    write(change, element.name(), in_array, out);
+                }
+            }
+            (Node::Fields(fields), Value::Document(inner)) => {
+                out.begin_document(element.name());
+                let holder = Holder { fields: inner, is_array: false, element: Some(element), path };
+                self.fields(fields, holder, out)?;
+                out.end();
+            }
+            (Node::Fields(fields), Value::Array(inner)) => {
+                out.begin_array(element.name());
+                let holder =
+                    Holder { fields: inner.as_document(), is_array: true, element: Some(element), path };
+                self.fields(fields, holder, out)?;
+                out.end();
+            }
+            (Node::Fields(fields), _) => {
+                let fields = self.positioned(fields, path)?;
+                for child in &fields.children {
+                    self.refuse_path(child, element, path)?;
+                }
+                out.append_element(&element);
+            }
+            (Node::Elements(elements), Value::Array(_)) => self.elements(elements, element, path, out)?,
+            (Node::Elements(_), _) => {
+                return Err(err!(BadValue, "Cannot apply array updates to non-array element {element}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies to each element of an array what the filters choose for it.
+    fn elements(&self, elements: &Elements, array: Element<'_>, path: &str, out: &mut Builder) -> Result<()> {
+        let Value::Array(values) = array.value() else { return Ok(()) };
+        out.begin_array(array.name());
+        for element in values.elements() {
+            let path = join(path, element.name());
+            match self.chosen(elements, element.value(), &path)? {
+                Some(node) => self.existing(&node, element, true, &path, out)?,
+                None => {
+                    out.append_element(&element);
+                }
+            }
+        }
+        out.end();
+        Ok(())
+    }
+
+    /// What happens to one element: all nodes whose filters match it, merged.
+    fn chosen<'n>(
+        &self,
+        elements: &'n Elements,
+        value: Value<'_>,
+        path: &str,
+    ) -> Result<Option<Cow<'n, Node>>> {
+        let mut chosen: Option<Cow<'n, Node>> = None;
+        for (name, node) in &elements.children {
+            if !self.filter_matches(name, value)? {
+                continue;
+            }
+            chosen = Some(match chosen {
+                None => Cow::Borrowed(node),
+                Some(other) => Cow::Owned(other.merge(node, path)?),
+            });
+        }
+        Ok(chosen)
+    }
+
+    fn filter_matches(&self, name: &str, value: Value<'_>) -> Result<bool> {
+        if name.is_empty() {
+            return Ok(true);
+        }
+        match self.filters.iter().find(|filter| filter.identifier == name) {
+            Some(filter) => filter.matches(value, self.context),
+            None => Ok(false),
+        }
+    }
+
+    /// Creates a child that doesn't exist, if it is one that creates; returns the new length of
+    /// the holder.
+    fn absent(&self, child: &Child, holder: Holder<'_>, length: usize, out: &mut Builder) -> Result<usize> {
+        let path = join(holder.path, &child.name);
+        if !holder.is_array {
+            if self.creates(&child.node, &path)? {
+                self.create(&child.node, &child.name, &path, out)?;
+            }
+            return Ok(length);
+        }
+        let Some(index) = child.index else {
+            if let Some(element) = holder.element {
+                self.refuse_path(child, element, holder.path)?;
+            }
+            return Ok(length);
+        };
+        if !self.creates(&child.node, &path)? {
+            return Ok(length);
+        }
+        if index.saturating_sub(length) > BACKFILL_MAX {
+            return Err(err!(CannotBackfillArray, "can't backfill more than {BACKFILL_MAX} elements"));
+        }
+        for position in length..index {
+            out.append(&position.to_string(), Value::Null);
+        }
+        self.create(&child.node, &index.to_string(), &path, out)?;
+        Ok(index + 1)
+    }
+
+    /// Whether anything below a missing place would be created.
+    fn creates(&self, node: &Node, path: &str) -> Result<bool> {
+        match node {
+            Node::Leaf(operator) => operator.creates(&self.at(path, last(path))),
+            Node::Elements(_) => Err(err!(
+                BadValue,
+                "The path '{path}' must exist in the document in order to apply array updates."
+            )),
+            Node::Fields(fields) => {
+                let fields = self.positioned(fields, path)?;
+                let mut any = false;
+                for child in &fields.children {
+                    any |= self.creates(&child.node, &join(path, &child.name))?;
+                }
+                Ok(any)
+            }
+        }
+    }
+
+    /// Writes a missing place, documents on the way included.
+    fn create(&self, node: &Node, name: &str, path: &str, out: &mut Builder) -> Result<()> {
+        match node {
+            Node::Leaf(operator) => write(operator.missing(&self.at(path, name))?, name, false, out),
+            Node::Elements(_) => {}
+            Node::Fields(fields) => {
+                let fields = self.positioned(fields, path)?;
+                out.begin_document(name);
+                for child in &fields.children {
+                    let path = join(path, &child.name);
+                    if self.creates(&child.node, &path)? {
+                        self.create(&child.node, &child.name, &path, out)?;
+                    }
+                }
+                out.end();
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a path through an element that cannot have the child, unless nothing would be
+    /// created there anyway.
+    fn refuse_path(&self, child: &Child, element: Element<'_>, path: &str) -> Result<()> {
+        let full = join(path, &child.name);
+        if self.creates(&child.node, &full)? {
+            return Err(err!(PathNotViable, "Cannot create field '{}' in element {{{element}}}", child.name));
+        }
+        let mut refused = None;
+        child.node.leaves(&full, &mut |path, operator| {
+            if operator.checks_path() && refused.is_none() {
+                refused = Some(path.to_owned());
+            }
+        });
+        match refused {
+            Some(whole) => Err(err!(
+                PathNotViable,
+                "Cannot use the part ({}) of ({whole}) to traverse the element ({{{element}}})",
+                child.name
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// Writes what became of a field.
+fn write(change: Change<'_>, name: &str, in_array: bool, out: &mut Builder) {
+    match change {
+        Change::Keep => {}
+        // A hole in an array is filled, so that the other elements keep their positions.
+        Change::Remove if in_array => {
+            out.append(name, Value::Null);
+        }
+        Change::Remove => {}
+        Change::Value(value) => {
+            out.append(name, value);
+        }
+        Change::Array(values) => {
+            out.begin_array(name);
+            for value in values {
+                out.push(value);
+            }
+            out.end();
+        }
+        Change::Append(array, values) => {
+            out.begin_array(name);
+            out.append_all(array.as_document());
+            for (position, value) in (array.len()..).zip(values) {
+                out.append(&position.to_string(), value);
+            }
+            out.end();
+        }
+    }
+}
+
+/// The identifiers that the tree's `$[identifier]` use.
+pub(crate) fn identifiers(tree: &Fields) -> Vec<(String, String)> {
+    let mut used = Vec::new();
+    Node::Fields(tree.clone()).leaves("", &mut |path, _: &std::sync::Arc<dyn Operator>| {
+        for name in path.split('.').filter_map(identifier).filter(|name| !name.is_empty()) {
+            used.push((name.to_owned(), path.to_owned()));
+        }
+    });
+    used
+}

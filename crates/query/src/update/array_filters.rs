@@ -1,0 +1,92 @@
+//! The `arrayFilters` of an update: which elements `$[identifier]` means.
+
+use super::filter::Filter;
+use crate::Context;
+use base::bson::{Builder, Document, Value};
+use base::{Result, err};
+
+/// One filter, by the identifier it stands for.
+#[derive(Debug)]
+pub(crate) struct ArrayFilter {
+    pub(crate) identifier: String,
+    filter: Filter,
+}
+
+/// Parses all filters.
+///
+/// Errors: FailedToParse for filters without one single identifier and for two of the same;
+/// BadValue for an identifier that isn't alphanumeric or begins with no lowercase letter.
+pub(crate) fn parse(filters: &[Document<'_>], context: &Context) -> Result<Vec<ArrayFilter>> {
+    let mut parsed: Vec<ArrayFilter> = Vec::with_capacity(filters.len());
+    for filter in filters {
+        let identifier = identifier(*filter).map_err(|error| error.context("Error parsing array filter"))?;
+        if parsed.iter().any(|other| other.identifier == identifier) {
+            return Err(err!(
+                FailedToParse,
+                "Found multiple array filters with the same top-level field name {identifier}"
+            ));
+        }
+        let filter =
+            Filter::parse(*filter, context).map_err(|error| error.context("Error parsing array filter"))?;
+        parsed.push(ArrayFilter { identifier, filter });
+    }
+    Ok(parsed)
+}
+
+impl ArrayFilter {
+    /// Whether an element of an array is meant.
+    pub(crate) fn matches(&self, element: Value<'_>, context: &Context) -> Result<bool> {
+        let mut wrapped = Builder::new();
+        wrapped.append(&self.identifier, element);
+        self.filter.matches(wrapped.finish().view(), context)
+    }
+}
+
+/// The single top-level name that a filter speaks about.
+fn identifier(filter: Document<'_>) -> Result<String> {
+    let mut found: Option<&str> = None;
+    collect(filter, &mut found)?;
+    let Some(name) = found else {
+        return Err(err!(
+            FailedToParse,
+            "Cannot use an expression without a top-level field name in arrayFilters"
+        ));
+    };
+    let mut characters = name.chars();
+    let begins = characters.next().is_some_and(|first| first.is_ascii_lowercase());
+    if !begins || !characters.all(|c| c.is_ascii_alphanumeric()) {
+        return Err(err!(
+            BadValue,
+            "The top-level field name must be an alphanumeric string beginning with a lowercase letter, \
+             found '{name}'"
+        ));
+    }
+    Ok(name.to_owned())
+}
+
+/// Collects top-level names, also from within logical operators. The nesting is bounded by that
+/// of the validated filter.
+fn collect<'a>(filter: Document<'a>, found: &mut Option<&'a str>) -> Result<()> {
+    for element in filter {
+        if let ("$and" | "$or" | "$nor", Value::Array(clauses)) = (element.name(), element.value()) {
+            for clause in clauses.iter().filter_map(|clause| clause.as_document()) {
+                collect(clause, found)?;
+            }
+            continue;
+        }
+        if element.name().starts_with('$') {
+            continue;
+        }
+        let name = element.name().split('.').next().unwrap_or("");
+        match *found {
+            Some(other) if other != name => {
+                return Err(err!(
+                    FailedToParse,
+                    "Expected a single top-level field name, found '{other}' and '{name}'"
+                ));
+            }
+            _ => *found = Some(name),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! What every updated document must pass before it is stored.
+
+use super::tree::{Child, Fields, Node};
+use base::bson::{Builder, Document, DocumentBuf, Element, MAX_DOCUMENT_SIZE, Type, equal, validate};
+use base::{Result, err};
+
+/// Checks what an update by operators did to `_id` and to the names at the top.
+///
+/// Errors: ImmutableField with the text for the path that changed `_id`; DollarPrefixedFieldName.
+pub(super) fn check_operators(
+    tree: &Fields,
+    before: Document<'_>,
+    after: Document<'_>,
+    is_insert: bool,
+) -> Result<()> {
+    for child in &tree.children {
+        if &*child.name == "_id" {
+            check_id(child, before, after)?;
+        } else if child.name.starts_with('$') && !is_insert {
+            check_name(&child.name, before, after)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_id(child: &Child, before: Document<'_>, after: Document<'_>) -> Result<()> {
+    let Some(old) = before.find("_id") else { return Ok(()) };
+    let new = after.find("_id");
+    if new.is_some_and(|new| equal(new.value(), old.value())) {
+        return Ok(());
+    }
+    let mut path = String::from("_id");
+    child.node.leaves("_id", &mut |leaf, _| leaf.clone_into(&mut path));
+    match (new, &child.node) {
+        (Some(new), Node::Fields(_)) if !exists(old, &path) => Err(err!(
+            ImmutableField,
+            "Updating the path '_id' to {new} would modify the immutable field '_id'"
+        )),
+        _ => Err(err!(
+            ImmutableField,
+            "Performing an update on the path '{path}' would modify the immutable field '_id'"
+        )),
+    }
+}
+
+/// Whether a path that begins with `_id` leads to something in its old value.
+fn exists(id: Element<'_>, path: &str) -> bool {
+    let mut value = Some(id.value());
+    for component in path.split('.').skip(1) {
+        value = value.and_then(|value| value.as_document()?.get(component));
+    }
+    value.is_some()
+}
+
+fn check_name(name: &str, before: Document<'_>, after: Document<'_>) -> Result<()> {
+    let written = after.find(name);
+    let same = match (before.find(name), written) {
+        (Some(old), Some(new)) => old.kind() == new.kind() && old.value_bytes() == new.value_bytes(),
+        (_, None) => true,
+        (None, Some(_)) => false,
+    };
+    if same { Ok(()) } else { Err(dollar_prefixed(name)) }
+}
+
+/// The refusal of a top-level name that begins with a dollar sign.
+pub(super) fn dollar_prefixed(name: &str) -> base::Error {
+    err!(
+        DollarPrefixedFieldName,
+        "The dollar ($) prefixed field '{name}' in '{name}' is not allowed in the context of an update's \
+         replacement document. Consider using an aggregation pipeline with $replaceWith."
+    )
+}
+
+/// Puts `_id` first, checks the limits, and compares with what was.
+///
+/// Errors: 17419 (17420 for an upsert) above 16 MiB; Overflow for nesting too deep, looked for
+/// only where the update may deepen the document; InvalidIdField.
+pub(super) fn finish(
+    before: Document<'_>,
+    after: DocumentBuf,
+    is_insert: bool,
+    may_deepen: bool,
+) -> Result<Option<DocumentBuf>> {
+    let after = id_first(after);
+    if after.bytes() == before.bytes() {
+        return Ok(None);
+    }
+    if after.bytes().len() > MAX_DOCUMENT_SIZE {
+        return Err(if is_insert {
+            err!(17420, "Document to upsert is larger than {MAX_DOCUMENT_SIZE}")
+        } else {
+            err!(17419, "Resulting document after update is larger than {MAX_DOCUMENT_SIZE}")
+        });
+    }
+    if may_deepen {
+        validate(after.bytes())?;
+    }
+    if let Some(id) = after.view().first().filter(|first| first.name() == "_id") {
+        check_id_type(id)?;
+    }
+    Ok(Some(after))
+}
+
+fn check_id_type(id: Element<'_>) -> Result<()> {
+    if matches!(id.kind(), Type::Array | Type::Regex | Type::Undefined) {
+        return Err(err!(InvalidIdField, "The '_id' value cannot be of type {}", id.kind().alias()));
+    }
+    Ok(())
+}
+
+fn id_first(document: DocumentBuf) -> DocumentBuf {
+    let view = document.view();
+    if view.first().is_none_or(|first| first.name() == "_id") {
+        return document;
+    }
+    let Some(id) = view.find("_id") else { return document };
+    let mut out = Builder::with_buffer(Vec::with_capacity(view.bytes().len()));
+    out.append_element(&id);
+    let mut moved = false;
+    for element in view {
+        if !moved && element.name() == "_id" {
+            moved = true;
+        } else {
+            out.append_element(&element);
+        }
+    }
+    out.finish()
+}

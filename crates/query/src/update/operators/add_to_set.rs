@@ -1,0 +1,74 @@
+//! `$addToSet`: an array gets the values it does not hold yet, compared as numbers compare.
+
+use super::{Change, Operator, depth};
+use crate::Context;
+use crate::update::apply::At;
+use base::bson::{Array, Element, Value, ValueBuf, equal};
+use base::{Result, err};
+use std::sync::Arc;
+
+#[derive(Debug)]
+struct AddToSet {
+    values: Vec<ValueBuf>,
+}
+
+pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
+    let value = argument.value();
+    let values = match value.as_document().and_then(|document| document.first()) {
+        Some(each) if each.name() == "$each" => distinct(each_values(argument, &each)?.iter()),
+        _ => vec![value.to_owned()],
+    };
+    Ok(Arc::new(AddToSet { values }))
+}
+
+fn each_values<'a>(argument: &Element<'a>, each: &Element<'a>) -> Result<Array<'a>> {
+    let Value::Array(values) = each.value() else {
+        return Err(err!(
+            TypeMismatch,
+            "The argument to $each in $addToSet must be an array but it was of type {}",
+            each.kind().alias()
+        ));
+    };
+    if argument.value().as_document().is_some_and(|document| document.iter().count() > 1) {
+        return Err(err!(BadValue, "Found unexpected fields after $each in $addToSet: {}", argument.value()));
+    }
+    Ok(values)
+}
+
+fn distinct<'v>(values: impl Iterator<Item = Value<'v>>) -> Vec<ValueBuf> {
+    let mut kept: Vec<ValueBuf> = Vec::new();
+    for value in values {
+        if !kept.iter().any(|other| equal(other.view(), value)) {
+            kept.push(value.to_owned());
+        }
+    }
+    kept
+}
+
+impl Operator for AddToSet {
+    fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
+        let Value::Array(array) = value else {
+            return Err(err!(
+                BadValue,
+                "Cannot apply $addToSet to non-array field. Field named '{}' has non-array type {}",
+                at.name,
+                value.kind().alias()
+            ));
+        };
+        let lacks = |value: &Value<'v>| !array.iter().any(|held| equal(held, *value));
+        let added: Vec<_> = self.values.iter().map(ValueBuf::view).filter(lacks).collect();
+        Ok(if added.is_empty() { Change::Keep } else { Change::Append(array, added) })
+    }
+
+    fn missing<'v>(&'v self, _at: &At<'v>) -> Result<Change<'v>> {
+        Ok(Change::Array(self.values.iter().map(ValueBuf::view).collect()))
+    }
+
+    fn creates(&self, _at: &At<'_>) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn depth(&self) -> Option<usize> {
+        Some(1 + self.values.iter().map(|value| depth(value.view())).max().unwrap_or(0))
+    }
+}

@@ -1,0 +1,77 @@
+//! `$inc` and `$mul`: integers widen to int64 where needed and refuse to leave it.
+
+use super::{Change, Operator};
+use crate::Context;
+use crate::update::apply::At;
+use base::bson::{Element, Number, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+#[derive(Debug)]
+struct Arithmetic {
+    name: &'static str,
+    operand: Number,
+    apply: fn(Number, Number) -> Option<Number>,
+    /// What a missing field becomes.
+    initial: Number,
+}
+
+pub(super) fn parse_inc(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
+    let operand = number(argument, "increment")?;
+    Ok(Arc::new(Arithmetic { name: "$inc", operand, apply: Number::add_checked, initial: operand }))
+}
+
+pub(super) fn parse_mul(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
+    let operand = number(argument, "multiply")?;
+    let initial = Number::Int32(0).times(operand);
+    Ok(Arc::new(Arithmetic { name: "$mul", operand, apply: Number::multiply_checked, initial }))
+}
+
+fn number(argument: &Element<'_>, verb: &str) -> Result<Number> {
+    let value = argument.value();
+    value
+        .as_number()
+        .ok_or_else(|| err!(TypeMismatch, "Cannot {verb} with non-numeric argument: {{{argument}}}"))
+}
+
+impl Operator for Arithmetic {
+    fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
+        let Some(current) = value.as_number() else {
+            return Err(err!(
+                TypeMismatch,
+                "Cannot apply {} to a value of non-numeric type. {{{}}} has the field '{}' of non-numeric type {}",
+                self.name,
+                at.id_text(),
+                at.name,
+                value.kind().alias()
+            ));
+        };
+        match (self.apply)(current, self.operand) {
+            Some(result) => Ok(Change::Value(result.into())),
+            None => Err(err!(
+                BadValue,
+                "Failed to apply {} operations to current value ({}{value}) for document {{{}}}",
+                self.name,
+                type_text(current),
+                at.id_text()
+            )),
+        }
+    }
+
+    fn missing<'v>(&'v self, _at: &At<'v>) -> Result<Change<'v>> {
+        Ok(Change::Value(self.initial.into()))
+    }
+
+    fn creates(&self, _at: &At<'_>) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+fn type_text(number: Number) -> &'static str {
+    match number {
+        Number::Int32(_) => "(NumberInt)",
+        Number::Int64(_) => "(NumberLong)",
+        Number::Double(_) => "(NumberDouble)",
+        Number::Decimal128(_) => "(NumberDecimal)",
+    }
+}

@@ -1,0 +1,96 @@
+//! `$bit`: and, or, xor on integers, one after the other.
+
+use super::{Change, Operator};
+use crate::Context;
+use crate::update::apply::At;
+use base::bson::{Element, Number, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+type Operation = fn(i64, i64) -> i64;
+
+#[derive(Debug)]
+struct Bit {
+    operations: Vec<(Operation, Number)>,
+}
+
+pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
+    let Value::Document(arguments) = argument.value() else {
+        return Err(err!(
+            BadValue,
+            "The $bit modifier is not compatible with a {}. You must pass in an embedded document: {{$bit: \
+             {{field: {{and/or/xor: #}}}}",
+            argument.kind().alias()
+        ));
+    };
+    let operations = arguments.iter().map(|part| parse_operation(&part)).collect::<Result<Vec<_>>>()?;
+    if operations.is_empty() {
+        return Err(err!(
+            BadValue,
+            "You must pass in at least one bitwise operation. The format is: {{$bit: {{field: {{and/or/xor: \
+             #}}}}"
+        ));
+    }
+    Ok(Arc::new(Bit { operations }))
+}
+
+fn parse_operation(part: &Element<'_>) -> Result<(Operation, Number)> {
+    let operation: Operation = match part.name() {
+        "and" => |a, b| a & b,
+        "or" => |a, b| a | b,
+        "xor" => |a, b| a ^ b,
+        other => {
+            return Err(err!(
+                BadValue,
+                "The $bit modifier only supports 'and', 'or', and 'xor', not '{other}' which is an unknown \
+                 operator: {{{part}}}"
+            ));
+        }
+    };
+    match part.value().as_number() {
+        Some(number) if number.is_integer() => Ok((operation, number)),
+        _ => Err(err!(
+            BadValue,
+            "The $bit modifier field must be an Integer(32/64 bit); a '{}' is not supported here: {{{part}}}",
+            part.kind().alias()
+        )),
+    }
+}
+
+impl Bit {
+    fn compute(&self, start: Number) -> Value<'static> {
+        let mut wide = matches!(start, Number::Int64(_));
+        let mut bits = start.to_i64_clamped();
+        for (operation, operand) in &self.operations {
+            wide |= matches!(operand, Number::Int64(_));
+            bits = operation(bits, operand.to_i64_clamped());
+        }
+        match i32::try_from(bits) {
+            Ok(narrow) if !wide => Value::Int32(narrow),
+            _ => Value::Int64(bits),
+        }
+    }
+}
+
+impl Operator for Bit {
+    fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
+        match value.as_number().filter(|number| number.is_integer()) {
+            Some(number) => Ok(Change::Value(self.compute(number))),
+            None => Err(err!(
+                BadValue,
+                "Cannot apply $bit to a value of non-integral type.{{{}}} has the field {} of non-integer type {}",
+                at.id_text(),
+                at.name,
+                value.kind().alias()
+            )),
+        }
+    }
+
+    fn missing<'v>(&'v self, _at: &At<'v>) -> Result<Change<'v>> {
+        Ok(Change::Value(self.compute(Number::Int32(0))))
+    }
+
+    fn creates(&self, _at: &At<'_>) -> Result<bool> {
+        Ok(true)
+    }
+}

@@ -1,0 +1,74 @@
+//! `$currentDate`: the operation's time as a date or a timestamp.
+
+use super::{Change, Operator};
+use crate::Context;
+use crate::update::apply::At;
+use base::bson::{Document, Element, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+#[derive(Debug)]
+struct CurrentDate {
+    as_timestamp: bool,
+}
+
+pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
+    let as_timestamp = match argument.value() {
+        // false means the same as true, as in MongoDB.
+        Value::Boolean(_) => false,
+        Value::Document(options) => wants_timestamp(argument, options)?,
+        other => {
+            return Err(err!(
+                BadValue,
+                "{} is not valid type for $currentDate. Please use a boolean ('true') or a $type expression \
+                 ({{$type: 'timestamp/date'}}).",
+                other.kind().alias()
+            ));
+        }
+    };
+    Ok(Arc::new(CurrentDate { as_timestamp }))
+}
+
+fn wants_timestamp(argument: &Element<'_>, options: Document<'_>) -> Result<bool> {
+    let mut wanted = None;
+    for option in options {
+        if option.name() != "$type" {
+            return Err(err!(BadValue, "Unrecognized $currentDate option: {}", option.name()));
+        }
+        wanted = option.value().as_str();
+    }
+    match wanted {
+        Some("date") => Ok(false),
+        Some("timestamp") => Ok(true),
+        _ => Err(err!(
+            BadValue,
+            "The '$type' string field is required to be 'date' or 'timestamp': {{$currentDate: {{{} : {{$type: \
+             'date'}}}}}}",
+            argument.name()
+        )),
+    }
+}
+
+impl CurrentDate {
+    fn now(&self, at: &At<'_>) -> Value<'static> {
+        if self.as_timestamp {
+            Value::Timestamp(super::super::timestamp(at.context))
+        } else {
+            Value::DateTime(at.context.now_millis)
+        }
+    }
+}
+
+impl Operator for CurrentDate {
+    fn existing<'v>(&'v self, _value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
+        Ok(Change::Value(self.now(at)))
+    }
+
+    fn missing<'v>(&'v self, at: &At<'v>) -> Result<Change<'v>> {
+        Ok(Change::Value(self.now(at)))
+    }
+
+    fn creates(&self, _at: &At<'_>) -> Result<bool> {
+        Ok(true)
+    }
+}

@@ -1,0 +1,43 @@
+//! `$min` and `$max`: the field keeps the smaller or the greater, in the order of all types.
+
+use super::{Change, Operator, depth};
+use crate::Context;
+use crate::update::apply::At;
+use base::Result;
+use base::bson::{Element, Value, ValueBuf, compare};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+#[derive(Debug)]
+struct Extremum {
+    value: ValueBuf,
+    /// How the argument must compare with the field to replace it.
+    replaces: Ordering,
+}
+
+pub(super) fn parse_min(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
+    Ok(Arc::new(Extremum { value: argument.value().to_owned(), replaces: Ordering::Less }))
+}
+
+pub(super) fn parse_max(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
+    Ok(Arc::new(Extremum { value: argument.value().to_owned(), replaces: Ordering::Greater }))
+}
+
+impl Operator for Extremum {
+    fn existing<'v>(&'v self, value: Value<'v>, _at: &At<'v>) -> Result<Change<'v>> {
+        let argument = self.value.view();
+        Ok(if compare(argument, value) == self.replaces { Change::Value(argument) } else { Change::Keep })
+    }
+
+    fn missing<'v>(&'v self, _at: &At<'v>) -> Result<Change<'v>> {
+        Ok(Change::Value(self.value.view()))
+    }
+
+    fn creates(&self, _at: &At<'_>) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn depth(&self) -> Option<usize> {
+        Some(depth(self.value.view()))
+    }
+}

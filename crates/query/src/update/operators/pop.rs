@@ -1,0 +1,54 @@
+//! `$pop`: an array loses its last (1) or first (-1) element.
+
+use super::{Change, Operator};
+use crate::Context;
+use crate::update::apply::At;
+use base::bson::{Element, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+#[derive(Debug)]
+struct Pop {
+    first: bool,
+}
+
+pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
+    let Some(number) = argument.value().as_number() else {
+        return Err(err!(FailedToParse, "Expected a number in: {argument}"));
+    };
+    let Some(integer) = number.to_i64_exact() else {
+        return Err(err!(FailedToParse, "Expected an integer: {argument}"));
+    };
+    match integer {
+        1 => Ok(Arc::new(Pop { first: false })),
+        -1 => Ok(Arc::new(Pop { first: true })),
+        other => Err(err!(FailedToParse, "$pop expects 1 or -1, found: {other}")),
+    }
+}
+
+impl Operator for Pop {
+    fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
+        let Value::Array(array) = value else {
+            return Err(err!(
+                TypeMismatch,
+                "Path '{}' contains an element of non-array type '{}'",
+                at.path,
+                value.kind().alias()
+            ));
+        };
+        let mut values: Vec<_> = array.iter().collect();
+        if values.is_empty() {
+            return Ok(Change::Keep);
+        }
+        if self.first {
+            values.remove(0);
+        } else {
+            values.pop();
+        }
+        Ok(Change::Array(values))
+    }
+
+    fn checks_path(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,89 @@
+//! `$pull` and `$pullAll`: an array loses the elements that match.
+
+use super::{Change, Operator};
+use crate::Context;
+use crate::update::apply::At;
+use crate::update::filter::Filter;
+use base::bson::{Builder, Document, DocumentBuf, Element, Value, ValueBuf, equal};
+use base::{Result, err};
+use std::sync::Arc;
+
+/// Which elements go.
+#[derive(Debug)]
+enum Pull {
+    /// Those equal to one of these.
+    Values(Vec<ValueBuf>),
+    /// Documents that a filter matches.
+    Documents(Filter),
+    /// Values that operators match; the filter looks at them under the name [`WRAPPED`].
+    Predicate(Filter),
+}
+
+/// The field under which a single value is shown to a filter.
+const WRAPPED: &str = "v";
+
+pub(super) fn parse(argument: &Element<'_>, context: &Context) -> Result<Arc<dyn Operator>> {
+    let value = argument.value();
+    let pull = match value {
+        Value::Document(filter) if !is_predicate(filter) => Pull::Documents(Filter::parse(filter, context)?),
+        Value::Document(_) | Value::Regex { .. } => {
+            Pull::Predicate(Filter::parse(wrap(value).view(), context)?)
+        }
+        other => Pull::Values(vec![other.to_owned()]),
+    };
+    Ok(Arc::new(pull))
+}
+
+pub(super) fn parse_all(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
+    let Value::Array(values) = argument.value() else {
+        return Err(err!(
+            BadValue,
+            "$pullAll requires an array argument but was given a {}",
+            argument.kind().alias()
+        ));
+    };
+    Ok(Arc::new(Pull::Values(values.iter().map(|value| value.to_owned()).collect())))
+}
+
+/// Whether a document holds operators on the element itself, rather than a filter of documents.
+fn is_predicate(filter: Document<'_>) -> bool {
+    let top_level = ["$and", "$or", "$nor", "$expr", "$where", "$jsonSchema", "$comment", "$text"];
+    filter.first().is_some_and(|first| first.name().starts_with('$') && !top_level.contains(&first.name()))
+}
+
+fn wrap(value: Value<'_>) -> DocumentBuf {
+    let mut builder = Builder::new();
+    builder.append(WRAPPED, value);
+    builder.finish()
+}
+
+impl Pull {
+    fn matches(&self, value: Value<'_>, context: &Context) -> Result<bool> {
+        match self {
+            Pull::Values(values) => Ok(values.iter().any(|other| equal(other.view(), value))),
+            Pull::Documents(matcher) => match value {
+                Value::Document(document) => matcher.matches(document, context),
+                _ => Ok(false),
+            },
+            Pull::Predicate(matcher) => matcher.matches(wrap(value).view(), context),
+        }
+    }
+}
+
+impl Operator for Pull {
+    fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
+        let Value::Array(array) = value else {
+            return Err(err!(BadValue, "Cannot apply $pull to a non-array value"));
+        };
+        let mut kept = Vec::new();
+        let mut pulled = false;
+        for element in array.iter() {
+            if self.matches(element, at.context)? {
+                pulled = true;
+            } else {
+                kept.push(element);
+            }
+        }
+        Ok(if pulled { Change::Array(kept) } else { Change::Keep })
+    }
+}

@@ -1,0 +1,191 @@
+//! `$push`: values go into an array, with `$each`, `$position`, `$sort` and `$slice` in that order.
+
+use super::{Change, Operator, depth};
+use crate::Context;
+use crate::update::apply::At;
+use base::bson::{Document, Element, Path, Value, ValueBuf, compare};
+use base::{Result, err};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+#[derive(Debug, Default)]
+struct Push {
+    values: Vec<ValueBuf>,
+    position: Option<i64>,
+    sort: Option<Order>,
+    slice: Option<i64>,
+}
+
+/// What `$sort` orders by.
+#[derive(Debug)]
+enum Order {
+    Whole(Direction),
+    Fields(Vec<(Path, Direction)>),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Direction {
+    Ascending,
+    Descending,
+}
+
+pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
+    let clauses = argument.value().as_document().filter(|clauses| clauses.find("$each").is_some());
+    Ok(Arc::new(match clauses {
+        Some(clauses) => parse_clauses(clauses)?,
+        None => Push { values: vec![argument.value().to_owned()], ..Push::default() },
+    }))
+}
+
+fn parse_clauses(clauses: Document<'_>) -> Result<Push> {
+    let mut push = Push::default();
+    for clause in clauses {
+        match clause.name() {
+            "$each" => push.values = parse_each(&clause)?,
+            "$slice" => push.slice = Some(parse_integer(&clause, "but was given type:")?),
+            "$position" => push.position = Some(parse_integer(&clause, "not of type:")?),
+            "$sort" => push.sort = Some(parse_sort(clause.value())?),
+            other => return Err(err!(BadValue, "Unrecognized clause in $push: {other}")),
+        }
+    }
+    Ok(push)
+}
+
+fn parse_each(clause: &Element<'_>) -> Result<Vec<ValueBuf>> {
+    let Value::Array(values) = clause.value() else {
+        return Err(err!(
+            BadValue,
+            "The argument to $each in $push must be an array but it was of type: {}",
+            clause.kind().alias()
+        ));
+    };
+    Ok(values.iter().map(|value| value.to_owned()).collect())
+}
+
+fn parse_integer(clause: &Element<'_>, but: &str) -> Result<i64> {
+    let comma = if but.starts_with("not") { "," } else { "" };
+    clause.value().as_i64().ok_or_else(|| {
+        err!(
+            BadValue,
+            "The value for {} must be an integer value{comma} {but} {}",
+            clause.name(),
+            clause.kind().alias()
+        )
+    })
+}
+
+fn parse_sort(value: Value<'_>) -> Result<Order> {
+    let Value::Document(fields) = value else {
+        return direction(value).map(Order::Whole).ok_or_else(|| match value.as_number() {
+            Some(_) => err!(BadValue, "The $sort element value must be either 1 or -1"),
+            None => err!(
+                BadValue,
+                "The $sort is invalid: use 1/-1 to sort the whole element, or {{field:1/-1}} to sort \
+                 embedded fields"
+            ),
+        });
+    };
+    if fields.is_empty() {
+        return Err(err!(BadValue, "The $sort pattern is empty when it should be a set of fields."));
+    }
+    let mut order = Vec::new();
+    for field in fields {
+        let name = field.name();
+        if name.is_empty() {
+            return Err(err!(BadValue, "The $sort field cannot be empty"));
+        }
+        if name.split('.').any(str::is_empty) {
+            return Err(err!(BadValue, "The $sort field is a dotted field but has an empty part: {name}"));
+        }
+        let direction = direction(field.value())
+            .ok_or_else(|| err!(BadValue, "The $sort element value must be either 1 or -1"))?;
+        order.push((Path::new(name), direction));
+    }
+    Ok(Order::Fields(order))
+}
+
+fn direction(value: Value<'_>) -> Option<Direction> {
+    match value.as_i64()? {
+        1 => Some(Direction::Ascending),
+        -1 => Some(Direction::Descending),
+        _ => None,
+    }
+}
+
+impl Direction {
+    fn apply(self, order: Ordering) -> Ordering {
+        if matches!(self, Direction::Ascending) { order } else { order.reverse() }
+    }
+}
+
+impl Order {
+    fn compare(&self, a: Value<'_>, b: Value<'_>) -> Ordering {
+        let fields = match self {
+            Order::Whole(direction) => return direction.apply(compare(a, b)),
+            Order::Fields(fields) => fields,
+        };
+        // What is not a document has none of the fields; missing sorts as null.
+        let field = |value: Value<'_>, path: &Path| -> ValueBuf {
+            let found = value.as_document().and_then(|document| path.get(document));
+            found.unwrap_or(Value::Null).to_owned()
+        };
+        fields
+            .iter()
+            .map(|(path, direction)| direction.apply(compare(field(a, path).view(), field(b, path).view())))
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
+    }
+}
+
+impl Push {
+    fn pushed<'v>(&'v self, mut held: Vec<Value<'v>>) -> Change<'v> {
+        let at = match self.position {
+            None => held.len(),
+            Some(position) if position >= 0 => held.len().min(position as usize),
+            Some(from_end) => held.len().saturating_sub(from_end.unsigned_abs() as usize),
+        };
+        held.splice(at..at, self.values.iter().map(ValueBuf::view));
+        if let Some(order) = &self.sort {
+            held.sort_by(|a, b| order.compare(*a, *b));
+        }
+        match self.slice {
+            None => {}
+            Some(slice) if slice >= 0 => held.truncate(usize::try_from(slice).unwrap_or(usize::MAX)),
+            Some(from_end) => {
+                let cut = held.len().saturating_sub(from_end.unsigned_abs() as usize);
+                held.drain(..cut);
+            }
+        }
+        Change::Array(held)
+    }
+}
+
+impl Operator for Push {
+    fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
+        let Value::Array(array) = value else {
+            return Err(err!(
+                BadValue,
+                "The field '{}' must be an array but is of type {} in document {{{}}}",
+                at.path,
+                value.kind().alias(),
+                at.id_text()
+            ));
+        };
+        if self.position.is_none() && self.sort.is_none() && self.slice.is_none() {
+            return Ok(Change::Append(array, self.values.iter().map(ValueBuf::view).collect()));
+        }
+        Ok(self.pushed(array.iter().collect()))
+    }
+
+    fn missing<'v>(&'v self, _at: &At<'v>) -> Result<Change<'v>> {
+        Ok(self.pushed(Vec::new()))
+    }
+
+    fn creates(&self, _at: &At<'_>) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn depth(&self) -> Option<usize> {
+        Some(1 + self.values.iter().map(|value| depth(value.view())).max().unwrap_or(0))
+    }
+}

@@ -1,0 +1,106 @@
+//! `$rename`: the value moves to another path; neither may lie within an array.
+//!
+//! In the tree it is two leaves: one removes the source, one writes the value it reads from the
+//! document as it was. That suffices, since no other operator may touch either path.
+
+use super::unset::Unset;
+use super::{Change, Operator};
+use crate::update::apply::At;
+use crate::update::tree::{Fields, check_path, is_dynamic};
+use base::bson::{Document, Element, Path, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+#[derive(Debug)]
+struct RenameTo {
+    source: Path,
+    target: Path,
+}
+
+/// Adds both leaves of one `source: "target"`.
+///
+/// Errors: BadValue for a target that is no string, equals the source, or lies on its path.
+pub(super) fn add(tree: &mut Fields, argument: &Element<'_>) -> Result<()> {
+    let Value::String(target) = argument.value() else {
+        return Err(err!(BadValue, "The 'to' field for $rename must be a string: {argument}"));
+    };
+    if target.contains('\0') {
+        return Err(err!(BadValue, "The 'to' field for $rename cannot contain an embedded null byte"));
+    }
+    let source = argument.name();
+    check_path(source)?;
+    check_path(target)?;
+    let (from, to) = (Path::new(source), Path::new(target));
+    if from == to {
+        return Err(err!(BadValue, "The source and target field for $rename must differ: {argument}"));
+    }
+    if from.starts_with(&to) || to.starts_with(&from) {
+        return Err(err!(
+            BadValue,
+            "The source and target field for $rename must not be on the same path: {argument}"
+        ));
+    }
+    if is_dynamic(source) {
+        return Err(err!(BadValue, "The source field for $rename may not be dynamic: {source}"));
+    }
+    if is_dynamic(target) {
+        return Err(err!(BadValue, "The destination field for $rename may not be dynamic: {target}"));
+    }
+    tree.add(source, Arc::new(Unset))?;
+    tree.add(target, Arc::new(RenameTo { source: from, target: to }))
+}
+
+impl RenameTo {
+    /// The value to move, if the source exists.
+    fn value<'v>(&self, at: &At<'v>) -> Result<Option<Value<'v>>> {
+        if let Some(array) = array_on_path(at.root, &self.source) {
+            return Err(self.refuse("source", &self.source, array, at));
+        }
+        let value = self.source.get(at.root);
+        if let (Some(_), Some(array)) = (value, array_on_path(at.root, &self.target)) {
+            return Err(self.refuse("destination", &self.target, array, at));
+        }
+        Ok(value)
+    }
+
+    fn refuse(&self, which: &str, path: &Path, array: &str, at: &At<'_>) -> base::Error {
+        err!(
+            BadValue,
+            "The {which} field cannot be an array element, '{path}' in doc with {} has an array field called \
+             '{array}'",
+            at.id_text()
+        )
+    }
+}
+
+/// The name of the first array that a path would lead into.
+fn array_on_path<'p>(root: Document<'_>, path: &'p Path) -> Option<&'p str> {
+    let mut document = root;
+    let (_, parents) = path.components().split_last()?;
+    for component in parents {
+        match document.get(component.name())? {
+            Value::Document(inner) => document = inner,
+            Value::Array(_) => return Some(component.name()),
+            _ => return None,
+        }
+    }
+    None
+}
+
+impl Operator for RenameTo {
+    fn existing<'v>(&'v self, _value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
+        Ok(self.value(at)?.map_or(Change::Keep, Change::Value))
+    }
+
+    fn missing<'v>(&'v self, at: &At<'v>) -> Result<Change<'v>> {
+        self.existing(Value::Null, at)
+    }
+
+    fn creates(&self, at: &At<'_>) -> Result<bool> {
+        Ok(self.value(at)?.is_some())
+    }
+
+    fn depth(&self) -> Option<usize> {
+        None
+    }
+}

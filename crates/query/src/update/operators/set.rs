@@ -1,0 +1,40 @@
+//! `$set` and `$setOnInsert`: the field gets a value.
+
+use super::{Change, Operator, depth};
+use crate::Context;
+use crate::update::apply::At;
+use base::Result;
+use base::bson::{Element, Value, ValueBuf};
+use std::sync::Arc;
+
+#[derive(Debug)]
+struct Set {
+    value: ValueBuf,
+    only_on_insert: bool,
+}
+
+pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
+    Ok(Arc::new(Set { value: argument.value().to_owned(), only_on_insert: false }))
+}
+
+pub(super) fn parse_on_insert(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
+    Ok(Arc::new(Set { value: argument.value().to_owned(), only_on_insert: true }))
+}
+
+impl Operator for Set {
+    fn existing<'v>(&'v self, _value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
+        Ok(if self.creates(at)? { Change::Value(self.value.view()) } else { Change::Keep })
+    }
+
+    fn missing<'v>(&'v self, _at: &At<'v>) -> Result<Change<'v>> {
+        Ok(Change::Value(self.value.view()))
+    }
+
+    fn creates(&self, at: &At<'_>) -> Result<bool> {
+        Ok(at.is_insert || !self.only_on_insert)
+    }
+
+    fn depth(&self) -> Option<usize> {
+        Some(depth(self.value.view()))
+    }
+}

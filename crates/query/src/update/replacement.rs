@@ -1,0 +1,70 @@
+//! Replacement documents, and the rules that a pipeline's result shares with them.
+
+use super::finish::dollar_prefixed;
+use crate::Context;
+use base::bson::{Builder, Document, DocumentBuf, Element, Value, equal};
+use base::{Result, err};
+
+/// A document that takes the place of another, `_id` apart.
+#[derive(Debug)]
+pub(super) struct Replacement {
+    document: DocumentBuf,
+}
+
+impl Replacement {
+    pub(super) fn new(document: Document<'_>) -> Replacement {
+        Replacement { document: document.to_owned() }
+    }
+
+    /// The document that takes the place of `before`.
+    ///
+    /// Errors: ImmutableField; DollarPrefixedFieldName for a top-level name with a dollar sign,
+    /// unless it is inserted.
+    pub(super) fn apply(
+        &self,
+        before: Document<'_>,
+        is_insert: bool,
+        context: &Context,
+    ) -> Result<DocumentBuf> {
+        let dollar = self.document.view().iter().find(|element| element.name_bytes().starts_with(b"$"));
+        if let (Some(element), false) = (dollar, is_insert) {
+            return Err(dollar_prefixed(element.name()));
+        }
+        replace(before, self.document.view(), Some(super::timestamp(context)))
+    }
+}
+
+/// `after` in the place of `before`: keeps the `_id` unless `after` repeats it. Empty timestamps
+/// at the top become `now`, where given.
+///
+/// Errors: ImmutableField.
+pub(super) fn replace(before: Document<'_>, after: Document<'_>, now: Option<u64>) -> Result<DocumentBuf> {
+    let mut out = Builder::with_buffer(Vec::with_capacity(after.bytes().len() + 32));
+    match (before.find("_id"), after.find("_id")) {
+        (Some(old), None) => {
+            out.append_element(&old);
+        }
+        (Some(old), Some(new)) if !equal(old.value(), new.value()) => {
+            return Err(err!(
+                ImmutableField,
+                "After applying the update, the (immutable) field '_id' was found to have been altered to {new}"
+            ));
+        }
+        _ => {}
+    }
+    for element in after {
+        match now {
+            Some(now) if is_empty_timestamp(&element) => {
+                out.append(element.name(), Value::Timestamp(now));
+            }
+            _ => {
+                out.append_element(&element);
+            }
+        }
+    }
+    Ok(out.finish())
+}
+
+fn is_empty_timestamp(element: &Element<'_>) -> bool {
+    matches!(element.value(), Value::Timestamp(0)) && element.name() != "_id"
+}

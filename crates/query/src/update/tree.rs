@@ -1,0 +1,358 @@
+//! The tree of an update: paths merged, so that one walk over a document applies everything.
+//!
+//! `{$set: {"a.b": 1, "a.c": 2}, $inc: {d: 1}}` becomes a node with children `a` (which has `b`
+//! and `c`) and `d`. Children are ordered as MongoDB creates missing fields: by name, numbers by
+//! value. `$` is kept apart until the document says which position it means; `$[]` and `$[name]`
+//! make a node over the elements of an array.
+
+use super::operators::Operator;
+use base::{Result, err};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// How many components a path may have; MongoDB's bound.
+const COMPONENTS_MAX: usize = 255;
+
+/// What happens at one place of the document.
+#[derive(Debug, Clone)]
+pub(crate) enum Node {
+    /// An operator applies to the field itself.
+    Leaf(Arc<dyn Operator>),
+    /// Something happens to fields, or to elements by position.
+    Fields(Fields),
+    /// Something happens to all elements of an array that filters choose.
+    Elements(Elements),
+}
+
+/// What happens below a document, or an array addressed by position.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fields {
+    /// Sorted by [`compare_names`].
+    pub(crate) children: Vec<Child>,
+    /// What happens at the position that `$` stands for.
+    pub(crate) positional: Option<Box<Node>>,
+}
+
+/// One named child.
+#[derive(Debug, Clone)]
+pub(crate) struct Child {
+    pub(crate) name: Box<str>,
+    /// The name as a position.
+    pub(crate) index: Option<usize>,
+    pub(crate) node: Node,
+}
+
+/// What happens to the elements of an array, by the identifier of the filter that chooses them
+/// (empty for `$[]`).
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Elements {
+    pub(crate) children: Vec<(Box<str>, Node)>,
+}
+
+/// The identifier in `$[identifier]`.
+pub(crate) fn identifier(component: &str) -> Option<&str> {
+    component.strip_prefix("$[")?.strip_suffix(']')
+}
+
+/// Whether a path has `$`, `$[]` or `$[identifier]` in it.
+pub(crate) fn is_dynamic(path: &str) -> bool {
+    path.split('.').any(|component| component == "$" || identifier(component).is_some())
+}
+
+/// Checks that a path can be updated.
+///
+/// Errors: EmptyFieldName, BadValue for positional components that lead the path or are too many,
+/// Overflow for absurdly many components.
+pub(crate) fn check_path(path: &str) -> Result<()> {
+    if path.is_empty() {
+        return Err(err!(EmptyFieldName, "An empty update path is not valid."));
+    }
+    if path.split('.').any(str::is_empty) {
+        return Err(err!(
+            EmptyFieldName,
+            "The update path '{path}' contains an empty field name, which is not allowed."
+        ));
+    }
+    if path.split('.').count() > COMPONENTS_MAX {
+        return Err(err!(Overflow, "Field path exceeds the maximum number of components: {COMPONENTS_MAX}"));
+    }
+    let first = path.split('.').next().unwrap_or("");
+    if first == "$" {
+        return Err(err!(
+            BadValue,
+            "Cannot have positional (i.e. '$') element in the first position in path '{path}'"
+        ));
+    }
+    if identifier(first).is_some() {
+        return Err(err!(
+            BadValue,
+            "Cannot have array filter identifier (i.e. '$[<id>]') element in the first position in path '{path}'"
+        ));
+    }
+    if path.split('.').filter(|component| *component == "$").count() > 1 {
+        return Err(err!(BadValue, "Too many positional (i.e. '$') elements found in path '{path}'"));
+    }
+    Ok(())
+}
+
+impl Fields {
+    /// Puts an operator at a path that [`check_path`] has passed.
+    ///
+    /// Errors: ConflictingUpdateOperators where another operator is at the path, above or below.
+    pub(crate) fn add(&mut self, path: &str, operator: Arc<dyn Operator>) -> Result<()> {
+        let components: Vec<&str> = path.split('.').collect();
+        self.add_at(Way { path, components: &components, done: 0 }, operator)
+    }
+
+    fn add_at(&mut self, way: Way<'_>, operator: Arc<dyn Operator>) -> Result<()> {
+        let Some((name, rest)) = way.step() else { return Err(way.conflict()) };
+        if name == "$" {
+            if let Some(node) = &mut self.positional {
+                return node.add(rest, operator);
+            }
+            self.positional = Some(Box::new(rest.chain(operator)));
+            return Ok(());
+        }
+        match self.children.binary_search_by(|child| compare_names(&child.name, name)) {
+            Ok(at) => match self.children.get_mut(at) {
+                Some(child) => child.node.add(rest, operator),
+                None => Ok(()),
+            },
+            Err(at) => {
+                self.children.insert(at, Child::new(name, rest.chain(operator)));
+                Ok(())
+            }
+        }
+    }
+
+    /// These fields with the node of `$` put at the position that it means.
+    ///
+    /// Errors: ConflictingUpdateOperators where that position is updated by number as well.
+    pub(crate) fn with_position(&self, position: usize, path: &str) -> Result<Fields> {
+        let mut fields = Fields { children: self.children.clone(), positional: None };
+        if let Some(node) = &self.positional {
+            fields.merge_child(&Child::new(&position.to_string(), (**node).clone()), path)?;
+        }
+        Ok(fields)
+    }
+
+    fn merge_child(&mut self, other: &Child, path: &str) -> Result<()> {
+        match self.children.binary_search_by(|child| compare_names(&child.name, &other.name)) {
+            Ok(at) => {
+                if let Some(child) = self.children.get_mut(at) {
+                    child.node = child.node.merge(&other.node, &join(path, &other.name))?;
+                }
+            }
+            Err(at) => self.children.insert(at, other.clone()),
+        }
+        Ok(())
+    }
+
+    fn merge(&self, other: &Fields, path: &str) -> Result<Fields> {
+        let mut merged = self.clone();
+        for child in &other.children {
+            merged.merge_child(child, path)?;
+        }
+        merged.positional = match (&self.positional, &other.positional) {
+            (Some(a), Some(b)) => Some(Box::new(a.merge(b, &join(path, "$"))?)),
+            (a, b) => a.clone().or_else(|| b.clone()),
+        };
+        Ok(merged)
+    }
+}
+
+impl Elements {
+    fn add_at(&mut self, name: &str, rest: Way<'_>, operator: Arc<dyn Operator>) -> Result<()> {
+        match self.children.iter_mut().find(|(known, _)| &**known == name) {
+            Some((_, node)) => node.add(rest, operator),
+            None => {
+                self.children.push((name.into(), rest.chain(operator)));
+                Ok(())
+            }
+        }
+    }
+
+    fn merge(&self, other: &Elements, path: &str) -> Result<Elements> {
+        let mut merged = self.clone();
+        for (name, node) in &other.children {
+            match merged.children.iter_mut().find(|(known, _)| known == name) {
+                Some((_, held)) => *held = held.merge(node, &join(path, &format!("$[{name}]")))?,
+                None => merged.children.push((name.clone(), node.clone())),
+            }
+        }
+        Ok(merged)
+    }
+}
+
+impl Node {
+    fn add(&mut self, way: Way<'_>, operator: Arc<dyn Operator>) -> Result<()> {
+        let Some((first, rest)) = way.step() else { return Err(way.conflict()) };
+        match (self, identifier(first)) {
+            (Node::Fields(fields), None) => fields.add_at(way, operator),
+            (Node::Elements(elements), Some(name)) => elements.add_at(name, rest, operator),
+            _ => Err(way.conflict()),
+        }
+    }
+
+    /// Both at one place of the document, where only the document shows that they meet.
+    ///
+    /// Errors: ConflictingUpdateOperators where an operator stands in the way of the other.
+    pub(crate) fn merge(&self, other: &Node, path: &str) -> Result<Node> {
+        match (self, other) {
+            (Node::Fields(a), Node::Fields(b)) => Ok(Node::Fields(a.merge(b, path)?)),
+            (Node::Elements(a), Node::Elements(b)) => Ok(Node::Elements(a.merge(b, path)?)),
+            _ => Err(err!(ConflictingUpdateOperators, "Update created a conflict at '{path}'")),
+        }
+    }
+
+    /// Whether a positional `$` occurs here or below.
+    pub(crate) fn needs_position(&self) -> bool {
+        match self {
+            Node::Leaf(_) => false,
+            Node::Fields(fields) => fields.needs_position(),
+            Node::Elements(elements) => elements.children.iter().any(|(_, node)| node.needs_position()),
+        }
+    }
+
+    /// The deepest level that what is written here may reach; `None` if not known beforehand.
+    pub(crate) fn depth(&self) -> Option<usize> {
+        match self {
+            Node::Leaf(operator) => operator.depth(),
+            Node::Fields(fields) => fields.depth(),
+            Node::Elements(elements) => deepest(elements.children.iter().map(|(_, node)| node)),
+        }
+    }
+
+    /// Calls `each` with every operator and the rest of its path.
+    pub(crate) fn leaves(&self, path: &str, each: &mut dyn FnMut(&str, &Arc<dyn Operator>)) {
+        match self {
+            Node::Leaf(operator) => each(path, operator),
+            Node::Fields(fields) => {
+                for child in &fields.children {
+                    child.node.leaves(&join(path, &child.name), each);
+                }
+                if let Some(node) = &fields.positional {
+                    node.leaves(&join(path, "$"), each);
+                }
+            }
+            Node::Elements(elements) => {
+                for (name, node) in &elements.children {
+                    node.leaves(&join(path, &format!("$[{name}]")), each);
+                }
+            }
+        }
+    }
+}
+
+impl Fields {
+    /// Whether a positional `$` occurs below.
+    pub(crate) fn needs_position(&self) -> bool {
+        self.positional.is_some() || self.children.iter().any(|child| child.node.needs_position())
+    }
+
+    /// The deepest level that what is written below may reach; `None` if not known beforehand.
+    pub(crate) fn depth(&self) -> Option<usize> {
+        deepest(self.children.iter().map(|child| &child.node).chain(self.positional.as_deref()))
+    }
+}
+
+fn deepest<'n>(nodes: impl Iterator<Item = &'n Node>) -> Option<usize> {
+    nodes
+        .map(Node::depth)
+        .try_fold(0, |deepest: usize, depth| Some(deepest.max(depth?)))
+        .map(|below| below + 1)
+}
+
+impl Child {
+    fn new(name: &str, node: Node) -> Child {
+        Child { name: name.into(), index: if is_number(name) { name.parse().ok() } else { None }, node }
+    }
+}
+
+/// A path on its way into the tree: how much of it is behind, which components lie ahead.
+#[derive(Clone, Copy)]
+struct Way<'p> {
+    path: &'p str,
+    components: &'p [&'p str],
+    /// Bytes of the path that are behind.
+    done: usize,
+}
+
+impl<'p> Way<'p> {
+    fn step(self) -> Option<(&'p str, Way<'p>)> {
+        let (first, components) = self.components.split_first()?;
+        let dot = usize::from(self.done > 0);
+        Some((*first, Way { components, done: self.done + dot + first.len(), ..self }))
+    }
+
+    /// The nodes that lead to an operator along the components ahead.
+    fn chain(self, operator: Arc<dyn Operator>) -> Node {
+        let mut node = Node::Leaf(operator);
+        for component in self.components.iter().rev() {
+            node = match identifier(component) {
+                Some(name) => Node::Elements(Elements { children: vec![(name.into(), node)] }),
+                None if *component == "$" => {
+                    Node::Fields(Fields { children: Vec::new(), positional: Some(Box::new(node)) })
+                }
+                None => {
+                    Node::Fields(Fields { children: vec![Child::new(component, node)], positional: None })
+                }
+            };
+        }
+        node
+    }
+
+    fn conflict(self) -> base::Error {
+        let at = self.path.get(..self.done).unwrap_or(self.path);
+        err!(
+            ConflictingUpdateOperators,
+            "Updating the path '{}' would create a conflict at '{at}'",
+            self.path
+        )
+    }
+}
+
+/// Appends a component to a path.
+pub(crate) fn join(path: &str, component: &str) -> String {
+    if path.is_empty() { component.to_owned() } else { format!("{path}.{component}") }
+}
+
+/// Whether a name is a position: digits without leading zeros.
+fn is_number(name: &str) -> bool {
+    let digits = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+    digits && (name == "0" || !name.starts_with('0'))
+}
+
+/// The order in which missing fields are created: bytewise, numbers among each other by value.
+fn compare_names(a: &str, b: &str) -> Ordering {
+    let number = |name: &str| {
+        name.bytes().all(|byte| byte.is_ascii_digit())
+            && (name == "0" || !name.starts_with('0'))
+            && !name.is_empty()
+    };
+    if number(a) && number(b) {
+        return a.len().cmp(&b.len()).then_with(|| a.cmp(b));
+    }
+    a.cmp(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_order_as_mongodb_creates_fields() {
+        let mut names = ["b", "10", "a", "9", "010", ""];
+        names.sort_by(|a, b| compare_names(a, b));
+        assert_eq!(names, ["", "010", "9", "10", "a", "b"]);
+    }
+
+    #[test]
+    fn paths_are_checked() {
+        assert!(check_path("a.$.b").is_ok());
+        for (path, code) in [("", 56), ("a..b", 56), ("$", 2), ("$[x].a", 2), ("a.$.b.$", 2)] {
+            assert_eq!(check_path(path).unwrap_err().code().number(), code, "{path}");
+        }
+        assert!(check_path(&["a"; 256].join(".")).is_err());
+    }
+}
