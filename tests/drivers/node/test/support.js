@@ -1,0 +1,64 @@
+// What the test files share: the server's address, and the rule that a client
+// which warns about its server fails the run.
+
+import assert from 'node:assert/strict';
+import { after, before } from 'node:test';
+import { MongoClient } from 'mongodb';
+
+export const uri = process.env.VELLUM_URI;
+if (!uri) throw new Error('VELLUM_URI must name the server under test');
+
+export const isReplicaSet = process.env.VELLUM_TOPOLOGY === 'replset';
+
+const warnings = [];
+process.on('warning', (warning) => warnings.push(`${warning.name}: ${warning.message}`));
+
+// The driver's own log, from `warn` upwards: nothing may be written to it.
+const driverLog = { write: (entry) => void warnings.push(`driver log: ${JSON.stringify(entry)}`) };
+
+/** A client whose complaints are collected. */
+export function newClient(options = {}) {
+  return new MongoClient(uri, {
+    serverSelectionTimeoutMS: 5000,
+    mongodbLogPath: driverLog,
+    mongodbLogComponentSeverities: { default: 'warn' },
+    ...options,
+  });
+}
+
+/** Connects before a file's tests, and drops its database and checks for warnings after them. */
+export function connected(name) {
+  const context = {};
+  before(async () => {
+    context.client = newClient();
+    await context.client.connect();
+    context.db = context.client.db(name);
+    await context.db.dropDatabase();
+  });
+  after(async () => {
+    await context.db.dropDatabase();
+    await context.client.close();
+    noWarnings();
+  });
+  return context;
+}
+
+/** Fails with whatever a client has warned about so far. */
+export function noWarnings() {
+  assert.deepEqual(warnings, []);
+}
+
+/** The error a promise is rejected with. */
+export async function rejection(promise) {
+  const value = await promise.then(
+    (result) => assert.fail(`expected an error, got ${JSON.stringify(result)}`),
+    (error) => error,
+  );
+  return value;
+}
+
+/** True when the server offers the failCommand fail point. */
+export async function hasFailPoints(client) {
+  const reply = await client.db('admin').command({ getParameter: 1, enableTestCommands: 1 }).catch(() => ({}));
+  return Boolean(reply.enableTestCommands);
+}
