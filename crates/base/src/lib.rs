@@ -6,6 +6,7 @@
 pub mod bson;
 pub mod codes;
 pub mod error;
+pub mod hash;
 pub mod key_string;
 pub mod namespace;
 

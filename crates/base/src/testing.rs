@@ -146,3 +146,8 @@ pub(crate) fn any_value() -> impl Strategy<Value = ValueBuf> {
         ]
     })
 }
+
+/// Whole documents.
+pub(crate) fn any_document() -> impl Strategy<Value = DocumentBuf> {
+    prop::collection::vec((name(), any_value()), 0..5).prop_map(|fields| assemble(&fields))
+}

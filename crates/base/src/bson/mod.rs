@@ -10,6 +10,7 @@ mod decimal;
 mod display;
 mod document_cow;
 mod element_type;
+pub mod extended_json;
 mod number;
 mod object_id;
 mod path;

@@ -1,0 +1,300 @@
+//! Reads text into documents.
+
+use super::{shell, typed};
+use crate::bson::{Builder, DocumentBuf, Value, ValueBuf};
+use crate::{Error, Result, err};
+
+/// How deep documents may nest in text: beyond what is stored, so that tests can write what the
+/// server must refuse, and far within the stack.
+const DEPTH_MAX: usize = 250;
+
+/// Reads one document. Errors: FailedToParse naming the offset.
+pub fn parse(text: &str) -> Result<DocumentBuf> {
+    let (document, rest) = parse_prefix(text)?;
+    if rest.trim().is_empty() {
+        return Ok(document);
+    }
+    Err(err!(FailedToParse, "text behind the document: {}", rest.trim().chars().take(40).collect::<String>()))
+}
+
+/// Reads the document at the start of the text and returns what follows it.
+///
+/// Errors: FailedToParse naming the offset.
+pub fn parse_prefix(text: &str) -> Result<(DocumentBuf, &str)> {
+    let mut parser = Parser { text, at: 0 };
+    parser.expect('{')?;
+    let mut out = Builder::new();
+    parser.members(None, &mut out, 1)?;
+    Ok((out.finish(), text.get(parser.at..).unwrap_or("")))
+}
+
+/// Reads one value of any type. Errors: FailedToParse naming the offset.
+pub fn parse_value(text: &str) -> Result<ValueBuf> {
+    let mut parser = Parser { text, at: 0 };
+    let value = parser.value_buf(0)?;
+    parser.skip_space();
+    if parser.at == text.len() { Ok(value) } else { Err(parser.error("text behind the value")) }
+}
+
+struct Parser<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Parser<'t> {
+    fn error(&self, what: &str) -> Error {
+        err!(FailedToParse, "{what} at offset {}", self.at)
+    }
+
+    fn rest(&self) -> &'t str {
+        self.text.get(self.at..).unwrap_or("")
+    }
+
+    fn skip_space(&mut self) {
+        let rest = self.rest();
+        self.at += rest.len() - rest.trim_start().len();
+    }
+
+    /// The next character that isn't space, which is not taken.
+    fn peek(&mut self) -> Option<char> {
+        self.skip_space();
+        self.rest().chars().next()
+    }
+
+    fn next_char(&mut self) -> Option<char> {
+        let next = self.rest().chars().next()?;
+        self.at += next.len_utf8();
+        Some(next)
+    }
+
+    fn accept(&mut self, wanted: char) -> bool {
+        let found = self.peek() == Some(wanted);
+        if found {
+            self.at += wanted.len_utf8();
+        }
+        found
+    }
+
+    fn expect(&mut self, wanted: char) -> Result<()> {
+        if self.accept(wanted) { Ok(()) } else { Err(self.error(&format!("'{wanted}' expected"))) }
+    }
+
+    /// One value on its own.
+    fn value_buf(&mut self, depth: usize) -> Result<ValueBuf> {
+        let mut holder = Builder::new();
+        self.value(Some(""), &mut holder, depth)?;
+        let holder = holder.finish();
+        holder.view().get("").map(|value| value.to_owned()).ok_or_else(|| self.error("value expected"))
+    }
+
+    /// Reads a value into `out`: under a name, or as an array's next element.
+    fn value(&mut self, name: Option<&str>, out: &mut Builder, depth: usize) -> Result<()> {
+        if depth > DEPTH_MAX {
+            return Err(self.error("nested too deeply"));
+        }
+        match self.peek().ok_or_else(|| self.error("value expected"))? {
+            '{' => return self.document(name, out, depth),
+            '[' => return self.array(name, out, depth),
+            '"' | '\'' => {
+                let text = self.quoted()?;
+                put(out, name, Value::String(&text));
+            }
+            '/' => {
+                let (pattern, options) = self.regex()?;
+                put(out, name, Value::Regex { pattern: &pattern, options: &options });
+            }
+            '-' | '+' | '.' | '0'..='9' => {
+                let value = self.number()?;
+                put(out, name, value);
+            }
+            _ => {
+                let value = self.word(depth)?;
+                put(out, name, value.view());
+            }
+        }
+        Ok(())
+    }
+
+    fn document(&mut self, name: Option<&str>, out: &mut Builder, depth: usize) -> Result<()> {
+        self.expect('{')?;
+        let start = self.at;
+        if self.peek() != Some('}') {
+            let first = self.name()?;
+            if typed::is_type_name(&first) {
+                let mut holder = Builder::new();
+                self.members(Some(first), &mut holder, depth + 1)?;
+                let value = typed::from_document(holder.finish().view())
+                    .ok_or_else(|| self.error("malformed typed value before"))?;
+                put(out, name, value.view());
+                return Ok(());
+            }
+            self.at = start;
+        }
+        match name {
+            Some(name) => out.begin_document(name),
+            None => out.push_document(),
+        };
+        self.members(None, out, depth + 1)?;
+        out.end();
+        Ok(())
+    }
+
+    /// What follows `{` up to and with `}`; `first` is a name already read.
+    fn members(&mut self, mut first: Option<String>, out: &mut Builder, depth: usize) -> Result<()> {
+        loop {
+            if first.is_none() && self.accept('}') {
+                return Ok(());
+            }
+            let name = match first.take() {
+                Some(name) => name,
+                None => self.name()?,
+            };
+            self.expect(':')?;
+            self.value(Some(&name), out, depth)?;
+            if !self.accept(',') {
+                return self.expect('}');
+            }
+        }
+    }
+
+    fn array(&mut self, name: Option<&str>, out: &mut Builder, depth: usize) -> Result<()> {
+        self.expect('[')?;
+        match name {
+            Some(name) => out.begin_array(name),
+            None => out.push_array(),
+        };
+        while !self.accept(']') {
+            self.value(None, out, depth + 1)?;
+            if !self.accept(',') {
+                self.expect(']')?;
+                break;
+            }
+        }
+        out.end();
+        Ok(())
+    }
+
+    fn name(&mut self) -> Result<String> {
+        let name = match self.peek() {
+            Some('"' | '\'') => self.quoted()?,
+            _ => self.take_while(is_name_char).to_string(),
+        };
+        let unquoted_empty =
+            name.is_empty() && self.text.get(..self.at).is_some_and(|t| !t.ends_with(['"', '\'']));
+        if unquoted_empty || name.contains('\0') {
+            return Err(self.error("field name expected"));
+        }
+        Ok(name)
+    }
+
+    fn take_while(&mut self, wanted: fn(char) -> bool) -> &'t str {
+        let rest = self.rest();
+        let end = rest.find(|c| !wanted(c)).unwrap_or(rest.len());
+        self.at += end;
+        rest.get(..end).unwrap_or("")
+    }
+
+    fn quoted(&mut self) -> Result<String> {
+        let quote = self.next_char();
+        let mut text = String::new();
+        loop {
+            match self.next_char() {
+                None => return Err(self.error("string not closed")),
+                next if next == quote => return Ok(text),
+                Some('\\') => text.push(self.escape()?),
+                Some(next) => text.push(next),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<char> {
+        Ok(match self.next_char() {
+            Some('n') => '\n',
+            Some('t') => '\t',
+            Some('r') => '\r',
+            Some('b') => '\u{8}',
+            Some('f') => '\u{c}',
+            Some('u') => return self.unicode_escape(),
+            Some(literal @ ('"' | '\'' | '\\' | '/')) => literal,
+            _ => return Err(self.error("unknown escape")),
+        })
+    }
+
+    fn unicode_escape(&mut self) -> Result<char> {
+        let first = self.hex4()?;
+        let mut code = first;
+        if (0xD800..0xDC00).contains(&first) && self.rest().starts_with("\\u") {
+            self.at += 2;
+            let second = self.hex4()?;
+            code = 0x10000 + ((first - 0xD800) << 10) + (second.wrapping_sub(0xDC00) & 0x3FF);
+        }
+        char::from_u32(code).ok_or_else(|| self.error("half of a surrogate pair"))
+    }
+
+    fn hex4(&mut self) -> Result<u32> {
+        let digits = self.rest().get(..4).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+        let digits = digits.ok_or_else(|| self.error("four hexadecimal digits expected"))?;
+        self.at += 4;
+        u32::from_str_radix(digits, 16).map_err(|_| self.error("four hexadecimal digits expected"))
+    }
+
+    fn regex(&mut self) -> Result<(String, String)> {
+        self.expect('/')?;
+        let mut pattern = String::new();
+        loop {
+            match self.next_char() {
+                None | Some('\n' | '\0') => return Err(self.error("regular expression not closed")),
+                Some('/') => break,
+                Some('\\') => {
+                    pattern.push('\\');
+                    pattern.extend(self.next_char());
+                }
+                Some(next) => pattern.push(next),
+            }
+        }
+        Ok((pattern, self.take_while(|c| c.is_ascii_lowercase()).to_string()))
+    }
+
+    fn number(&mut self) -> Result<Value<'static>> {
+        let text = self.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+        typed::number(text).ok_or_else(|| self.error("malformed number before"))
+    }
+
+    /// A bare word: a constant, or the shell's way to make a value.
+    fn word(&mut self, depth: usize) -> Result<ValueBuf> {
+        let mut word = self.take_while(is_name_char);
+        if word == "new" {
+            self.skip_space();
+            word = self.take_while(is_name_char);
+        }
+        if let Some(constant) = shell::constant(word)
+            && self.peek() != Some('(')
+        {
+            return Ok(constant.to_owned());
+        }
+        let mut arguments = Vec::new();
+        if word.is_empty() || !self.accept('(') {
+            return Err(self.error("value expected"));
+        }
+        while !self.accept(')') {
+            arguments.push(self.value_buf(depth + 1)?);
+            if !self.accept(',') {
+                self.expect(')')?;
+                break;
+            }
+        }
+        shell::construct(word, &arguments)
+            .ok_or_else(|| self.error(&format!("{word}(…) isn't known with such arguments, before")))
+    }
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '$'
+}
+
+fn put(out: &mut Builder, name: Option<&str>, value: Value<'_>) {
+    match name {
+        Some(name) => out.append(name, value),
+        None => out.push(value),
+    };
+}
