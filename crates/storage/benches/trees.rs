@@ -4,6 +4,7 @@
 //! which the maps take turns, so that a busy machine disturbs all alike; the ratios are what to trust. All
 //! three hold the same `Key` and `Value`. `BTreeMap` has no cheap clone: its snapshot is a copy, shown for
 //! what a snapshot costs without persistence. Memory is the growth of a fresh process that builds one map.
+//! Below the table: what whole engine calls cost, and what inline keys and values save.
 //! An argument scales the number of entries: `cargo bench -p storage -- 100000`.
 
 #![expect(clippy::print_stdout, reason = "printing a table is its purpose")]
@@ -12,11 +13,12 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::ops::Bound;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Instant;
 
 use imbl::OrdMap;
 use storage::memory::Tree;
-use storage::{Direction, Key, Range, Value};
+use storage::{Batch, Direction, Engine, Ident, Key, MemoryEngine, Range, Value};
 
 const ROUNDS: usize = 3;
 const SHORT: usize = 100;
@@ -315,6 +317,86 @@ fn resident_bytes() -> f64 {
     pages * 4096.0
 }
 
+fn print_line(label: &str, nanoseconds: f64) {
+    println!("{label:<60} {nanoseconds:>9.1}");
+}
+
+/// What calls of the engine cost: a document with two indexes and an oplog entry, and the clean slate.
+fn engine_calls(entries: usize) {
+    const TREES: [Ident; 4] = [Ident(1), Ident(2), Ident(3), Ident(4)];
+    let engine = MemoryEngine::new();
+    let mut batch = Batch::new();
+    TREES.iter().for_each(|ident| batch.create(*ident));
+    commit(&engine, batch);
+    let mut random = Random(3);
+    let mut insert = |number: usize| {
+        let (record, document) = ((number as u64).to_be_bytes(), Value::from(vec![1; 120]));
+        let mut batch = Batch::with_capacity(TREES.len());
+        batch.put(TREES[0], record, document.clone());
+        batch.put(TREES[1], random.next().to_be_bytes(), record);
+        batch.put(TREES[2], random.next().to_be_bytes(), record);
+        batch.put(TREES[3], record, document);
+        commit(&engine, batch);
+    };
+    let half = entries / 2;
+    print_line("commit of 4 puts", time(half, || (0..half).for_each(&mut insert)));
+    let beside = time(entries / 10, || {
+        for number in half..half + entries / 10 {
+            let snapshot = engine.snapshot();
+            insert(number);
+            drop(snapshot);
+        }
+    });
+    print_line("commit of 4 puts while a snapshot is held", beside);
+    let keys: Vec<[u8; 8]> = (0..half).map(|_| (random.next() % half as u64).to_be_bytes()).collect();
+    let get = time(half, || {
+        for key in &keys {
+            black_box(engine.snapshot().get(TREES[0], key).is_ok());
+        }
+    });
+    print_line("snapshot and get, at random", get);
+    let seek = time(half, || {
+        for key in &keys {
+            let range = Range { lower: Bound::Included(Key::from(key)), upper: Bound::Unbounded };
+            if let Ok(mut cursor) = engine.snapshot().scan(TREES[0], range, Direction::Forward) {
+                black_box(cursor.next().is_ok());
+            }
+        }
+    });
+    print_line("snapshot, scan and first entry, at random", seek);
+    let slate = time(1000, || {
+        for _ in 0..1000 {
+            let mut batch = Batch::new();
+            batch.fork(TREES[0], Ident(9));
+            commit(&engine, batch);
+            let mut batch = Batch::new();
+            batch.drop_ident(Ident(9));
+            commit(&engine, batch);
+        }
+    });
+    print_line("fork a full tree and drop the twin: two commits", slate);
+}
+
+fn commit(engine: &MemoryEngine, batch: Batch) {
+    if let Err(error) = engine.commit(batch) {
+        println!("the engine failed: {error}");
+    }
+}
+
+/// What the inline forms save against plain allocations.
+fn inline_forms() {
+    let (key, value) = ([7u8; 18], [7u8; 8]);
+    let make = |label: &str, work: &dyn Fn()| {
+        print_line(label, time(10_000_000, || (0..10_000_000).for_each(|_| work())));
+    };
+    make("make and drop a key of 18 bytes: Key", &|| drop(black_box(Key::from(black_box(&key)))));
+    make("make and drop a key of 18 bytes: Vec<u8>", &|| drop(black_box(black_box(&key).to_vec())));
+    make("make and drop a value of 8 bytes: Value", &|| drop(black_box(Value::from(black_box(&value)))));
+    make("make and drop a value of 8 bytes: Arc<[u8]>", &|| {
+        drop(black_box(Arc::<[u8]>::from(black_box(&value).as_slice())));
+    });
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.first().is_some_and(|first| first == "build") {
@@ -342,4 +424,7 @@ fn main() {
         let bytes = ["ours", "BTreeMap", "imbl"].map(|map| memory(map, kind, order, entries));
         print_row(&format!("{kind}: bytes per entry, {order}"), bytes);
     }
+    println!("\nns of CPU time");
+    engine_calls(entries);
+    inline_forms();
 }

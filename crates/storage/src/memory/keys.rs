@@ -9,16 +9,12 @@
 
 use std::cmp::Ordering;
 
-/// The most keys in a node. More make scans faster and the tree smaller, fewer make it cheaper to copy a
-/// node that a snapshot shares. Tests use small nodes, so that small trees have all the levels and merges
-/// of big ones.
-pub(super) const KEYS_MAX: usize = if cfg!(test) { 8 } else { 64 };
 /// Prefixes up to this length are repeated in the node.
 const PREFIX_MAX: usize = 24;
 
-/// Up to [`KEYS_MAX`] sorted, distinct byte strings.
+/// Up to `N` sorted, distinct byte strings.
 #[repr(C)]
-pub(super) struct Keys {
+pub(super) struct Keys<const N: usize> {
     len: u32,
     /// How many leading bytes all keys have in common (at least; removing keys does not lengthen it).
     shared: u32,
@@ -26,26 +22,26 @@ pub(super) struct Keys {
     prefix: [u8; PREFIX_MAX],
     /// For each key the four bytes behind the shared ones, padded with zeros, as a big-endian number. Unused
     /// places hold the greatest number, so that they count as not smaller.
-    heads: [u32; KEYS_MAX],
+    heads: [u32; N],
     /// Where each key ends in `bytes`; it begins where the one before ends.
-    ends: [u32; KEYS_MAX],
+    ends: [u32; N],
     bytes: Vec<u8>,
 }
 
-impl Default for Keys {
+impl<const N: usize> Default for Keys<N> {
     fn default() -> Self {
         Keys {
             len: 0,
             shared: 0,
             prefix: [0; PREFIX_MAX],
-            heads: [u32::MAX; KEYS_MAX],
-            ends: [0; KEYS_MAX],
+            heads: [u32::MAX; N],
+            ends: [0; N],
             bytes: Vec::new(),
         }
     }
 }
 
-impl Keys {
+impl<const N: usize> Keys<N> {
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len as usize
@@ -102,8 +98,11 @@ impl Keys {
             Ordering::Equal => {}
         }
         let head = head(rest);
+        if head > self.heads[self.len() - 1] {
+            return Err(self.len());
+        }
         let at = self.heads.iter().map(|other| u32::from(*other < head)).sum::<u32>() as usize;
-        match at < self.len() && self.heads[at] == head {
+        match self.heads[at] == head {
             true => self.search_equal_heads(at, head, key),
             false => Err(at),
         }
@@ -160,11 +159,13 @@ impl Keys {
     /// Shortens the shared prefix to what a new key has in common with it.
     fn share(&mut self, key: &[u8]) {
         if self.len == 0 {
-            return self.set_shared(key.len(), key);
+            self.shared = key.len() as u32;
+            return copy_prefix(&mut self.prefix, key);
         }
         let common = common_prefix(self.prefix(), key);
         if common < self.shared as usize {
-            self.set_shared(common, key);
+            self.shared = common as u32;
+            copy_prefix(&mut self.prefix, &self.bytes[..common]);
             self.renew_heads();
         }
     }
@@ -173,17 +174,10 @@ impl Keys {
     fn reshare(&mut self) {
         if let (Some(first), Some(last)) = (self.first(), self.last()) {
             let common = common_prefix(first, last);
-            let key = first.to_vec();
-            self.set_shared(common, &key);
+            self.shared = common as u32;
+            copy_prefix(&mut self.prefix, &self.bytes[..common]);
         }
         self.renew_heads();
-    }
-
-    fn set_shared(&mut self, shared: usize, key: &[u8]) {
-        self.shared = shared as u32;
-        if let Some(prefix) = self.prefix.get_mut(..shared) {
-            prefix.copy_from_slice(&key[..shared]);
-        }
     }
 
     fn renew_heads(&mut self) {
@@ -210,7 +204,7 @@ impl Keys {
     }
 
     /// Takes away the keys from `at` on.
-    pub(super) fn split_off(&mut self, at: usize) -> Keys {
+    pub(super) fn split_off(&mut self, at: usize) -> Self {
         let (start, len) = (self.start(at), self.len());
         let mut right = Keys { bytes: self.bytes.split_off(start), ..Keys::default() };
         for (to, end) in right.ends.iter_mut().zip(&self.ends[at..len]) {
@@ -224,7 +218,7 @@ impl Keys {
     }
 
     /// Adds keys that all come after these. There must be room.
-    pub(super) fn append(&mut self, right: &Keys) {
+    pub(super) fn append(&mut self, right: &Self) {
         debug_assert!(right.len() == 0 || self.last() < right.first());
         let shift = self.bytes.len() as u32;
         self.bytes.extend_from_slice(&right.bytes);
@@ -235,13 +229,15 @@ impl Keys {
         self.reshare();
     }
 
-    /// Gives back spare room: for a node that is not going to grow.
-    pub(super) fn shrink(&mut self) {
+    /// Gives back spare room, for a node that is not going to grow, and gives the node that will grow
+    /// instead room for as much.
+    pub(super) fn hand_over_room(&mut self, next: &mut Self) {
         self.bytes.shrink_to_fit();
+        next.bytes.reserve(self.bytes.len());
     }
 
     /// A copy with room for a few more keys, since nodes are copied in order to be changed.
-    pub(super) fn clone_with_room(&self, room: usize) -> Keys {
+    pub(super) fn clone_with_room(&self, room: usize) -> Self {
         let spare = room * (self.bytes.len() / self.len().max(1) + 1);
         Keys { bytes: clone_with_room(&self.bytes, spare), ..*self }
     }
@@ -258,6 +254,13 @@ pub(super) fn clone_with_room<T: Clone>(from: &[T], room: usize) -> Vec<T> {
 pub(super) fn separator<'a>(left: &[u8], right: &'a [u8]) -> &'a [u8] {
     let end = common_prefix(left, right) + 1;
     right.get(..end).unwrap_or(right)
+}
+
+/// Repeats a shared prefix in the node if it is short enough.
+fn copy_prefix(to: &mut [u8; PREFIX_MAX], prefix: &[u8]) {
+    if let Some(to) = to.get_mut(..prefix.len()) {
+        to.copy_from_slice(prefix);
+    }
 }
 
 #[inline]
@@ -282,15 +285,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn keys_of(sorted: &[Vec<u8>]) -> Keys {
-        let mut keys = Keys::default();
+    /// Enough for heads of more than one vector of the processor.
+    const N: usize = 24;
+
+    fn keys_of(sorted: &[Vec<u8>]) -> Keys<N> {
+        let mut keys = Keys::<N>::default();
         for key in sorted {
             keys.insert(keys.len(), key);
         }
         keys
     }
 
-    fn listed(keys: &Keys) -> Vec<Vec<u8>> {
+    fn listed(keys: &Keys<N>) -> Vec<Vec<u8>> {
         (0..keys.len()).map(|at| keys.get(at).to_vec()).collect()
     }
 
@@ -301,8 +307,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn search_agrees_with_a_sorted_vector(inserted in prop::collection::vec(key(), 0..=KEYS_MAX), sought in key()) {
-            let mut keys = Keys::default();
+        fn search_agrees_with_a_sorted_vector(inserted in prop::collection::vec(key(), 0..=N), sought in key()) {
+            let mut keys = Keys::<N>::default();
             let mut model: Vec<Vec<u8>> = Vec::new();
             for key in inserted {
                 let place = model.binary_search(&key);
@@ -318,7 +324,7 @@ mod tests {
 
         #[test]
         fn splitting_and_appending_are_inverse(
-            set in prop::collection::btree_set(key(), 1..=KEYS_MAX), at in 0..=KEYS_MAX, removed in 0..=KEYS_MAX, sought in key(),
+            set in prop::collection::btree_set(key(), 1..=N), at in 0..=N, removed in 0..=N, sought in key(),
         ) {
             let mut model: Vec<Vec<u8>> = set.into_iter().collect();
             let mut left = keys_of(&model);

@@ -8,9 +8,16 @@
 use std::mem;
 use std::sync::Arc;
 
-use super::keys::{KEYS_MAX, Keys, clone_with_room, separator};
+use super::keys::{Keys, clone_with_room, separator};
 use crate::Key;
 
+/// Entries of a full leaf. More make scans faster and the tree smaller, fewer make it cheaper to copy a leaf
+/// that a snapshot shares. Tests use small nodes, so that small trees have all the levels and merges of big
+/// ones.
+pub(super) const LEAF_MAX: usize = if cfg!(test) { 8 } else { 64 };
+/// Children of a full inner node. Fewer than entries: a copy touches one leaf but several inner nodes, and
+/// their number hardly depends on it.
+const INNER_MAX: usize = if cfg!(test) { 8 } else { 24 };
 /// A node whose keys have grown to this many bytes counts as full whatever their number, which bounds what
 /// one insertion moves.
 const BYTES_MAX: usize = 4096;
@@ -25,13 +32,13 @@ pub(super) enum Node<V> {
 
 /// Entries: keys and, at the same places, their values.
 pub(super) struct Leaf<V> {
-    pub(super) keys: Keys,
+    pub(super) keys: Keys<LEAF_MAX>,
     values: Vec<V>,
 }
 
 /// Children, with a key between each two: at most every key right of it, and above every key left of it.
 pub(super) struct Inner<V> {
-    keys: Keys,
+    keys: Keys<INNER_MAX>,
     pub(super) children: Vec<Node<V>>,
 }
 
@@ -79,6 +86,13 @@ impl<V> Node<V> {
         match self {
             Node::Leaf(leaf) => leaf.len(),
             Node::Inner(inner) => inner.children.len(),
+        }
+    }
+
+    fn width_max(&self) -> usize {
+        match self {
+            Node::Leaf(_) => LEAF_MAX,
+            Node::Inner(_) => INNER_MAX,
         }
     }
 
@@ -193,7 +207,7 @@ impl<V: Clone> Leaf<V> {
     }
 
     fn is_full(&self) -> bool {
-        self.len() >= KEYS_MAX || (self.keys.bytes() >= BYTES_MAX && self.len() >= 2)
+        self.len() >= LEAF_MAX || (self.keys.bytes() >= BYTES_MAX && self.len() >= 2)
     }
 
     fn place(&mut self, at: usize, key: &[u8], value: V) {
@@ -212,7 +226,9 @@ impl<V: Clone> Leaf<V> {
             right.place(at - cut, key, value);
         }
         if cut == len {
-            self.keys.shrink();
+            // Keys come in ascending order: the next ones will fill the new leaf.
+            self.keys.hand_over_room(&mut right.keys);
+            right.values.reserve(LEAF_MAX - 1);
         }
         let between = separator(self.keys.last().unwrap_or_default(), right.keys.first().unwrap_or_default());
         Split { key: Key::from(between), right: Node::Leaf(Arc::new(right)) }
@@ -250,7 +266,7 @@ impl<V: Clone> Inner<V> {
         self.keys.insert(at, &split.key);
         self.children.insert(at + 1, split.right);
         let len = self.children.len();
-        let full = len > KEYS_MAX || (self.keys.bytes() > BYTES_MAX && len > 3);
+        let full = len > INNER_MAX || (self.keys.bytes() > BYTES_MAX && len > 3);
         full.then(|| {
             self.split(match at {
                 0 => 1,
@@ -271,13 +287,14 @@ impl<V: Clone> Inner<V> {
     /// After a removal below the child at `at`: drops the child if nothing is left of it, and joins it with
     /// a neighbour if both together are small.
     fn tidy(&mut self, at: usize) {
-        let width = self.children[at].width();
+        let child = &self.children[at];
+        let (width, most) = (child.width(), child.width_max());
         if width == 0 {
             self.children.remove(at);
             if self.keys.len() > 0 {
                 self.keys.remove(at.saturating_sub(1));
             }
-        } else if width < KEYS_MAX / 4 {
+        } else if width < most / 4 {
             for left in [Some(at), at.checked_sub(1)].into_iter().flatten() {
                 if self.can_join(left) {
                     return self.join(left);
@@ -288,7 +305,7 @@ impl<V: Clone> Inner<V> {
 
     fn can_join(&self, left: usize) -> bool {
         let (Some(a), Some(b)) = (self.children.get(left), self.children.get(left + 1)) else { return false };
-        a.width() + b.width() <= KEYS_MAX / 4 * 3 && a.key_bytes() + b.key_bytes() <= BYTES_MAX / 4 * 3
+        a.width() + b.width() <= a.width_max() / 4 * 3 && a.key_bytes() + b.key_bytes() <= BYTES_MAX / 4 * 3
     }
 
     /// Moves the content of the child behind `left` into the one at `left`.
@@ -328,14 +345,14 @@ impl<V> Node<V> {
         match self {
             Node::Leaf(leaf) => {
                 assert_eq!(leaf.keys.len(), leaf.values.len());
-                assert!(leaf.len() > 0 && leaf.len() <= KEYS_MAX);
+                assert!(leaf.len() > 0 && leaf.len() <= LEAF_MAX);
                 let keys: Vec<&[u8]> = (0..leaf.len()).map(|at| leaf.keys.get(at)).collect();
                 assert!(keys.is_sorted_by(|a, b| a < b) && keys.iter().all(|key| inside(key)));
                 (leaf.len(), 1)
             }
             Node::Inner(inner) => {
                 let width = inner.children.len();
-                assert!(width > 0 && width <= KEYS_MAX && inner.keys.len() == width - 1);
+                assert!(width > 0 && width <= INNER_MAX && inner.keys.len() == width - 1);
                 let mut total = 0;
                 let mut levels = None;
                 for (at, child) in inner.children.iter().enumerate() {

@@ -8,7 +8,7 @@ use std::thread;
 
 use proptest::prelude::*;
 
-use super::keys::KEYS_MAX;
+use super::node::LEAF_MAX;
 use super::{LARGE, MemoryEngine, Tree};
 use crate::contract::Checked;
 use crate::{Batch, Cursor, Direction, Engine, Error, Ident, Key, Op, Range, Snapshot, Value};
@@ -299,13 +299,13 @@ fn created() -> MemoryEngine {
 #[test]
 fn keys_in_order_leave_full_leaves() {
     let mut tree = Tree::new();
-    for number in 0..KEYS_MAX as u64 * 100 {
+    for number in 0..LEAF_MAX as u64 * 100 {
         tree.insert(&number.to_be_bytes(), ());
     }
     tree.check();
     assert_eq!(tree.leaves(), 100);
     let mut tree = Tree::new();
-    for number in (0..KEYS_MAX as u64 * 100).rev() {
+    for number in (0..LEAF_MAX as u64 * 100).rev() {
         tree.insert(&number.to_be_bytes(), ());
     }
     tree.check();
