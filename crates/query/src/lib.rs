@@ -7,15 +7,19 @@
 pub mod context;
 pub mod expression;
 pub mod keys;
+pub mod matcher;
 pub mod pipeline;
 pub mod projection;
+pub mod regex;
 pub mod sort;
 mod tick;
 pub mod update;
 
 pub use context::{Arena, Context, Interrupt};
 pub use expression::Expression;
+pub use matcher::Matcher;
 pub use pipeline::{Pipeline, Stage};
 pub use projection::Projection;
+pub use regex::Regex;
 pub use sort::SortPattern;
 pub use update::Update;

@@ -1,0 +1,92 @@
+//! `$elemMatch $size $all`: conditions on arrays.
+
+use super::comparison::{self, ComparisonOp};
+use super::node::{Node, Predicate};
+use super::operators::{self, FieldArgument};
+use super::parse::{Parser, is_database_reference, is_operator_document};
+use super::{number, regex_match};
+use base::bson::{Array, Document, Element, Path, Type, Value};
+use base::{Result, err};
+
+/// `$size`: how many elements the array must have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Size(pub usize);
+
+impl Size {
+    pub(super) fn test(self, element: Option<&Element<'_>>) -> bool {
+        let Some(element) = element.filter(|element| element.kind() == Type::Array) else { return false };
+        let mut elements = Document::from_valid(element.value_bytes()).iter();
+        // Counts no further than it must to know.
+        elements.by_ref().take(self.0).count() == self.0 && elements.next().is_none()
+    }
+}
+
+pub(super) fn parse_size(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
+    let parsed = number::parse_non_negative("$size", argument.value());
+    let size = parsed.map_err(|error| err!(BadValue, "Failed to parse $size. {}", error.message()))?;
+    let size = i32::try_from(size).map_err(|_| {
+        err!(BadValue, "Failed to parse $size. Cannot represent as a 32-bit integer: $size: {size}")
+    })?;
+    let predicate = Predicate::Size(Size(size as usize));
+    Ok(Some(Node::Field { path: argument.path.clone(), predicate }))
+}
+
+pub(super) fn parse_elem_match(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
+    elem_match(parser, argument.path, argument.value()).map(Some)
+}
+
+fn elem_match(parser: &Parser<'_>, path: &Path, value: Value<'_>) -> Result<Node> {
+    let Value::Document(inner) = value else {
+        return Err(err!(BadValue, "$elemMatch needs an Object"));
+    };
+    let parser = parser.deeper()?.inside();
+    let predicate = if takes_values(inner) {
+        Predicate::ElemMatchValue(Box::new(Node::And(parser.field_operators(path, inner)?)))
+    } else {
+        Predicate::ElemMatchObject(Box::new(parser.filter(inner)?))
+    };
+    Ok(Node::Field { path: path.clone(), predicate })
+}
+
+/// Whether an `$elemMatch` holds operators on the elements themselves, rather than a filter.
+fn takes_values(inner: Document<'_>) -> bool {
+    let first = inner.first().map_or("", |element| element.name());
+    first.starts_with('$') && !is_database_reference(inner) && !operators::is_top_level(first)
+}
+
+/// `$all`: every constant (or pattern, or `$elemMatch`) is satisfied.
+pub(super) fn parse_all(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
+    let Value::Array(array) = argument.value() else {
+        return Err(err!(BadValue, "$all needs an array"));
+    };
+    let children = if array.iter().next().is_some_and(|first| elem_match_of(first).is_some()) {
+        all_elem_match(parser, argument.path, array)?
+    } else {
+        array.iter().map(|value| all_value(argument.path, value)).collect::<Result<Vec<_>>>()?
+    };
+    Ok(Some(if children.is_empty() { Node::AlwaysFalse } else { Node::And(children) }))
+}
+
+fn all_elem_match(parser: &Parser<'_>, path: &Path, array: Array<'_>) -> Result<Vec<Node>> {
+    let parts = array.iter().map(|value| match elem_match_of(value) {
+        Some(inner) => elem_match(parser, path, inner),
+        None => Err(err!(BadValue, "$all/$elemMatch has to be consistent")),
+    });
+    parts.collect()
+}
+
+/// What stands in `{$elemMatch: …}`, if the value is such a document.
+fn elem_match_of(value: Value<'_>) -> Option<Value<'_>> {
+    let first = value.as_document()?.first()?;
+    (first.name() == "$elemMatch").then(|| first.value())
+}
+
+fn all_value(path: &Path, value: Value<'_>) -> Result<Node> {
+    match value {
+        Value::Regex { pattern, options } => regex_match::field(path, pattern, options),
+        Value::Document(inner) if is_operator_document(inner) => {
+            Err(err!(BadValue, "no $ expressions in $all"))
+        }
+        _ => comparison::field(path, ComparisonOp::Eq, value),
+    }
+}

@@ -1,0 +1,142 @@
+//! `$bitsAllSet $bitsAllClear $bitsAnySet $bitsAnyClear`: single bits of whole numbers and of
+//! binary data.
+//!
+//! Bits count from the least significant one; in binary data from the first byte on. A negative
+//! number continues with set bits beyond the 64th, as two's complement does.
+
+use super::node::{Node, Predicate};
+use super::number;
+use super::operators::FieldArgument;
+use super::parse::Parser;
+use base::bson::{Array, Element, Value};
+use base::{Result, err};
+
+/// The longest mask in binary form. MongoDB has no such bound; a filter has no use for a million
+/// bits, and the list of positions takes 32 times the memory of the mask.
+const MASK_BYTES_MAX: usize = 1 << 20;
+
+/// What must hold for the bits asked about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum BitsOp {
+    AllSet,
+    AllClear,
+    AnySet,
+    AnyClear,
+}
+
+/// A test of some bits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BitTest {
+    /// What must hold.
+    pub op: BitsOp,
+    /// Which bits, ascending.
+    pub positions: Vec<u32>,
+    /// The same as a mask of an int64, all positions beyond the sign counting as the sign.
+    mask: u64,
+}
+
+impl BitTest {
+    fn new(op: BitsOp, mut positions: Vec<u32>) -> BitTest {
+        positions.sort_unstable();
+        positions.dedup();
+        let mask = positions.iter().fold(0, |mask, &position| mask | 1u64 << position.min(63));
+        BitTest { op, positions, mask }
+    }
+
+    /// The operator's name.
+    pub fn name(&self) -> &'static str {
+        match self.op {
+            BitsOp::AllSet => "$bitsAllSet",
+            BitsOp::AllClear => "$bitsAllClear",
+            BitsOp::AnySet => "$bitsAnySet",
+            BitsOp::AnyClear => "$bitsAnyClear",
+        }
+    }
+
+    pub(super) fn test(&self, element: Option<&Element<'_>>) -> bool {
+        match element.map(Element::value) {
+            Some(Value::Binary { bytes, .. }) => self.test_bytes(bytes),
+            Some(value) => value.as_i64().is_some_and(|number| self.test_number(number as u64)),
+            None => false,
+        }
+    }
+
+    fn test_number(&self, number: u64) -> bool {
+        let set = number & self.mask;
+        match self.op {
+            BitsOp::AllSet => set == self.mask,
+            BitsOp::AllClear => set == 0,
+            BitsOp::AnySet => set != 0,
+            BitsOp::AnyClear => set != self.mask,
+        }
+    }
+
+    fn test_bytes(&self, bytes: &[u8]) -> bool {
+        let is_set = |position: &u32| {
+            let byte = bytes.get((position / 8) as usize).copied().unwrap_or(0);
+            byte >> (position % 8) & 1 == 1
+        };
+        match self.op {
+            BitsOp::AllSet => self.positions.iter().all(is_set),
+            BitsOp::AllClear => !self.positions.iter().any(is_set),
+            BitsOp::AnySet => self.positions.iter().any(is_set),
+            BitsOp::AnyClear => !self.positions.iter().all(is_set),
+        }
+    }
+}
+
+fn parse(op: BitsOp, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
+    let positions = match argument.value() {
+        Value::Array(array) => parse_positions(array)?,
+        Value::Binary { bytes, .. } if bytes.len() > MASK_BYTES_MAX => {
+            return Err(err!(BadValue, "{} mask is longer than {MASK_BYTES_MAX} bytes", argument.name()));
+        }
+        Value::Binary { bytes, .. } => set_bits(bytes),
+        value if value.as_number().is_some() => {
+            set_bits(&number::parse_non_negative(argument.name(), value)?.to_le_bytes())
+        }
+        value => {
+            let message = "takes an Array, a number, or a BinData but received";
+            let (path, name) = (argument.path, argument.name());
+            return Err(err!(BadValue, "{path} {message}: {name}: {value}"));
+        }
+    };
+    let predicate = Predicate::Bits(BitTest::new(op, positions));
+    Ok(Some(Node::Field { path: argument.path.clone(), predicate }))
+}
+
+fn parse_positions(array: Array<'_>) -> Result<Vec<u32>> {
+    let parse = |element: Element<'_>| {
+        let position = number::parse_non_negative(element.name(), element.value())
+            .map_err(|error| err!(BadValue, "Failed to parse bit position. {}", error.message()))?;
+        i32::try_from(position).map(|position| position as u32).map_err(|_| {
+            let message = "Failed to parse bit position. Cannot represent as a 32-bit integer";
+            err!(BadValue, "{message}: {}: {position}", element.name())
+        })
+    };
+    array.elements().map(parse).collect()
+}
+
+fn set_bits(bytes: &[u8]) -> Vec<u32> {
+    let bits = bytes
+        .iter()
+        .zip(0u32..)
+        .flat_map(|(&byte, at)| (0..8).filter(move |bit| byte >> bit & 1 == 1).map(move |bit| at * 8 + bit));
+    bits.collect()
+}
+
+macro_rules! parse_functions {
+    ($($name:ident => $op:ident),*) => {
+        $(pub(super) fn $name(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
+            parse(BitsOp::$op, argument)
+        })*
+    };
+}
+
+parse_functions!(
+    parse_all_set => AllSet,
+    parse_all_clear => AllClear,
+    parse_any_set => AnySet,
+    parse_any_clear => AnyClear
+);

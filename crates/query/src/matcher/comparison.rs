@@ -1,0 +1,166 @@
+//! `$eq $lt $lte $gt $gte $ne`: comparison of a value with a constant.
+//!
+//! Comparison is bracketed by type: a constant matches only values of its own bracket (all
+//! numbers are one), except that MinKey and MaxKey compare with everything and that null equals
+//! missing. NaN equals NaN and is neither less nor greater than any number.
+
+use super::node::{Node, Predicate};
+use super::operators::FieldArgument;
+use super::parse::Parser;
+use base::bson::{Element, Path, Type, Value, ValueBuf, compare};
+use base::{Result, err};
+use std::cmp::Ordering;
+
+/// Which comparison, the value on the left and the constant on the right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum ComparisonOp {
+    Eq,
+    Lte,
+    Lt,
+    Gt,
+    Gte,
+}
+
+impl ComparisonOp {
+    /// The operator's name, `$eq` and so on.
+    pub fn name(self) -> &'static str {
+        match self {
+            ComparisonOp::Eq => "$eq",
+            ComparisonOp::Lte => "$lte",
+            ComparisonOp::Lt => "$lt",
+            ComparisonOp::Gt => "$gt",
+            ComparisonOp::Gte => "$gte",
+        }
+    }
+
+    fn holds(self, order: Ordering) -> bool {
+        match self {
+            ComparisonOp::Eq => order == Ordering::Equal,
+            ComparisonOp::Lte => order != Ordering::Greater,
+            ComparisonOp::Lt => order == Ordering::Less,
+            ComparisonOp::Gt => order == Ordering::Greater,
+            ComparisonOp::Gte => order != Ordering::Less,
+        }
+    }
+
+    fn includes_equal(self) -> bool {
+        self.holds(Ordering::Equal)
+    }
+}
+
+/// A comparison with a constant.
+#[derive(Debug)]
+pub struct Comparison {
+    /// Which comparison.
+    pub op: ComparisonOp,
+    /// The constant. Never undefined; a regex only with [`ComparisonOp::Eq`], where it means that
+    /// very regex as a value.
+    pub operand: ValueBuf,
+    /// The constant's bracket.
+    rank: u8,
+    is_nan: bool,
+}
+
+impl Comparison {
+    /// Compares with a constant.
+    ///
+    /// Errors: BadValue for undefined, and for a regex with another operator than `$eq`.
+    pub(super) fn new(op: ComparisonOp, operand: Value<'_>, path: &Path) -> Result<Comparison> {
+        match operand.kind() {
+            Type::Undefined => return Err(err!(BadValue, "cannot compare to undefined")),
+            Type::Regex if op != ComparisonOp::Eq => {
+                let message = "Can't have RegEx as arg to non-equality predicate over field";
+                return Err(err!(BadValue, "{message} '{path}'."));
+            }
+            _ => {}
+        }
+        let rank = operand.kind().canonical_rank();
+        Ok(Comparison { op, operand: operand.to_owned(), rank, is_nan: is_nan(operand) })
+    }
+
+    /// Whether one value satisfies the comparison.
+    pub(super) fn test(&self, element: Option<&Element<'_>>) -> bool {
+        let Some(element) = element else { return self.matches_missing() };
+        if self.op == ComparisonOp::Eq && same_bytes(element, &self.operand) {
+            return true;
+        }
+        if element.kind().canonical_rank() != self.rank {
+            return self.matches_other_bracket();
+        }
+        if self.rank == NUMBER_RANK && (self.is_nan || is_nan(element.value())) {
+            return self.is_nan && is_nan(element.value()) && self.op.includes_equal();
+        }
+        self.op.holds(order(element, &self.operand))
+    }
+
+    /// Null takes what is missing for null (but not, since 8.0, the undefined value).
+    fn matches_missing(&self) -> bool {
+        match self.operand.kind() {
+            Type::Null => self.op.includes_equal(),
+            _ => self.matches_other_bracket(),
+        }
+    }
+
+    /// Only MinKey and MaxKey compare beyond their own bracket.
+    fn matches_other_bracket(&self) -> bool {
+        match self.operand.kind() {
+            Type::MaxKey => matches!(self.op, ComparisonOp::Lt | ComparisonOp::Lte),
+            Type::MinKey => matches!(self.op, ComparisonOp::Gt | ComparisonOp::Gte),
+            _ => false,
+        }
+    }
+}
+
+/// The rank that the four numeric types share.
+const NUMBER_RANK: u8 = 10;
+
+fn is_nan(value: Value<'_>) -> bool {
+    value.as_number().is_some_and(|number| number.is_nan())
+}
+
+/// Whether a stored value and a constant are the same type and bytes, hence equal.
+pub(super) fn same_bytes(element: &Element<'_>, constant: &ValueBuf) -> bool {
+    element.kind() == constant.kind() && element.value_bytes() == constant.bytes()
+}
+
+/// The order of a stored value and a constant: the one place where the matcher compares, and so
+/// the seam for a collation of strings.
+#[inline]
+pub(super) fn order(element: &Element<'_>, constant: &ValueBuf) -> Ordering {
+    match (element.kind(), constant.kind()) {
+        (Type::String, Type::String) => text(element.value_bytes()).cmp(text(constant.bytes())),
+        (Type::ObjectId, Type::ObjectId) => element.value_bytes().cmp(constant.bytes()),
+        _ => compare(element.value(), constant.view()),
+    }
+}
+
+/// The characters of an undecoded string.
+fn text(bytes: &[u8]) -> &[u8] {
+    bytes.get(4..bytes.len().saturating_sub(1)).unwrap_or(&[])
+}
+
+/// Makes the condition that a path's value compares so with a constant.
+pub(super) fn field(path: &Path, op: ComparisonOp, operand: Value<'_>) -> Result<Node> {
+    let comparison = Comparison::new(op, operand, path)?;
+    Ok(Node::Field { path: path.clone(), predicate: Predicate::Compare(comparison) })
+}
+
+macro_rules! parse_functions {
+    ($($name:ident => $op:ident),*) => {
+        $(pub(super) fn $name(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
+            field(argument.path, ComparisonOp::$op, argument.value()).map(Some)
+        })*
+    };
+}
+
+parse_functions!(parse_eq => Eq, parse_lte => Lte, parse_lt => Lt, parse_gt => Gt, parse_gte => Gte);
+
+/// `$ne`: no value equals the constant.
+pub(super) fn parse_ne(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
+    if argument.value().kind() == Type::Regex {
+        return Err(err!(BadValue, "Can't have regex as arg to $ne."));
+    }
+    let equal = field(argument.path, ComparisonOp::Eq, argument.value())?;
+    Ok(Some(Node::Not(Box::new(equal))))
+}

@@ -1,0 +1,35 @@
+//! What an upsert puts into its new document: the fields that the filter says equal a constant.
+
+use super::comparison::ComparisonOp;
+use super::node::{Node, Predicate};
+use base::bson::{Path, Value};
+use base::{Result, err};
+
+/// The equalities at the top of the tree or within `$and`.
+///
+/// Errors: NotSingleValueField where two of them name one path, or a path and one below it.
+pub(super) fn equalities(root: &Node) -> Result<Vec<(&Path, Value<'_>)>> {
+    let mut found: Vec<(&Path, Value<'_>)> = Vec::new();
+    let children =
+        if let Node::And(children) = root { children.as_slice() } else { std::slice::from_ref(root) };
+    for child in children {
+        let Node::Field { path, predicate: Predicate::Compare(comparison) } = child else { continue };
+        if comparison.op == ComparisonOp::Eq {
+            found.iter().try_for_each(|(other, _)| check_conflict(other, path))?;
+            found.push((path, comparison.operand.view()));
+        }
+    }
+    Ok(found)
+}
+
+fn check_conflict(a: &Path, b: &Path) -> Result<()> {
+    const WHY: &str = "cannot infer query fields to set";
+    if a == b {
+        return Err(err!(NotSingleValueField, "{WHY}, path '{a}' is matched twice"));
+    }
+    if a.starts_with(b) || b.starts_with(a) {
+        let (shorter, longer) = if a.starts_with(b) { (b, a) } else { (a, b) };
+        return Err(err!(NotSingleValueField, "{WHY}, both paths '{shorter}' and '{longer}' are matched"));
+    }
+    Ok(())
+}

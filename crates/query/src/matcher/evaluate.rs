@@ -1,0 +1,181 @@
+//! Whether a document satisfies the tree.
+//!
+//! Children are tried in order and no further than needed. Recursion is as deep as the filter,
+//! which parsing bounds, and the paths through the document, which validation bounds.
+
+use super::node::{Node, Predicate};
+use super::walk::{self, LeafArrays, nested};
+use crate::Context;
+use base::Result;
+use base::bson::{Builder, Document, Element, Type};
+
+/// What a filter is held against.
+#[derive(Clone, Copy)]
+pub(super) enum Subject<'a> {
+    Document(Document<'a>),
+    /// One value, standing for whatever field the filter's paths begin with.
+    Value(Element<'a>),
+}
+
+/// One evaluation: its surroundings, and the array position found on the way.
+pub(super) struct Evaluation<'c> {
+    context: &'c Context,
+    /// The position that the positional operator `$` would stand for.
+    pub(super) position: Option<usize>,
+}
+
+impl<'c> Evaluation<'c> {
+    pub(super) fn new(context: &'c Context) -> Evaluation<'c> {
+        Evaluation { context, position: None }
+    }
+
+    /// Whether the subject satisfies the condition.
+    pub(super) fn matches(&mut self, node: &Node, subject: Subject<'_>) -> Result<bool> {
+        match node {
+            Node::Field { path, predicate } => {
+                let leaf = predicate.leaf_arrays();
+                let mut visit = |found: walk::Found<'_>| self.visit(predicate, found);
+                match (subject, path.components()) {
+                    (Subject::Document(document), components) => {
+                        walk::walk(components, document, leaf, &mut visit)
+                    }
+                    (Subject::Value(element), [_, rest @ ..]) => {
+                        walk::walk_from(rest, element, leaf, &mut visit)
+                    }
+                    (Subject::Value(_), []) => Ok(false),
+                }
+            }
+            Node::Expr(expr) => expr.test(whole(subject, &mut None), self.context),
+            Node::Schema(schema) => schema.matches(whole(subject, &mut None)),
+            _ => self.combine(node, |this, child| this.matches(child, subject)),
+        }
+    }
+
+    /// Whether one element of an array satisfies conditions on values (`$elemMatch`); whatever
+    /// paths they name lead to that element.
+    fn matches_element(&mut self, node: &Node, element: &Element<'_>) -> Result<bool> {
+        match node {
+            Node::Field { predicate, .. } => self.test(predicate, Some(element)),
+            // Parsing lets neither in here.
+            Node::Expr(_) | Node::Schema(_) => Ok(false),
+            _ => self.combine(node, |this, child| this.matches_element(child, element)),
+        }
+    }
+
+    /// The conditions that only combine others. A position found by a branch that fails, or
+    /// under a negation, doesn't count.
+    fn combine(
+        &mut self,
+        node: &Node,
+        mut matches: impl FnMut(&mut Self, &Node) -> Result<bool>,
+    ) -> Result<bool> {
+        let before = self.position;
+        let matched = match node {
+            Node::And(children) => all(children, |child| matches(self, child))?,
+            Node::Or(children) => !all(children, |child| Ok(!matches(self, child)?))?,
+            Node::Nor(children) => {
+                let none = all(children, |child| Ok(!matches(self, child)?))?;
+                self.position = before;
+                none
+            }
+            Node::Not(child) => {
+                let matched = matches(self, child)?;
+                self.position = before;
+                !matched
+            }
+            Node::SampleRate(rate) => self.context.random_unit() < *rate,
+            Node::AlwaysTrue => true,
+            _ => false,
+        };
+        if !matched {
+            self.position = before;
+        }
+        Ok(matched)
+    }
+
+    fn visit(&mut self, predicate: &Predicate, found: walk::Found<'_>) -> Result<bool> {
+        if !self.test(predicate, found.element.as_ref())? {
+            return Ok(false);
+        }
+        if let Some(digits) = found.position {
+            self.position = parse_position(digits);
+        }
+        Ok(true)
+    }
+
+    /// Whether one value, `None` being missing, satisfies a predicate.
+    #[inline]
+    fn test(&mut self, predicate: &Predicate, element: Option<&Element<'_>>) -> Result<bool> {
+        Ok(match predicate {
+            Predicate::Compare(comparison) => comparison.test(element),
+            Predicate::In(within) => within.test(element)?,
+            Predicate::Regex(regex) => regex.test(element)?,
+            Predicate::Exists => element.is_some(),
+            Predicate::Type(types) => types.test(element),
+            Predicate::Mod(modulo) => modulo.test(element),
+            Predicate::Bits(bits) => bits.test(element),
+            Predicate::Size(size) => size.test(element),
+            Predicate::ElemMatchObject(filter) => {
+                self.any_element(element, |this, inner| match inner.kind() {
+                    // An array counts as a document whose names are the positions.
+                    Type::Document | Type::Array => this.matches(filter, Subject::Document(nested(*inner))),
+                    _ => Ok(false),
+                })?
+            }
+            Predicate::ElemMatchValue(operators) => {
+                self.any_element(element, |this, inner| this.matches_element(operators, inner))?
+            }
+        })
+    }
+
+    fn any_element(
+        &mut self,
+        array: Option<&Element<'_>>,
+        mut matches: impl FnMut(&mut Self, &Element<'_>) -> Result<bool>,
+    ) -> Result<bool> {
+        let Some(array) = array.filter(|element| element.kind() == Type::Array) else { return Ok(false) };
+        for inner in nested(*array) {
+            if matches(self, &inner)? {
+                self.position = parse_position(inner.name_bytes());
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Predicate {
+    fn leaf_arrays(&self) -> LeafArrays {
+        match self {
+            Predicate::Size(_) | Predicate::ElemMatchObject(_) | Predicate::ElemMatchValue(_) => {
+                LeafArrays::Keep
+            }
+            _ => LeafArrays::Traverse,
+        }
+    }
+}
+
+fn all(children: &[Node], mut holds: impl FnMut(&Node) -> Result<bool>) -> Result<bool> {
+    for child in children {
+        if !holds(child)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The document to hold a whole-document condition against; a single value is put into one.
+fn whole<'a>(subject: Subject<'a>, space: &'a mut Option<base::bson::DocumentBuf>) -> Document<'a> {
+    match subject {
+        Subject::Document(document) => document,
+        Subject::Value(element) => {
+            let mut builder = Builder::new();
+            builder.append_element(&element);
+            space.insert(builder.finish()).view()
+        }
+    }
+}
+
+fn parse_position(digits: &[u8]) -> Option<usize> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}

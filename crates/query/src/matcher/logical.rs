@@ -1,0 +1,51 @@
+//! `$and $or $nor`, and `$not` on a field.
+
+use super::node::Node;
+use super::operators::FieldArgument;
+use super::parse::Parser;
+use super::regex_match;
+use base::bson::{Element, Value};
+use base::{Result, err};
+
+fn parse_group(parser: &Parser<'_>, element: &Element<'_>) -> Result<Vec<Node>> {
+    let name = element.name();
+    let Value::Array(array) = element.value() else {
+        return Err(err!(BadValue, "{name} argument must be an array"));
+    };
+    if array.is_empty() {
+        return Err(err!(BadValue, "{name} argument must be a non-empty array"));
+    }
+    let inner = parser.deeper()?;
+    array
+        .iter()
+        .map(|value| match value {
+            Value::Document(filter) => inner.filter(filter),
+            _ => Err(err!(BadValue, "{name} argument's entries must be objects")),
+        })
+        .collect()
+}
+
+pub(super) fn parse_and(parser: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
+    Ok(Some(Node::And(parse_group(parser, element)?)))
+}
+
+pub(super) fn parse_or(parser: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
+    Ok(Some(Node::Or(parse_group(parser, element)?)))
+}
+
+pub(super) fn parse_nor(parser: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
+    Ok(Some(Node::Nor(parse_group(parser, element)?)))
+}
+
+/// `$not`: of a regular expression, or of a document of operators taken together.
+pub(super) fn parse_not(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
+    let inner = match argument.value() {
+        Value::Regex { pattern, options } => regex_match::field(argument.path, pattern, options)?,
+        Value::Document(operators) if operators.is_empty() => {
+            return Err(err!(BadValue, "$not argument must be a non-empty object"));
+        }
+        Value::Document(operators) => Node::And(parser.deeper()?.field_operators(argument.path, operators)?),
+        _ => return Err(err!(BadValue, "$not argument must be a regex or an object")),
+    };
+    Ok(Some(Node::Not(Box::new(inner))))
+}

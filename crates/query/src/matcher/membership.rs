@@ -1,0 +1,85 @@
+//! `$in` and `$nin`: equality with one of several constants, or a match of one of several
+//! patterns.
+
+use super::comparison::{order, same_bytes};
+use super::node::{Node, Predicate};
+use super::operators::FieldArgument;
+use super::parse::{Parser, is_operator_document};
+use super::regex_match::RegexMatch;
+use base::bson::{Element, Type, Value, ValueBuf, compare, equal};
+use base::{Result, err};
+
+/// The constants and patterns of an `$in`.
+#[derive(Debug, Default)]
+pub struct In {
+    /// The constants in MongoDB's order, without duplicates.
+    pub values: Vec<ValueBuf>,
+    /// The patterns, in the order given.
+    pub regexes: Vec<RegexMatch>,
+    has_null: bool,
+}
+
+impl In {
+    /// Sorts the constants and drops those that equal another.
+    pub(super) fn new(mut values: Vec<ValueBuf>, regexes: Vec<RegexMatch>) -> In {
+        values.sort_by(|a, b| compare(a.view(), b.view()));
+        values.dedup_by(|a, b| equal(a.view(), b.view()));
+        let has_null = values.iter().any(|value| value.kind() == Type::Null);
+        In { values, regexes, has_null }
+    }
+
+    /// Whether null is among the constants, which matches missing values too.
+    pub fn has_null(&self) -> bool {
+        self.has_null
+    }
+
+    pub(super) fn test(&self, element: Option<&Element<'_>>) -> Result<bool> {
+        let Some(element) = element else { return Ok(self.has_null) };
+        if self.contains(element) {
+            return Ok(true);
+        }
+        for regex in &self.regexes {
+            if regex.test(Some(element))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn contains(&self, element: &Element<'_>) -> bool {
+        match self.values.as_slice() {
+            [] => false,
+            [only] => same_bytes(element, only) || order(element, only).is_eq(),
+            values => values.binary_search_by(|value| order(element, value).reverse()).is_ok(),
+        }
+    }
+}
+
+fn parse(argument: &FieldArgument<'_>) -> Result<Node> {
+    let Value::Array(array) = argument.value() else {
+        return Err(err!(BadValue, "{} needs an array", argument.name()));
+    };
+    let (mut values, mut regexes) = (Vec::new(), Vec::new());
+    for value in array.iter() {
+        match value {
+            Value::Regex { pattern, options } => regexes.push(RegexMatch::new(pattern, options)?),
+            Value::Undefined => {
+                return Err(err!(BadValue, "InMatchExpression equality cannot be undefined"));
+            }
+            Value::Document(inner) if is_operator_document(inner) => {
+                return Err(err!(BadValue, "cannot nest $ under $in"));
+            }
+            _ => values.push(value.to_owned()),
+        }
+    }
+    Ok(Node::Field { path: argument.path.clone(), predicate: Predicate::In(In::new(values, regexes)) })
+}
+
+pub(super) fn parse_in(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
+    parse(argument).map(Some)
+}
+
+/// `$nin`: neither equal to any of the constants nor matched by any of the patterns.
+pub(super) fn parse_nin(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
+    Ok(Some(Node::Not(Box::new(parse(argument)?))))
+}

@@ -1,0 +1,127 @@
+//! The filter language: `{a: 1, b: {$gt: 2}}` and all that goes with it.
+//!
+//! A filter is parsed once into a small tree of [`Node`]s, which reports every unknown operator
+//! and bad argument before any document is read, and is then evaluated over raw BSON, in place:
+//! [`walk`] finds the values at a path, and each family of operators has one file that parses
+//! its arguments and tests a value. [`operators`] lists them all.
+
+mod array;
+mod bits;
+mod comparison;
+mod constant;
+mod describe;
+mod element;
+mod equalities;
+mod evaluate;
+mod expr;
+mod json_schema;
+mod logical;
+mod membership;
+mod modulo;
+mod node;
+mod number;
+pub mod operators;
+mod optimize;
+mod parse;
+mod refused;
+mod regex_match;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+pub use array::Size;
+pub use bits::{BitTest, BitsOp};
+pub use comparison::{Comparison, ComparisonOp};
+pub use element::TypeSet;
+pub use expr::Expr;
+pub use json_schema::Schema;
+pub use membership::In;
+pub use modulo::Modulo;
+pub use node::{Node, Predicate};
+pub use regex_match::RegexMatch;
+
+use crate::Context;
+use base::Result;
+use base::bson::{Builder, Document, DocumentBuf, Path, Value};
+use evaluate::{Evaluation, Subject};
+
+/// A parsed filter.
+#[derive(Debug)]
+pub struct Matcher {
+    root: Node,
+}
+
+/// What a filter found besides that the document matches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Match {
+    /// The position in the array that the filter looked through, which the positional operator
+    /// `$` of an update or projection stands for; `None` where it looked through none.
+    pub position: Option<usize>,
+}
+
+impl Matcher {
+    /// Parses a filter and normalises it.
+    ///
+    /// Errors: MongoDB's for every operator that is unknown, misplaced or has a bad argument
+    /// (mostly BadValue); NotImplemented for operators that are known but not supported.
+    pub fn parse(filter: Document<'_>, context: &Context) -> Result<Matcher> {
+        let root = parse::Parser::new(context).filter(filter)?;
+        Ok(Matcher { root: optimize::normalise(root)? })
+    }
+
+    /// Whether the document satisfies the filter.
+    ///
+    /// Errors: those of evaluating `$expr`; 51156 for a regular expression that takes too long.
+    #[inline]
+    pub fn matches(&self, document: Document<'_>, context: &Context) -> Result<bool> {
+        Evaluation::new(context).matches(&self.root, Subject::Document(document))
+    }
+
+    /// Whether the document satisfies the filter, and at which array position.
+    ///
+    /// Errors: as [`matches`](Self::matches).
+    pub fn matches_at(&self, document: Document<'_>, context: &Context) -> Result<Option<Match>> {
+        let mut evaluation = Evaluation::new(context);
+        let matched = evaluation.matches(&self.root, Subject::Document(document))?;
+        Ok(matched.then_some(Match { position: evaluation.position }))
+    }
+
+    /// Whether one value satisfies the filter, whose paths all begin with a name that stands for
+    /// the value: `{x: {$gt: 3}}` or `{"x.y": 1}`, for arrayFilters and `$pull`.
+    ///
+    /// Errors: as [`matches`](Self::matches).
+    pub fn matches_value(&self, value: Value<'_>, context: &Context) -> Result<bool> {
+        let mut builder = Builder::new();
+        builder.append("", value);
+        let document = builder.finish();
+        match document.view().first() {
+            Some(element) => Evaluation::new(context).matches(&self.root, Subject::Value(element)),
+            None => Ok(false),
+        }
+    }
+
+    /// The normalised tree, for the planner.
+    pub fn root(&self) -> &Node {
+        &self.root
+    }
+
+    /// Whether the filter says nothing, so that every document matches.
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.root, Node::And(children) if children.is_empty())
+    }
+
+    /// The filter in the normalised form that explain prints as `parsedQuery`.
+    pub fn describe(&self) -> DocumentBuf {
+        let mut builder = Builder::new();
+        describe::describe(&self.root, &mut builder);
+        builder.finish()
+    }
+
+    /// What the filter says fields equal, at the top or within `$and`: the fields that an upsert
+    /// puts into its new document.
+    ///
+    /// Errors: NotSingleValueField where two of them name one path, or a path and one below it.
+    pub fn equalities(&self) -> Result<Vec<(&Path, Value<'_>)>> {
+        equalities::equalities(&self.root)
+    }
+}

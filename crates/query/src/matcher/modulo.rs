@@ -1,0 +1,67 @@
+//! `$mod`: the remainder of a division, both truncated towards zero.
+
+use super::node::{Node, Predicate};
+use super::operators::FieldArgument;
+use super::parse::Parser;
+use base::bson::{Element, Number, Value};
+use base::{Result, err};
+
+/// A divisor and the remainder wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Modulo {
+    /// What to divide by; never zero.
+    pub divisor: i64,
+    /// What must remain; it has the sign of the dividend.
+    pub remainder: i64,
+}
+
+impl Modulo {
+    pub(super) fn test(self, element: Option<&Element<'_>>) -> bool {
+        let dividend = element.and_then(|element| element.value().as_number()).and_then(|n| truncate(n).ok());
+        // A divisor of -1 divides the least int64 without overflow: the remainder is 0.
+        dividend.is_some_and(|dividend| dividend.checked_rem(self.divisor).unwrap_or(0) == self.remainder)
+    }
+}
+
+/// The number without its fraction, or why it has no such int64.
+fn truncate(number: Number) -> std::result::Result<i64, &'static str> {
+    const OUT_OF_BOUNDS: &str = "Out of bounds coercing to integral value";
+    if number.is_integer() {
+        return Ok(number.to_i64_clamped());
+    }
+    let float = number.to_f64();
+    if float.is_nan() || float.is_infinite() {
+        return Err("Unable to coerce NaN/Inf to integral type");
+    }
+    if !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&float) {
+        return Err(OUT_OF_BOUNDS);
+    }
+    // A decimal that is whole keeps digits which a double would lose.
+    Ok(number.to_i64_exact().unwrap_or_else(|| number.to_i64_clamped()))
+}
+
+pub(super) fn parse_mod(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
+    let Value::Array(array) = argument.value() else {
+        return Err(err!(BadValue, "malformed mod, needs to be an array"));
+    };
+    let mut values = array.iter();
+    let divisor = part("divisor", values.next())?;
+    let remainder = part("remainder", values.next())?;
+    if values.next().is_some() {
+        return Err(err!(BadValue, "malformed mod, too many elements"));
+    }
+    if divisor == 0 {
+        return Err(err!(BadValue, "divisor cannot be 0"));
+    }
+    let predicate = Predicate::Mod(Modulo { divisor, remainder });
+    Ok(Some(Node::Field { path: argument.path.clone(), predicate }))
+}
+
+fn part(what: &str, value: Option<Value<'_>>) -> Result<i64> {
+    let value = value.ok_or_else(|| err!(BadValue, "malformed mod, not enough elements"))?;
+    let Some(number) = value.as_number() else {
+        return Err(err!(BadValue, "malformed mod, {what} not a number"));
+    };
+    truncate(number)
+        .map_err(|why| err!(BadValue, "malformed mod, {what} value is invalid :: caused by :: {why}"))
+}

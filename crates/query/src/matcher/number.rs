@@ -1,0 +1,30 @@
+//! Reading whole numbers out of arguments.
+
+use base::bson::Value;
+use base::{Result, err};
+
+/// A whole number of any numeric type.
+///
+/// Errors: FailedToParse, naming the argument and its value.
+pub(super) fn parse_integer(name: &str, value: Value<'_>) -> Result<i64> {
+    let Some(number) = value.as_number() else {
+        return Err(err!(FailedToParse, "Expected a number in: {name}: {value}"));
+    };
+    if number.is_nan() {
+        return Err(err!(FailedToParse, "Expected an integer, but found NaN in: {name}: {value}"));
+    }
+    let float = number.to_f64();
+    if !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&float) && !number.is_integer() {
+        return Err(err!(FailedToParse, "Cannot represent as a 64-bit integer: {name}: {value}"));
+    }
+    number.to_i64_exact().ok_or_else(|| err!(FailedToParse, "Expected an integer: {name}: {value}"))
+}
+
+/// A whole number that isn't negative.
+pub(super) fn parse_non_negative(name: &str, value: Value<'_>) -> Result<i64> {
+    let number = parse_integer(name, value)?;
+    if number < 0 {
+        return Err(err!(FailedToParse, "Expected a non-negative number in: {name}: {value}"));
+    }
+    Ok(number)
+}

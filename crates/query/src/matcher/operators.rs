@@ -1,0 +1,146 @@
+//! The table of all filter operators: one row each, sorted by name.
+
+use super::node::Node;
+use super::parse::Parser;
+use super::{array, bits, comparison, constant, element, expr, json_schema, logical};
+use super::{membership, modulo, refused, regex_match};
+use base::Result;
+use base::bson::{Document, Element, Path, Value};
+
+/// A filter operator, by its name.
+pub struct Operator {
+    /// The name, `$` included.
+    pub name: &'static str,
+    parse: Parse,
+}
+
+impl Operator {
+    /// Whether the operator stands in place of a field name (`$and`), rather than in a field's
+    /// document of operators (`$gt`).
+    pub fn is_top_level(&self) -> bool {
+        matches!(self.parse, Parse::Top(_))
+    }
+}
+
+/// How an operator is parsed. `None` is a condition that says nothing (`$comment`).
+enum Parse {
+    Top(fn(&Parser<'_>, &Element<'_>) -> Result<Option<Node>>),
+    Field(fn(&Parser<'_>, &FieldArgument<'_>) -> Result<Option<Node>>),
+}
+
+/// An operator found in a field's document of operators.
+pub(super) struct FieldArgument<'a> {
+    /// The field's path.
+    pub(super) path: &'a Path,
+    /// The operator and its argument.
+    pub(super) element: Element<'a>,
+    /// The whole document of operators, for those that belong together (`$regex`, `$options`).
+    pub(super) siblings: Document<'a>,
+}
+
+impl<'a> FieldArgument<'a> {
+    /// The operator's name.
+    pub(super) fn name(&self) -> &'a str {
+        self.element.name()
+    }
+
+    /// The operator's argument.
+    pub(super) fn value(&self) -> Value<'a> {
+        self.element.value()
+    }
+}
+
+const fn top(name: &'static str, parse: fn(&Parser<'_>, &Element<'_>) -> Result<Option<Node>>) -> Operator {
+    Operator { name, parse: Parse::Top(parse) }
+}
+
+const fn field(
+    name: &'static str,
+    parse: fn(&Parser<'_>, &FieldArgument<'_>) -> Result<Option<Node>>,
+) -> Operator {
+    Operator { name, parse: Parse::Field(parse) }
+}
+
+/// Every filter operator, those refused by name included, sorted by name.
+pub const OPERATORS: &[Operator] = &[
+    field("$all", array::parse_all),
+    top("$alwaysFalse", constant::parse_always_false),
+    top("$alwaysTrue", constant::parse_always_true),
+    top("$and", logical::parse_and),
+    field("$bitsAllClear", bits::parse_all_clear),
+    field("$bitsAllSet", bits::parse_all_set),
+    field("$bitsAnyClear", bits::parse_any_clear),
+    field("$bitsAnySet", bits::parse_any_set),
+    top("$comment", constant::parse_comment),
+    top("$db", constant::parse_reference),
+    field("$elemMatch", array::parse_elem_match),
+    field("$eq", comparison::parse_eq),
+    field("$exists", element::parse_exists),
+    top("$expr", expr::parse_expr),
+    field("$geoIntersects", refused::parse_geo),
+    field("$geoNear", refused::parse_geo),
+    field("$geoWithin", refused::parse_geo),
+    field("$gt", comparison::parse_gt),
+    field("$gte", comparison::parse_gte),
+    top("$id", constant::parse_reference),
+    field("$in", membership::parse_in),
+    top("$jsonSchema", json_schema::parse_json_schema),
+    field("$lt", comparison::parse_lt),
+    field("$lte", comparison::parse_lte),
+    field("$maxDistance", refused::parse_geo),
+    field("$minDistance", refused::parse_geo),
+    field("$mod", modulo::parse_mod),
+    field("$ne", comparison::parse_ne),
+    field("$near", refused::parse_geo),
+    field("$nearSphere", refused::parse_geo),
+    field("$nin", membership::parse_nin),
+    top("$nor", logical::parse_nor),
+    field("$not", logical::parse_not),
+    field("$options", regex_match::parse_options),
+    top("$or", logical::parse_or),
+    top("$ref", constant::parse_reference),
+    field("$regex", regex_match::parse_regex),
+    top("$sampleRate", constant::parse_sample_rate),
+    field("$size", array::parse_size),
+    top("$text", refused::parse_text),
+    field("$type", element::parse_type),
+    top("$where", refused::parse_where),
+    field("$within", refused::parse_geo),
+];
+
+fn find(name: &str) -> Option<&'static Parse> {
+    let at = OPERATORS.binary_search_by(|operator| operator.name.cmp(name)).ok()?;
+    OPERATORS.get(at).map(|operator| &operator.parse)
+}
+
+/// Whether this is the name of an operator that stands in place of a field name.
+pub(super) fn is_top_level(name: &str) -> bool {
+    matches!(find(name), Some(Parse::Top(_)))
+}
+
+/// Parses an operator that stands in place of a field name; `None` where there is none so named.
+pub(super) fn parse_top(parser: &Parser<'_>, element: &Element<'_>) -> Option<Result<Option<Node>>> {
+    match find(element.name())? {
+        Parse::Top(parse) => Some(parse(parser, element)),
+        Parse::Field(_) => None,
+    }
+}
+
+/// Parses an operator of a field; `None` where there is none so named.
+pub(super) fn parse_field(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Option<Result<Option<Node>>> {
+    match find(argument.name())? {
+        Parse::Field(parse) => Some(parse(parser, argument)),
+        Parse::Top(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted() {
+        assert!(OPERATORS.windows(2).all(|pair| pair[0].name < pair[1].name));
+        assert!(is_top_level("$and") && !is_top_level("$gt") && !is_top_level("$nope"));
+    }
+}

@@ -1,0 +1,209 @@
+//! Normalising the tree: the same filter written in several ways becomes one shape, which the
+//! planner then has to know only once. Evaluation gives the same answer before and after.
+
+use super::bits::BitsOp;
+use super::comparison::{Comparison, ComparisonOp};
+use super::membership::In;
+use super::node::{Node, Predicate};
+use base::Result;
+use base::bson::{Path, Type, ValueBuf};
+use std::cmp::Ordering;
+
+/// Normalises a tree, children first. See [`node`](super::node) for the shape.
+pub(super) fn normalise(node: Node) -> Result<Node> {
+    Ok(match node {
+        Node::And(children) => and(normalise_all(children)?),
+        Node::Or(children) => or(normalise_all(children)?)?,
+        Node::Nor(children) => {
+            let mut children = normalise_all(children)?;
+            children.sort_by(order);
+            Node::Nor(children)
+        }
+        Node::Not(child) => not(normalise(*child)?),
+        Node::Field { path, predicate } => field(path, predicate)?,
+        other => other,
+    })
+}
+
+fn normalise_all(children: Vec<Node>) -> Result<Vec<Node>> {
+    children.into_iter().map(normalise).collect()
+}
+
+fn and(children: Vec<Node>) -> Node {
+    let mut flat = Vec::with_capacity(children.len());
+    for child in children {
+        match child {
+            Node::And(inner) => flat.extend(inner),
+            Node::AlwaysTrue => {}
+            Node::AlwaysFalse => return Node::AlwaysFalse,
+            other => flat.push(other),
+        }
+    }
+    single_or(flat, Node::And)
+}
+
+fn or(children: Vec<Node>) -> Result<Node> {
+    let mut flat = Vec::with_capacity(children.len());
+    for child in children {
+        match child {
+            Node::Or(inner) => flat.extend(inner),
+            Node::AlwaysFalse => {}
+            Node::AlwaysTrue => return Ok(Node::AlwaysTrue),
+            other => flat.push(other),
+        }
+    }
+    if flat.is_empty() {
+        return Ok(Node::AlwaysFalse);
+    }
+    if let Some(path) = equalities_of_one_path(&flat) {
+        return to_in(path, flat);
+    }
+    Ok(single_or(flat, Node::Or))
+}
+
+/// The children in canonical order as a group, or the only child alone.
+fn single_or(mut children: Vec<Node>, group: fn(Vec<Node>) -> Node) -> Node {
+    match children.len() {
+        1 => children.swap_remove(0),
+        _ => {
+            children.sort_by(order);
+            group(children)
+        }
+    }
+}
+
+/// The path that two or more children all ask to equal or match something.
+fn equalities_of_one_path(children: &[Node]) -> Option<Path> {
+    let Some(Node::Field { path: first, .. }) = children.first() else { return None };
+    let fits = |child: &Node| match child {
+        Node::Field { path, predicate } if path == first => match predicate {
+            // In an $in a regex would be a pattern rather than a value.
+            Predicate::Compare(c) => c.op == ComparisonOp::Eq && c.operand.kind() != Type::Regex,
+            Predicate::In(_) | Predicate::Regex(_) => true,
+            _ => false,
+        },
+        _ => false,
+    };
+    (children.len() > 1 && children.iter().all(fits)).then(|| first.clone())
+}
+
+fn to_in(path: Path, children: Vec<Node>) -> Result<Node> {
+    let (mut values, mut regexes) = (Vec::<ValueBuf>::new(), Vec::new());
+    for child in children {
+        let Node::Field { predicate, .. } = child else { continue };
+        match predicate {
+            Predicate::Compare(comparison) => values.push(comparison.operand),
+            Predicate::In(inner) => {
+                values.extend(inner.values);
+                regexes.extend(inner.regexes);
+            }
+            Predicate::Regex(regex) => regexes.push(regex),
+            _ => {}
+        }
+    }
+    field(path, Predicate::In(In::new(values, regexes)))
+}
+
+fn not(child: Node) -> Node {
+    match child {
+        Node::Not(inner) => *inner,
+        Node::AlwaysTrue => Node::AlwaysFalse,
+        Node::AlwaysFalse => Node::AlwaysTrue,
+        other => Node::Not(Box::new(other)),
+    }
+}
+
+fn field(path: Path, predicate: Predicate) -> Result<Node> {
+    let predicate = match predicate {
+        Predicate::In(mut within) => match (within.values.len(), within.regexes.len()) {
+            (0, 0) => return Ok(Node::AlwaysFalse),
+            (1, 0) => {
+                let value = within.values.swap_remove(0);
+                Predicate::Compare(Comparison::new(ComparisonOp::Eq, value.view(), &path)?)
+            }
+            (0, 1) => Predicate::Regex(within.regexes.swap_remove(0)),
+            _ => Predicate::In(within),
+        },
+        Predicate::ElemMatchObject(inner) => match normalise(*inner)? {
+            Node::AlwaysFalse => return Ok(Node::AlwaysFalse),
+            inner => Predicate::ElemMatchObject(Box::new(inner)),
+        },
+        Predicate::ElemMatchValue(inner) => match normalise(*inner)? {
+            Node::AlwaysFalse => return Ok(Node::AlwaysFalse),
+            inner => Predicate::ElemMatchValue(Box::new(inner)),
+        },
+        other => other,
+    };
+    Ok(Node::Field { path, predicate })
+}
+
+/// MongoDB's canonical order of siblings: by kind of condition, then by path, then by children.
+/// Explain shows it, and the positional operator depends on it (the last condition that found a
+/// position wins).
+fn order(a: &Node, b: &Node) -> Ordering {
+    rank(a)
+        .cmp(&rank(b))
+        .then_with(|| own_path(a).cmp(own_path(b)))
+        .then_with(|| order_children(inner_nodes(a), inner_nodes(b)))
+}
+
+fn order_children(a: &[Node], b: &[Node]) -> Ordering {
+    let pairs = a.iter().zip(b).map(|(a, b)| order(a, b));
+    pairs.fold(Ordering::Equal, Ordering::then).then(a.len().cmp(&b.len()))
+}
+
+fn own_path(node: &Node) -> &str {
+    if let Node::Field { path, .. } = node { path.as_str() } else { "" }
+}
+
+fn inner_nodes(node: &Node) -> &[Node] {
+    match node {
+        Node::Field { predicate: Predicate::ElemMatchObject(inner), .. } => std::slice::from_ref(inner),
+        Node::Field { predicate: Predicate::ElemMatchValue(inner), .. } => match &**inner {
+            Node::And(children) => children,
+            single => std::slice::from_ref(single),
+        },
+        other => other.children(),
+    }
+}
+
+fn rank(node: &Node) -> u8 {
+    match node {
+        Node::And(_) => 0,
+        Node::Or(_) => 1,
+        Node::Field { predicate, .. } => predicate_rank(predicate),
+        Node::Not(_) => 18,
+        Node::Nor(_) => 19,
+        Node::Expr(_) => 21,
+        Node::AlwaysFalse => 22,
+        Node::AlwaysTrue => 23,
+        Node::Schema(_) => 24,
+        Node::SampleRate(_) => 25,
+    }
+}
+
+fn predicate_rank(predicate: &Predicate) -> u8 {
+    match predicate {
+        Predicate::ElemMatchObject(_) => 2,
+        Predicate::ElemMatchValue(_) => 3,
+        Predicate::Size(_) => 4,
+        Predicate::Compare(comparison) => match comparison.op {
+            ComparisonOp::Eq => 5,
+            ComparisonOp::Lte => 6,
+            ComparisonOp::Lt => 7,
+            ComparisonOp::Gt => 8,
+            ComparisonOp::Gte => 9,
+        },
+        Predicate::Regex(_) => 10,
+        Predicate::Mod(_) => 11,
+        Predicate::Exists => 12,
+        Predicate::In(_) => 13,
+        Predicate::Bits(bits) => match bits.op {
+            BitsOp::AllSet => 14,
+            BitsOp::AllClear => 15,
+            BitsOp::AnySet => 16,
+            BitsOp::AnyClear => 17,
+        },
+        Predicate::Type(_) => 20,
+    }
+}

@@ -1,0 +1,100 @@
+//! From a filter document to the tree: which part is an operator, which a value.
+
+use super::node::Node;
+use super::operators::{self, FieldArgument};
+use super::{comparison, regex_match};
+use crate::Context;
+use base::bson::{Document, MAX_DEPTH, Path, Value};
+use base::{Result, err};
+
+/// Where parsing stands.
+#[derive(Clone, Copy)]
+pub(super) struct Parser<'c> {
+    pub(super) context: &'c Context,
+    depth: usize,
+    inside_elem_match: bool,
+}
+
+impl<'c> Parser<'c> {
+    pub(super) fn new(context: &'c Context) -> Parser<'c> {
+        Parser { context, depth: 0, inside_elem_match: false }
+    }
+
+    /// The parser for what an operator nests. Documents from clients are bounded in depth
+    /// already; this bounds the tree whoever made the filter.
+    pub(super) fn deeper(self) -> Result<Parser<'c>> {
+        if self.depth >= MAX_DEPTH {
+            return Err(err!(Overflow, "exceeded depth limit of {MAX_DEPTH} when parsing the filter"));
+        }
+        Ok(Parser { depth: self.depth + 1, ..self })
+    }
+
+    /// The parser for what stands in an `$elemMatch`.
+    pub(super) fn inside(self) -> Parser<'c> {
+        Parser { inside_elem_match: true, ..self }
+    }
+
+    /// Refuses an operator that looks at the whole document where only a part of it is at hand.
+    pub(super) fn require_top_level(&self, name: &str) -> Result<()> {
+        if self.inside_elem_match {
+            return Err(err!(BadValue, "{name} can only be applied to the top-level document"));
+        }
+        Ok(())
+    }
+
+    /// A whole filter: all its conditions as one `And`.
+    pub(super) fn filter(&self, filter: Document<'_>) -> Result<Node> {
+        let mut children = Vec::new();
+        for element in filter {
+            let name = element.name();
+            if name.starts_with('$') {
+                let parsed = operators::parse_top(self, &element).ok_or_else(|| {
+                    let hint = "If you have a field name that starts with a '$' symbol, \
+                                consider using $getField or $setField.";
+                    err!(BadValue, "unknown top level operator: {name}. {hint}")
+                })?;
+                children.extend(parsed?);
+            } else {
+                self.field(&Path::new(name), element.value(), &mut children)?;
+            }
+        }
+        Ok(Node::And(children))
+    }
+
+    fn field(&self, path: &Path, value: Value<'_>, children: &mut Vec<Node>) -> Result<()> {
+        match value {
+            Value::Document(inner) if is_operator_document(inner) => {
+                children.extend(self.field_operators(path, inner)?);
+            }
+            Value::Regex { pattern, options } => children.push(regex_match::field(path, pattern, options)?),
+            _ => children.push(comparison::field(path, comparison::ComparisonOp::Eq, value)?),
+        }
+        Ok(())
+    }
+
+    /// The operators on one path, each its own condition.
+    pub(super) fn field_operators(&self, path: &Path, operators: Document<'_>) -> Result<Vec<Node>> {
+        let mut children = Vec::new();
+        for element in operators {
+            let argument = FieldArgument { path, element, siblings: operators };
+            let parsed = operators::parse_field(self, &argument).ok_or_else(|| match element.name() {
+                "$where" => err!(BadValue, "$where cannot be applied to a field"),
+                name => err!(BadValue, "unknown operator: {name}"),
+            })?;
+            children.extend(parsed?);
+        }
+        Ok(children)
+    }
+}
+
+/// Whether a document is one of operators rather than a value: its first name says so, unless it
+/// is a database reference.
+pub(super) fn is_operator_document(document: Document<'_>) -> bool {
+    let starts_so = document.first().is_some_and(|element| element.name_bytes().starts_with(b"$"));
+    starts_so && !(document.find("$ref").is_some() && document.find("$id").is_some())
+}
+
+/// Whether a document has any part of a database reference.
+pub(super) fn is_database_reference(document: Document<'_>) -> bool {
+    ["$ref", "$id", "$db"].iter().any(|name| document.find(name).is_some())
+}

@@ -1,0 +1,91 @@
+//! `$regex` with `$options`, and regular expressions given as values.
+//!
+//! A pattern matches strings, and equals a stored regex of the same pattern and options.
+
+use super::node::{Node, Predicate};
+use super::operators::FieldArgument;
+use super::parse::Parser;
+use crate::regex::Regex;
+use base::bson::{Document, Element, Path, Value};
+use base::{Result, err};
+
+/// A pattern to match values with.
+#[derive(Debug)]
+pub struct RegexMatch {
+    /// The pattern as given.
+    pub pattern: String,
+    /// The options as given.
+    pub options: String,
+    regex: Regex,
+}
+
+impl RegexMatch {
+    /// Compiles the pattern.
+    pub(super) fn new(pattern: &str, options: &str) -> Result<RegexMatch> {
+        let regex = Regex::new(pattern, options)?;
+        Ok(RegexMatch { pattern: pattern.to_string(), options: options.to_string(), regex })
+    }
+
+    pub(super) fn test(&self, element: Option<&Element<'_>>) -> Result<bool> {
+        match element.map(Element::value) {
+            Some(Value::String(text) | Value::Symbol(text)) => self.regex.is_match(text),
+            Some(Value::Regex { pattern, options }) => {
+                Ok(pattern == self.pattern && same_options(options, &self.options))
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+/// Whether the options are the same, in any order.
+fn same_options(a: &str, b: &str) -> bool {
+    a == b || (a.len() == b.len() && a.chars().all(|option| b.contains(option)))
+}
+
+/// Makes the condition that a path's value matches a pattern.
+pub(super) fn field(path: &Path, pattern: &str, options: &str) -> Result<Node> {
+    let predicate = Predicate::Regex(RegexMatch::new(pattern, options)?);
+    Ok(Node::Field { path: path.clone(), predicate })
+}
+
+/// `$regex`, reading `$options` from among its siblings.
+pub(super) fn parse_regex(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
+    let (pattern, own_options) = match argument.value() {
+        Value::String(pattern) => (pattern, ""),
+        Value::Regex { pattern, options } => (pattern, options),
+        _ => return Err(err!(BadValue, "$regex has to be a string")),
+    };
+    let options = sibling_options(argument.siblings, own_options)?.unwrap_or(own_options);
+    field(argument.path, pattern, options).map(Some)
+}
+
+/// The text of `$options`, which may not stand beside options that the regex itself has.
+fn sibling_options<'a>(siblings: Document<'a>, own: &str) -> Result<Option<&'a str>> {
+    let mut seen_regex = false;
+    for element in siblings {
+        match element.name() {
+            "$regex" => seen_regex = true,
+            "$options" => {
+                let Value::String(options) = element.value() else {
+                    return Err(err!(BadValue, "$options has to be a string"));
+                };
+                return match (own.is_empty(), seen_regex) {
+                    (true, _) => Ok(Some(options)),
+                    (false, true) => Err(err!(51075, "options set in both $regex and $options")),
+                    (false, false) if options.is_empty() => Ok(None),
+                    (false, false) => Err(err!(51074, "options set in both $regex and $options")),
+                };
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// `$options`: read by `$regex`, and refused without one.
+pub(super) fn parse_options(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
+    match argument.siblings.get("$regex") {
+        Some(_) => Ok(None),
+        None => Err(err!(BadValue, "$options needs a $regex")),
+    }
+}

@@ -1,0 +1,130 @@
+//! Arrays: implicit traversal, positions, `$elemMatch $size $all`, and what `$` stands for.
+
+use super::*;
+
+#[test]
+fn an_array_stands_for_its_elements_and_for_itself() {
+    check("{a: 1}", &["{a: [1, 2]}", "{a: [2, 1]}"], &["{a: []}", "{a: [[1]]}"]);
+    check("{a: [1, 2]}", &["{a: [1, 2]}", "{a: [[1, 2]]}"], &["{a: [2, 1]}", "{a: [1, 2, 3]}", "{a: 1}"]);
+    check("{a: []}", &["{a: []}", "{a: [[]]}"], &["{a: [1]}", "{}"]);
+    check("{a: {$gt: [1]}}", &["{a: [2]}", "{a: [1, 0]}", "{a: [[2]]}"], &["{a: [1]}", "{a: 2}"]);
+    check("{a: {$gt: 1, $lt: 3}}", &["{a: [0, 5]}", "{a: [2]}"], &["{a: [1]}"]);
+    check("{a: {$ne: 1}}", &["{a: [2]}", "{a: []}"], &["{a: [1, 2]}"]);
+    check("{a: null}", &["{a: [null]}"], &["{a: []}", "{a: [1]}"]);
+}
+
+#[test]
+fn paths_go_through_arrays_of_documents() {
+    check(
+        "{'a.b': 1}",
+        &["{a: {b: 1}}", "{a: [{b: 2}, {b: 1}]}", "{a: [{b: [1]}]}"],
+        &["{a: [[{b: 1}]]}", "{a: [1]}"],
+    );
+    check("{'a.b': null}", &["{a: [{c: 1}]}", "{a: [{b: 1}, {}]}"], &["{a: [{b: 1}]}", "{a: [1, 2]}"]);
+    check("{'a.b': {$ne: 1}}", &["{a: [{b: 2}]}", "{a: []}"], &["{a: [{b: 2}, {b: 1}]}"]);
+    check("{'a.b.c': 1}", &["{a: [{b: [{c: 1}]}]}"], &["{a: [{b: [[{c: 1}]]}]}"]);
+}
+
+#[test]
+fn numbers_in_paths_are_positions_and_names() {
+    check("{'a.0': 1}", &["{a: [1]}", "{a: {'0': 1}}", "{a: [{'0': 1}]}"], &["{a: [0, 1]}", "{a: [[1]]}"]);
+    check(
+        "{'a.1.b': 2}",
+        &["{a: [{}, {b: 2}]}", "{a: {'1': {b: 2}}}", "{a: [{'1': {b: 2}}]}"],
+        &["{a: [{b: 2}, {}]}"],
+    );
+    check("{'a.0.0': 1}", &["{a: [[1]]}"], &["{a: [1]}"]);
+    check("{'a.0.b': 1}", &["{a: [[{b: 1}]]}"], &[]);
+    check("{'a.00': 1}", &["{a: {'00': 1}}"], &["{a: [1]}"]);
+    check("{'a.0': [1]}", &["{a: [[1]]}"], &["{a: [1]}"]);
+    check("{'a.5': {$exists: false}}", &["{a: [1]}"], &[]);
+}
+
+#[test]
+fn elem_match_wants_one_element_to_satisfy_all() {
+    check(
+        "{a: {$elemMatch: {b: 1, c: 2}}}",
+        &["{a: [{b: 1, c: 2}]}", "{a: [1, {b: 1, c: 2}]}"],
+        &["{a: [{b: 1}, {c: 2}]}", "{a: {b: 1, c: 2}}"],
+    );
+    check(
+        "{a: {$elemMatch: {$gt: 1, $lt: 3}}}",
+        &["{a: [0, 2]}"],
+        &["{a: [0, 5]}", "{a: 2}", "{a: [[2]]}", "{}"],
+    );
+    check("{a: {$elemMatch: {$in: [1]}}}", &["{a: [1]}"], &["{a: 1}"]);
+    check("{a: {$elemMatch: {$elemMatch: {$eq: 1}}}}", &["{a: [[1]]}"], &["{a: [1]}"]);
+    check("{a: {$elemMatch: {$not: {$eq: 1}}}}", &["{a: [1, 2]}"], &["{a: [1]}", "{a: []}"]);
+    check("{a: {$elemMatch: {$or: [{b: 1}, {c: 1}]}}}", &["{a: [{c: 1}]}"], &["{a: [{d: 1}]}"]);
+    check("{a: {$elemMatch: {}}}", &["{a: [{}]}", "{a: [[]]}"], &["{a: [1]}", "{a: []}"]);
+    check("{a: {$elemMatch: {'0': 1}}}", &["{a: [[1]]}"], &["{a: [1]}"]);
+    check(
+        "{'a.b': {$elemMatch: {c: 1}}}",
+        &["{a: {b: [{c: 1}]}}", "{a: [{b: [{c: 1}]}]}"],
+        &["{a: {b: {c: 1}}}"],
+    );
+    check("{a: {$not: {$elemMatch: {b: 1}}}}", &["{a: [{b: 2}]}", "{}"], &["{a: [{b: 1}]}"]);
+    check("{a: {$elemMatch: {$ref: 'c'}}}", &["{a: [{$ref: 'c', $id: 1}]}"], &["{a: ['c']}"]);
+    check("{a: {$elemMatch: {$exists: true, $ne: 5}}}", &["{a: [5, 6]}"], &["{a: [5]}"]);
+}
+
+#[test]
+fn size_counts_the_array_itself() {
+    check(
+        "{a: {$size: 2}}",
+        &["{a: [1, 2]}", "{a: [[], []]}"],
+        &["{a: [1]}", "{a: [1, 2, 3]}", "{a: [[1, 2]]}", "{a: 2}", "{}"],
+    );
+    check("{a: {$size: 0}}", &["{a: []}"], &["{a: [1]}", "{}"]);
+    check("{a: {$size: 1.0}}", &["{a: [1]}"], &[]);
+    check("{'a.0': {$size: 1}}", &["{a: [[1]]}"], &["{a: [1]}"]);
+}
+
+#[test]
+fn all_wants_every_part() {
+    check("{a: {$all: [1, 2]}}", &["{a: [2, 3, 1]}"], &["{a: [1]}", "{a: 1}"]);
+    check("{a: {$all: [1]}}", &["{a: 1}", "{a: [1]}"], &["{a: 2}"]);
+    check("{a: {$all: [[1, 2]]}}", &["{a: [1, 2]}", "{a: [[1, 2]]}"], &["{a: [1]}"]);
+    check("{a: {$all: [/x/, 'y']}}", &["{a: ['ax', 'y']}"], &["{a: ['ax']}"]);
+    check("{a: {$all: []}}", &[], &["{a: []}", "{}"]);
+    check("{a: {$all: [null]}}", &["{}", "{a: null}", "{a: [null]}"], &["{a: []}"]);
+    check(
+        "{a: {$all: [{$elemMatch: {b: 1}}, {$elemMatch: {c: 2}}]}}",
+        &["{a: [{b: 1}, {c: 2}]}"],
+        &["{a: [{b: 1}]}"],
+    );
+}
+
+#[test]
+fn the_position_is_of_the_outermost_array_looked_through() {
+    check_position("{a: 2}", "{a: [1, 2]}", Some(1));
+    check_position("{a: [1, 2]}", "{a: [1, 2]}", None);
+    check_position("{a: 2}", "{a: 2}", None);
+    check_position("{'a.b': 2}", "{a: [{b: 1}, {b: [0, 2]}]}", Some(1));
+    check_position("{'a.b': 2}", "{a: {b: [0, 0, 2]}}", Some(2));
+    check_position("{a: {$elemMatch: {b: 2}}}", "{a: [{b: 1}, {b: 2}]}", Some(1));
+    check_position("{a: {$elemMatch: {b: {$gt: 1}}}, c: 1}", "{a: [{b: 1}, {b: 2}], c: 1}", Some(1));
+    check_position("{a: {$ne: 2}}", "{a: [1]}", None);
+    check_position("{$or: [{b: 7}, {a: 2}]}", "{a: [1, 2], b: [9]}", Some(1));
+    check_position("{'a.1': 2}", "{a: [1, 2]}", None);
+}
+
+#[test]
+fn a_single_value_can_be_held_against_a_filter() {
+    use base::bson::Value;
+    let context = Context::for_tests();
+    let holds = |filter: &str, text: &str| {
+        let document = document(text);
+        parse(filter).matches_value(document.view().get("v").unwrap(), &context).unwrap()
+    };
+    assert!(holds("{x: {$gt: 3}}", "{v: 4}"));
+    assert!(!holds("{x: {$gt: 3}}", "{v: 3}"));
+    assert!(holds("{'x.y': 1}", "{v: {y: 1}}"));
+    assert!(holds("{x: 5}", "{v: [4, 5]}"));
+    assert!(holds("{$or: [{x: 1}, {'x.y': {$exists: false}}]}", "{v: 2}"));
+    assert!(
+        parse("{x: {$expr: 1}}".replace("{$expr: 1}", "1").as_str())
+            .matches_value(Value::Int64(1), &context)
+            .unwrap()
+    );
+}

@@ -1,0 +1,68 @@
+//! The normalised tree, as explain prints it, and what an upsert takes from it.
+
+use super::*;
+
+#[test]
+fn children_stand_in_canonical_order() {
+    check_shape("{}", "{}");
+    check_shape("{a: 1}", "{a: {$eq: 1}}");
+    check_shape("{x: 0, $or: [{a: 1}]}", "{$and: [{a: {$eq: 1}}, {x: {$eq: 0}}]}");
+    check_shape(
+        "{a: {$gt: -1, $lt: 1, $ne: 0}}",
+        "{$and: [{a: {$lt: 1}}, {a: {$gt: -1}}, {a: {$not: {$eq: 0}}}]}",
+    );
+    check_shape(
+        "{b: {$type: 'double'}, a: {$type: 'string'}}",
+        "{$and: [{a: {$type: [2]}}, {b: {$type: [1]}}]}",
+    );
+    check_shape(
+        "{name: {$regex: '^e', $gte: 'em'}}",
+        "{$and: [{name: {$gte: 'em'}}, {name: {$regex: '^e'}}]}",
+    );
+    check_shape(
+        "{$or: [{a: 1}, {a: {$gt: 5, $lt: 0}}]}",
+        "{$or: [{$and: [{a: {$lt: 0}}, {a: {$gt: 5}}]}, {a: {$eq: 1}}]}",
+    );
+}
+
+#[test]
+fn equal_filters_get_one_shape() {
+    check_shape("{$and: [{a: 1}, {$and: [{b: 2}]}]}", "{$and: [{a: {$eq: 1}}, {b: {$eq: 2}}]}");
+    check_shape("{a: {$in: [1]}}", "{a: {$eq: 1}}");
+    check_shape("{a: {$in: [2, 1, 2.0, /x/]}}", "{a: {$in: [1, 2, /x/]}}");
+    check_shape("{a: {$in: [/x/i]}}", "{a: {$regex: 'x', $options: 'i'}}");
+    check_shape("{$or: [{a: 2}, {a: {$in: [1, 3]}}]}", "{a: {$in: [1, 2, 3]}}");
+    check_shape("{$or: [{a: 2}, {b: 2}]}", "{$or: [{a: {$eq: 2}}, {b: {$eq: 2}}]}");
+    check_shape("{a: {$nin: [1, 2]}}", "{a: {$not: {$in: [1, 2]}}}");
+    check_shape("{a: {$exists: false}}", "{a: {$not: {$exists: true}}}");
+    check_shape("{a: {$not: {$gt: 1, $lt: 5}}}", "{a: {$not: {$lt: 5, $gt: 1}}}");
+    check_shape("{a: {$all: [1, 2]}}", "{$and: [{a: {$eq: 1}}, {a: {$eq: 2}}]}");
+    check_shape("{a: {$elemMatch: {$ne: null}}}", "{a: {$elemMatch: {$not: {$eq: null}}}}");
+    check_shape(
+        "{a: {$elemMatch: {c: 1, b: 2}}}",
+        "{a: {$elemMatch: {$and: [{b: {$eq: 2}}, {c: {$eq: 1}}]}}}",
+    );
+    check_shape("{a: {$in: []}, b: 1}", "{$alwaysFalse: 1.0}");
+    check_shape("{$nor: [{a: 1}]}", "{$nor: [{a: {$eq: 1}}]}");
+    check_shape("{a: {$mod: [4.5, 1]}, b: {$size: 2}}", "{$and: [{b: {$size: 2}}, {a: {$mod: [4L, 1L]}}]}");
+    check_shape("{a: {$bitsAllSet: 5}}", "{a: {$bitsAllSet: [0, 2]}}");
+    check_shape("{a: {$type: 'number'}}", "{a: {$type: ['number']}}");
+}
+
+#[test]
+fn an_upsert_takes_what_is_equal() {
+    let names = |filter: &str| {
+        let matcher = parse(filter);
+        matcher
+            .equalities()
+            .map(|found| found.iter().map(|(path, value)| format!("{path}={value}")).collect::<Vec<_>>())
+    };
+    assert_eq!(names("{a: 1, $and: [{b: 'x'}], c: {$gt: 1}}").unwrap(), ["a=1", "b=\"x\""]);
+    assert_eq!(names("{a: {$in: [1]}, $or: [{b: 2}]}").unwrap(), ["a=1", "b=2"]);
+    assert_eq!(names("{$or: [{a: 1}, {b: 2}], c: {$ne: 1}, d: /x/}").unwrap(), [""; 0]);
+    let error = names("{a: 1, $and: [{a: 2}]}").unwrap_err();
+    assert_eq!(error.message(), "cannot infer query fields to set, path 'a' is matched twice");
+    let error = names("{'a.b': 1, a: 2}").unwrap_err();
+    assert_eq!(error.message(), "cannot infer query fields to set, both paths 'a' and 'a.b' are matched");
+    assert_eq!(error.code().number(), 54);
+}

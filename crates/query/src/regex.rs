@@ -1,0 +1,214 @@
+//! Regular expressions as MongoDB means them: PCRE, with its options and a bound on matching.
+//!
+//! Patterns are compiled once and kept in a bounded cache shared by the process, since drivers
+//! send the same pattern again and again and since a filter is parsed for every command. Each
+//! match may take a limited number of steps, so that a pathological pattern ends with an error
+//! rather than stalling the thread it runs on.
+
+mod cache;
+mod prefix;
+
+use base::{Result, err};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How many steps of backtracking one match may take from one starting position.
+///
+/// PCRE's own default is ten times as much, which on a hostile pattern takes seconds for one
+/// document; patterns that people write stay far below either figure.
+const MATCH_LIMIT: u32 = 1_000_000;
+
+/// A compiled pattern. Cloning it shares the compiled code.
+#[derive(Clone)]
+pub struct Regex {
+    compiled: Arc<pcre2::bytes::Regex>,
+}
+
+/// Where a pattern matched: byte ranges within the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Captures {
+    /// The whole match.
+    pub whole: Range<usize>,
+    /// The groups in the order of their opening brackets; `None` where a group took no part.
+    pub groups: Vec<Option<Range<usize>>>,
+}
+
+/// The options `i m s x`; `u` is taken and says nothing, as matching is always by code point.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Flags {
+    caseless: bool,
+    multi_line: bool,
+    dot_all: bool,
+    extended: bool,
+}
+
+impl Flags {
+    fn parse(options: &str) -> Result<Flags> {
+        let mut flags = Flags::default();
+        for option in options.chars() {
+            match option {
+                'i' => flags.caseless = true,
+                'm' => flags.multi_line = true,
+                's' => flags.dot_all = true,
+                'x' => flags.extended = true,
+                'u' => {}
+                // The blank at the start is MongoDB's: no operator's name stands before it here.
+                _ => return Err(err!(51108, " invalid flag in regex options: {option}")),
+            }
+        }
+        Ok(flags)
+    }
+}
+
+impl Regex {
+    /// Compiles a pattern, or finds it among those compiled before.
+    ///
+    /// Errors: 51091 for a pattern that PCRE refuses, 51108 for an unknown option, BadValue for
+    /// a NUL in either.
+    pub fn new(pattern: &str, options: &str) -> Result<Regex> {
+        if pattern.contains('\0') {
+            return Err(err!(BadValue, "Regular expression cannot contain an embedded null byte"));
+        }
+        if options.contains('\0') {
+            return Err(err!(
+                BadValue,
+                "Regular expression options string cannot contain an embedded null byte"
+            ));
+        }
+        let flags = Flags::parse(options)?;
+        if let Some(compiled) = cache::get(pattern, flags) {
+            return Ok(Regex { compiled });
+        }
+        let compiled = Arc::new(compile(pattern, flags)?);
+        cache::put(pattern, flags, &compiled);
+        Ok(Regex { compiled })
+    }
+
+    /// Whether the pattern matches anywhere in the text.
+    ///
+    /// Errors: 51156 where matching takes too many steps. MongoDB's matcher lets such a document
+    /// silently not match; an error is the honest answer.
+    pub fn is_match(&self, text: &str) -> Result<bool> {
+        self.compiled.is_match(text.as_bytes()).map_err(|error| matching_error(&error))
+    }
+
+    /// The first match at or after the byte position `start`, which must lie between characters.
+    ///
+    /// Errors: as [`is_match`](Self::is_match).
+    pub fn find_at(&self, text: &str, start: usize) -> Result<Option<Captures>> {
+        if start > text.len() {
+            return Ok(None);
+        }
+        let mut locations = self.compiled.capture_locations();
+        let found = self
+            .compiled
+            .captures_read_at(&mut locations, text.as_bytes(), start)
+            .map_err(|error| matching_error(&error))?;
+        Ok(found.map(|whole| Captures {
+            whole: whole.start()..whole.end(),
+            groups: (1..locations.len()).map(|at| locations.get(at).map(|(from, to)| from..to)).collect(),
+        }))
+    }
+
+    /// The text that every match must start with, where the pattern is anchored (`^abc`), and
+    /// whether the pattern says nothing beyond it. For index bounds: strings outside
+    /// `[prefix, prefix's successor)` cannot match.
+    pub fn literal_prefix(pattern: &str, options: &str) -> Option<(String, bool)> {
+        prefix::literal_prefix(pattern, options)
+    }
+}
+
+impl std::fmt::Debug for Regex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Regex({:?})", self.compiled.as_str())
+    }
+}
+
+fn compile(pattern: &str, flags: Flags) -> Result<pcre2::bytes::Regex> {
+    let limited = format!("(*LIMIT_MATCH={MATCH_LIMIT}){pattern}");
+    pcre2::bytes::RegexBuilder::new()
+        .utf(true)
+        .caseless(flags.caseless)
+        .multi_line(flags.multi_line)
+        .dotall(flags.dot_all)
+        .extended(flags.extended)
+        .jit_if_available(true)
+        .build(&limited)
+        .map_err(|error| err!(51091, "Regular expression is invalid: {}", compile_message(&error)))
+}
+
+/// PCRE's own words, without where in the pattern (which the prefix above shifts).
+fn compile_message(error: &pcre2::Error) -> String {
+    let text = error.to_string();
+    match text.split_once("at offset ").and_then(|(_, rest)| rest.split_once(": ")) {
+        Some((_, message)) => message.to_string(),
+        None => text,
+    }
+}
+
+fn matching_error(error: &pcre2::Error) -> base::Error {
+    err!(51156, "Error occurred while executing the regular expression. Result code: {}", error.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, options: &str, text: &str) -> bool {
+        Regex::new(pattern, options).unwrap().is_match(text).unwrap()
+    }
+
+    #[test]
+    fn options_mean_what_perl_means_by_them() {
+        assert!(matches("ab", "", "xABab"));
+        assert!(!matches("^ab", "", "xab"));
+        assert!(matches("AB", "i", "xab"));
+        assert!(matches("^b$", "m", "a\nb\nc"));
+        assert!(!matches("^b$", "", "a\nb\nc"));
+        assert!(matches("a.b", "s", "a\nb"));
+        assert!(matches("a b # comment", "x", "ab"));
+        assert!(matches("ab", "u", "ab"));
+        // Before a final newline too, as PCRE has it.
+        assert!(matches("b$", "", "ab\n"));
+    }
+
+    #[test]
+    fn text_is_code_points_and_classes_are_ascii() {
+        assert!(matches("^.$", "", "é"));
+        assert!(matches("É", "i", "é"));
+        assert!(!matches(r"^\w$", "", "é"));
+        assert!(matches(r"(*UCP)^\w$", "", "é"));
+    }
+
+    #[test]
+    fn errors_have_mongodbs_codes() {
+        let error = Regex::new("[)", "").unwrap_err();
+        assert_eq!(error.code().number(), 51091);
+        assert_eq!(
+            error.message(),
+            "Regular expression is invalid: missing terminating ] for character class"
+        );
+        assert_eq!(Regex::new("a", "z").unwrap_err().code().number(), 51108);
+        assert_eq!(Regex::new("a\0", "").unwrap_err().code().number(), 2);
+        assert_eq!(Regex::new("a", "\0i").unwrap_err().code().number(), 2);
+        assert_eq!(Regex::new(&"c".repeat(40_000), "").unwrap_err().code().number(), 51091);
+    }
+
+    #[test]
+    fn a_pathological_pattern_ends_with_an_error() {
+        let regex = Regex::new("^(a+)+$", "").unwrap();
+        let error = regex.is_match(&format!("{}b", "a".repeat(60))).unwrap_err();
+        assert_eq!(error.code().number(), 51156);
+    }
+
+    #[test]
+    fn captures_are_byte_ranges() {
+        let regex = Regex::new("(é)|(b)", "").unwrap();
+        let first = regex.find_at("xéb", 0).unwrap().unwrap();
+        assert_eq!((first.whole, first.groups), (1..3, vec![Some(1..3), None]));
+        let second = regex.find_at("xéb", 3).unwrap().unwrap();
+        assert_eq!((second.whole, second.groups), (3..4, vec![None, Some(3..4)]));
+        assert_eq!(regex.find_at("xéb", 4).unwrap(), None);
+        assert_eq!(regex.find_at("xéb", 5).unwrap(), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! Compiled patterns kept for the next command that sends them.
+//!
+//! Compiling costs some tens of microseconds, far more than parsing the rest of a filter. The
+//! cache is bounded both in patterns and in their length; the one unused for longest goes first.
+
+use super::Flags;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+/// How many patterns are kept.
+const CAPACITY: usize = 256;
+
+/// Longer patterns are compiled anew each time: they are rare and their code is large.
+const PATTERN_BYTES_MAX: usize = 1024;
+
+static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(|| Mutex::new(Cache::default()));
+
+#[derive(Default)]
+struct Cache {
+    entries: HashMap<(Box<str>, Flags), Entry>,
+    /// Counts look-ups, as the time that `used` is measured in.
+    clock: u64,
+}
+
+struct Entry {
+    compiled: Arc<pcre2::bytes::Regex>,
+    used: u64,
+}
+
+/// The pattern's code, if it is kept.
+pub(super) fn get(pattern: &str, flags: Flags) -> Option<Arc<pcre2::bytes::Regex>> {
+    let mut cache = CACHE.lock();
+    cache.clock += 1;
+    let now = cache.clock;
+    let entry = cache.entries.get_mut(&(Box::from(pattern), flags))?;
+    entry.used = now;
+    Some(entry.compiled.clone())
+}
+
+/// Keeps a pattern's code, dropping the one unused for longest where there are too many.
+pub(super) fn put(pattern: &str, flags: Flags, compiled: &Arc<pcre2::bytes::Regex>) {
+    if pattern.len() > PATTERN_BYTES_MAX {
+        return;
+    }
+    let mut cache = CACHE.lock();
+    if cache.entries.len() >= CAPACITY {
+        let oldest = cache.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
+        if let Some(key) = oldest {
+            cache.entries.remove(&key);
+        }
+    }
+    let used = cache.clock;
+    cache.entries.insert((pattern.into(), flags), Entry { compiled: compiled.clone(), used });
+    debug_assert!(cache.entries.len() <= CAPACITY);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Regex;
+
+    #[test]
+    fn the_same_pattern_is_compiled_once_and_the_cache_stays_bounded() {
+        let first = Regex::new("cached once", "i").unwrap();
+        let second = Regex::new("cached once", "i").unwrap();
+        assert!(std::sync::Arc::ptr_eq(&first.compiled, &second.compiled));
+        let other = Regex::new("cached once", "").unwrap();
+        assert!(!std::sync::Arc::ptr_eq(&first.compiled, &other.compiled));
+        for number in 0..super::CAPACITY * 2 {
+            Regex::new(&format!("filler {number}"), "").unwrap();
+        }
+        assert!(super::CACHE.lock().entries.len() <= super::CAPACITY);
+    }
+}

@@ -1,0 +1,140 @@
+//! What an anchored pattern says about the start of every match, for index bounds.
+//!
+//! Reads a pattern only as far as it is plain: anything it isn't sure of ends the prefix there,
+//! which makes the bounds wider but never wrong.
+
+/// See [`Regex::literal_prefix`](super::Regex::literal_prefix).
+pub(super) fn literal_prefix(pattern: &str, options: &str) -> Option<(String, bool)> {
+    let (anchored_at_start_only, rest) = match pattern.strip_prefix("\\A") {
+        Some(rest) => (true, rest),
+        None => (false, pattern.strip_prefix('^')?),
+    };
+    let mut extended = false;
+    for option in options.chars() {
+        match option {
+            // With m, ^ matches after any newline, so only \A anchors.
+            'm' if anchored_at_start_only => {}
+            's' | 'u' => {}
+            'x' => extended = true,
+            _ => return None,
+        }
+    }
+    if may_alternate(rest) {
+        return None;
+    }
+    let (prefix, whole) = Reader { rest, extended, prefix: String::new() }.read();
+    (!prefix.is_empty()).then_some((prefix, whole))
+}
+
+/// Whether a `|` stands anywhere unescaped; with quoting in the pattern any `|` counts.
+fn may_alternate(pattern: &str) -> bool {
+    if pattern.contains("\\Q") {
+        return pattern.contains('|');
+    }
+    let mut escaped = false;
+    for c in pattern.chars() {
+        if c == '|' && !escaped {
+            return true;
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    false
+}
+
+struct Reader<'p> {
+    rest: &'p str,
+    extended: bool,
+    prefix: String,
+}
+
+impl Reader<'_> {
+    fn read(mut self) -> (String, bool) {
+        while let Some(c) = self.next() {
+            match c {
+                // What came before is optional, or repeated a number of times that may be zero.
+                '*' | '?' | '{' => {
+                    self.prefix.pop();
+                    return (self.prefix, false);
+                }
+                '\\' => {
+                    if !self.escape() {
+                        return (self.prefix, false);
+                    }
+                }
+                '^' | '$' | '.' | '[' | '(' | ')' | '+' => return (self.prefix, false),
+                '#' if self.extended => return (self.prefix, false),
+                c if self.extended && c.is_whitespace() => {}
+                c => self.prefix.push(c),
+            }
+        }
+        (self.prefix, true)
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let mut chars = self.rest.chars();
+        let c = chars.next()?;
+        self.rest = chars.as_str();
+        Some(c)
+    }
+
+    /// What follows a backslash; false where it isn't plain text.
+    fn escape(&mut self) -> bool {
+        match self.next() {
+            Some('Q') => {
+                let (quoted, rest) = self.rest.split_once("\\E").unwrap_or((self.rest, ""));
+                self.prefix.push_str(quoted);
+                self.rest = rest;
+                true
+            }
+            Some(c) if !c.is_ascii_alphanumeric() => {
+                self.prefix.push(c);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::literal_prefix;
+
+    fn check(pattern: &str, options: &str, expected: Option<(&str, bool)>) {
+        let found = literal_prefix(pattern, options);
+        assert_eq!(
+            found.as_ref().map(|(text, whole)| (text.as_str(), *whole)),
+            expected,
+            "/{pattern}/{options}"
+        );
+    }
+
+    #[test]
+    fn plain_text_after_the_anchor_is_the_prefix() {
+        check("^abc", "", Some(("abc", true)));
+        check("\\Aabc", "m", Some(("abc", true)));
+        check("^abc", "m", None);
+        check("^abc", "i", None);
+        check("^abc", "s", Some(("abc", true)));
+        check("abc", "", None);
+        check("^", "", None);
+        check("^a\\.b", "", Some(("a.b", true)));
+        check("^\\Qa.b\\Ec", "", Some(("a.bc", true)));
+        check("^a b#c", "x", Some(("ab", false)));
+    }
+
+    #[test]
+    fn whatever_may_be_absent_ends_it() {
+        check("^abc*", "", Some(("ab", false)));
+        check("^abé?", "", Some(("ab", false)));
+        check("^abc{0,2}", "", Some(("ab", false)));
+        check("^abc+", "", Some(("abc", false)));
+        check("^ab.*", "", Some(("ab", false)));
+        check("^ab\\d", "", Some(("ab", false)));
+        check("^ab$", "", Some(("ab", false)));
+        check("^a|b", "", None);
+        check("^a\\|b", "", Some(("a|b", true)));
+        check("^\\\\|b", "", None);
+        check("^\\Qa|b\\E", "", None);
+        check("^a?", "", None);
+    }
+}
