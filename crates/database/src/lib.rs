@@ -1,1 +1,55 @@
-//! An embeddable document database without sockets: catalog, collections, indexes, plans, commits.
+//! An embeddable document database without sockets or commands.
+//!
+//! [`Database`] stores documents in an engine, keeps the catalog and the indexes, finds documents
+//! through plans and changes them through transactions. It knows BSON and the query language and
+//! nothing of the wire: every call is synchronous and returns values or MongoDB's errors.
+
+pub mod catalog;
+mod clock;
+pub mod collection;
+mod commit;
+mod cursor;
+mod database;
+mod ddl;
+mod duplicate;
+mod exec;
+pub mod index;
+pub mod keys;
+mod operation;
+mod options;
+mod plan;
+mod read;
+mod statistics;
+mod ttl;
+mod validate;
+mod validator;
+mod watch;
+mod write;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use commit::{Committed, Transaction, uuid_text};
+pub use cursor::{Cursor, Cursors, FIRST_BATCH};
+pub use database::{Counters, Database, View};
+pub use ddl::{CreateIndexesOutcome, RenameRequest, Resolved};
+pub use exec::{Record, RecordStream};
+pub use operation::{BlockingHook, Operation};
+pub use plan::{Hint, Read};
+pub use read::{AggregateRequest, FindRequest, Sources};
+pub use statistics::CollectionStatistics;
+pub use validate::Validation;
+pub use watch::{Wake, Watch};
+pub use write::{
+    Action, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertRequest, UpdateOutcome,
+    UpdateRequest,
+};
+
+/// The error of the storage engine as MongoDB would report it.
+pub(crate) fn storage_error(error: storage::Error) -> base::Error {
+    use base::err;
+    match error {
+        storage::Error::WriteConflict => err!(WriteConflict, "WriteConflict"),
+        storage::Error::Full(_) => err!(OutOfDiskSpace, "no space left for the write"),
+        storage::Error::Closed => err!(ShutdownInProgress, "the storage engine is closed"),
+        other => err!(InternalError, "storage engine: {other}"),
+    }
+}

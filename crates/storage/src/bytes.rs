@@ -142,6 +142,15 @@ impl Value {
     pub const fn empty() -> Self {
         Value(ValueBytes::Inline(EMPTY))
     }
+
+    /// The bytes as a reference-counted run: the engine's own where they are shared, copied where
+    /// they lie inline.
+    pub fn to_shared(&self) -> Arc<[u8]> {
+        match &self.0 {
+            ValueBytes::Shared(bytes) => bytes.clone(),
+            ValueBytes::Inline(_) => Arc::from(&**self),
+        }
+    }
 }
 
 impl Default for Value {

@@ -1,0 +1,202 @@
+//! A collection or view: its options, its indexes, its tree and its running counts.
+
+use crate::index::{Index, IndexSpec};
+use crate::validator::Validator;
+use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
+use base::{Namespace, Result, err};
+use query::Context;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use storage::Ident;
+
+/// A collection or view as the catalog has it. Immutable but for its counts; changing options or
+/// indexes puts a new one in its place.
+#[derive(Clone)]
+pub struct Collection {
+    /// Its name.
+    pub namespace: Namespace,
+    /// What stays the same through renames.
+    pub uuid: [u8; 16],
+    /// What create and collMod said.
+    pub options: Options,
+    /// What holds its data; `None` for a view.
+    pub data: Option<Data>,
+}
+
+/// The stored side of a collection.
+#[derive(Clone)]
+pub struct Data {
+    /// The tree of its documents.
+    pub ident: Ident,
+    /// Its indexes, the one on `_id` first.
+    pub indexes: Vec<Arc<Index>>,
+    /// Shared by all versions of the collection.
+    pub counts: Arc<Counts>,
+}
+
+/// Running counts, changed by every commit.
+#[derive(Default)]
+pub struct Counts {
+    /// Documents.
+    pub records: AtomicI64,
+    /// Their sizes together, in bytes.
+    pub bytes: AtomicI64,
+    /// The next record id.
+    pub next_record: AtomicU64,
+}
+
+/// Options of a collection or view.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Size and count limits of a capped collection.
+    pub capped: Option<Capped>,
+    /// What documents must satisfy.
+    pub validator: Option<Arc<Validator>>,
+    /// The view's source and pipeline.
+    pub view: Option<View>,
+    /// Options that are kept and shown, and change nothing here (storageEngine and its like).
+    pub kept: DocumentBuf,
+}
+
+/// Limits of a capped collection.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Capped {
+    /// Bytes of documents.
+    pub size: i64,
+    /// Number of documents; zero is no limit.
+    pub max: i64,
+}
+
+/// What a view shows.
+#[derive(Clone)]
+pub struct View {
+    /// The collection or view it reads, in the same database.
+    pub on: String,
+    /// The pipeline it applies, an array.
+    pub pipeline: ValueBuf,
+}
+
+impl Collection {
+    /// The stored side. Errors: CommandNotSupportedOnView for a view.
+    pub fn data(&self) -> Result<&Data> {
+        self.data.as_ref().ok_or_else(|| {
+            err!(CommandNotSupportedOnView, "Namespace {} is a view, not a collection", self.namespace)
+        })
+    }
+
+    /// Whether this is a view.
+    pub fn is_view(&self) -> bool {
+        self.data.is_none()
+    }
+
+    /// Documents, as counted by the commits.
+    pub fn records(&self) -> i64 {
+        self.data.as_ref().map_or(0, |data| data.counts.records.load(Relaxed))
+    }
+
+    /// Size of all documents in bytes.
+    pub fn bytes(&self) -> i64 {
+        self.data.as_ref().map_or(0, |data| data.counts.bytes.load(Relaxed))
+    }
+
+    /// The options as listCollections shows them.
+    pub fn options_document(&self) -> DocumentBuf {
+        self.options.to_document()
+    }
+}
+
+impl Data {
+    /// The index of this name.
+    pub fn index(&self, name: &str) -> Option<&Arc<Index>> {
+        self.indexes.iter().find(|index| index.spec.name == name)
+    }
+
+    /// The index on `_id`.
+    pub fn id_index(&self) -> Option<&Arc<Index>> {
+        self.indexes.first().filter(|index| index.is_id())
+    }
+
+    /// The trees of the documents and of all indexes.
+    pub fn idents(&self) -> impl Iterator<Item = Ident> {
+        std::iter::once(self.ident).chain(self.indexes.iter().map(|index| index.ident))
+    }
+}
+
+impl Options {
+    /// The options as listCollections shows them and the catalog keeps them.
+    pub fn to_document(&self) -> DocumentBuf {
+        let mut out = Builder::new();
+        if let Some(capped) = self.capped {
+            out.append("capped", true);
+            append_size(&mut out, "size", capped.size);
+            if capped.max > 0 {
+                append_size(&mut out, "max", capped.max);
+            }
+        }
+        if let Some(view) = &self.view {
+            out.append("viewOn", view.on.as_str()).append("pipeline", &view.pipeline);
+        }
+        if let Some(validator) = &self.validator {
+            validator.append_to(&mut out);
+        }
+        out.append_all(self.kept.view());
+        out.finish()
+    }
+}
+
+fn append_size(out: &mut Builder, name: &str, size: i64) {
+    match i32::try_from(size) {
+        Ok(small) => out.append(name, small),
+        Err(_) => out.append(name, size),
+    };
+}
+
+/// The catalog entry of a collection: what is kept in the engine to open it again.
+pub(crate) fn entry(collection: &Collection) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.append("ns", collection.namespace.as_str());
+    out.append("uuid", Value::Binary { subtype: 4, bytes: &collection.uuid });
+    out.append("options", &collection.options.to_document());
+    if let Some(data) = &collection.data {
+        out.append("ident", data.ident.0 as i64).begin_array("indexes");
+        for index in &data.indexes {
+            out.push_document().append("spec", &index.spec.to_document());
+            out.append("ident", index.ident.0 as i64).append("since", index.since_millis);
+            out.begin_array("multikey");
+            for bits in index.multikey_bits() {
+                out.push(bits as i32);
+            }
+            out.end().end();
+        }
+        out.end();
+    }
+    out.finish()
+}
+
+/// Reads a catalog entry back. The counts are left at zero for the caller to fill in.
+///
+/// Errors: DataCorruptionDetected, and whatever the specifications in it are refused with.
+pub(crate) fn from_entry(entry: Document<'_>, context: &Context) -> Result<Collection> {
+    let broken = || err!(DataCorruptionDetected, "broken catalog entry: {entry}");
+    let namespace = Namespace::parse(entry.get("ns").and_then(|v| v.as_str()).ok_or_else(broken)?)?;
+    let Some(Value::Binary { bytes, .. }) = entry.get("uuid") else { return Err(broken()) };
+    let options = entry.get("options").and_then(|v| v.as_document()).ok_or_else(broken)?;
+    let options = crate::options::parse(options, &namespace, context)?;
+    let ident =
+        |document: Document<'_>| document.get("ident").and_then(|v| v.as_i64()).map(|n| Ident(n as u64));
+    let mut indexes = Vec::new();
+    for stored in entry.get("indexes").and_then(|v| v.as_array()).into_iter().flat_map(|array| array.iter()) {
+        let stored = stored.as_document().ok_or_else(broken)?;
+        let spec = stored.get("spec").and_then(|v| v.as_document()).ok_or_else(broken)?;
+        let spec = IndexSpec::parse(spec, &namespace, context)?;
+        let bits = stored.get("multikey").and_then(|v| v.as_array()).ok_or_else(broken)?;
+        let bits: Vec<u32> = bits.iter().map(|v| v.as_i64().unwrap_or(0) as u32).collect();
+        let since = stored.get("since").and_then(|v| v.as_i64()).unwrap_or(0);
+        indexes.push(Arc::new(Index::new(spec, ident(stored).ok_or_else(broken)?, &bits, since)));
+    }
+    let data = match options.view {
+        Some(_) => None,
+        None => Some(Data { ident: ident(entry).ok_or_else(broken)?, indexes, counts: Arc::default() }),
+    };
+    Ok(Collection { namespace, uuid: bytes.try_into().map_err(|_| broken())?, options, data })
+}

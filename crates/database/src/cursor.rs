@@ -1,0 +1,238 @@
+//! Open cursors: streams of documents that clients fetch batch by batch.
+
+use crate::operation::Operation;
+use base::bson::{Builder, DocumentCow};
+use base::{Namespace, Result, err};
+use parking_lot::Mutex;
+use query::Stage;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How long a cursor may lie unused before it is closed.
+const IDLE_MAX: Duration = Duration::from_secs(600);
+/// The most bytes of documents in one batch: a reply must stay a valid document.
+const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Documents in the first batch of a find that doesn't say.
+pub const FIRST_BATCH: u64 = 101;
+
+/// A cursor of one client.
+pub struct Cursor {
+    /// What it reads, for the reply and for killCursors.
+    pub namespace: Namespace,
+    /// The collection it was opened on, by UUID, so that dropping it ends the cursor.
+    pub uuid: Option<[u8; 16]>,
+    /// The session it belongs to.
+    pub session: Option<[u8; 16]>,
+    /// Stays open at the end, waiting for more.
+    pub tailable: bool,
+    /// A getMore waits a while for more before it returns empty.
+    pub await_data: bool,
+    /// Never closed for idleness.
+    pub no_timeout: bool,
+    /// What stops its loops.
+    pub operation: Arc<Operation>,
+    source: Box<dyn Stage>,
+    /// A document that did not fit into the last batch.
+    pending: Option<DocumentCow>,
+}
+
+impl Cursor {
+    /// A cursor over a stream.
+    pub fn new(namespace: Namespace, source: Box<dyn Stage>, operation: Arc<Operation>) -> Cursor {
+        Cursor {
+            namespace,
+            uuid: None,
+            session: None,
+            tailable: false,
+            await_data: false,
+            no_timeout: false,
+            operation,
+            source,
+            pending: None,
+        }
+    }
+
+    /// Gives up the cursor for its stream.
+    pub(crate) fn into_source(self) -> Box<dyn Stage> {
+        self.source
+    }
+
+    /// Appends the next documents to the open array of `out`: at most `count`, and no more than
+    /// fit into a reply. Returns how many, and whether the stream has ended.
+    pub fn next_batch(&mut self, count: u64, out: &mut Builder) -> Result<(u64, bool)> {
+        let start = out.len();
+        let mut appended = 0;
+        while appended < count {
+            let next = match self.pending.take() {
+                Some(document) => Some(document),
+                None => self.source.next()?,
+            };
+            let Some(document) = next else { return Ok((appended, true)) };
+            let size = out.len() - start + document.view().bytes().len();
+            if appended > 0 && size > BATCH_BYTES_MAX {
+                self.pending = Some(document);
+                return Ok((appended, false));
+            }
+            out.push(document.view());
+            appended += 1;
+        }
+        Ok((appended, false))
+    }
+
+    /// Whether the stream has nothing more, found out by looking one document ahead, so that a
+    /// client isn't given a cursor that yields nothing.
+    pub fn is_exhausted(&mut self) -> Result<bool> {
+        if self.pending.is_none() {
+            self.pending = self.source.next()?;
+        }
+        Ok(self.pending.is_none())
+    }
+}
+
+/// All open cursors.
+#[derive(Default)]
+pub struct Cursors {
+    open: Mutex<HashMap<i64, Slot>>,
+    random: AtomicU64,
+    timed_out: AtomicU64,
+}
+
+/// A cursor at rest, or the trace of one that is being read.
+struct Slot {
+    cursor: Option<Box<Cursor>>,
+    namespace: Namespace,
+    session: Option<[u8; 16]>,
+    no_timeout: bool,
+    operation: Arc<Operation>,
+    used: Instant,
+    /// Killed while being read: it is not put back.
+    killed: bool,
+}
+
+impl Cursors {
+    /// Keeps a cursor for later batches and gives it an id.
+    pub fn add(&self, cursor: Cursor) -> i64 {
+        let mut open = self.open.lock();
+        let id = loop {
+            let id = self.next_random();
+            if id != 0 && !open.contains_key(&id) {
+                break id;
+            }
+        };
+        open.insert(id, Slot::new(cursor));
+        id
+    }
+
+    /// Takes a cursor for reading; [`put_back`](Self::put_back) returns it.
+    ///
+    /// Errors: CursorNotFound, CursorInUse, Unauthorized where another session opened it or the
+    /// namespace differs.
+    pub fn take(&self, id: i64, namespace: &Namespace) -> Result<Box<Cursor>> {
+        let mut open = self.open.lock();
+        let slot = open.get_mut(&id).ok_or_else(|| not_found(id))?;
+        if slot.namespace != *namespace {
+            return Err(err!(
+                Unauthorized,
+                "Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace {}",
+                slot.namespace
+            ));
+        }
+        slot.used = Instant::now();
+        slot.cursor.take().ok_or_else(|| err!(CursorInUse, "cursor id {id} is already in use"))
+    }
+
+    /// Returns a cursor that is not exhausted.
+    pub fn put_back(&self, id: i64, cursor: Box<Cursor>) {
+        let mut open = self.open.lock();
+        if let Some(slot) = open.get_mut(&id) {
+            if slot.killed {
+                open.remove(&id);
+            } else {
+                slot.used = Instant::now();
+                slot.cursor = Some(cursor);
+            }
+        }
+    }
+
+    /// Forgets a cursor that was taken and came to its end.
+    pub fn close(&self, id: i64) {
+        self.open.lock().remove(&id);
+    }
+
+    /// Ends a cursor, also one being read; whether there was one on this namespace.
+    pub fn kill(&self, id: i64, namespace: &Namespace) -> bool {
+        let mut open = self.open.lock();
+        let Some(slot) = open.get_mut(&id).filter(|slot| slot.namespace == *namespace) else { return false };
+        slot.operation.kill();
+        if slot.cursor.is_some() {
+            open.remove(&id);
+        } else {
+            slot.killed = true;
+        }
+        true
+    }
+
+    /// Ends every cursor of a session.
+    pub fn kill_session(&self, session: &[u8; 16]) {
+        self.open.lock().retain(|_, slot| {
+            let goes = slot.session.as_ref() == Some(session);
+            if goes {
+                slot.operation.kill();
+                slot.killed = true;
+            }
+            !goes || slot.cursor.is_none()
+        });
+    }
+
+    /// Closes cursors that lay unused too long; how many.
+    pub fn close_idle(&self) -> u64 {
+        let mut closed = 0;
+        self.open.lock().retain(|_, slot| {
+            let stays = slot.cursor.is_none() || slot.no_timeout || slot.used.elapsed() < IDLE_MAX;
+            closed += u64::from(!stays);
+            stays
+        });
+        self.timed_out.fetch_add(closed, Relaxed);
+        closed
+    }
+
+    /// Open cursors: all, and those that never time out.
+    pub fn count(&self) -> (usize, usize) {
+        let open = self.open.lock();
+        (open.len(), open.values().filter(|slot| slot.no_timeout).count())
+    }
+
+    /// Cursors closed for idleness since the start.
+    pub fn timed_out(&self) -> u64 {
+        self.timed_out.load(Relaxed)
+    }
+
+    /// A positive id that can't be guessed from the last by counting.
+    fn next_random(&self) -> i64 {
+        let seed = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Relaxed);
+        let mut mixed = seed ^ u64::from(Instant::now().elapsed().subsec_nanos());
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) >> 1) as i64
+    }
+}
+
+impl Slot {
+    fn new(cursor: Cursor) -> Slot {
+        Slot {
+            namespace: cursor.namespace.clone(),
+            session: cursor.session,
+            no_timeout: cursor.no_timeout,
+            operation: cursor.operation.clone(),
+            used: Instant::now(),
+            killed: false,
+            cursor: Some(Box::new(cursor)),
+        }
+    }
+}
+
+fn not_found(id: i64) -> base::Error {
+    err!(CursorNotFound, "cursor id {id} not found")
+}

@@ -1,0 +1,69 @@
+//! Indexes: what a specification says, which keys a document has, what is known of the paths.
+
+mod decode;
+mod keys;
+mod spec;
+
+pub use keys::{DocumentKeys, KeyOf};
+pub use spec::{IndexSpec, KeyKind, KeyPart};
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use storage::Ident;
+
+/// An index of a collection: its specification, its tree, and what its documents turned out to hold.
+pub struct Index {
+    /// What createIndexes said.
+    pub spec: IndexSpec,
+    /// Its tree in the engine.
+    pub ident: Ident,
+    /// Per key part, a bit for each component of the path where some document has an array.
+    /// Bits are only ever added: a scan planned on older bits is checked again when it starts.
+    multikey: Box<[AtomicU32]>,
+    /// How often a plan has used the index, for `$indexStats`.
+    pub uses: AtomicU64,
+    /// Since when `uses` counts, in milliseconds since 1970.
+    pub since_millis: i64,
+}
+
+impl Index {
+    /// An index over a tree, with the multikey bits recorded so far (none for a new one).
+    pub fn new(spec: IndexSpec, ident: Ident, multikey: &[u32], since_millis: i64) -> Index {
+        let bits = (0..spec.parts.len()).map(|part| multikey.get(part).copied().unwrap_or(0));
+        Index {
+            ident,
+            multikey: bits.map(AtomicU32::new).collect(),
+            uses: AtomicU64::new(0),
+            since_millis,
+            spec,
+        }
+    }
+
+    /// Whether any document has an array along any of the paths.
+    pub fn is_multikey(&self) -> bool {
+        self.multikey.iter().any(|bits| bits.load(Relaxed) != 0)
+    }
+
+    /// Per key part, the bits of the components where some document has an array.
+    pub fn multikey_bits(&self) -> Vec<u32> {
+        self.multikey.iter().map(|bits| bits.load(Relaxed)).collect()
+    }
+
+    /// Adds the bits of a document about to be indexed; whether that taught anything new.
+    pub fn note_multikey(&self, document: &[u32]) -> bool {
+        let mut learnt = false;
+        for (known, bits) in self.multikey.iter().zip(document) {
+            learnt |= *bits & !known.fetch_or(*bits, Relaxed) != 0;
+        }
+        learnt
+    }
+
+    /// Whether this is the index on `_id` that every collection has.
+    pub fn is_id(&self) -> bool {
+        self.spec.name == "_id_"
+    }
+
+    /// Whether two documents may not have the same key.
+    pub fn unique(&self) -> bool {
+        self.spec.unique
+    }
+}

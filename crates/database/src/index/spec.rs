@@ -1,0 +1,470 @@
+//! Index specifications: what createIndexes takes, checked, and what listIndexes shows.
+
+use base::bson::{Builder, Document, DocumentBuf, Path, Value};
+use base::{Namespace, Result, err};
+use query::Context;
+use query::matcher::Matcher;
+use std::sync::Arc;
+
+/// The longest key pattern, in fields.
+const PARTS_MAX: usize = 32;
+
+/// How one field of a key pattern is indexed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyKind {
+    /// By value, smallest first.
+    Ascending,
+    /// By value, greatest first.
+    Descending,
+    /// By the hash of the value.
+    Hashed,
+}
+
+/// One field of a key pattern.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyPart {
+    /// The indexed path.
+    pub path: Path,
+    /// How it is indexed.
+    pub kind: KeyKind,
+}
+
+/// A checked index specification.
+#[derive(Clone)]
+pub struct IndexSpec {
+    /// The index's name, unique in its collection.
+    pub name: String,
+    /// The key pattern as it was given.
+    pub key: DocumentBuf,
+    /// The key pattern taken apart.
+    pub parts: Vec<KeyPart>,
+    /// No two documents may have the same key.
+    pub unique: bool,
+    /// Documents that have none of the fields are left out.
+    pub sparse: bool,
+    /// Kept up to date but never chosen by the planner.
+    pub hidden: bool,
+    /// Documents are removed this many seconds after the indexed date.
+    pub expire_after_seconds: Option<f64>,
+    /// Only documents that this filter matches are indexed.
+    pub partial: Option<Partial>,
+    /// The options as listIndexes shows them, in the order given.
+    options: DocumentBuf,
+}
+
+/// The filter of a partial index.
+#[derive(Clone)]
+pub struct Partial {
+    /// The filter as it was given.
+    pub filter: DocumentBuf,
+    /// The filter, parsed.
+    pub matcher: Arc<Matcher>,
+}
+
+impl IndexSpec {
+    /// The index on `_id` that every collection has.
+    pub fn id() -> IndexSpec {
+        let mut key = Builder::new();
+        key.append("_id", 1i32);
+        IndexSpec {
+            name: "_id_".to_string(),
+            key: key.finish(),
+            parts: vec![KeyPart { path: Path::new("_id"), kind: KeyKind::Ascending }],
+            unique: true,
+            sparse: false,
+            hidden: false,
+            expire_after_seconds: None,
+            partial: None,
+            options: DocumentBuf::empty(),
+        }
+    }
+
+    /// Checks one element of createIndexes' `indexes`.
+    ///
+    /// Errors: CannotCreateIndex, TypeMismatch, BadValue, InvalidIndexSpecificationOption,
+    /// NotImplemented for kinds of index and options that are not there yet, as MongoDB words them.
+    pub fn parse(specification: Document<'_>, namespace: &Namespace, context: &Context) -> Result<IndexSpec> {
+        let mut parser = Parser::default();
+        for element in specification {
+            parser.field(element.name(), element.value(), specification)?;
+        }
+        parser.finish(specification, namespace, context)
+    }
+
+    /// The specification as listIndexes shows it.
+    pub fn to_document(&self) -> DocumentBuf {
+        let mut out = Builder::new();
+        out.append("v", 2i32).append("key", &self.key).append("name", &self.name);
+        out.append_all(self.options.view());
+        if self.hidden {
+            out.append("hidden", true);
+        }
+        if let Some(seconds) = self.expire_after_seconds {
+            append_seconds(&mut out, seconds);
+        }
+        out.finish()
+    }
+
+    /// Whether two specifications index the same keys of the same documents, so that one index
+    /// serves both.
+    pub fn same_signature(&self, other: &IndexSpec) -> bool {
+        let filter = |spec: &IndexSpec| spec.partial.as_ref().map(|partial| partial.filter.clone());
+        self.parts == other.parts && filter(self) == filter(other)
+    }
+
+    /// Whether the options agree in everything but the name.
+    pub fn same_options(&self, other: &IndexSpec) -> bool {
+        (self.unique || self.name == "_id_") == (other.unique || other.name == "_id_")
+            && self.sparse == other.sparse
+            && self.expire_after_seconds == other.expire_after_seconds
+            && self.same_signature(other)
+    }
+
+    /// Whether the index is hashed in some part.
+    pub fn is_hashed(&self) -> bool {
+        self.parts.iter().any(|part| part.kind == KeyKind::Hashed)
+    }
+
+    /// Whether the key pattern is on `_id` alone, ascending.
+    pub fn is_id_pattern(&self) -> bool {
+        matches!(&*self.parts, [part] if part.path.as_str() == "_id" && part.kind != KeyKind::Hashed)
+    }
+
+    /// Takes away or adds uniqueness, as collMod does.
+    pub fn set_unique(&mut self) {
+        self.unique = true;
+        let mut options = Builder::new();
+        options.append("unique", true).append_all(self.options.view());
+        self.options = options.finish();
+    }
+}
+
+/// Seconds as an integer where they are one, as MongoDB stores them.
+fn append_seconds(out: &mut Builder, seconds: f64) {
+    if seconds.fract() == 0.0 && seconds.abs() <= f64::from(i32::MAX) {
+        out.append("expireAfterSeconds", seconds as i32);
+    } else {
+        out.append("expireAfterSeconds", seconds);
+    }
+}
+
+/// The fields seen so far.
+#[derive(Default)]
+struct Parser {
+    name: Option<String>,
+    key: Option<DocumentBuf>,
+    unique: bool,
+    sparse: bool,
+    hidden: bool,
+    expire_after_seconds: Option<f64>,
+    partial: Option<DocumentBuf>,
+    options: Builder,
+}
+
+impl Parser {
+    fn field(&mut self, name: &str, value: Value<'_>, whole: Document<'_>) -> Result<()> {
+        match name {
+            "name" => self.name = Some(text(name, value)?.to_string()),
+            "key" => self.key = Some(document(name, value)?.to_owned()),
+            "unique" => {
+                self.unique = flag(name, value)?;
+                if self.unique {
+                    self.options.append(name, true);
+                }
+            }
+            "sparse" => {
+                self.sparse = flag(name, value)?;
+                self.options.append(name, self.sparse);
+            }
+            "background" => {
+                // Builds don't differ; MongoDB keeps the option and ignores it too.
+                let background = flag(name, value)?;
+                self.options.append(name, background);
+            }
+            "hidden" => self.hidden = flag(name, value)?,
+            "expireAfterSeconds" => self.expire_after_seconds = Some(expiry(value)?),
+            "partialFilterExpression" => {
+                let filter = document(name, value)?;
+                self.options.append(name, filter);
+                self.partial = Some(filter.to_owned());
+            }
+            "v" => version(value)?,
+            // The namespace, which older clients repeat here.
+            "ns" => {
+                text(name, value)?;
+            }
+            "collation" => collation(document(name, value)?)?,
+            "storageEngine" => {
+                let options = document(name, value)?;
+                self.options.append(name, options);
+            }
+            "weights" | "default_language" | "language_override" | "textIndexVersion" => {
+                return Err(err!(NotImplemented, "text indexes are not supported: option '{name}'"));
+            }
+            "2dsphereIndexVersion" | "bits" | "min" | "max" | "bucketSize" => {
+                return Err(err!(NotImplemented, "geospatial indexes are not supported: option '{name}'"));
+            }
+            "wildcardProjection" => {
+                return Err(err!(NotImplemented, "wildcard indexes are not supported: option '{name}'"));
+            }
+            "clustered" | "prepareUnique" | "dropDups" => {
+                return Err(err!(NotImplemented, "index option '{name}' is not supported"));
+            }
+            _ => {
+                return Err(err!(
+                    InvalidIndexSpecificationOption,
+                    "The field '{name}' is not valid for an index specification. Specification: {whole}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self, whole: Document<'_>, namespace: &Namespace, context: &Context) -> Result<IndexSpec> {
+        let key = self.key.ok_or_else(|| {
+            err!(FailedToParse, "The 'key' field is a required property of an index specification")
+        })?;
+        let parts = key_pattern(key.view())?;
+        let name = self.name.ok_or_else(|| {
+            err!(FailedToParse, "The 'name' field is a required property of an index specification")
+        })?;
+        let spec = IndexSpec {
+            partial: self.partial.map(|filter| partial(filter, context)).transpose()?,
+            name,
+            key,
+            parts,
+            unique: self.unique,
+            sparse: self.sparse,
+            hidden: self.hidden,
+            expire_after_seconds: self.expire_after_seconds,
+            options: self.options.finish(),
+        };
+        check(&spec, whole, namespace)?;
+        if spec.is_id_pattern() { Ok(IndexSpec { key: spec.key, ..IndexSpec::id() }) } else { Ok(spec) }
+    }
+}
+
+/// What holds between the fields.
+fn check(spec: &IndexSpec, whole: Document<'_>, namespace: &Namespace) -> Result<()> {
+    if spec.name.is_empty() {
+        return Err(err!(CannotCreateIndex, "index name cannot be empty"));
+    }
+    if spec.name == "*" {
+        return Err(err!(BadValue, "The index name '*' is not valid."));
+    }
+    if spec.name.contains('\0') {
+        return Err(err!(CannotCreateIndex, "index name cannot contain NUL bytes"));
+    }
+    if spec.partial.is_some() && spec.sparse {
+        return Err(err!(CannotCreateIndex, "cannot mix \"partialFilterExpression\" and \"sparse\" options"));
+    }
+    if spec.is_hashed() {
+        if spec.unique {
+            return Err(err!(
+                16764,
+                "Currently hashed indexes cannot guarantee uniqueness. Use a regular index."
+            ));
+        }
+        if spec.parts.iter().filter(|part| part.kind == KeyKind::Hashed).count() > 1 {
+            return Err(err!(
+                31303,
+                "A maximum of one index field is allowed to be hashed but found {} for 'key' {}",
+                spec.parts.iter().filter(|part| part.kind == KeyKind::Hashed).count(),
+                spec.key
+            ));
+        }
+    }
+    if spec.expire_after_seconds.is_some() && spec.parts.len() > 1 {
+        return Err(err!(
+            CannotCreateIndex,
+            "TTL indexes are single-field indexes, compound indexes do not support TTL. Index spec: {whole}"
+        ));
+    }
+    if spec.is_id_pattern() {
+        return check_id(spec, whole, namespace);
+    }
+    if spec.name == "_id_" {
+        return Err(err!(
+            BadValue,
+            "The index name '_id_' is reserved for the _id index, which must have key pattern {{_id: 1}}, \
+             found key: {}",
+            spec.key
+        ));
+    }
+    Ok(())
+}
+
+fn check_id(spec: &IndexSpec, whole: Document<'_>, _namespace: &Namespace) -> Result<()> {
+    let option = match spec {
+        _ if spec.expire_after_seconds.is_some() => "expireAfterSeconds",
+        _ if spec.sparse => "sparse",
+        _ if spec.partial.is_some() => "partialFilterExpression",
+        _ if spec.hidden => return Err(err!(BadValue, "can't hide _id index")),
+        _ => return Ok(()),
+    };
+    Err(err!(
+        InvalidIndexSpecificationOption,
+        "The field '{option}' is not valid for an _id index specification. Specification: {whole}"
+    ))
+}
+
+/// Takes a key pattern apart.
+fn key_pattern(key: Document<'_>) -> Result<Vec<KeyPart>> {
+    if key.is_empty() {
+        return Err(err!(CannotCreateIndex, "Index keys cannot be empty."));
+    }
+    let parts: Vec<KeyPart> =
+        key.iter().map(|e| key_part(e.name(), e.value(), key)).collect::<Result<_>>()?;
+    if parts.len() > PARTS_MAX {
+        return Err(err!(13103, "too many compound keys"));
+    }
+    Ok(parts)
+}
+
+fn key_part(name: &str, value: Value<'_>, key: Document<'_>) -> Result<KeyPart> {
+    check_path(name)?;
+    let kind = match value {
+        Value::String("hashed") => KeyKind::Hashed,
+        Value::String(plugin @ ("text" | "2d" | "2dsphere")) => {
+            return Err(err!(NotImplemented, "index type '{plugin}' is not supported"));
+        }
+        Value::String("") => return Err(err!(CannotCreateIndex, "Empty string index value not allowed")),
+        Value::String(plugin) => return Err(err!(CannotCreateIndex, "Unknown index plugin '{plugin}'")),
+        _ => match value.as_number() {
+            Some(number) if number.is_zero() || number.is_nan() => {
+                return Err(err!(
+                    CannotCreateIndex,
+                    "Values in the index key pattern cannot be 0 or NaN: {key}"
+                ));
+            }
+            Some(number) if number.to_f64() > 0.0 => KeyKind::Ascending,
+            Some(_) => KeyKind::Descending,
+            None => {
+                return Err(err!(
+                    CannotCreateIndex,
+                    "Values in v:2 index key pattern cannot be of type {}. Only numbers > 0, numbers < 0, \
+                     and strings are allowed.",
+                    value.kind().alias()
+                ));
+            }
+        },
+    };
+    Ok(KeyPart { path: Path::new(name), kind })
+}
+
+fn check_path(name: &str) -> Result<()> {
+    if name == "$**" || name.ends_with(".$**") {
+        return Err(err!(NotImplemented, "wildcard indexes are not supported: '{name}'"));
+    }
+    if name.is_empty() || name.split('.').any(str::is_empty) {
+        return Err(err!(CannotCreateIndex, "Index keys cannot contain an empty field."));
+    }
+    let dollar = name.split('.').any(|part| part.starts_with('$') && !matches!(part, "$id" | "$db" | "$ref"));
+    if dollar {
+        return Err(err!(
+            CannotCreateIndex,
+            "Index key contains an illegal field name: field name starts with '$'."
+        ));
+    }
+    Ok(())
+}
+
+fn partial(filter: DocumentBuf, context: &Context) -> Result<Partial> {
+    let matcher = Arc::new(Matcher::parse(filter.view(), context)?);
+    check_partial(filter.view(), true)?;
+    Ok(Partial { filter, matcher })
+}
+
+/// Partial filters take comparisons, `$exists: true`, `$type`, `$in`, `$and` and `$or` only.
+fn check_partial(filter: Document<'_>, _top: bool) -> Result<()> {
+    for element in filter {
+        match element.name() {
+            "$and" | "$or" => {
+                for clause in element.value().as_array().into_iter().flat_map(|clauses| clauses.iter()) {
+                    check_partial(clause.as_document().unwrap_or(Document::EMPTY), false)?;
+                }
+            }
+            "$expr" => return Err(err!(QueryFeatureNotAllowed, "$expr is not allowed in this context")),
+            name if name.starts_with('$') => return Err(unsupported_partial(name)),
+            _ => match element.value() {
+                Value::Regex { .. } => return Err(unsupported_partial(element.name())),
+                Value::Document(inner) => check_partial_operators(inner)?,
+                _ => {}
+            },
+        }
+    }
+    Ok(())
+}
+
+fn check_partial_operators(operators: Document<'_>) -> Result<()> {
+    for element in operators {
+        match element.name() {
+            "$eq" | "$gt" | "$gte" | "$lt" | "$lte" | "$in" | "$type" => {}
+            "$exists" if element.value().is_truthy() => {}
+            name if name.starts_with('$') => return Err(unsupported_partial(name)),
+            _ => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+fn unsupported_partial(what: &str) -> base::Error {
+    err!(CannotCreateIndex, "Expression not supported in partial index: {what}")
+}
+
+fn text<'a>(name: &str, value: Value<'a>) -> Result<&'a str> {
+    value.as_str().ok_or_else(|| wrong_type(name, "a string", value))
+}
+
+fn document<'a>(name: &str, value: Value<'a>) -> Result<Document<'a>> {
+    value.as_document().ok_or_else(|| wrong_type(name, "an object", value))
+}
+
+fn flag(name: &str, value: Value<'_>) -> Result<bool> {
+    match value {
+        Value::Boolean(_) => Ok(value.is_truthy()),
+        _ if value.as_number().is_some() => Ok(value.is_truthy()),
+        _ => Err(wrong_type(name, "a bool", value)),
+    }
+}
+
+fn wrong_type(name: &str, expected: &str, value: Value<'_>) -> base::Error {
+    err!(TypeMismatch, "The field '{name}' must be {expected}, but got {}", value.kind().alias())
+}
+
+fn expiry(value: Value<'_>) -> Result<f64> {
+    let number = value.as_number().ok_or_else(|| {
+        err!(
+            CannotCreateIndex,
+            "TTL index 'expireAfterSeconds' option must be numeric, but received a type of '{}'",
+            value.kind().alias()
+        )
+    })?;
+    let seconds = number.to_f64();
+    if seconds < 0.0 {
+        return Err(err!(
+            CannotCreateIndex,
+            "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a different number than {seconds}"
+        ));
+    }
+    // NaN and numbers beyond the range mean the greatest expiry, as MongoDB reads them.
+    Ok(if seconds.is_nan() || seconds > f64::from(i32::MAX) { f64::from(i32::MAX) } else { seconds.trunc() })
+}
+
+fn version(value: Value<'_>) -> Result<()> {
+    match value.as_number().and_then(|number| number.to_i64_exact()) {
+        Some(1 | 2) => Ok(()),
+        Some(other) => {
+            Err(err!(CannotCreateIndex, "Invalid index specification; cannot create an index with v={other}"))
+        }
+        None => Err(wrong_type("v", "a number", value)),
+    }
+}
+
+/// Only the simple collation is there; any other is refused by name.
+fn collation(collation: Document<'_>) -> Result<()> {
+    match collation.get("locale").and_then(|locale| locale.as_str()) {
+        Some("simple") => Ok(()),
+        _ => Err(err!(NotImplemented, "collation is not supported: {collation}")),
+    }
+}

@@ -1,0 +1,94 @@
+//! Every kind of key in the engine: what it looks like in bytes, and how to read it back.
+//!
+//! | tree | key | value |
+//! |---|---|---|
+//! | the catalog, ident 0 | the namespace | the collection's entry as BSON |
+//! | a collection | record id, eight bytes big endian | the document |
+//! | a unique index | key string | record id, then type bits |
+//! | another index | key string, then record id | type bits |
+//!
+//! Record ids ascend as documents are inserted, so natural order is insertion order.
+
+use base::{Result, err};
+use storage::{Ident, Key, Value};
+
+/// The tree of catalog entries.
+pub const CATALOG: Ident = Ident(0);
+
+/// The number of a document within its collection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct RecordId(pub u64);
+
+impl RecordId {
+    /// The key of the record.
+    pub fn key(self) -> Key {
+        Key::from(self.0.to_be_bytes())
+    }
+
+    /// Reads the key of a record. Errors: DataCorruptionDetected.
+    pub fn from_key(key: &[u8]) -> Result<RecordId> {
+        let bytes = key.try_into().map_err(|_| corrupted("record id"))?;
+        Ok(RecordId(u64::from_be_bytes(bytes)))
+    }
+}
+
+/// One entry of an index as it stands in the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexEntry<'a> {
+    /// The indexed values.
+    pub key_string: &'a [u8],
+    /// What the key string left out of the values' types.
+    pub type_bits: &'a [u8],
+    /// The document the entry points at.
+    pub record: RecordId,
+}
+
+impl<'a> IndexEntry<'a> {
+    /// The entry's key and value in the engine.
+    pub fn to_parts(self, unique: bool) -> (Key, Value) {
+        let id = self.record.0.to_be_bytes();
+        if unique {
+            let value = if self.type_bits.is_empty() {
+                Value::from(id)
+            } else {
+                Value::from([&id, self.type_bits].concat())
+            };
+            return (Key::from(self.key_string), value);
+        }
+        (Key::from([self.key_string, &id].concat()), Value::from(self.type_bits))
+    }
+
+    /// Reads an entry back. Errors: DataCorruptionDetected.
+    pub fn from_parts(key: &'a [u8], value: &'a [u8], unique: bool) -> Result<IndexEntry<'a>> {
+        let (source, cut) = if unique { (value, 0) } else { (key, key.len().saturating_sub(8)) };
+        let id = source.get(cut..cut + 8).and_then(|id| id.try_into().ok());
+        let record = RecordId(u64::from_be_bytes(id.ok_or_else(|| corrupted("index entry"))?));
+        Ok(match unique {
+            true => IndexEntry { key_string: key, type_bits: value.get(8..).unwrap_or(&[]), record },
+            false => IndexEntry { key_string: key.get(..cut).unwrap_or(&[]), type_bits: value, record },
+        })
+    }
+}
+
+fn corrupted(what: &str) -> base::Error {
+    err!(DataCorruptionDetected, "broken {what} in the storage engine")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_read_back_as_they_were_written() {
+        for unique in [false, true] {
+            for type_bits in [&[][..], &[1, 2]] {
+                let entry = IndexEntry { key_string: b"key", type_bits, record: RecordId(77) };
+                let (key, value) = entry.to_parts(unique);
+                assert_eq!(IndexEntry::from_parts(&key, &value, unique).unwrap(), entry);
+            }
+        }
+        assert!(IndexEntry::from_parts(b"short", b"", false).is_err());
+        assert!(IndexEntry::from_parts(b"short", b"", true).is_err());
+        assert!(RecordId::from_key(b"123").is_err());
+    }
+}

@@ -1,0 +1,140 @@
+//! One running operation: when it must stop, and how long work gives way to other clients.
+
+use base::{Result, err};
+use query::Interrupt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Runs a piece of work that may take long, so that the thread it runs on is not missed by
+/// others. Set by whoever owns the threads.
+pub type BlockingHook = fn(&mut dyn FnMut());
+
+/// What a command carries through all layers. Asked in every loop whether to stop.
+pub struct Operation {
+    /// What `currentOp` shows and `killOp` takes.
+    pub id: u64,
+    /// Microseconds after [`epoch`] at which maxTimeMS runs out; zero is never.
+    deadline: AtomicU64,
+    killed: AtomicBool,
+    stopping: &'static AtomicBool,
+    blocking: BlockingHook,
+    /// Keys and documents examined so far, as explain and the profiler report them.
+    pub keys_examined: AtomicI64,
+    /// Documents examined so far.
+    pub docs_examined: AtomicI64,
+}
+
+/// Set once the process shuts down: every operation ends with InterruptedAtShutdown.
+static STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// The instant that deadlines count from.
+fn epoch() -> Instant {
+    static EPOCH: OnceLock<Instant> = OnceLock::new();
+    *EPOCH.get_or_init(Instant::now)
+}
+
+impl Operation {
+    /// An operation without a deadline that runs long work in place.
+    pub fn new(id: u64) -> Operation {
+        Operation {
+            id,
+            deadline: AtomicU64::new(0),
+            killed: AtomicBool::new(false),
+            stopping: &STOPPING,
+            blocking: |work| work(),
+            keys_examined: AtomicI64::new(0),
+            docs_examined: AtomicI64::new(0),
+        }
+    }
+
+    /// The same, long work going through `hook`.
+    pub fn with_blocking(id: u64, hook: BlockingHook) -> Operation {
+        Operation { blocking: hook, ..Operation::new(id) }
+    }
+
+    /// Sets maxTimeMS, counted from now; zero takes the limit away. A cursor's operation is set
+    /// again at each getMore.
+    pub fn set_max_time(&self, millis: u64) {
+        let deadline = match millis {
+            0 => 0,
+            _ => (epoch().elapsed() + Duration::from_millis(millis)).as_micros() as u64,
+        };
+        self.deadline.store(deadline, Relaxed);
+    }
+
+    /// What is left of maxTimeMS in milliseconds, zero where there is no limit: a cursor's later
+    /// batches share the time its first was given.
+    pub fn remaining_millis(&self) -> u64 {
+        match self.deadline.load(Relaxed) {
+            0 => 0,
+            deadline => (deadline.saturating_sub(epoch().elapsed().as_micros() as u64) / 1000).max(1),
+        }
+    }
+
+    /// Ends the operation at its next check, as `killOp` does.
+    pub fn kill(&self) {
+        self.killed.store(true, Relaxed);
+    }
+
+    /// Ends every operation of the process at its next check.
+    pub fn stop_all() {
+        STOPPING.store(true, Relaxed);
+    }
+
+    /// Runs work that may take long without starving other clients of the thread.
+    pub fn blocking<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        let mut work = Some(work);
+        let mut outcome = None;
+        (self.blocking)(&mut || {
+            if let Some(work) = work.take() {
+                outcome = Some(work());
+            }
+        });
+        outcome
+    }
+}
+
+impl Interrupt for Operation {
+    fn check(&self) -> Result<()> {
+        if self.killed.load(Relaxed) {
+            return Err(err!(Interrupted, "operation was interrupted"));
+        }
+        if self.stopping.load(Relaxed) {
+            return Err(err!(InterruptedAtShutdown, "interrupted at shutdown"));
+        }
+        let deadline = self.deadline.load(Relaxed);
+        if deadline != 0 && epoch().elapsed().as_micros() as u64 >= deadline {
+            return Err(err!(MaxTimeMSExpired, "operation exceeded time limit"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::ErrorCode;
+
+    #[test]
+    fn an_operation_ends_when_killed_or_late() {
+        let operation = Operation::new(1);
+        operation.check().unwrap();
+        operation.set_max_time(1);
+        std::thread::sleep(Duration::from_millis(3));
+        assert_eq!(operation.check().unwrap_err().code(), ErrorCode::MaxTimeMSExpired);
+        operation.set_max_time(0);
+        operation.check().unwrap();
+        operation.kill();
+        assert_eq!(operation.check().unwrap_err().code(), ErrorCode::Interrupted);
+    }
+
+    #[test]
+    fn long_work_runs_once_through_the_hook() {
+        let operation = Operation::with_blocking(1, |work| {
+            work();
+            work();
+        });
+        assert_eq!(operation.blocking(|| 7), Some(7));
+    }
+}

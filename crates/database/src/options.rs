@@ -1,0 +1,172 @@
+//! Options of the create command, checked.
+
+use crate::collection::{Capped, Options, View};
+use crate::validator::Validator;
+use base::bson::{Builder, Document, Value, ValueBuf};
+use base::{Namespace, Result, err};
+use query::Context;
+use std::sync::Arc;
+
+/// The smallest size of a capped collection, in bytes, and what sizes are rounded up to.
+const CAPPED_STEP: i64 = 256;
+
+/// Parses the options of create, and those of a catalog entry.
+///
+/// Errors: InvalidOptions, TypeMismatch, BadValue, NotImplemented for what is not there yet,
+/// 40415 for a field create doesn't know.
+pub(crate) fn parse(options: Document<'_>, namespace: &Namespace, context: &Context) -> Result<Options> {
+    let mut seen = Seen::default();
+    for element in options {
+        seen.field(element.name(), element.value())?;
+    }
+    seen.finish(namespace, context)
+}
+
+#[derive(Default)]
+struct Seen<'a> {
+    capped: bool,
+    size: Option<i64>,
+    max: i64,
+    validator: Option<Document<'a>>,
+    level: Option<&'a str>,
+    action: Option<&'a str>,
+    view_on: Option<&'a str>,
+    pipeline: Option<ValueBuf>,
+    kept: Builder,
+}
+
+impl<'a> Seen<'a> {
+    fn field(&mut self, name: &str, value: Value<'a>) -> Result<()> {
+        match name {
+            "capped" => self.capped = value.is_truthy(),
+            "size" => self.size = Some(count(name, value)?),
+            "max" => self.max = count(name, value)?,
+            "validator" => self.validator = Some(object(name, value)?),
+            "validationLevel" => self.level = Some(text(name, value)?),
+            "validationAction" => self.action = Some(text(name, value)?),
+            "viewOn" => self.view_on = Some(text(name, value)?),
+            "pipeline" => {
+                let pipeline = value.as_array().ok_or_else(|| wrong_type(name, value, "array"))?;
+                self.pipeline = Some(Value::Array(pipeline).to_owned());
+            }
+            "storageEngine" | "indexOptionDefaults" => {
+                let document = object(name, value)?;
+                self.kept.append(name, document);
+            }
+            "collation" => match object(name, value)?.get("locale").and_then(|locale| locale.as_str()) {
+                Some("simple") => {}
+                _ => {
+                    return Err(err!(
+                        NotImplemented,
+                        "collation is not supported yet: create option 'collation'"
+                    ));
+                }
+            },
+            "idIndex" => {
+                let id = object(name, value)?;
+                let key = id.get("key").and_then(|key| key.as_document());
+                if key.is_none_or(|key| key.iter().count() != 1 || key.get("_id").is_none()) {
+                    return Err(err!(
+                        BadValue,
+                        "The field 'key' for an _id index must be {{_id: 1}}, but got {id}"
+                    ));
+                }
+            }
+            // Kept by old clients; the index on _id is always there.
+            "autoIndexId" if value.is_truthy() => {}
+            "temp" | "flags" if !value.is_truthy() => {}
+            "timeseries"
+            | "expireAfterSeconds"
+            | "clusteredIndex"
+            | "changeStreamPreAndPostImages"
+            | "encryptedFields"
+            | "autoIndexId"
+            | "temp"
+            | "flags" => {
+                return Err(err!(NotImplemented, "create option '{name}' is not supported"));
+            }
+            _ => return Err(err!(40415, "BSON field 'create.{name}' is an unknown field.")),
+        }
+        Ok(())
+    }
+
+    fn finish(self, namespace: &Namespace, context: &Context) -> Result<Options> {
+        let capped = self.capped()?;
+        let view = match (self.view_on, self.pipeline) {
+            (Some(on), pipeline) => {
+                let pipeline = pipeline.unwrap_or_else(|| Value::Array(base::bson::Array::EMPTY).to_owned());
+                Some(View { on: on.to_string(), pipeline })
+            }
+            (None, Some(_)) => {
+                return Err(err!(InvalidOptions, "'pipeline' requires 'viewOn' to also be specified"));
+            }
+            (None, None) => None,
+        };
+        if view.is_some() && (capped.is_some() || self.validator.is_some()) {
+            let option = if capped.is_some() { "capped" } else { "validator" };
+            return Err(err!(InvalidOptions, "the field '{option}' is not valid for a view"));
+        }
+        let has_validator = self.validator.is_some() || self.level.is_some() || self.action.is_some();
+        let validator = match has_validator {
+            true => {
+                if matches!(namespace.database(), "admin" | "local" | "config") && self.validator.is_some() {
+                    return Err(err!(
+                        InvalidOptions,
+                        "Document validators are not allowed on collection {namespace} in the {} internal database",
+                        namespace.database()
+                    ));
+                }
+                let filter = self.validator.unwrap_or(Document::EMPTY);
+                let (level, action) = (self.level.unwrap_or("strict"), self.action.unwrap_or("error"));
+                Some(Arc::new(Validator::parse(filter, level, action, context)?))
+            }
+            false => None,
+        };
+        Ok(Options { capped, validator, view, kept: self.kept.finish() })
+    }
+
+    fn capped(&self) -> Result<Option<Capped>> {
+        match (self.capped, self.size) {
+            (false, None) => Ok(None),
+            // A size alone is accepted and means nothing, as in MongoDB.
+            (false, Some(_)) => Ok(None),
+            (true, None) => Err(err!(InvalidOptions, "the 'size' field is required when 'capped' is true")),
+            (true, Some(size)) => {
+                let rounded = (size.max(1) + CAPPED_STEP - 1) / CAPPED_STEP * CAPPED_STEP;
+                Ok(Some(Capped { size: rounded, max: self.max.max(0) }))
+            }
+        }
+    }
+}
+
+fn object<'a>(name: &str, value: Value<'a>) -> Result<Document<'a>> {
+    value.as_document().ok_or_else(|| wrong_type(name, value, "object"))
+}
+
+fn text<'a>(name: &str, value: Value<'a>) -> Result<&'a str> {
+    value.as_str().ok_or_else(|| wrong_type(name, value, "string"))
+}
+
+fn count(name: &str, value: Value<'_>) -> Result<i64> {
+    let number = value.as_number().ok_or_else(|| {
+        err!(
+            TypeMismatch,
+            "BSON field 'create.{name}' is the wrong type '{}', expected types '[long, int, decimal, double]'",
+            value.kind().alias()
+        )
+    })?;
+    let size = number.to_i64_clamped();
+    match name {
+        "size" if size < 0 => Err(err!(BadValue, "size has to be >= 0")),
+        "size" if size > 1 << 50 => Err(err!(BadValue, "size cannot exceed 1 PB")),
+        _ => Ok(size),
+    }
+}
+
+fn wrong_type(name: &str, value: Value<'_>, expected: &str) -> base::Error {
+    err!(
+        TypeMismatch,
+        "BSON field 'create.{name}' is the wrong type '{}', expected type '{expected}'",
+        value.kind().alias()
+    )
+}

@@ -1,0 +1,110 @@
+//! aggregate: a pipeline over a collection, a view, or no collection at all.
+
+use super::collections::OtherCollections;
+use super::{Documents, Nothing};
+use crate::cursor::Cursor;
+use crate::database::{Database, View};
+use crate::operation::Operation;
+use crate::plan::{Hint, Read};
+use base::bson::{Array, DocumentBuf, Value};
+use base::{Namespace, Result};
+use query::matcher::Matcher;
+use query::pipeline::Environment;
+use query::{Context, Pipeline, SortPattern, Stage};
+use std::sync::Arc;
+
+/// Answers the stages that only the server can (`$currentOp`, `$listLocalSessions`): given the
+/// stage's name and specification, its documents.
+pub type Sources = Arc<dyn Fn(&str, Value<'_>) -> Result<Vec<DocumentBuf>> + Send + Sync>;
+
+/// An aggregate, its stages not yet parsed.
+#[derive(Clone)]
+pub struct AggregateRequest<'a> {
+    /// The stages.
+    pub pipeline: Array<'a>,
+    /// The index to use for the leading `$match` and `$sort`.
+    pub hint: Option<Hint>,
+    /// Whether blocking stages may spill to disk.
+    pub allow_disk_use: bool,
+    /// Who answers the server's own stages.
+    pub sources: Option<Sources>,
+}
+
+impl<'a> AggregateRequest<'a> {
+    /// A pipeline with MongoDB's default options.
+    pub fn new(pipeline: Array<'a>) -> AggregateRequest<'a> {
+        AggregateRequest { pipeline, hint: None, allow_disk_use: true, sources: None }
+    }
+}
+
+/// What the front of a pipeline leaves to the plan: its filter, order and limit.
+pub(crate) struct Front {
+    pub(crate) read: Read,
+    pub(crate) rest: Pipeline,
+}
+
+impl Front {
+    /// Takes the leading `$match`, `$sort` and `$limit` off a pipeline.
+    pub(crate) fn split(mut pipeline: Pipeline, context: &Context) -> Result<Front> {
+        pipeline.optimize(context)?;
+        let filter = pipeline.take_leading_match().unwrap_or_default();
+        let mut read = Read::new(Arc::new(Matcher::parse(filter.view(), context)?));
+        if let Some(sort) = pipeline.take_leading_sort() {
+            read.sort = Some(Arc::new(SortPattern::parse(sort.pattern.view())?));
+            read.limit = sort.limit.unwrap_or(0);
+        } else if let Some(limit) = pipeline.take_leading_limit() {
+            read.limit = limit;
+        }
+        read.covering = pipeline.dependencies();
+        Ok(Front { read, rest: pipeline })
+    }
+}
+
+impl Database {
+    /// Opens a cursor over the documents that a pipeline yields. A namespace whose collection is
+    /// `$cmd.aggregate` stands for the database as a whole.
+    ///
+    /// Errors: those of parsing, and of the stages as they start.
+    pub fn aggregate(
+        self: &Arc<Self>,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        request: &AggregateRequest<'_>,
+        context: &Arc<Context>,
+    ) -> Result<Cursor> {
+        let view = self.view();
+        let resolved = view.catalog.resolve(namespace)?;
+        let stages = resolved.followed_by(request.pipeline);
+        let pipeline = Pipeline::parse(super::find::stages(&stages), context)?;
+        let others = OtherCollections::new(self, operation, namespace, &view, request.sources.clone());
+        let mut environment = Environment::new(Arc::new(others), context.clone());
+        environment.allow_disk_use = request.allow_disk_use;
+        let writes = pipeline.writes();
+        let source = self.run(operation, &view, &resolved.namespace, pipeline, request, &environment)?;
+        let mut cursor = Cursor::new(namespace.clone(), source, operation.clone());
+        if !writes {
+            cursor.uuid = view.catalog.get(namespace).map(|collection| collection.uuid);
+        }
+        Ok(cursor)
+    }
+
+    fn run(
+        &self,
+        operation: &Arc<Operation>,
+        view: &View,
+        namespace: &Namespace,
+        pipeline: Pipeline,
+        request: &AggregateRequest<'_>,
+        environment: &Environment,
+    ) -> Result<Box<dyn Stage>> {
+        let collection = view.catalog.get(namespace).cloned();
+        let Some(collection) = collection.filter(|_| pipeline.reads_collection()) else {
+            return pipeline.run(Box::new(Nothing), environment);
+        };
+        let Front { mut read, rest } = Front::split(pipeline, &environment.context)?;
+        read.hint = request.hint.clone();
+        read.allow_disk_use = request.allow_disk_use;
+        let records = self.read(operation, view, &collection, read, &environment.context)?;
+        rest.run(Box::new(Documents(records)), environment)
+    }
+}

@@ -1,0 +1,181 @@
+//! The other collections of a pipeline: what `$lookup`, `$unionWith` and `$merge` reach.
+
+use super::aggregate::{Front, Sources};
+use super::out::Replacement;
+use super::{Documents, Nothing};
+use crate::database::{Database, View};
+use crate::operation::Operation;
+use crate::plan::Read;
+use crate::write::{InsertRequest, UpdateRequest};
+use base::bson::{Document, Value};
+use base::{Namespace, Result};
+use query::matcher::Matcher;
+use query::pipeline::{Collections, Environment, Namespace as Named, Sink, from_documents};
+use query::{Context, Pipeline, Stage, Update};
+use std::sync::Arc;
+
+/// All collections as one aggregation sees them: on one view throughout.
+pub(crate) struct OtherCollections {
+    database: Arc<Database>,
+    operation: Arc<Operation>,
+    /// What the aggregation runs on.
+    namespace: Namespace,
+    view: View,
+    sources: Option<Sources>,
+}
+
+impl OtherCollections {
+    pub(crate) fn new(
+        database: &Arc<Database>,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        view: &View,
+        sources: Option<Sources>,
+    ) -> OtherCollections {
+        OtherCollections {
+            database: database.clone(),
+            operation: operation.clone(),
+            namespace: namespace.clone(),
+            view: view.clone(),
+            sources,
+        }
+    }
+
+    fn resolve(&self, named: &Named) -> Result<Namespace> {
+        let database = named.database.as_deref().unwrap_or(self.namespace.database());
+        Namespace::new(database, &named.collection)
+    }
+
+    /// A collection's documents through the front of a pipeline, then the rest of it.
+    fn through(
+        &self,
+        namespace: &Namespace,
+        pipeline: Pipeline,
+        environment: &Environment,
+    ) -> Result<Box<dyn Stage>> {
+        let collection = self.view.catalog.get(namespace).cloned();
+        let Some(collection) = collection.filter(|_| pipeline.reads_collection()) else {
+            return pipeline.run(Box::new(Nothing), environment);
+        };
+        let Front { read, rest } = Front::split(pipeline, &environment.context)?;
+        let records =
+            self.database.read(&self.operation, &self.view, &collection, read, &environment.context)?;
+        rest.run(Box::new(Documents(records)), environment)
+    }
+}
+
+impl Collections for OtherCollections {
+    fn find(&self, from: &Named, filter: Document<'_>, context: &Arc<Context>) -> Result<Box<dyn Stage>> {
+        let namespace = self.resolve(from)?;
+        let resolved = self.view.catalog.resolve(&namespace)?;
+        let matcher = Arc::new(Matcher::parse(filter, context)?);
+        if resolved.pipeline.is_some() {
+            let mut stages = base::bson::Builder::new();
+            stages.begin_array("pipeline").push_document().append("$match", filter).end().end();
+            let holder = stages.finish();
+            let pipeline = Pipeline::parse(super::find::stages(&holder), context)?;
+            let others = OtherCollections { namespace: namespace.clone(), ..self.clone() };
+            return self.aggregate(from, &pipeline, &Environment::new(Arc::new(others), context.clone()));
+        }
+        match self.view.catalog.get(&namespace).cloned() {
+            None => Ok(Box::new(Nothing)),
+            Some(collection) => {
+                let read = Read::new(matcher);
+                let records = self.database.read(&self.operation, &self.view, &collection, read, context)?;
+                Ok(Box::new(Documents(records)))
+            }
+        }
+    }
+
+    fn aggregate(
+        &self,
+        from: &Named,
+        pipeline: &Pipeline,
+        environment: &Environment,
+    ) -> Result<Box<dyn Stage>> {
+        let namespace = self.resolve(from)?;
+        let resolved = self.view.catalog.resolve(&namespace)?;
+        if resolved.pipeline.is_none() {
+            return self.through(&namespace, pipeline.clone(), environment);
+        }
+        let inner = Pipeline::parse(resolved.stages(), &environment.context)?;
+        let source = self.through(&resolved.namespace, inner, environment)?;
+        pipeline.run(source, environment)
+    }
+
+    fn source(
+        &self,
+        stage: &'static str,
+        spec: Value<'_>,
+        _context: &Arc<Context>,
+    ) -> Result<Box<dyn Stage>> {
+        if let Some(documents) = self.database.statistics_stage(stage, spec, &self.namespace)? {
+            return Ok(from_documents(documents));
+        }
+        match &self.sources {
+            Some(sources) => Ok(from_documents(sources(stage, spec)?)),
+            None => Err(base::err!(NotImplemented, "{stage} is not supported here")),
+        }
+    }
+
+    fn out(&self, into: &Named, context: &Arc<Context>) -> Result<Box<dyn Sink>> {
+        let namespace = self.resolve(into)?;
+        Ok(Box::new(Replacement::new(&self.database, &namespace, context)?))
+    }
+
+    fn has_unique_index(&self, on: &Named, fields: &[String]) -> Result<bool> {
+        let catalog = self.database.catalog();
+        let Some(collection) = catalog.get(&self.resolve(on)?) else { return Ok(false) };
+        let Some(data) = &collection.data else { return Ok(false) };
+        Ok(data.indexes.iter().any(|index| {
+            let covers = index.spec.parts.len() == fields.len()
+                && index.spec.parts.iter().all(|part| fields.iter().any(|field| field == part.path.as_str()));
+            covers && index.unique() && !index.spec.sparse && index.spec.partial.is_none()
+        }))
+    }
+
+    fn insert(&self, into: &Named, document: Document<'_>, context: &Arc<Context>) -> Result<()> {
+        let insert = InsertRequest { document, bypass_validation: false };
+        self.database.insert(&self.resolve(into)?, insert, context).map(drop)
+    }
+
+    fn update(
+        &self,
+        into: &Named,
+        filter: Document<'_>,
+        update: Value<'_>,
+        insert: Option<Document<'_>>,
+        context: &Arc<Context>,
+    ) -> Result<bool> {
+        let namespace = self.resolve(into)?;
+        let request = UpdateRequest {
+            matcher: Arc::new(Matcher::parse(filter, context)?),
+            update: Update::parse(update, &[], context)?,
+            multi: false,
+            upsert: false,
+            sort: None,
+            hint: None,
+            bypass_validation: false,
+        };
+        let outcome = self.database.update(&self.operation, &namespace, &request, context)?;
+        if outcome.matched == 0
+            && let Some(document) = insert
+        {
+            let insert = InsertRequest { document, bypass_validation: false };
+            self.database.insert(&namespace, insert, context)?;
+        }
+        Ok(outcome.matched > 0)
+    }
+}
+
+impl Clone for OtherCollections {
+    fn clone(&self) -> Self {
+        OtherCollections {
+            database: self.database.clone(),
+            operation: self.operation.clone(),
+            namespace: self.namespace.clone(),
+            view: self.view.clone(),
+            sources: self.sources.clone(),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! count: how many documents match.
+
+use super::AggregateRequest;
+use super::find::stages;
+use crate::database::Database;
+use crate::operation::Operation;
+use crate::plan::{Hint, Read};
+use base::bson::{Builder, Document};
+use base::{Namespace, Result};
+use query::Context;
+use query::matcher::Matcher;
+use std::sync::Arc;
+
+impl Database {
+    /// Counts the documents that match, after `skip` and up to `limit` (zero: all). Without a
+    /// filter it costs nothing: the collection's own count is returned.
+    #[allow(clippy::too_many_arguments)]
+    pub fn count(
+        self: &Arc<Self>,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        filter: Document<'_>,
+        hint: Option<Hint>,
+        skip: u64,
+        limit: u64,
+        context: &Arc<Context>,
+    ) -> Result<u64> {
+        let matcher = Arc::new(Matcher::parse(filter, context)?);
+        let view = self.view();
+        let Some(collection) = view.catalog.get(namespace).cloned() else { return Ok(0) };
+        let window = |all: u64| match (all.saturating_sub(skip), limit) {
+            (left, 0) => left,
+            (left, limit) => left.min(limit),
+        };
+        if collection.is_view() {
+            return Ok(window(self.count_view(operation, namespace, filter, context)?));
+        }
+        if matcher.is_empty() && hint.is_none() {
+            return Ok(window(collection.records().max(0) as u64));
+        }
+        let read = Read { hint, skip, limit, covering: Some(Vec::new()), ..Read::new(matcher) };
+        let mut records = self.read(operation, &view, &collection, read, context)?;
+        let mut count = 0;
+        while records.next()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn count_view(
+        self: &Arc<Self>,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        filter: Document<'_>,
+        context: &Arc<Context>,
+    ) -> Result<u64> {
+        let mut out = Builder::new();
+        out.begin_array("pipeline");
+        out.push_document().append("$match", filter).end();
+        out.push_document().append("$count", "n").end().end();
+        let holder = out.finish();
+        let mut cursor =
+            self.aggregate(operation, namespace, &AggregateRequest::new(stages(&holder)), context)?;
+        let mut batch = Builder::new();
+        batch.begin_array("b");
+        cursor.next_batch(1, &mut batch)?;
+        batch.end();
+        let batch = batch.finish();
+        let first = batch.view().get("b").and_then(|b| b.as_array()).and_then(|b| b.get(0));
+        let count = first.and_then(|v| v.as_document()).and_then(|d| d.get("n")).and_then(|n| n.as_i64());
+        Ok(count.unwrap_or(0) as u64)
+    }
+}

@@ -1,0 +1,111 @@
+//! distinct: the different values of a path.
+
+use super::{AggregateRequest, Documents};
+use crate::database::Database;
+use crate::operation::Operation;
+use crate::plan::{Hint, Read};
+use base::bson::{Builder, Document, DocumentBuf, MAX_DOCUMENT_SIZE, Path, PathComponent, Value};
+use base::{Namespace, Result, err};
+use query::matcher::Matcher;
+use query::{Context, Stage};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+impl Database {
+    /// The different values at a path among the documents that match, arrays counted by their
+    /// elements, as a document with the array `values`.
+    ///
+    /// Errors: 17217 where they don't fit into one reply.
+    pub fn distinct(
+        self: &Arc<Self>,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        key: &str,
+        filter: Document<'_>,
+        hint: Option<Hint>,
+        context: &Arc<Context>,
+    ) -> Result<DocumentBuf> {
+        let matcher = Arc::new(Matcher::parse(filter, context)?);
+        let view = self.view();
+        let mut values = Values::new(Path::new(key));
+        let Some(collection) = view.catalog.get(namespace).cloned() else { return Ok(values.finish()) };
+        let mut source: Box<dyn Stage> = if collection.is_view() {
+            let mut out = Builder::new();
+            out.begin_array("pipeline").push_document().append("$match", filter).end().end();
+            let holder = out.finish();
+            let request = AggregateRequest::new(super::find::stages(&holder));
+            self.aggregate(operation, namespace, &request, context)?.into_source()
+        } else {
+            let read = Read { hint, ..Read::new(matcher) };
+            Box::new(Documents(self.read(operation, &view, &collection, read, context)?))
+        };
+        while let Some(document) = source.next()? {
+            values.add(document.view())?;
+        }
+        Ok(values.finish())
+    }
+}
+
+/// Values met so far, each once, in the order of meeting.
+struct Values {
+    path: Path,
+    seen: HashSet<Vec<u8>>,
+    out: Builder,
+}
+
+impl Values {
+    fn new(path: Path) -> Values {
+        let mut out = Builder::new();
+        out.begin_array("values");
+        Values { path, seen: HashSet::new(), out }
+    }
+
+    fn add(&mut self, document: Document<'_>) -> Result<()> {
+        let path = self.path.clone();
+        self.walk(Value::Document(document), path.components(), false)
+    }
+
+    /// Follows the path, through every element of the arrays on its way. Bounded by the path.
+    fn walk(&mut self, value: Value<'_>, components: &[PathComponent], nested: bool) -> Result<()> {
+        let Some((first, rest)) = components.split_first() else {
+            return match value {
+                Value::Array(array) if !nested => array.iter().try_for_each(|element| self.note(element)),
+                _ => self.note(value),
+            };
+        };
+        match value {
+            Value::Document(document) => match document.get(first.name()) {
+                Some(inner) => self.walk(inner, rest, false),
+                None => Ok(()),
+            },
+            Value::Array(array) if !nested => {
+                if let Some(element) = first.index().and_then(|index| array.get(index)) {
+                    self.walk(element, rest, false)?;
+                }
+                array
+                    .iter()
+                    .filter(|element| matches!(element, Value::Document(_)))
+                    .try_for_each(|element| self.walk(element, components, true))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn note(&mut self, value: Value<'_>) -> Result<()> {
+        let mut key = Vec::new();
+        base::key_string::encode(value, true, &mut key);
+        if !self.seen.insert(key) {
+            return Ok(());
+        }
+        self.out.push(value);
+        if self.out.len() > MAX_DOCUMENT_SIZE {
+            return Err(err!(17217, "distinct too big, 16mb cap"));
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> DocumentBuf {
+        self.out.end();
+        self.out.finish()
+    }
+}

@@ -1,0 +1,247 @@
+//! find: a filter, an order, a projection.
+
+use super::tail::Tail;
+use super::{AggregateRequest, Nothing};
+use crate::collection::Collection;
+use crate::cursor::Cursor;
+use crate::database::{Database, View};
+use crate::exec::{Record, RecordStream};
+use crate::operation::Operation;
+use crate::plan::{Hint, Read};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
+use base::{Namespace, Result, err};
+use query::matcher::Matcher;
+use query::{Arena, Context, Projection, SortPattern, Stage};
+use std::sync::Arc;
+
+/// A find, its parts not yet parsed.
+#[derive(Clone)]
+pub struct FindRequest<'a> {
+    /// Which documents.
+    pub filter: Document<'a>,
+    /// Which of their fields; empty is all.
+    pub projection: Document<'a>,
+    /// Their order; empty is any.
+    pub sort: Document<'a>,
+    /// Documents to pass over.
+    pub skip: u64,
+    /// Documents wanted; zero is all.
+    pub limit: u64,
+    /// The index to use.
+    pub hint: Option<Hint>,
+    /// Inclusive lower bound on the hinted index.
+    pub min: Option<Document<'a>>,
+    /// Exclusive upper bound on the hinted index.
+    pub max: Option<Document<'a>>,
+    /// Yields index keys in place of documents.
+    pub return_key: bool,
+    /// Adds each record's id as `$recordId`.
+    pub show_record_id: bool,
+    /// Keeps the cursor open at the end of a capped collection.
+    pub tailable: bool,
+    /// A tailable getMore waits for more.
+    pub await_data: bool,
+    /// Whether a blocking sort may spill to disk.
+    pub allow_disk_use: bool,
+}
+
+impl<'a> FindRequest<'a> {
+    /// Every document that matches.
+    pub fn new(filter: Document<'a>) -> FindRequest<'a> {
+        FindRequest {
+            filter,
+            projection: Document::EMPTY,
+            sort: Document::EMPTY,
+            skip: 0,
+            limit: 0,
+            hint: None,
+            min: None,
+            max: None,
+            return_key: false,
+            show_record_id: false,
+            tailable: false,
+            await_data: false,
+            allow_disk_use: true,
+        }
+    }
+
+    /// The plan's part of the request, parsed.
+    pub(crate) fn parse(&self, context: &Context) -> Result<(Read, Option<Projection>)> {
+        let matcher = Arc::new(Matcher::parse(self.filter, context)?);
+        let sort = match self.sort.is_empty() {
+            true => None,
+            false => Some(Arc::new(SortPattern::parse(self.sort)?)),
+        };
+        let projection = match self.projection.is_empty() {
+            true => None,
+            false => Some(Projection::parse_find(self.projection, context)?),
+        };
+        let covering = match &projection {
+            Some(projection) if !self.show_record_id && !self.tailable => projection.fields(),
+            _ => None,
+        };
+        let read = Read {
+            sort,
+            hint: self.hint.clone(),
+            skip: self.skip,
+            limit: self.limit,
+            min: self.min.map(Document::to_owned),
+            max: self.max.map(Document::to_owned),
+            covering,
+            return_key: self.return_key,
+            allow_disk_use: self.allow_disk_use,
+            ..Read::new(matcher)
+        };
+        Ok((read, projection))
+    }
+
+    /// The same request as the stages of a pipeline, for views.
+    fn to_pipeline(&self) -> Result<DocumentBuf> {
+        let unsupported = |what: &str| Err(err!(InvalidPipelineOperator, "{what} not supported on views"));
+        if self.tailable {
+            return Err(err!(OptionNotSupportedOnView, "option 'tailable' not supported on views"));
+        }
+        if self.min.is_some() || self.max.is_some() || self.return_key || self.show_record_id {
+            return unsupported("min, max, returnKey and showRecordId");
+        }
+        let mut out = Builder::new();
+        out.begin_array("pipeline");
+        if !self.filter.is_empty() {
+            out.push_document().append("$match", self.filter).end();
+        }
+        if !self.sort.is_empty() && self.sort.find("$natural").is_none() {
+            out.push_document().append("$sort", self.sort).end();
+        }
+        if self.skip > 0 {
+            out.push_document().append("$skip", self.skip as i64).end();
+        }
+        if self.limit > 0 {
+            out.push_document().append("$limit", self.limit as i64).end();
+        }
+        if !self.projection.is_empty() {
+            out.push_document().append("$project", self.projection).end();
+        }
+        out.end();
+        Ok(out.finish())
+    }
+}
+
+impl Database {
+    /// Opens a cursor over the documents of a find.
+    ///
+    /// Errors: those of parsing filter, projection and sort (also where the collection isn't
+    /// there), BadValue for a hint that names no index or a tailable cursor on a collection that
+    /// is not capped.
+    pub fn find(
+        self: &Arc<Self>,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        request: &FindRequest<'_>,
+        context: &Arc<Context>,
+    ) -> Result<Cursor> {
+        let (read, projection) = request.parse(context)?;
+        let view = self.view();
+        let Some(collection) = view.catalog.get(namespace).cloned() else {
+            return Ok(Cursor::new(namespace.clone(), Box::new(Nothing), operation.clone()));
+        };
+        if collection.is_view() {
+            let pipeline = request.to_pipeline()?;
+            return self.aggregate(operation, namespace, &AggregateRequest::new(stages(&pipeline)), context);
+        }
+        let matcher = read.matcher.clone();
+        let records = match request.tailable {
+            true => Box::new(self.tail(operation, &collection, read, context)?),
+            false => self.start(operation, &view, &collection, read, context)?,
+        };
+        let show_record_id = request.show_record_id;
+        let source: Box<dyn Stage> = match (&projection, show_record_id) {
+            (None, false) => Box::new(super::Documents(records)),
+            _ => Box::new(Project {
+                records,
+                projection,
+                matcher,
+                show_record_id,
+                context: context.clone(),
+                arena: Arena::new(),
+            }),
+        };
+        let mut cursor = Cursor::new(namespace.clone(), source, operation.clone());
+        cursor.uuid = Some(collection.uuid);
+        cursor.tailable = request.tailable;
+        cursor.await_data = request.await_data;
+        Ok(cursor)
+    }
+
+    fn start(
+        &self,
+        operation: &Arc<Operation>,
+        view: &View,
+        collection: &Arc<Collection>,
+        read: Read,
+        context: &Arc<Context>,
+    ) -> Result<Box<dyn RecordStream>> {
+        self.read(operation, view, collection, read, context)
+    }
+
+    fn tail(
+        self: &Arc<Self>,
+        operation: &Arc<Operation>,
+        collection: &Arc<Collection>,
+        read: Read,
+        context: &Arc<Context>,
+    ) -> Result<Tail> {
+        if collection.options.capped.is_none() {
+            return Err(err!(
+                BadValue,
+                "error processing query: ns={} tailable cursor requested on non capped collection",
+                collection.namespace
+            ));
+        }
+        if read.sort.as_ref().is_some_and(|sort| sort.natural() != Some(true)) {
+            return Err(err!(BadValue, "cannot use tailable option with a sort other than {{$natural: 1}}"));
+        }
+        Ok(Tail::new(self.clone(), operation.clone(), collection, read.matcher, context.clone()))
+    }
+}
+
+/// The array of stages in a document made by `to_pipeline` and its like.
+pub(crate) fn stages(holder: &DocumentBuf) -> base::bson::Array<'_> {
+    let value = holder.view().get("pipeline");
+    value.and_then(|value| value.as_array()).unwrap_or(base::bson::Array::EMPTY)
+}
+
+/// Applies a find's projection and `showRecordId`.
+struct Project {
+    records: Box<dyn RecordStream>,
+    projection: Option<Projection>,
+    matcher: Arc<Matcher>,
+    show_record_id: bool,
+    context: Arc<Context>,
+    arena: Arena,
+}
+
+impl Project {
+    fn project(&mut self, record: &Record) -> Result<DocumentBuf> {
+        let document = record.document.view();
+        let Some(projection) = &self.projection else { return Ok(document.to_owned()) };
+        let position = match projection.needs_position() {
+            true => self.matcher.matches_at(document, &self.context)?.and_then(|found| found.position),
+            false => None,
+        };
+        self.arena.reset();
+        projection.apply(document, position, &self.context, &self.arena)
+    }
+}
+
+impl Stage for Project {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        let Some(record) = self.records.next()? else { return Ok(None) };
+        let projected = self.project(&record)?;
+        if !self.show_record_id {
+            return Ok(Some(DocumentCow::Owned(projected)));
+        }
+        let mut out = Builder::with_buffer(Vec::with_capacity(projected.bytes().len() + 20));
+        out.append_all(projected.view()).append("$recordId", record.id.0 as i64);
+        Ok(Some(DocumentCow::Owned(out.finish())))
+    }
+}

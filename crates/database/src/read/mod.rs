@@ -1,0 +1,35 @@
+//! The reads: find, aggregate, count, distinct. Each parses first, then plans, then streams.
+
+mod aggregate;
+mod collections;
+mod count;
+mod distinct;
+mod find;
+mod out;
+mod tail;
+
+pub use aggregate::{AggregateRequest, Sources};
+pub use find::FindRequest;
+
+use crate::exec::RecordStream;
+use base::Result;
+use base::bson::DocumentCow;
+use query::Stage;
+
+/// A plan's records as the source of a pipeline.
+pub(crate) struct Documents(pub(crate) Box<dyn RecordStream>);
+
+impl Stage for Documents {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        Ok(self.0.next()?.map(|record| record.document))
+    }
+}
+
+/// No documents: what a collection that isn't there has.
+pub(crate) struct Nothing;
+
+impl Stage for Nothing {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        Ok(None)
+    }
+}

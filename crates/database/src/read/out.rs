@@ -1,0 +1,75 @@
+//! `$out`: a collection's new content, built beside it and put in its place at once.
+
+use crate::database::Database;
+use crate::ddl::RenameRequest;
+use crate::write::InsertRequest;
+use base::bson::DocumentCow;
+use base::{Namespace, Result};
+use query::Context;
+use query::pipeline::Sink;
+use std::sync::Arc;
+
+/// The new content while it is being written, under a name of its own. Dropping it unfinished
+/// leaves the old content as it was.
+pub(crate) struct Replacement {
+    database: Arc<Database>,
+    context: Arc<Context>,
+    target: Namespace,
+    temporary: Namespace,
+    finished: bool,
+}
+
+impl Replacement {
+    /// Makes the temporary collection with the target's options and indexes.
+    pub(crate) fn new(
+        database: &Arc<Database>,
+        target: &Namespace,
+        context: &Arc<Context>,
+    ) -> Result<Replacement> {
+        let name = format!("tmp.agg_out.{}", database.new_object_id());
+        let temporary = Namespace::new(target.database(), &name)?;
+        let replacement = Replacement {
+            database: database.clone(),
+            context: context.clone(),
+            target: target.clone(),
+            temporary: temporary.clone(),
+            finished: false,
+        };
+        let existing = database.collection(target);
+        let options = existing.as_ref().map(|now| now.options_document()).unwrap_or_default();
+        if let Some(existing) = &existing {
+            existing.data()?;
+        }
+        database.create_collection(&temporary, options.view(), context)?;
+        if let Some(data) = existing.as_ref().and_then(|existing| existing.data.as_ref()) {
+            let specs = data.indexes.iter().skip(1).map(|index| index.spec.clone()).collect();
+            database.create_indexes(&temporary, specs, context)?;
+        }
+        Ok(replacement)
+    }
+}
+
+impl Sink for Replacement {
+    fn write(&mut self, document: DocumentCow) -> Result<()> {
+        let insert = InsertRequest { document: document.view(), bypass_validation: false };
+        self.database.insert(&self.temporary, insert, &self.context).map(drop)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let rename =
+            RenameRequest { from: self.temporary.clone(), to: self.target.clone(), drop_target: true };
+        self.database.rename_collection(&rename)?;
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if !self.finished
+            && let Err(error) = self.database.drop_collection(&self.temporary)
+        {
+            log::warn!("dropping {} failed: {error}", self.temporary);
+        }
+    }
+}

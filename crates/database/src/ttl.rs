@@ -1,0 +1,52 @@
+//! TTL indexes: documents whose date has passed are removed.
+
+use crate::database::Database;
+use crate::operation::Operation;
+use crate::plan::Hint;
+use crate::write::DeleteRequest;
+use base::bson::{Builder, Value};
+use base::{Namespace, Result};
+use query::Context;
+use query::matcher::Matcher;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Database {
+    /// Removes every document that a TTL index says has expired; returns how many.
+    ///
+    /// One index that fails doesn't keep the others from being swept: its error is logged.
+    pub fn sweep_ttl(self: &Arc<Self>) -> u64 {
+        self.counters.ttl_passes.fetch_add(1, Relaxed);
+        let catalog = self.catalog();
+        let mut deleted = 0;
+        for collection in catalog.all() {
+            for index in collection.data.iter().flat_map(|data| data.indexes.iter()) {
+                let (Some(seconds), [part]) = (index.spec.expire_after_seconds, &*index.spec.parts) else {
+                    continue;
+                };
+                let before = self.now_millis().saturating_sub((seconds * 1000.0) as i64);
+                let swept = self.sweep(&collection.namespace, part.path.as_str(), &index.spec.name, before);
+                match swept {
+                    Ok(count) => deleted += count,
+                    Err(error) => log::warn!("TTL pass over {} failed: {error}", collection.namespace),
+                }
+            }
+        }
+        self.counters.ttl_deleted.fetch_add(deleted, Relaxed);
+        deleted
+    }
+
+    fn sweep(self: &Arc<Self>, namespace: &Namespace, path: &str, index: &str, before: i64) -> Result<u64> {
+        let mut filter = Builder::new();
+        // Comparison with a date matches dates alone, so other values never expire.
+        filter.begin_document(path).append("$lte", Value::DateTime(before)).end();
+        let operation = Arc::new(Operation::new(0));
+        let context = Arc::new(Context::new(self.now_millis(), 1, operation.clone()));
+        let request = DeleteRequest {
+            matcher: Arc::new(Matcher::parse(filter.finish().view(), &context)?),
+            single: false,
+            hint: Some(Hint::Name(index.to_string())),
+        };
+        self.delete(&operation, namespace, &request, &context).map(|(deleted, _)| deleted)
+    }
+}

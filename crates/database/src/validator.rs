@@ -1,0 +1,124 @@
+//! Document validation: a collection's filter, its level and its action.
+
+use base::bson::{Builder, Document, DocumentBuf};
+use base::{Result, err};
+use query::Context;
+use query::matcher::Matcher;
+
+/// What documents of a collection must satisfy, and what happens if they don't.
+pub struct Validator {
+    filter: DocumentBuf,
+    matcher: Matcher,
+    level: Level,
+    action: Action,
+}
+
+/// Which writes are checked.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) enum Level {
+    /// None.
+    Off,
+    /// Inserts, and updates of documents that were valid before.
+    Moderate,
+    /// All.
+    #[default]
+    Strict,
+}
+
+/// What happens to a write that doesn't satisfy the validator.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) enum Action {
+    /// It is refused with DocumentValidationFailure.
+    #[default]
+    Error,
+    /// It is written, and the log says so.
+    Warn,
+}
+
+impl Validator {
+    /// Parses a validator. Errors: those of the filter, and BadValue for a level or action that
+    /// there isn't.
+    pub fn parse(filter: Document<'_>, level: &str, action: &str, context: &Context) -> Result<Validator> {
+        let level = match level {
+            "off" => Level::Off,
+            "moderate" => Level::Moderate,
+            "strict" => Level::Strict,
+            _ => {
+                return Err(err!(
+                    BadValue,
+                    "Enumeration value '{level}' for field 'validationLevel' is not a valid value."
+                ));
+            }
+        };
+        let action = match action {
+            "error" => Action::Error,
+            "warn" => Action::Warn,
+            _ => {
+                return Err(err!(
+                    BadValue,
+                    "Enumeration value '{action}' for field 'validationAction' is not a valid value."
+                ));
+            }
+        };
+        let matcher = Matcher::parse(filter, context)?;
+        Ok(Validator { filter: filter.to_owned(), matcher, level, action })
+    }
+
+    /// The filter, as it was given.
+    pub fn filter(&self) -> Document<'_> {
+        self.filter.view()
+    }
+
+    /// The level's name.
+    pub fn level_name(&self) -> &'static str {
+        match self.level {
+            Level::Off => "off",
+            Level::Moderate => "moderate",
+            Level::Strict => "strict",
+        }
+    }
+
+    /// The action's name.
+    pub fn action_name(&self) -> &'static str {
+        if self.action == Action::Error { "error" } else { "warn" }
+    }
+
+    /// Checks a document about to be written; `before` is what an update replaces.
+    ///
+    /// Errors: DocumentValidationFailure with its details.
+    pub fn check(
+        &self,
+        document: Document<'_>,
+        before: Option<Document<'_>>,
+        context: &Context,
+    ) -> Result<()> {
+        if self.level == Level::Off || self.matcher.matches(document, context)? {
+            return Ok(());
+        }
+        if let (Level::Moderate, Some(before)) = (self.level, before)
+            && !self.matcher.matches(before, context)?
+        {
+            return Ok(());
+        }
+        if self.action == Action::Warn {
+            log::warn!("Document would fail validation: {document}");
+            return Ok(());
+        }
+        let mut info = Builder::new();
+        info.begin_document("errInfo");
+        if let Some(id) = document.get("_id") {
+            info.append("failingDocumentId", id);
+        }
+        info.begin_document("details")
+            .append("operatorName", "$expr")
+            .append("specifiedAs", self.filter.view());
+        info.append("reason", "document did not satisfy the validator").end().end();
+        Err(err!(DocumentValidationFailure, "Document failed validation").with_info(info.finish()))
+    }
+
+    /// Appends the options as listCollections shows them.
+    pub(crate) fn append_to(&self, out: &mut Builder) {
+        out.append("validator", &self.filter);
+        out.append("validationLevel", self.level_name()).append("validationAction", self.action_name());
+    }
+}

@@ -1,0 +1,81 @@
+//! Tells those who wait for a collection to change (tailable cursors) that it did.
+
+use crate::database::Database;
+use base::Namespace;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Called once for each commit that touches the namespace, outside the commit lock.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// Keeps a watcher in place until it is dropped.
+pub struct Watch {
+    database: Arc<Database>,
+    namespace: Namespace,
+    number: u64,
+}
+
+impl Database {
+    /// Calls `wake` after every commit that touches the collection, until the watch is dropped.
+    pub fn watch(self: &Arc<Self>, namespace: &Namespace, wake: Wake) -> Watch {
+        let number = self.watchers.next.fetch_add(1, Relaxed);
+        self.watchers.add(namespace, number, wake);
+        Watch { database: self.clone(), namespace: namespace.clone(), number }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.database.watchers.remove(&self.namespace, self.number);
+    }
+}
+
+/// Who waits for which collection.
+#[derive(Default)]
+pub(crate) struct Watchers {
+    /// How many there are, so that commits need not look while nobody waits.
+    count: AtomicUsize,
+    next: AtomicU64,
+    by_namespace: Mutex<HashMap<Namespace, Vec<(u64, Wake)>>>,
+}
+
+impl Watchers {
+    /// Calls `wake` at every change to the namespace until [`remove`](Self::remove) with the same
+    /// number.
+    fn add(&self, namespace: &Namespace, number: u64, wake: Wake) {
+        self.count.fetch_add(1, Relaxed);
+        self.by_namespace.lock().entry(namespace.clone()).or_default().push((number, wake));
+    }
+
+    /// Takes a watcher away.
+    fn remove(&self, namespace: &Namespace, number: u64) {
+        let mut map = self.by_namespace.lock();
+        let Some(list) = map.get_mut(namespace) else { return };
+        let before = list.len();
+        list.retain(|(known, _)| *known != number);
+        self.count.fetch_sub(before - list.len(), Relaxed);
+        if list.is_empty() {
+            map.remove(namespace);
+        }
+    }
+
+    /// Whether anyone waits for anything.
+    pub(crate) fn any(&self) -> bool {
+        self.count.load(Relaxed) != 0
+    }
+
+    pub(crate) fn notify(&self, namespace: &Namespace) {
+        if !self.any() {
+            return;
+        }
+        let wakes: Vec<Wake> = match self.by_namespace.lock().get(namespace) {
+            Some(list) => list.iter().map(|(_, wake)| wake.clone()).collect(),
+            None => return,
+        };
+        for wake in wakes {
+            wake();
+        }
+    }
+}

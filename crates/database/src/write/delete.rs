@@ -1,0 +1,124 @@
+//! Deleting: one document, many, or at once all of them.
+
+use super::{RETRIES_MAX, keys_of, too_many_retries};
+use crate::collection::Collection;
+use crate::commit::Committed;
+use crate::database::Database;
+use crate::exec::Record;
+use crate::operation::Operation;
+use crate::plan::{Hint, Read};
+use base::bson::{Document, DocumentCow};
+use base::{Namespace, Result};
+use query::matcher::Matcher;
+use query::{Context, Interrupt};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// One delete statement, parsed.
+pub struct DeleteRequest {
+    /// Which documents.
+    pub matcher: Arc<Matcher>,
+    /// One document, or all that match.
+    pub single: bool,
+    /// The index to use.
+    pub hint: Option<Hint>,
+}
+
+impl Database {
+    /// Runs a delete statement; returns how many documents went, and the last commit.
+    ///
+    /// Deleting everything costs the same whatever there is to delete.
+    pub fn delete(
+        &self,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        request: &DeleteRequest,
+        context: &Arc<Context>,
+    ) -> Result<(u64, Option<Committed>)> {
+        if request.single {
+            return self.delete_one(operation, namespace, request, context);
+        }
+        if request.matcher.is_empty() && request.hint.is_none() {
+            return self.delete_all(namespace);
+        }
+        let view = self.view();
+        let Some(collection) = view.catalog.get(namespace).cloned() else { return Ok((0, None)) };
+        let mut records = self.read(operation, &view, &collection, request.read(), context)?;
+        drop(view);
+        let (mut deleted, mut last) = (0, None);
+        while let Some(record) = records.next()? {
+            operation.check()?;
+            if let Some((_, committed)) =
+                self.delete_record(&collection, &record, &request.matcher, context)?
+            {
+                deleted += 1;
+                last = Some(committed);
+            }
+        }
+        self.counters.documents_deleted.fetch_add(deleted, Relaxed);
+        Ok((deleted, last))
+    }
+
+    fn delete_one(
+        &self,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        request: &DeleteRequest,
+        context: &Arc<Context>,
+    ) -> Result<(u64, Option<Committed>)> {
+        for _ in 0..RETRIES_MAX {
+            operation.check()?;
+            let Some((collection, record)) =
+                self.first_match(operation, namespace, request.read(), context)?
+            else {
+                return Ok((0, None));
+            };
+            if let Some((_, committed)) =
+                self.delete_record(&collection, &record, &request.matcher, context)?
+            {
+                self.counters.documents_deleted.fetch_add(1, Relaxed);
+                return Ok((1, Some(committed)));
+            }
+        }
+        Err(too_many_retries())
+    }
+
+    fn delete_all(&self, namespace: &Namespace) -> Result<(u64, Option<Committed>)> {
+        let mut transaction = self.begin();
+        let Some(collection) = transaction.catalog().get(namespace).cloned() else { return Ok((0, None)) };
+        let deleted = transaction.clear(&collection)?;
+        if deleted == 0 {
+            return Ok((0, None));
+        }
+        let committed = transaction.commit()?;
+        self.counters.documents_deleted.fetch_add(deleted, Relaxed);
+        Ok((deleted, Some(committed)))
+    }
+
+    /// Deletes one record that a plan found. `None` where it is gone or no longer matches.
+    pub(crate) fn delete_record(
+        &self,
+        planned: &Collection,
+        record: &Record,
+        matcher: &Matcher,
+        context: &Context,
+    ) -> Result<Option<(DocumentCow, Committed)>> {
+        let mut transaction = self.begin();
+        let collection = transaction.same_collection(planned)?;
+        let Some(current) = transaction.record(collection.data()?, record.id)? else { return Ok(None) };
+        let document = Document::from_valid(&current);
+        if !record.is(&current) && !matcher.matches(document, context)? {
+            return Ok(None);
+        }
+        let keys = keys_of(&collection, document, context)?;
+        transaction.delete_record(&collection, record.id, current.len(), &keys)?;
+        let committed = transaction.commit()?;
+        Ok(Some((DocumentCow::Shared(current.to_shared()), committed)))
+    }
+}
+
+impl DeleteRequest {
+    fn read(&self) -> Read {
+        Read { hint: self.hint.clone(), limit: u64::from(self.single), ..Read::new(self.matcher.clone()) }
+    }
+}

@@ -1,0 +1,40 @@
+//! The statements that change documents.
+//!
+//! Each finds its documents on a view without holding anybody up, then changes them one
+//! transaction at a time: under the commit lock the document is read again, and if it is no
+//! longer the one that matched, matching is repeated on what it has become.
+
+mod delete;
+mod find_and_modify;
+mod insert;
+mod update;
+
+pub use delete::DeleteRequest;
+pub use find_and_modify::{Action, FindAndModifyOutcome, FindAndModifyRequest};
+pub use insert::InsertRequest;
+pub(crate) use insert::trim;
+pub use update::{UpdateOutcome, UpdateRequest};
+
+use crate::collection::Collection;
+use crate::index::DocumentKeys;
+use base::bson::Document;
+use base::{Error, Result, err};
+use query::Context;
+
+/// How often a statement starts over because its document kept changing under it, before it gives
+/// up with WriteConflict.
+const RETRIES_MAX: usize = 10_000;
+
+/// The keys of a document in every index of a collection, in the order of the indexes.
+pub(crate) fn keys_of(
+    collection: &Collection,
+    document: Document<'_>,
+    context: &Context,
+) -> Result<Vec<DocumentKeys>> {
+    let indexes = collection.data()?.indexes.iter();
+    indexes.map(|index| index.spec.keys_of(document, context)).collect()
+}
+
+fn too_many_retries() -> Error {
+    err!(WriteConflict, "the document kept changing while the statement tried to write it")
+}

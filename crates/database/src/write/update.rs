@@ -1,0 +1,248 @@
+//! Updating: find, change, store; or insert what the filter describes.
+
+use super::insert::check_stored;
+use super::{InsertRequest, RETRIES_MAX, keys_of, too_many_retries};
+use crate::collection::Collection;
+use crate::commit::Committed;
+use crate::database::Database;
+use crate::exec::Record;
+use crate::operation::Operation;
+use crate::plan::{Hint, Read};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Value, ValueBuf};
+use base::{ErrorCode, Namespace, Result};
+use query::matcher::Matcher;
+use query::{Context, Interrupt, SortPattern, Update};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// One update statement, parsed.
+pub struct UpdateRequest {
+    /// Which documents.
+    pub matcher: Arc<Matcher>,
+    /// What becomes of them.
+    pub update: Update,
+    /// All that match, or one.
+    pub multi: bool,
+    /// Inserts what filter and update describe where nothing matches.
+    pub upsert: bool,
+    /// Which of the matching documents comes first, for a single one.
+    pub sort: Option<SortPattern>,
+    /// The index to use.
+    pub hint: Option<Hint>,
+    /// Leaves out the collection's validator.
+    pub bypass_validation: bool,
+}
+
+/// What an update did.
+#[derive(Default, Debug)]
+pub struct UpdateOutcome {
+    /// Documents that matched.
+    pub matched: u64,
+    /// Documents whose bytes changed.
+    pub modified: u64,
+    /// The `_id` of the document that was inserted.
+    pub upserted: Option<ValueBuf>,
+    /// The last commit.
+    pub committed: Option<Committed>,
+}
+
+/// One document before and after.
+pub(crate) struct Change {
+    /// As it was.
+    pub before: DocumentCow,
+    /// As it is; `None` where the update changed nothing.
+    pub after: Option<DocumentCow>,
+    /// The commit, where something was written.
+    pub committed: Option<Committed>,
+}
+
+impl Database {
+    /// Runs an update statement.
+    ///
+    /// Errors: those of the update operators, DuplicateKey, DocumentValidationFailure,
+    /// ImmutableField, and what interrupts the operation.
+    pub fn update(
+        &self,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        request: &UpdateRequest,
+        context: &Arc<Context>,
+    ) -> Result<UpdateOutcome> {
+        if request.multi {
+            return self.update_many(operation, namespace, request, context);
+        }
+        for _ in 0..RETRIES_MAX {
+            operation.check()?;
+            let Some((collection, record)) =
+                self.first_match(operation, namespace, request.read(), context)?
+            else {
+                match self.upsert(namespace, request, context) {
+                    // Someone else inserted it meanwhile: now it is there to be updated.
+                    Err(error) if retry_upsert(&error, request) => continue,
+                    outcome => return outcome.map(|(outcome, _)| outcome),
+                }
+            };
+            let Some(change) = self.update_record(&collection, &record, request, context)? else { continue };
+            let mut outcome = UpdateOutcome::default();
+            outcome.add(&change);
+            self.counters.documents_updated.fetch_add(outcome.modified, Relaxed);
+            return Ok(outcome);
+        }
+        Err(too_many_retries())
+    }
+
+    fn update_many(
+        &self,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        request: &UpdateRequest,
+        context: &Arc<Context>,
+    ) -> Result<UpdateOutcome> {
+        let mut outcome = UpdateOutcome::default();
+        let view = self.view();
+        if let Some(collection) = view.catalog.get(namespace).cloned() {
+            let mut records = self.read(operation, &view, &collection, request.read(), context)?;
+            drop(view);
+            while let Some(record) = records.next()? {
+                operation.check()?;
+                if let Some(change) = self.update_record(&collection, &record, request, context)? {
+                    outcome.add(&change);
+                }
+            }
+        }
+        self.counters.documents_updated.fetch_add(outcome.modified, Relaxed);
+        if outcome.matched == 0 {
+            outcome = self.upsert(namespace, request, context)?.0;
+        }
+        Ok(outcome)
+    }
+
+    /// The first record that a read finds, on a view of its own.
+    pub(crate) fn first_match(
+        &self,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        read: Read,
+        context: &Arc<Context>,
+    ) -> Result<Option<(Arc<Collection>, Record)>> {
+        let view = self.view();
+        let Some(collection) = view.catalog.get(namespace).cloned() else { return Ok(None) };
+        let record = self.read(operation, &view, &collection, read, context)?.next()?;
+        Ok(record.map(|record| (collection, record)))
+    }
+
+    /// Updates one record that a plan found. `None` where it is gone or no longer matches.
+    pub(crate) fn update_record(
+        &self,
+        planned: &Collection,
+        record: &Record,
+        request: &UpdateRequest,
+        context: &Context,
+    ) -> Result<Option<Change>> {
+        let mut transaction = self.begin();
+        let collection = transaction.same_collection(planned)?;
+        let Some(current) = transaction.record(collection.data()?, record.id)? else { return Ok(None) };
+        let before = Document::from_valid(&current);
+        let position = if request.update.needs_position() || !record.is(&current) {
+            let Some(found) = request.matcher.matches_at(before, context)? else { return Ok(None) };
+            found.position
+        } else {
+            None
+        };
+        let Some(after) = request.update.apply(before, position, false, context)? else {
+            let before = DocumentCow::Shared(current.to_shared());
+            return Ok(Some(Change { before, after: None, committed: None }));
+        };
+        check_stored(after.view())?;
+        if !request.bypass_validation
+            && let Some(validator) = &collection.options.validator
+        {
+            validator.check(after.view(), Some(before), context)?;
+        }
+        let old_keys = keys_of(&collection, before, context)?;
+        let new_keys = keys_of(&collection, after.view(), context)?;
+        let bytes: Arc<[u8]> = after.into_bytes().into();
+        let after = DocumentCow::Shared(bytes.clone());
+        transaction.update_record(&collection, record.id, current.len(), bytes, &old_keys, &new_keys)?;
+        let committed = Some(transaction.commit()?);
+        let before = DocumentCow::Shared(current.to_shared());
+        Ok(Some(Change { before, after: Some(after), committed }))
+    }
+
+    /// Inserts what filter and update describe, if the request says so.
+    pub(crate) fn upsert(
+        &self,
+        namespace: &Namespace,
+        request: &UpdateRequest,
+        context: &Context,
+    ) -> Result<(UpdateOutcome, Option<DocumentBuf>)> {
+        if !request.upsert {
+            return Ok((UpdateOutcome::default(), None));
+        }
+        let described = describe(request, context)?;
+        let document = match described.view().find("_id") {
+            Some(_) => described,
+            None => {
+                let mut out = Builder::new();
+                out.append("_id", self.new_object_id()).append_all(described.view());
+                out.finish()
+            }
+        };
+        let insert =
+            InsertRequest { document: document.view(), bypass_validation: request.bypass_validation };
+        let committed = self.insert(namespace, insert, context)?;
+        let id = document.view().get("_id").unwrap_or(Value::Null).to_owned();
+        let outcome =
+            UpdateOutcome { matched: 0, modified: 0, upserted: Some(id), committed: Some(committed) };
+        Ok((outcome, Some(document)))
+    }
+}
+
+/// The document that filter and update describe together.
+fn describe(request: &UpdateRequest, context: &Context) -> Result<DocumentBuf> {
+    let mut out = Builder::new();
+    for (path, value) in request.matcher.equalities()? {
+        out.append(path.as_str(), value);
+    }
+    let described = out.finish();
+    let updated = request.update.apply(described.view(), None, true, context)?;
+    Ok(updated.unwrap_or(described))
+}
+
+/// Whether a failed upsert is tried again as an update: another client inserted the same key
+/// between looking and inserting. Only where the filter names that key with equality, or the
+/// retry would fail for ever.
+pub(crate) fn retry_upsert(error: &base::Error, request: &UpdateRequest) -> bool {
+    if error.code() != ErrorCode::DuplicateKey {
+        return false;
+    }
+    let Some(value) = error.info().and_then(|info| info.get("keyValue")).and_then(|v| v.as_document()) else {
+        return false;
+    };
+    let Ok(equalities) = request.matcher.equalities() else { return false };
+    value.iter().all(|field| {
+        equalities
+            .iter()
+            .any(|(path, wanted)| path.as_str() == field.name() && base::bson::equal(*wanted, field.value()))
+    })
+}
+
+impl UpdateRequest {
+    /// The read that finds the documents.
+    pub(crate) fn read(&self) -> Read {
+        Read {
+            sort: self.sort.clone().map(Arc::new),
+            hint: self.hint.clone(),
+            limit: if self.multi { 0 } else { 1 },
+            ..Read::new(self.matcher.clone())
+        }
+    }
+}
+
+impl UpdateOutcome {
+    fn add(&mut self, change: &Change) {
+        self.matched += 1;
+        self.modified += u64::from(change.after.is_some());
+        self.committed = change.committed.or(self.committed);
+    }
+}

@@ -1,0 +1,192 @@
+//! Statements end to end, without a server: insert, find, update, delete, indexes, views.
+
+use base::bson::{Builder, DocumentBuf, Value, extended_json};
+use base::{ErrorCode, Namespace, Result};
+use database::{
+    AggregateRequest, Database, DeleteRequest, FindRequest, InsertRequest, ManualClock, Operation,
+    UpdateRequest, index::IndexSpec,
+};
+use query::matcher::Matcher;
+use query::{Context, Update};
+use std::sync::Arc;
+use storage::MemoryEngine;
+
+struct Session {
+    database: Arc<Database>,
+    namespace: Namespace,
+    operation: Arc<Operation>,
+    context: Arc<Context>,
+}
+
+fn json(text: &str) -> DocumentBuf {
+    extended_json::parse(text).unwrap()
+}
+
+impl Session {
+    fn new() -> Session {
+        let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+        let operation = Arc::new(Operation::new(1));
+        Session {
+            database: Database::open(Arc::new(MemoryEngine::new()), clock, 7).unwrap(),
+            namespace: Namespace::parse("test.c").unwrap(),
+            context: Arc::new(Context::new(0, 1, operation.clone())),
+            operation,
+        }
+    }
+
+    fn insert(&self, text: &str) -> Result<()> {
+        let document = json(text);
+        let insert = InsertRequest { document: document.view(), bypass_validation: false };
+        self.database.insert(&self.namespace, insert, &self.context).map(drop)
+    }
+
+    fn matcher(&self, filter: &str) -> Arc<Matcher> {
+        Arc::new(Matcher::parse(json(filter).view(), &self.context).unwrap())
+    }
+
+    fn update(&self, filter: &str, update: &str, multi: bool, upsert: bool) -> Result<(u64, u64)> {
+        let update = json(update);
+        let request = UpdateRequest {
+            matcher: self.matcher(filter),
+            update: Update::parse(Value::Document(update.view()), &[], &self.context)?,
+            multi,
+            upsert,
+            sort: None,
+            hint: None,
+            bypass_validation: false,
+        };
+        let outcome = self.database.update(&self.operation, &self.namespace, &request, &self.context)?;
+        Ok((outcome.matched, outcome.modified))
+    }
+
+    fn delete(&self, filter: &str, single: bool) -> u64 {
+        let request = DeleteRequest { matcher: self.matcher(filter), single, hint: None };
+        self.database.delete(&self.operation, &self.namespace, &request, &self.context).unwrap().0
+    }
+
+    fn index(&self, spec: &str) -> Result<()> {
+        let spec = IndexSpec::parse(json(spec).view(), &self.namespace, &self.context)?;
+        self.database.create_indexes(&self.namespace, vec![spec], &self.context).map(drop)
+    }
+
+    fn find(&self, filter: &str) -> String {
+        let filter = json(filter);
+        let request = FindRequest::new(filter.view());
+        let cursor = self.database.find(&self.operation, &self.namespace, &request, &self.context);
+        show(cursor.unwrap())
+    }
+
+    fn check(&self) {
+        let found = self.database.validate(&self.namespace, &self.context).unwrap();
+        assert!(found.errors.is_empty(), "{:?}", found.errors);
+        assert_eq!(found.records as i64, self.database.collection(&self.namespace).unwrap().records());
+    }
+}
+
+fn show(mut cursor: database::Cursor) -> String {
+    let mut out = Builder::new();
+    out.begin_array("");
+    cursor.next_batch(1000, &mut out).unwrap();
+    out.end();
+    let out = out.finish();
+    let all: Vec<String> = out
+        .view()
+        .get("")
+        .unwrap()
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|document| extended_json::value_to_relaxed(document))
+        .collect();
+    all.join(" ")
+}
+
+#[test]
+fn documents_come_back_in_the_order_they_went_in() {
+    let s = Session::new();
+    s.insert("{_id: 2, a: 1}").unwrap();
+    s.insert("{_id: 1, a: 2}").unwrap();
+    s.insert("{a: 3, _id: 0}").unwrap();
+    assert_eq!(s.find("{}"), r#"{"_id":2,"a":1} {"_id":1,"a":2} {"_id":0,"a":3}"#);
+    assert_eq!(s.find("{a: {$gt: 1}}"), r#"{"_id":1,"a":2} {"_id":0,"a":3}"#);
+    s.check();
+}
+
+#[test]
+fn a_unique_index_refuses_and_names_the_key() {
+    let s = Session::new();
+    s.index("{key: {a: 1}, name: 'a_1', unique: true}").unwrap();
+    s.insert("{_id: 1, a: [1, 2]}").unwrap();
+    let error = s.insert("{_id: 2, a: [2, 3]}").unwrap_err();
+    assert_eq!(error.code(), ErrorCode::DuplicateKey);
+    assert_eq!(error.message(), "E11000 duplicate key error collection: test.c index: a_1 dup key: { a: 2 }");
+    assert_eq!(
+        extended_json::to_relaxed(error.info().unwrap()),
+        r#"{"keyPattern":{"a":1},"keyValue":{"a":2}}"#
+    );
+    assert_eq!(s.insert("{_id: 1}").unwrap_err().code(), ErrorCode::DuplicateKey);
+    s.check();
+}
+
+#[test]
+fn updates_keep_indexes_in_step() {
+    let s = Session::new();
+    s.index("{key: {a: 1, b: -1}, name: 'ab'}").unwrap();
+    for i in 0..50 {
+        s.insert(&format!("{{_id: {i}, a: {}, b: [1, {i}]}}", i % 5)).unwrap();
+    }
+    assert_eq!(s.update("{a: 3}", "{$inc: {a: 10}, $push: {b: 7}}", true, false).unwrap(), (10, 10));
+    assert_eq!(s.update("{_id: 1}", "{$set: {a: 1}}", false, false).unwrap(), (1, 0));
+    s.check();
+    assert_eq!(s.delete("{a: 13}", false), 10);
+    assert_eq!(s.delete("{}", true), 1);
+    s.check();
+    assert_eq!(s.delete("{}", false), 39);
+    s.check();
+    assert_eq!(s.find("{}"), "");
+}
+
+#[test]
+fn an_index_is_built_over_what_is_there() {
+    let s = Session::new();
+    for i in 0..20 {
+        s.insert(&format!("{{_id: {i}, a: {}}}", i / 2)).unwrap();
+    }
+    assert_eq!(
+        s.index("{key: {a: 1}, name: 'u', unique: true}").unwrap_err().code(),
+        ErrorCode::DuplicateKey
+    );
+    s.index("{key: {a: -1}, name: 'n'}").unwrap();
+    s.check();
+    assert_eq!(s.database.drop_indexes(&s.namespace, None).unwrap().0, 2);
+    s.check();
+}
+
+#[test]
+fn a_database_opened_again_has_its_catalog() {
+    let s = Session::new();
+    s.index("{key: {a: 1}, name: 'a_1', sparse: true}").unwrap();
+    s.insert("{_id: 1, a: [1, 2]}").unwrap();
+    let clock = Arc::new(ManualClock::new(0));
+    let again = Database::open(s.database.engine().clone(), clock, 8).unwrap();
+    let again = Session { database: again, ..s };
+    again.insert("{_id: 2, a: 1}").unwrap();
+    assert_eq!(again.find("{}"), r#"{"_id":1,"a":[1,2]} {"_id":2,"a":1}"#);
+    again.check();
+    let collection = again.database.collection(&again.namespace).unwrap();
+    assert!(collection.data().unwrap().index("a_1").unwrap().is_multikey());
+}
+
+#[test]
+fn a_view_reads_its_collection() {
+    let s = Session::new();
+    s.insert("{_id: 1, a: 1}").unwrap();
+    s.insert("{_id: 2, a: 2}").unwrap();
+    let view = Namespace::parse("test.v").unwrap();
+    let options = json("{viewOn: 'c', pipeline: [{$skip: 1}]}");
+    s.database.create_collection(&view, options.view(), &s.context).unwrap();
+    let empty = json("{pipeline: []}");
+    let request = AggregateRequest::new(empty.view().get("pipeline").unwrap().as_array().unwrap());
+    let cursor = s.database.aggregate(&s.operation, &view, &request, &s.context).unwrap();
+    assert_eq!(show(cursor), r#"{"_id":2,"a":2}"#);
+}
