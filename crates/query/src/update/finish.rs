@@ -108,7 +108,7 @@ fn check_id_type(id: Element<'_>) -> Result<()> {
     Ok(())
 }
 
-fn id_first(document: DocumentBuf) -> DocumentBuf {
+pub(super) fn id_first(document: DocumentBuf) -> DocumentBuf {
     let view = document.view();
     if view.first().is_none_or(|first| first.name() == "_id") {
         return document;

@@ -7,17 +7,19 @@
 
 mod apply;
 mod array_filters;
-mod filter;
 mod finish;
 pub mod operators;
+mod pipeline;
 mod replacement;
 mod tree;
+mod upsert;
 
-use crate::Context;
+use crate::{Context, Matcher};
 use apply::Walk;
 use array_filters::ArrayFilter;
 use base::bson::{Document, DocumentBuf, MAX_DEPTH, Value};
 use base::{Result, err};
+use pipeline::UpdatePipeline;
 use replacement::Replacement;
 use tree::Fields;
 
@@ -31,6 +33,7 @@ pub struct Update {
 enum Kind {
     Operators { tree: Fields, filters: Vec<ArrayFilter> },
     Replacement(Replacement),
+    Pipeline(UpdatePipeline),
 }
 
 impl Update {
@@ -52,6 +55,13 @@ impl Update {
                 check_filters(&Fields::default(), &filters, replacement)?;
                 Kind::Replacement(Replacement::new(replacement))
             }
+            Value::Array(_) if !array_filters.is_empty() => {
+                return Err(err!(
+                    FailedToParse,
+                    "arrayFilters may not be specified for pipeline-syle updates"
+                ));
+            }
+            Value::Array(stages) => Kind::Pipeline(UpdatePipeline::parse(stages, context)?),
             _ => return Err(err!(FailedToParse, "Update argument must be either an object or an array")),
         };
         Ok(Update { kind })
@@ -66,8 +76,18 @@ impl Update {
     pub fn needs_position(&self) -> bool {
         match &self.kind {
             Kind::Operators { tree, .. } => tree.needs_position(),
-            Kind::Replacement(_) => false,
+            Kind::Replacement(_) | Kind::Pipeline(_) => false,
         }
+    }
+
+    /// The document that an upsert inserts where the filter matched none: what the filter says
+    /// fields equal, and this update on top. It has an `_id` (first) only if these give one.
+    ///
+    /// Errors: NotSingleValueField where the filter contradicts itself; those of
+    /// [`apply`](Update::apply).
+    pub fn upsert(&self, matcher: &Matcher, context: &Context) -> Result<DocumentBuf> {
+        let seed = upsert::seed(matcher, self.is_replacement(), context)?;
+        Ok(self.apply(seed.view(), None, true, context)?.unwrap_or(seed))
     }
 
     /// The updated document, or `None` where nothing changes. `position` is where the filter
@@ -90,6 +110,7 @@ impl Update {
                 (result, tree.depth().is_none_or(|depth| depth > MAX_DEPTH))
             }
             Kind::Replacement(replacement) => (replacement.apply(document, is_insert, context)?, false),
+            Kind::Pipeline(pipeline) => (pipeline.apply(document, context)?, true),
         };
         finish::finish(document, result, is_insert, may_deepen)
     }

@@ -12,7 +12,7 @@ mod pop;
 mod pull;
 mod push;
 mod rename;
-mod set;
+pub(super) mod set;
 mod unset;
 
 use super::apply::At;

@@ -2,8 +2,8 @@
 
 use super::{Change, Operator};
 use crate::Context;
+use crate::Matcher;
 use crate::update::apply::At;
-use crate::update::filter::Filter;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value, ValueBuf, equal};
 use base::{Result, err};
 use std::sync::Arc;
@@ -14,20 +14,20 @@ enum Pull {
     /// Those equal to one of these.
     Values(Vec<ValueBuf>),
     /// Documents that a filter matches.
-    Documents(Filter),
-    /// Values that operators match; the filter looks at them under the name [`WRAPPED`].
-    Predicate(Filter),
+    Documents(Matcher),
+    /// Values that operators match.
+    Predicate(Matcher),
 }
 
-/// The field under which a single value is shown to a filter.
+/// The name that stands for the value in the filter of a predicate.
 const WRAPPED: &str = "v";
 
 pub(super) fn parse(argument: &Element<'_>, context: &Context) -> Result<Arc<dyn Operator>> {
     let value = argument.value();
     let pull = match value {
-        Value::Document(filter) if !is_predicate(filter) => Pull::Documents(Filter::parse(filter, context)?),
+        Value::Document(filter) if !is_predicate(filter) => Pull::Documents(Matcher::parse(filter, context)?),
         Value::Document(_) | Value::Regex { .. } => {
-            Pull::Predicate(Filter::parse(wrap(value).view(), context)?)
+            Pull::Predicate(Matcher::parse(wrap(value).view(), context)?)
         }
         other => Pull::Values(vec![other.to_owned()]),
     };
@@ -65,7 +65,7 @@ impl Pull {
                 Value::Document(document) => matcher.matches(document, context),
                 _ => Ok(false),
             },
-            Pull::Predicate(matcher) => matcher.matches(wrap(value).view(), context),
+            Pull::Predicate(matcher) => matcher.matches_value(value, context),
         }
     }
 }

@@ -14,11 +14,16 @@ struct Set {
 }
 
 pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
-    Ok(Arc::new(Set { value: argument.value().to_owned(), only_on_insert: false }))
+    Ok(to(argument.value()))
 }
 
 pub(super) fn parse_on_insert(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
     Ok(Arc::new(Set { value: argument.value().to_owned(), only_on_insert: true }))
+}
+
+/// An operator that gives the field a value.
+pub(crate) fn to(value: Value<'_>) -> Arc<dyn Operator> {
+    Arc::new(Set { value: value.to_owned(), only_on_insert: false })
 }
 
 impl Operator for Set {

@@ -1,5 +1,0 @@
-//! Conversions between types: `$convert`, its shorthands `$toInt` and the like, `$type`.
-
-mod text;
-
-pub(super) use text::to_text;

@@ -1,0 +1,204 @@
+//! Applies a projection's tree: one walk over the document, then what is computed and missing.
+
+use super::Kind;
+use super::tree::{Node, Slice, Tree};
+use crate::{Arena, Context, Matcher};
+use base::Result;
+use base::bson::{Array, Builder, Document, Element, Value};
+
+/// One application to one document.
+pub(super) struct Walk<'a> {
+    pub(super) kind: Kind,
+    pub(super) root: Document<'a>,
+    pub(super) context: &'a Context,
+    pub(super) arena: &'a Arena,
+}
+
+/// Where a value is written: under a name, or as the next element of the open array.
+#[derive(Clone, Copy)]
+enum Slot<'n> {
+    Field(&'n str),
+    Item,
+}
+
+impl Slot<'_> {
+    fn append<'v>(self, value: impl Into<Value<'v>>, out: &mut Builder) {
+        match self {
+            Slot::Field(name) => out.append(name, value),
+            Slot::Item => out.push(value),
+        };
+    }
+
+    fn begin_document(self, out: &mut Builder) {
+        match self {
+            Slot::Field(name) => out.begin_document(name),
+            Slot::Item => out.push_document(),
+        };
+    }
+
+    fn begin_array(self, out: &mut Builder) {
+        match self {
+            Slot::Field(name) => out.begin_array(name),
+            Slot::Item => out.push_array(),
+        };
+    }
+}
+
+impl<'a> Walk<'a> {
+    /// Writes the fields of a document as the tree says: those that exist in their order, then
+    /// those computed in the order of the specification.
+    pub(super) fn document(&self, tree: &'a Tree, document: Document<'_>, out: &mut Builder) -> Result<()> {
+        let mut written = vec![false; tree.children.len()];
+        for element in document {
+            let found = tree.find(element.name_bytes());
+            match found.and_then(|at| Some((written.get_mut(at)?, tree.children.get(at)?))) {
+                Some((written, (_, node))) => *written = self.field(node, &element, out)?,
+                None if self.kind == Kind::Include => {}
+                None => {
+                    out.append_element(&element);
+                }
+            }
+        }
+        if tree.computes {
+            self.missing(tree, document, &written, out)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is computed and was not written in place of an existing field.
+    fn missing(
+        &self,
+        tree: &'a Tree,
+        document: Document<'_>,
+        written: &[bool],
+        out: &mut Builder,
+    ) -> Result<()> {
+        for ((name, node), _) in tree.children.iter().zip(written).filter(|(_, written)| !**written) {
+            match node {
+                Node::Computed(expression) => {
+                    // Where a field is computed in its place, a missing value has removed it.
+                    let in_place = self.kind == Kind::Add && document.find(name).is_some();
+                    if !in_place {
+                        let value = expression.evaluate(self.root, self.context, self.arena)?;
+                        out.append_optional(name, value);
+                    }
+                }
+                Node::ElemMatch(filter) => {
+                    if let Some(found) = self.first_match(filter, name, document)? {
+                        out.begin_array(name).push(found).end();
+                    }
+                }
+                Node::Below(inner) if inner.computes => {
+                    out.begin_document(name);
+                    self.document(inner, Document::EMPTY, out)?;
+                    out.end();
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes one existing field; returns whether anything was written.
+    fn field(&self, node: &'a Node, element: &Element<'_>, out: &mut Builder) -> Result<bool> {
+        match node {
+            Node::Listed if self.kind == Kind::Include => {
+                out.append_element(element);
+                Ok(true)
+            }
+            Node::Listed => Ok(false),
+            Node::Below(tree) => self.below(tree, element.value(), Slot::Field(element.name()), out),
+            Node::Computed(expression) if self.kind == Kind::Add => {
+                let value = expression.evaluate(self.root, self.context, self.arena)?;
+                out.append_optional(element.name(), value);
+                Ok(value.is_some())
+            }
+            Node::Computed(_) | Node::ElemMatch(_) => Ok(false),
+            Node::Slice(slice) => {
+                match element.value() {
+                    Value::Array(array) => slice.write(array, element.name(), out),
+                    _ => {
+                        out.append_element(element);
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Writes a value of which the tree says what happens below; arrays element by element.
+    /// Returns whether anything was written. The recursion is bounded by the document's depth.
+    fn below(&self, tree: &'a Tree, value: Value<'_>, slot: Slot<'_>, out: &mut Builder) -> Result<bool> {
+        match value {
+            Value::Document(inner) => {
+                slot.begin_document(out);
+                self.document(tree, inner, out)?;
+                out.end();
+            }
+            Value::Array(array) => {
+                slot.begin_array(out);
+                for item in array.iter() {
+                    self.item(tree, item, out)?;
+                }
+                out.end();
+            }
+            _ => return self.scalar(tree, value, slot, out),
+        }
+        Ok(true)
+    }
+
+    /// Writes an element of an array; unlike a field, a scalar gives way to what is computed.
+    fn item(&self, tree: &'a Tree, item: Value<'_>, out: &mut Builder) -> Result<()> {
+        self.below(tree, item, Slot::Item, out)?;
+        if tree.computes && self.kind == Kind::Include && !is_container(item) {
+            self.below(tree, Value::Document(Document::EMPTY), Slot::Item, out)?;
+        }
+        Ok(())
+    }
+
+    /// A value without fields, where fields are spoken of: dropped, kept, or replaced by a
+    /// document of what is computed.
+    fn scalar(&self, tree: &'a Tree, value: Value<'_>, slot: Slot<'_>, out: &mut Builder) -> Result<bool> {
+        match self.kind {
+            Kind::Include => Ok(false),
+            Kind::Add if tree.computes => self.below(tree, Value::Document(Document::EMPTY), slot, out),
+            Kind::Add | Kind::Exclude => {
+                slot.append(value, out);
+                Ok(true)
+            }
+        }
+    }
+
+    fn first_match<'d>(
+        &self,
+        filter: &Matcher,
+        name: &str,
+        document: Document<'d>,
+    ) -> Result<Option<Value<'d>>> {
+        let Some(Value::Array(array)) = document.get(name) else { return Ok(None) };
+        let matched = filter.matches_at(document, self.context)?;
+        Ok(matched.and_then(|matched| array.get(matched.position?)))
+    }
+}
+
+fn is_container(value: Value<'_>) -> bool {
+    matches!(value, Value::Document(_) | Value::Array(_))
+}
+
+impl Slice {
+    /// Writes the elements within the bounds as an array.
+    fn write(self, array: Array<'_>, name: &str, out: &mut Builder) {
+        let skip = if self.skip >= 0 {
+            usize::try_from(self.skip).unwrap_or(usize::MAX)
+        } else {
+            let from_end = usize::try_from(self.skip.unsigned_abs()).unwrap_or(usize::MAX);
+            array.len().saturating_sub(from_end)
+        };
+        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        out.begin_array(name);
+        for value in array.iter().skip(skip).take(limit) {
+            out.push(value);
+        }
+        out.end();
+    }
+}

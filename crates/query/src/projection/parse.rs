@@ -1,0 +1,299 @@
+//! Parses projections: find's, `$project`'s and `$addFields`', with MongoDB's errors.
+
+use super::tree::{Node, Slice, Tree};
+use super::{Kind, Projection};
+use crate::Matcher;
+use crate::expression::Place;
+use crate::sort::checked_path;
+use crate::{Context, Expression};
+use base::bson::{Builder, Document, Element, Path, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+/// Whose projection is parsed.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Flavour {
+    Find,
+    Aggregate,
+}
+
+/// A projection while its specification is read.
+struct Parser<'c> {
+    context: &'c Context,
+    flavour: Flavour,
+    tree: Tree,
+    /// Including or excluding, once a field has decided it.
+    kind: Option<Kind>,
+    /// What was said of `_id`, which decides nothing unless alone.
+    id: Option<bool>,
+    positional: Option<Path>,
+    has_elem_match: bool,
+}
+
+/// Parses a find's projection or a `$project`.
+pub(super) fn parse(spec: Document<'_>, flavour: Flavour, context: &Context) -> Result<Projection> {
+    let mut parser = Parser {
+        context,
+        flavour,
+        tree: Tree::default(),
+        kind: None,
+        id: None,
+        positional: None,
+        has_elem_match: false,
+    };
+    for element in spec {
+        parser.field("", &element)?;
+    }
+    parser.finish()
+}
+
+impl Parser<'_> {
+    fn field(&mut self, prefix: &str, element: &Element<'_>) -> Result<()> {
+        let path = super::join(prefix, element.name());
+        if let Some(array) = path.strip_suffix(".$").filter(|_| self.flavour == Flavour::Find) {
+            return self.positional(array, element);
+        }
+        if self.flavour == Flavour::Find && path.contains(".$.") {
+            return Err(err!(
+                31394,
+                "As of 4.4, it's illegal to specify positional operator in the middle of a path.Positional \
+                 projection may only be used at the end, for example: a.b.$. If the query previously used a \
+                 form like a.b.$.d, remove the parts following the '$' and the results will be equivalent."
+            ));
+        }
+        checked_path(&path)?;
+        match element.value() {
+            Value::Document(inner) => self.document(&path, inner),
+            value if value.as_number().is_some() || value.as_bool().is_some() => {
+                self.listed(&path, value.is_truthy())
+            }
+            value => self.computed(&path, value),
+        }
+    }
+
+    fn document(&mut self, path: &str, inner: Document<'_>) -> Result<()> {
+        let Some(first) = inner.first() else {
+            return Err(err!(
+                51270,
+                "An empty sub-projection is not a valid value. Found empty object at path"
+            ));
+        };
+        if !first.name().starts_with('$') {
+            for element in inner {
+                self.field(path, &element)?;
+            }
+            return Ok(());
+        }
+        match (self.flavour, first.name()) {
+            (Flavour::Find, "$elemMatch") => self.elem_match(path, &first),
+            (Flavour::Find, "$slice") => match slice(first.value())? {
+                Some(slice) => self.tree.add(path, Node::Slice(slice)),
+                None => self.computed(path, Value::Document(inner)),
+            },
+            (Flavour::Find, "$meta") => Err(meta(first.value())),
+            _ => self.computed(path, Value::Document(inner)),
+        }
+    }
+
+    fn listed(&mut self, path: &str, included: bool) -> Result<()> {
+        if path == "_id" {
+            if self.id.is_some() {
+                return Err(err!(31250, "Path collision at _id"));
+            }
+            self.id = Some(included);
+            return Ok(());
+        }
+        if included {
+            if self.kind == Some(Kind::Exclude) {
+                return Err(err!(31253, "Cannot do inclusion on field {path} in exclusion projection"));
+            }
+        } else if self.kind == Some(Kind::Include) {
+            return Err(err!(31254, "Cannot do exclusion on field {path} in inclusion projection"));
+        }
+        self.kind = Some(if included { Kind::Include } else { Kind::Exclude });
+        self.tree.add(path, Node::Listed)
+    }
+
+    /// Notes that something is computed, which only inclusion allows.
+    fn include_for_computed(&mut self) -> Result<()> {
+        if self.kind == Some(Kind::Exclude) {
+            return Err(err!(31252, "Cannot use expression other than $meta in exclusion projection"));
+        }
+        self.kind = Some(Kind::Include);
+        Ok(())
+    }
+
+    fn computed(&mut self, path: &str, value: Value<'_>) -> Result<()> {
+        self.include_for_computed()?;
+        let place = if self.flavour == Flavour::Find { Place::Plain } else { Place::Pipeline };
+        let expression = expression(value, self.context, place)?;
+        self.tree.add(path, Node::Computed(expression))
+    }
+
+    fn elem_match(&mut self, path: &str, operator: &Element<'_>) -> Result<()> {
+        if operator.value().as_document().is_none() {
+            return Err(err!(
+                31274,
+                "elemMatch: Invalid argument, object required, but got {}",
+                operator.kind().alias()
+            ));
+        }
+        if path.contains('.') {
+            return Err(err!(31275, "Cannot use $elemMatch projection on a nested field"));
+        }
+        if self.positional.is_some() {
+            return Err(err!(31255, "Cannot specify positional operator and $elemMatch"));
+        }
+        self.include_for_computed()?;
+        self.has_elem_match = true;
+        let mut filter = Builder::new();
+        filter.begin_document(path).append_element(operator).end();
+        let filter = Matcher::parse(filter.finish().view(), self.context)?;
+        self.tree.add(path, Node::ElemMatch(Arc::new(filter)))
+    }
+
+    fn positional(&mut self, array: &str, element: &Element<'_>) -> Result<()> {
+        if self.positional.is_some() {
+            return Err(err!(31276, "Cannot specify more than one positional projection per query."));
+        }
+        if self.has_elem_match {
+            return Err(err!(31256, "Cannot specify positional operator and $elemMatch"));
+        }
+        let path = checked_path(array)?;
+        let value = element.value();
+        if self.kind == Some(Kind::Exclude) || !value.is_truthy() {
+            return Err(err!(31395, "positional projection cannot be used with exclusion"));
+        }
+        if value.as_number().is_none() && value.as_bool().is_none() {
+            return Err(err!(31271, "positional projection cannot be used with a literal"));
+        }
+        self.kind = Some(Kind::Include);
+        self.positional = Some(path);
+        self.tree.add(array, Node::Listed)
+    }
+
+    fn finish(mut self) -> Result<Projection> {
+        let kind = self.kind.unwrap_or(match self.id {
+            Some(true) => Kind::Include,
+            _ => Kind::Exclude,
+        });
+        let listed = match kind {
+            Kind::Include => self.id != Some(false) && self.tree.find(b"_id").is_none(),
+            Kind::Exclude | Kind::Add => self.id == Some(false),
+        };
+        if self.id.is_some() && self.tree.find(b"_id").is_some() {
+            return Err(err!(31250, "Path collision at _id"));
+        }
+        if listed {
+            self.tree.children.insert(0, ("_id".into(), Node::Listed));
+        }
+        Ok(Projection { kind, tree: self.tree, positional: self.positional })
+    }
+}
+
+/// Parses the bounds of find's `$slice`; `None` where they are those of the expression `$slice`.
+fn slice(value: Value<'_>) -> Result<Option<Slice>> {
+    if let Some(limit) = value.as_number() {
+        let limit = limit.to_i64_clamped();
+        return Ok(Some(if limit < 0 {
+            Slice { skip: limit, limit: limit.saturating_neg() }
+        } else {
+            Slice { skip: 0, limit }
+        }));
+    }
+    let bounds: Vec<_> = value.as_array().map(|array| array.iter().take(3).collect()).unwrap_or_default();
+    let [skip, limit] = bounds.as_slice() else { return Ok(None) };
+    let (Some(skip), Some(limit)) = (skip.as_number(), limit.as_number()) else { return Ok(None) };
+    let (skip, limit) = (skip.to_i64_clamped(), limit.to_i64_clamped());
+    if limit <= 0 {
+        return Err(err!(28724, "First argument to $slice must be an array, but is of type: int"));
+    }
+    Ok(Some(Slice { skip, limit }))
+}
+
+/// Refuses `$meta`: no plan keeps such metadata with its documents.
+fn meta(value: Value<'_>) -> base::Error {
+    let Some(name) = value.as_str() else {
+        return err!(17307, "$meta only supports string arguments");
+    };
+    let what = match name {
+        "textScore" => "text score",
+        "geoNearDistance" => "$geoNear distance",
+        "geoNearPoint" => "$geoNear point",
+        "searchScore" => "$search score",
+        "searchHighlights" => "$search highlights",
+        "vectorSearchScore" => "$vectorSearch score",
+        "recordId" | "indexKey" | "sortKey" | "randVal" => {
+            return err!(NotImplemented, "$meta: '{name}' is not implemented in projections");
+        }
+        _ => return err!(17308, "Unsupported argument to $meta: {name}"),
+    };
+    err!(40218, "query requires {what} metadata, but it is not available")
+}
+
+/// Parses a computed field; an unknown operator has a code of its own here.
+fn expression(value: Value<'_>, context: &Context, place: Place) -> Result<Expression> {
+    Expression::parse_at(value, context, place).map_err(|error| {
+        let unknown = error.code().number() == 168;
+        match value.as_document().and_then(|document| document.first()).filter(|_| unknown) {
+            Some(first) if error.message().contains(&format!("'{}'", first.name())) => {
+                err!(31325, "Unknown expression {}", first.name())
+            }
+            _ => error,
+        }
+    })
+}
+
+/// Parses the specification of an `$addFields`: every leaf is an expression.
+///
+/// Errors: 40176 for conflicting paths, 40177 and 40180 for empty documents, 40183 for dots in
+/// nested names.
+pub(super) fn add_fields(spec: Document<'_>, context: &Context) -> Result<Projection> {
+    if spec.is_empty() {
+        return Err(err!(40177, "specification must have at least one field"));
+    }
+    let mut tree = Tree::default();
+    for element in spec {
+        added(&mut tree, element.name(), &element, context)?;
+    }
+    Ok(Projection { kind: Kind::Add, tree, positional: None })
+}
+
+fn added(tree: &mut Tree, path: &str, element: &Element<'_>, context: &Context) -> Result<()> {
+    checked_path(path)?;
+    if let Value::Document(inner) = element.value() {
+        let Some(first) = inner.first() else {
+            return Err(err!(
+                40180,
+                "an empty object is not a valid value. Found empty object at path {path}"
+            ));
+        };
+        if !first.name().starts_with('$') {
+            for field in inner {
+                if field.name().contains('.') {
+                    return Err(err!(
+                        40183,
+                        "cannot use dotted field name '{}' in a sub object: {inner}",
+                        field.name()
+                    ));
+                }
+                added(tree, &super::join(path, field.name()), &field, context)?;
+            }
+            return Ok(());
+        }
+    }
+    let expression = Expression::parse(element.value(), context)?;
+    tree.add(path, Node::Computed(expression)).map_err(|_| {
+        err!(40176, "specification contains two conflicting paths. Cannot specify '{path}': {element}")
+    })
+}
+
+/// The tree of an `$unset`.
+pub(super) fn unset(paths: &[&str]) -> Result<Projection> {
+    let mut tree = Tree::default();
+    for path in paths {
+        checked_path(path)?;
+        tree.add(path, Node::Listed)?;
+    }
+    Ok(Projection { kind: Kind::Exclude, tree, positional: None })
+}

@@ -1,0 +1,52 @@
+//! Find's positional `$`: the first array on the path keeps only the element that matched.
+
+use base::bson::{Builder, Document, DocumentBuf, PathComponent, Value};
+use base::{Result, err};
+
+/// The document with the first array along the path cut down to the matched element.
+///
+/// Errors: 51246 where the filter matched no element, 51247 where the array ends before it.
+pub(super) fn apply(
+    document: Document<'_>,
+    path: &[PathComponent],
+    position: Option<usize>,
+) -> Result<DocumentBuf> {
+    let mut out = Builder::with_buffer(Vec::with_capacity(document.bytes().len()));
+    fields(document, path, position, &mut out)?;
+    Ok(out.finish())
+}
+
+fn fields(
+    document: Document<'_>,
+    path: &[PathComponent],
+    position: Option<usize>,
+    out: &mut Builder,
+) -> Result<()> {
+    let (name, rest) = path.split_first().map_or(("", path), |(first, rest)| (first.name(), rest));
+    for element in document {
+        if element.name() != name {
+            out.append_element(&element);
+            continue;
+        }
+        match element.value() {
+            Value::Array(array) => {
+                let position = position.ok_or_else(|| {
+                    err!(51246, "positional operator '.$' couldn't find a matching element in the array")
+                })?;
+                let matched = array
+                    .get(position)
+                    .ok_or_else(|| err!(51247, "positional operator '.$' element mismatch"))?;
+                out.begin_array(name).push(matched).end();
+            }
+            Value::Document(inner) if !rest.is_empty() => {
+                out.begin_document(name);
+                fields(inner, rest, position, out)?;
+                out.end();
+            }
+            _ => {
+                out.append_element(&element);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! A projection's tree: what happens to each named field, nested as the paths nest.
+
+use crate::Expression;
+use crate::Matcher;
+use base::{Result, err};
+use std::sync::Arc;
+
+/// What happens to one field.
+#[derive(Debug, Clone)]
+pub(super) enum Node {
+    /// Goes out (or, where fields are excluded, doesn't): the leaf of `a: 1` and `a: 0`.
+    Listed,
+    /// Only what the tree says of the fields below.
+    Below(Tree),
+    /// Is computed.
+    Computed(Expression),
+    /// The part of an array that find's `$slice` keeps.
+    Slice(Slice),
+    /// The first element of an array that find's `$elemMatch` matches.
+    ElemMatch(Arc<Matcher>),
+}
+
+/// The bounds of find's `$slice`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slice {
+    /// Elements to pass over; negative counts from the end.
+    pub(super) skip: i64,
+    /// Elements to keep.
+    pub(super) limit: i64,
+}
+
+/// The named fields of one level, in the order of the specification.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tree {
+    pub(super) children: Vec<(Box<str>, Node)>,
+    /// Whether anything here or below is computed, so that missing fields may appear.
+    pub(super) computes: bool,
+}
+
+impl Tree {
+    /// The position of a child by name.
+    pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
+        self.children.iter().position(|(child, _)| child.as_bytes() == name)
+    }
+
+    /// Puts a node at a path.
+    ///
+    /// Errors: 31249 and 31250 where a node is at the path, above or below.
+    pub(super) fn add(&mut self, path: &str, node: Node) -> Result<()> {
+        let computes = matches!(node, Node::Computed(_) | Node::ElemMatch(_));
+        let mut tree = self;
+        let mut rest = path;
+        while let Some((first, below)) = rest.split_once('.') {
+            tree.computes |= computes;
+            let at = match tree.find(first.as_bytes()) {
+                Some(at) => at,
+                None => {
+                    tree.children.push((first.into(), Node::Below(Tree::default())));
+                    tree.children.len() - 1
+                }
+            };
+            let Some((_, Node::Below(inner))) = tree.children.get_mut(at) else {
+                return Err(err!(31249, "Path collision at {path} remaining portion {below}"));
+            };
+            (tree, rest) = (inner, below);
+        }
+        tree.computes |= computes;
+        if tree.find(rest.as_bytes()).is_some() {
+            return Err(err!(31250, "Path collision at {path}"));
+        }
+        tree.children.push((rest.into(), node));
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! Updates by a pipeline: the few stages that make one document of one document.
+
+use super::replacement::replace;
+use crate::pipeline::stages;
+use crate::{Arena, Context, Expression, Projection};
+use base::bson::{Array, Document, DocumentBuf, Element, Value};
+use base::{Result, err};
+
+/// The parsed stages.
+#[derive(Debug)]
+pub(super) struct UpdatePipeline {
+    stages: Vec<Stage>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Project(Projection),
+    /// `$replaceRoot` and `$replaceWith`, and what messages call its expression.
+    Replace(Expression, &'static str),
+}
+
+impl UpdatePipeline {
+    /// Parses the stages.
+    ///
+    /// Errors: 40323 for a stage that isn't one field, InvalidOptions for stages that an update
+    /// doesn't take, 40324 for unknown ones, those of the stages.
+    pub(super) fn parse(pipeline: Array<'_>, context: &Context) -> Result<UpdatePipeline> {
+        let stages = pipeline.iter().map(|stage| parse_stage(stage, context)).collect::<Result<_>>()?;
+        Ok(UpdatePipeline { stages })
+    }
+
+    /// The document that the pipeline makes, `_id` kept.
+    ///
+    /// Errors: ImmutableField; 40228 where `$replaceRoot` yields no document; those of
+    /// expressions.
+    pub(super) fn apply(&self, document: Document<'_>, context: &Context) -> Result<DocumentBuf> {
+        let mut current = document.to_owned();
+        for stage in &self.stages {
+            let arena = Arena::new();
+            current = stage.apply(current.view(), context, &arena)?;
+        }
+        replace(document, current.view(), None)
+    }
+}
+
+impl Stage {
+    fn apply(&self, document: Document<'_>, context: &Context, arena: &Arena) -> Result<DocumentBuf> {
+        match self {
+            Stage::Project(projection) => projection.apply(document, None, context, arena),
+            Stage::Replace(expression, what) => match expression.evaluate(document, context, arena)? {
+                Some(Value::Document(root)) => Ok(root.to_owned()),
+                other => Err(not_a_document(other, what, document)),
+            },
+        }
+    }
+}
+
+fn not_a_document(value: Option<Value<'_>>, what: &str, document: Document<'_>) -> base::Error {
+    let kind = value.map_or("missing", |value| value.kind().alias());
+    let shown = value.map_or_else(|| "MISSING".to_owned(), |value| value.to_string());
+    err!(
+        40228,
+        "{what}must evaluate to an object, but resulting value was: {shown}. Type of resulting value: \
+         '{kind}'. Input document: {document}"
+    )
+}
+
+fn parse_stage(stage: Value<'_>, context: &Context) -> Result<Stage> {
+    let Value::Document(stage) = stage else {
+        return Err(err!(TypeMismatch, "Each element of the 'pipeline' array must be an object"));
+    };
+    let mut fields = stage.iter();
+    let (Some(spec), None) = (fields.next(), fields.next()) else {
+        return Err(err!(40323, "A pipeline stage specification object must contain exactly one field."));
+    };
+    match spec.name() {
+        "$addFields" | "$set" => {
+            let fields = document(&spec, 40272, "specification stage must be an object")?;
+            Ok(Stage::Project(Projection::add_fields(fields, context)?))
+        }
+        "$project" => {
+            let fields = document(&spec, 15969, "specification must be an object")?;
+            Ok(Stage::Project(Projection::parse_aggregate(fields, context)?))
+        }
+        "$unset" => Ok(Stage::Project(Projection::unset(&unset_paths(spec.value())?)?)),
+        "$replaceRoot" => parse_replace_root(&spec, context),
+        "$replaceWith" => {
+            Ok(Stage::Replace(Expression::parse(spec.value(), context)?, "'replacement document' "))
+        }
+        other => Err(refuse(other)),
+    }
+}
+
+fn document<'a>(spec: &Element<'a>, code: i32, message: &str) -> Result<Document<'a>> {
+    spec.value().as_document().ok_or_else(|| {
+        let text = match code {
+            40272 => format!("{} {message}, got {}", spec.name(), spec.kind().alias()),
+            _ => format!("{} {message}", spec.name()),
+        };
+        base::Error::new(base::ErrorCode::from_number(code), text)
+    })
+}
+
+/// The paths of an `$unset`: one string or an array of them.
+///
+/// Errors: 31002, 31119 and 31120 as MongoDB's.
+fn unset_paths(value: Value<'_>) -> Result<Vec<&str>> {
+    match value {
+        Value::String(path) => Ok(vec![path]),
+        Value::Array(paths) if paths.is_empty() => {
+            Err(err!(31119, "$unset specification must be a string or an array with at least one field"))
+        }
+        Value::Array(paths) => paths
+            .iter()
+            .map(|path| {
+                path.as_str().ok_or_else(|| {
+                    err!(
+                        31120,
+                        "$unset specification must be a string or an array containing only string values"
+                    )
+                })
+            })
+            .collect(),
+        _ => Err(err!(31002, "$unset specification must be a string or an array")),
+    }
+}
+
+fn parse_replace_root(spec: &Element<'_>, context: &Context) -> Result<Stage> {
+    let Value::Document(options) = spec.value() else {
+        return Err(err!(
+            40229,
+            "expected an object as specification for $replaceRoot stage, got {}",
+            spec.kind().alias()
+        ));
+    };
+    let mut root = None;
+    for option in options {
+        if option.name() != "newRoot" {
+            return Err(err!(
+                40230,
+                "unrecognized option to $replaceRoot stage: {}, only valid option is 'newRoot'.",
+                option.name()
+            ));
+        }
+        root = Some(option.value());
+    }
+    let root = root.ok_or_else(|| err!(40231, "no newRoot specified for the $replaceRoot stage"))?;
+    Ok(Stage::Replace(Expression::parse(root, context)?, "'newRoot' expression "))
+}
+
+/// Stages that exist are not for updates; others don't exist.
+fn refuse(name: &str) -> base::Error {
+    if stages().any(|stage| stage.name == name) {
+        return err!(InvalidOptions, "{name} is not allowed to be used within an update");
+    }
+    err!(40324, "Unrecognized pipeline stage name: '{name}'")
+}

@@ -1,0 +1,25 @@
+//! What an upsert starts from: a document of the values that its filter names.
+
+use super::apply::Walk;
+use super::operators::set;
+use super::tree::{Fields, check_path};
+use crate::{Context, Matcher};
+use base::Result;
+use base::bson::{Document, DocumentBuf};
+
+/// The document that the filter's equalities describe, `_id` first; for a replacement only its
+/// `_id`.
+///
+/// Errors: NotSingleValueField for two values of one path or of a path and one below it.
+pub(super) fn seed(matcher: &Matcher, only_id: bool, context: &Context) -> Result<DocumentBuf> {
+    let mut tree = Fields::default();
+    for (path, value) in matcher.equalities()? {
+        if only_id && path.first() != "_id" {
+            continue;
+        }
+        check_path(path.as_str())?;
+        tree.add(path.as_str(), set::to(value))?;
+    }
+    let walk = Walk { context, root: Document::EMPTY, position: None, is_insert: true, filters: &[] };
+    Ok(super::finish::id_first(walk.apply(&tree)?))
+}
