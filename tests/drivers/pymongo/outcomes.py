@@ -18,6 +18,7 @@ import pytest
 
 OUTPUT = pathlib.Path(os.environ["VELLUM_OUTCOMES"])
 DENIED = json.loads(os.environ.get("VELLUM_DENIED", "[]"))
+FAILED: set[str] = set()
 ONLY = set(json.loads(os.environ.get("VELLUM_ONLY", "[]")))
 
 
@@ -61,6 +62,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """One line per phase that says something: the call, or a set-up or tear-down that did not pass."""
     if report.when != "call" and report.passed:
         return
+    if report.failed:
+        FAILED.add(report.nodeid)
     write({
         "test": short_id(report.nodeid),
         "outcome": report.outcome,
@@ -68,6 +71,19 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         "seconds": round(report.duration, 3),
         "why": reason(report),
     })
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    """After a failure turn fail points off: a test that was stopped half-way leaves its own on."""
+    if nodeid not in FAILED:
+        return
+    from test import client_context
+
+    for name in ("failCommand", "maxTimeAlwaysTimeOut", "onPrimaryTransactionalWrite"):
+        try:
+            client_context.client.admin.command("configureFailPoint", name, mode="off")
+        except Exception:  # noqa: BLE001 - a server without fail points has none to turn off
+            return
 
 
 def reason(report: pytest.TestReport) -> str:
