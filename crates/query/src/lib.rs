@@ -4,6 +4,7 @@
 //! bad operator before a document is read, and then evaluated over raw BSON. Collections, the
 //! clock and randomness are passed in through [`Context`].
 
+pub mod accumulator;
 pub mod context;
 pub mod expression;
 pub mod keys;

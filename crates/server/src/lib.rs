@@ -1,1 +1,32 @@
-//! The MongoDB wire protocol and its commands.
+//! The MongoDB wire protocol and its commands: the one crate that knows either.
+//!
+//! A request's way: `net` reads a whole frame (the only async code), `connection` takes it apart
+//! with `wire`, `dispatch` finds its row in the table of `command` and checks what every command
+//! may carry (`arguments`), the handler in `commands` takes its declared `fields`, makes one call
+//! and writes its reply behind the header; `net` sends it.
+
+// The commands on data, which come next, use the rest.
+#![allow(dead_code)]
+
+mod activity;
+mod arguments;
+mod buffers;
+mod call;
+mod command;
+mod commands;
+mod connection;
+mod counters;
+mod dispatch;
+mod fail_point;
+mod fields;
+pub mod logging;
+mod net;
+mod parameters;
+mod reply;
+mod server;
+mod session;
+mod signal;
+mod wire;
+
+pub use net::serve;
+pub use server::{Server, Settings};

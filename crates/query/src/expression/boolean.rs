@@ -30,7 +30,7 @@ pub(super) fn not<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     value(!truthy(call.get(0)?))
 }
 
-#[cfg(any())]
+#[cfg(test)]
 mod tests {
     use super::super::testing::{check, check_parse_error};
 

@@ -38,7 +38,7 @@ pub(super) fn cmp<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     value(order(call)? as i32)
 }
 
-#[cfg(any())]
+#[cfg(test)]
 mod tests {
     use super::super::testing::{check, check_parse_error};
 

@@ -31,7 +31,7 @@ fn collect(node: &Node, paths: &mut Vec<Path>) -> bool {
     node.children().all(|child| collect(child, paths))
 }
 
-#[cfg(any())]
+#[cfg(test)]
 mod tests {
     use super::super::testing::parse;
     use super::*;

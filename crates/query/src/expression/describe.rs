@@ -69,7 +69,7 @@ fn field_text(field: &FieldNode) -> String {
     }
 }
 
-#[cfg(any())]
+#[cfg(test)]
 mod tests {
     use super::super::testing::{check_described, parse};
 

@@ -48,9 +48,21 @@ impl<'e, 'a> Scope<'e, 'a> {
     }
 
     /// Refuses to go on where the arena has grown past the bound.
+    ///
+    /// Errors: 146.
     pub(crate) fn check_memory(&self) -> Result<()> {
-        if self.arena.allocated() > MEMORY_MAX {
-            return Err(err!(ExceededMemoryLimit, "expression used too much memory: {MEMORY_MAX} bytes"));
+        self.check_room(self.arena.allocated())
+    }
+
+    /// Refuses to go on where a value being built has grown past the bound.
+    ///
+    /// Errors: 146.
+    pub(crate) fn check_room(&self, bytes: usize) -> Result<()> {
+        if bytes > MEMORY_MAX {
+            return Err(err!(
+                ExceededMemoryLimit,
+                "an expression used over {MEMORY_MAX} bytes of memory, which is the limit"
+            ));
         }
         Ok(())
     }
@@ -107,11 +119,6 @@ impl<'e, 'a> Call<'e, 'a> {
     /// Whether a named argument was given.
     pub(crate) fn given(&self, position: usize) -> bool {
         !matches!(self.node.operands.get(position), None | Some(Node::Absent))
-    }
-
-    /// The operand, unevaluated.
-    pub(crate) fn operand(&self, position: usize) -> Option<&'a Node> {
-        self.node.operands.get(position)
     }
 
     /// Evaluates an operand; missing where there is none at that position.

@@ -82,7 +82,7 @@ fn push(start: Value<'_>, components: &[PathComponent], out: &mut Builder) {
     out.push(value);
 }
 
-#[cfg(any())]
+#[cfg(test)]
 mod tests {
     use super::super::testing::{check, check_missing};
 

@@ -11,24 +11,32 @@
 //! A missing value is `None` throughout.
 
 mod arithmetic;
+mod array;
 mod array_literal;
+mod bits;
 mod boolean;
 mod comparison;
+mod conditional;
+mod convert;
 mod dependencies;
 mod describe;
 mod evaluate;
 mod field_path;
 mod fold;
 mod literal;
+mod misc;
 mod named;
 mod node;
+mod object;
 mod object_literal;
 mod parse;
+mod set;
 mod show;
+mod string;
 mod table;
 mod variables;
 
-#[cfg(any())]
+#[cfg(test)]
 mod testing;
 
 pub use dependencies::Dependencies;

@@ -38,7 +38,7 @@ pub(super) fn evaluate<'a>(fields: &'a [(Box<str>, Node)], scope: &Scope<'_, 'a>
     scope.document(builder)
 }
 
-#[cfg(any())]
+#[cfg(test)]
 mod tests {
     use super::super::testing::{check, check_parse_error};
 

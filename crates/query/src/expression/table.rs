@@ -1,10 +1,13 @@
 //! The table of all operators, sorted by name: how many arguments each takes and what it does.
 
+use super::arithmetic::{divide, power, rounding, trigonometry};
+use super::array::{iterate, pick, to_object};
 use super::evaluate::{Call, Computed};
-use super::named::Named;
+use super::named;
 use super::node::{CallNode, Node};
 use super::parse::Parser;
-use super::{arithmetic, boolean, comparison, literal};
+use super::string::{regex, replace, substring, trim};
+use super::{arithmetic, array, bits, boolean, comparison, conditional, literal, misc, object, set, string};
 use base::bson::{Builder, Value};
 use base::{Result, err};
 
@@ -35,7 +38,7 @@ pub enum Arity {
     /// From so many to so many arguments.
     Between(usize, usize),
     /// Arguments with names.
-    Named(&'static Named),
+    Named(&'static named::Named),
     /// A form of its own.
     #[allow(private_interfaces)]
     Own(Parse),
@@ -48,6 +51,11 @@ impl Operator {
 
     const fn described(mut self, describe: Describe) -> Operator {
         self.describe = Some(describe);
+        self
+    }
+
+    const fn impure(mut self) -> Operator {
+        self.pure = false;
         self
     }
 
@@ -85,29 +93,124 @@ const fn op(name: &'static str, arity: Arity, evaluate: Evaluate) -> Operator {
     Operator::new(name, arity, evaluate)
 }
 
-use Arity::{Any, Exactly, Own};
+use Arity::{Any, Between, Exactly, Named, Own};
 
 /// Every operator, sorted by name.
 pub static OPERATORS: &[Operator] = &[
+    op("$abs", Exactly(1), rounding::abs),
+    op("$acos", Exactly(1), trigonometry::acos),
+    op("$acosh", Exactly(1), trigonometry::acosh),
     op("$add", Any, arithmetic::add),
+    op("$allElementsTrue", Exactly(1), set::all_true),
     op("$and", Any, boolean::and),
+    op("$anyElementTrue", Exactly(1), set::any_true),
+    op("$arrayElemAt", Exactly(2), array::element_at),
+    op("$arrayToObject", Exactly(1), to_object::array_to_object),
+    op("$asin", Exactly(1), trigonometry::asin),
+    op("$asinh", Exactly(1), trigonometry::asinh),
+    op("$atan", Exactly(1), trigonometry::atan),
+    op("$atan2", Exactly(2), trigonometry::atan2),
+    op("$atanh", Exactly(1), trigonometry::atanh),
+    op("$binarySize", Exactly(1), misc::binary_size),
+    op("$bitAnd", Any, bits::and),
+    op("$bitNot", Exactly(1), bits::not),
+    op("$bitOr", Any, bits::or),
+    op("$bitXor", Any, bits::xor),
+    op("$bsonSize", Exactly(1), misc::bson_size),
+    op("$ceil", Exactly(1), rounding::ceil),
     op("$cmp", Exactly(2), comparison::cmp),
-    op("$const", Own(literal::parse_literal), literal::literal),
+    op("$concat", Any, string::concat),
+    op("$concatArrays", Any, array::concat),
+    op("$cond", Own(conditional::parse_cond), conditional::cond),
+    op("$const", Own(literal::parse_literal), misc::never),
+    op("$cos", Exactly(1), trigonometry::cos),
+    op("$cosh", Exactly(1), trigonometry::cosh),
+    op("$degreesToRadians", Exactly(1), trigonometry::degrees_to_radians),
+    op("$divide", Exactly(2), divide::divide),
     op("$eq", Exactly(2), comparison::eq),
+    op("$exp", Exactly(1), power::exp),
+    op("$filter", Own(iterate::parse_filter), iterate::filter).described(iterate::describe),
+    op("$first", Exactly(1), array::first),
+    op("$firstN", Named(&pick::ARGUMENTS), pick::first_n),
+    op("$floor", Exactly(1), rounding::floor),
+    op("$function", Own(misc::refuse), misc::never),
+    op("$getField", Own(object::parse_get), object::get).described(object::describe_get),
     op("$gt", Exactly(2), comparison::gt),
     op("$gte", Exactly(2), comparison::gte),
+    op("$ifNull", Own(conditional::parse_if_null), conditional::if_null),
+    op("$in", Exactly(2), array::contains),
+    op("$indexOfArray", Between(2, 4), array::index_of::index_of),
+    op("$indexOfBytes", Between(2, 4), string::index_of::bytes),
+    op("$indexOfCP", Between(2, 4), string::index_of::code_points),
+    op("$isArray", Exactly(1), array::is_array),
+    op("$last", Exactly(1), array::last),
+    op("$lastN", Named(&pick::ARGUMENTS), pick::last_n),
     op("$let", Own(literal::parse_let), literal::r#let).described(literal::describe_let),
-    op("$literal", Own(literal::parse_literal), literal::literal),
+    op("$literal", Own(literal::parse_literal), misc::never),
+    op("$ln", Exactly(1), power::ln),
+    op("$log", Exactly(2), power::log),
+    op("$log10", Exactly(1), power::log10),
     op("$lt", Exactly(2), comparison::lt),
     op("$lte", Exactly(2), comparison::lte),
+    op("$ltrim", Named(&trim::LEFT), trim::left),
+    op("$map", Own(iterate::parse_map), iterate::map).described(iterate::describe),
+    op("$maxN", Named(&pick::ARGUMENTS), pick::max_n),
+    op("$mergeObjects", Any, object::merge),
+    op("$meta", Own(misc::parse_meta), misc::never),
+    op("$minN", Named(&pick::ARGUMENTS), pick::min_n),
+    op("$mod", Exactly(2), divide::modulo),
     op("$multiply", Any, arithmetic::multiply),
     op("$ne", Exactly(2), comparison::ne),
     op("$not", Exactly(1), boolean::not),
+    op("$objectToArray", Exactly(1), to_object::object_to_array),
     op("$or", Any, boolean::or),
+    op("$pow", Exactly(2), power::pow),
+    op("$radiansToDegrees", Exactly(1), trigonometry::radians_to_degrees),
+    op("$rand", Own(misc::parse_rand), misc::rand).impure(),
+    op("$range", Between(2, 3), array::range::range),
+    op("$reduce", Own(iterate::parse_reduce), iterate::reduce).described(iterate::describe),
+    op("$regexFind", Named(&regex::FIND), regex::find),
+    op("$regexFindAll", Named(&regex::FIND_ALL), regex::find_all),
+    op("$regexMatch", Named(&regex::MATCH), regex::is_match),
+    op("$replaceAll", Named(&replace::ALL), replace::all),
+    op("$replaceOne", Named(&replace::ONE), replace::one),
+    op("$reverseArray", Exactly(1), array::reverse),
+    op("$round", Between(1, 2), rounding::round),
+    op("$rtrim", Named(&trim::RIGHT), trim::right),
+    op("$setDifference", Exactly(2), set::difference),
+    op("$setEquals", Own(set::parse_equals), set::equals),
+    op("$setField", Own(object::parse_set), object::set).described(object::describe_set),
+    op("$setIntersection", Any, set::intersection),
+    op("$setIsSubset", Exactly(2), set::is_subset),
+    op("$setUnion", Any, set::union),
+    op("$sigmoid", Exactly(1), power::sigmoid),
+    op("$sin", Exactly(1), trigonometry::sin),
+    op("$sinh", Exactly(1), trigonometry::sinh),
+    op("$size", Exactly(1), array::size),
+    op("$slice", Between(2, 3), array::slice::slice),
+    op("$sortArray", Own(array::sort::parse), array::sort::sort).described(array::sort::describe),
+    op("$split", Exactly(2), string::split::split),
+    op("$sqrt", Exactly(1), power::sqrt),
+    op("$strLenBytes", Exactly(1), string::length_bytes),
+    op("$strLenCP", Exactly(1), string::length_code_points),
+    op("$strcasecmp", Exactly(2), string::compare_ignoring_case),
+    op("$substr", Exactly(3), substring::bytes),
+    op("$substrBytes", Exactly(3), substring::bytes),
+    op("$substrCP", Exactly(3), substring::code_points),
     op("$subtract", Exactly(2), arithmetic::subtract),
+    op("$switch", Own(conditional::parse_switch), conditional::switch)
+        .described(conditional::describe_switch),
+    op("$tan", Exactly(1), trigonometry::tan),
+    op("$tanh", Exactly(1), trigonometry::tanh),
+    op("$toLower", Exactly(1), string::to_lower),
+    op("$toUpper", Exactly(1), string::to_upper),
+    op("$trim", Named(&trim::TRIM), trim::both),
+    op("$trunc", Between(1, 2), rounding::trunc),
+    op("$unsetField", Own(object::parse_set), object::set).described(object::describe_set),
+    op("$zip", Own(array::zip::parse), array::zip::zip).described(array::zip::describe),
 ];
 
-#[cfg(any())]
+#[cfg(test)]
 mod tests {
     use super::*;
 

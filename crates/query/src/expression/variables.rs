@@ -10,7 +10,7 @@ pub(crate) fn check_name_for_reading(name: &str) -> Result<()> {
     let Some(first) = name.chars().next() else {
         return Err(err!(16869, "empty variable names are not allowed"));
     };
-    if !(first.is_ascii_alphabetic() || !first.is_ascii()) {
+    if first.is_ascii() && !first.is_ascii_alphabetic() {
         return Err(err!(16870, "'{name}' starts with an invalid character for a variable name"));
     }
     match bad_character(name) {
@@ -30,7 +30,7 @@ pub fn check_name_for_binding(name: &str) -> Result<()> {
     if name == "CURRENT" {
         return Ok(());
     }
-    if !(first.is_ascii_lowercase() || !first.is_ascii()) {
+    if first.is_ascii() && !first.is_ascii_lowercase() {
         return Err(err!(16867, "'{name}' starts with an invalid character for a user variable name"));
     }
     match bad_character(name) {
@@ -89,7 +89,7 @@ pub(crate) fn check_field_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-#[cfg(any())]
+#[cfg(test)]
 mod tests {
     use super::super::testing::{check, check_parse_error};
 

@@ -1,14 +1,14 @@
 //! `$limit`: passes on the first so many documents.
 
-use super::operator::{Effect, Kind, Operator, Reads};
+use super::operator::{Kind, Operator, Reads};
 use super::parse::{Parsed, Scope, non_negative};
-use super::{Environment, Stage, Stream};
-use base::bson::{DocumentCow, Element};
+use super::{Environment, Stage, Step, Stream};
+use base::bson::{Builder, DocumentCow, Element};
 use base::{Result, err};
 use std::sync::Arc;
 
 /// A parsed `$limit`.
-pub(crate) struct Limit(pub(crate) u64);
+struct Limit(u64);
 
 /// Errors: 5107201 unless the number is whole and not negative, 15958 for zero.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
@@ -19,6 +19,13 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Limit(limit)))
 }
 
+/// A step made by the optimiser.
+pub(crate) fn step(limit: u64) -> Step {
+    let mut builder = Builder::new();
+    builder.append("$limit", i64::try_from(limit).unwrap_or(i64::MAX));
+    Step { spec: builder.finish(), operator: Arc::new(Limit(limit)) }
+}
+
 impl Operator for Limit {
     fn name(&self) -> &'static str {
         "$limit"
@@ -26,10 +33,6 @@ impl Operator for Limit {
 
     fn kind(&self) -> Kind<'_> {
         Kind::Limit(self.0)
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Opaque
     }
 
     fn reads(&self) -> Reads {
@@ -56,7 +59,7 @@ impl Stage for Running {
     }
 }
 
-#[cfg(all(test, any()))]
+#[cfg(test)]
 mod tests {
     use crate::pipeline::testing::{fails, gives};
 

@@ -9,13 +9,36 @@
 //! A stage of the language is one file here and one line of the table in [`registry`].
 
 mod collections;
+mod count;
+mod documents;
+mod external;
+mod facet;
+mod fields;
+mod filter_paths;
+mod group;
 mod limit;
+mod lookup;
+mod r#match;
 mod operator;
+mod optimize;
 mod parse;
 mod planner;
+mod project;
+mod redact;
 mod registry;
+mod replace_root;
+mod sample;
 mod skip;
+mod sort;
+mod sort_by_count;
 mod source;
+mod spill;
+mod union_with;
+mod unwind;
+mod variables;
+
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use collections::{Collections, Environment, MEMORY_LIMIT, Namespace, Sink};
 pub use planner::LeadingSort;
@@ -76,13 +99,6 @@ impl Pipeline {
             stream = Arc::clone(&step.operator).start(stream, environment)?;
         }
         Ok(stream)
-    }
-
-    /// Rewrites the stages into cheaper ones with the same result.
-    ///
-    /// Errors: none that parsing the pipeline has not had.
-    pub fn optimize(&mut self, _context: &Context) -> Result<()> {
-        Ok(())
     }
 
     /// How many stages there are.

@@ -49,6 +49,8 @@ pub(crate) enum Kind<'a> {
 /// What a stage does to documents, told by top-level field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
+    /// Each document by itself passes as it is or not at all.
+    Filters,
     /// Only puts documents into another order.
     Reorders,
     /// Each document comes out once, only these fields changed.

@@ -1,6 +1,6 @@
 //! Parsing a pipeline: where a stage stands, what it may be nested in, the numbers it takes.
 
-use super::operator::{Kind, Operator};
+use super::operator::Operator;
 use super::registry::{self, Entry, Position};
 use super::{Pipeline, Step};
 use crate::Context;
@@ -21,6 +21,7 @@ pub(crate) struct Scope<'p> {
     /// The stage whose sub-pipeline this is.
     inside: Option<&'static str>,
     depth: usize,
+    position: usize,
 }
 
 /// What a specification became: usually one operator; `$sortByCount` and the like are several.
@@ -32,16 +33,20 @@ impl Parsed {
         Parsed(vec![(Arc::new(operator), None)])
     }
 
-    /// Several, each described as the stage it stands for.
-    pub(crate) fn pipeline(pipeline: Pipeline) -> Parsed {
-        Parsed(pipeline.steps.into_iter().map(|step| (step.operator, Some(step.spec))).collect())
+    /// The stages that one stands for: the array that is open in the builder. Each is described as
+    /// itself.
+    pub(crate) fn stages(stages: Builder, scope: &Scope<'_>) -> Result<Parsed> {
+        let stages = stages.finish();
+        let array = stages.view().first().and_then(|array| array.value().as_array()).unwrap_or(Array::EMPTY);
+        let pipeline = scope.pipeline(array)?;
+        Ok(Parsed(pipeline.steps.into_iter().map(|step| (step.operator, Some(step.spec))).collect()))
     }
 }
 
 impl<'p> Scope<'p> {
     /// The command's own pipeline.
     pub(crate) fn top(context: &'p Context) -> Scope<'p> {
-        Scope { context, inside: None, depth: 0 }
+        Scope { context, inside: None, depth: 0, position: 0 }
     }
 
     /// A sub-pipeline of a stage.
@@ -51,7 +56,7 @@ impl<'p> Scope<'p> {
         if self.depth >= DEPTH_MAX {
             return Err(err!(232, "Maximum number of nested sub-pipelines exceeded. Limit is {DEPTH_MAX}"));
         }
-        Ok(Scope { context, inside: Some(stage), depth: self.depth + 1 })
+        Ok(Scope { context, inside: Some(stage), depth: self.depth + 1, position: 0 })
     }
 
     /// Parses stages in this scope.
@@ -65,18 +70,18 @@ impl<'p> Scope<'p> {
             let Value::Document(stage) = stage else {
                 return Err(err!(TypeMismatch, "Each element of the 'pipeline' array must be an object"));
             };
-            self.stage(stage, at, count, &mut pipeline)?;
+            Scope { position: at, ..*self }.stage(stage, count, &mut pipeline)?;
         }
         Ok(pipeline)
     }
 
-    fn stage(&self, stage: Document<'_>, at: usize, count: usize, pipeline: &mut Pipeline) -> Result<()> {
+    fn stage(&self, stage: Document<'_>, count: usize, pipeline: &mut Pipeline) -> Result<()> {
         let mut fields = stage.iter();
         let (Some(spec), None) = (fields.next(), fields.next()) else {
             return Err(err!(40323, "A pipeline stage specification object must contain exactly one field."));
         };
         let entry = registry::find(spec.name())?;
-        self.check_position(entry, at, count)?;
+        self.check_position(entry, count)?;
         for (operator, described) in (entry.parse)(&spec, self)?.0 {
             let spec = described.unwrap_or_else(|| {
                 let mut builder = Builder::new();
@@ -88,8 +93,8 @@ impl<'p> Scope<'p> {
         Ok(())
     }
 
-    fn check_position(&self, entry: &Entry, at: usize, count: usize) -> Result<()> {
-        let name = entry.name;
+    fn check_position(&self, entry: &Entry, count: usize) -> Result<()> {
+        let (name, at) = (entry.name, self.position);
         match entry.position {
             Position::Last if at + 1 < count => {
                 return Err(err!(40601, "{name} can only be the final stage in the pipeline"));
@@ -110,9 +115,9 @@ impl<'p> Scope<'p> {
         }
     }
 
-    /// Whether this is some stage's sub-pipeline.
-    pub(crate) fn is_nested(&self) -> bool {
-        self.inside.is_some()
+    /// Where the stage being parsed stands in its pipeline.
+    pub(crate) fn position(&self) -> usize {
+        self.position
     }
 }
 
@@ -135,9 +140,4 @@ pub(crate) fn non_negative(spec: &Element<'_>) -> std::result::Result<u64, Strin
         }
         None => Err(format!("Expected an integer: {}", shown())),
     }
-}
-
-/// Whether a step brings its own documents.
-pub(crate) fn is_source(operator: &dyn Operator) -> bool {
-    matches!(operator.kind(), Kind::Source)
 }

@@ -1,7 +1,10 @@
 //! The table of all stages, sorted by name.
 
 use super::parse::{Parsed, Scope};
-use super::{limit, skip};
+use super::{
+    count, documents, external, facet, group, limit, lookup, r#match, project, redact, replace_root, sample,
+    skip, sort, sort_by_count, union_with, unwind,
+};
 use base::bson::Element;
 use base::{Result, err};
 
@@ -47,22 +50,52 @@ impl Entry {
 
 /// Every stage of MongoDB's by name, those that are refused included.
 pub(crate) const STAGES: &[Entry] = &[
+    stage("$addFields", project::parse_add_fields),
+    refused("$bucket"),
+    refused("$bucketAuto"),
+    refused("$changeStream").first(),
     refused("$changeStreamSplitLargeEvent"),
-    refused("$facet").not_in_facet(),
+    stage("$collStats", external::parse).first(),
+    stage("$count", count::parse),
+    stage("$currentOp", external::parse).first(),
+    refused("$densify"),
+    stage("$documents", documents::parse).first(),
+    stage("$facet", facet::parse).not_in_facet(),
+    refused("$fill"),
     refused("$geoNear").first(),
+    refused("$graphLookup"),
+    stage("$group", group::parse),
+    stage("$indexStats", external::parse).first(),
     stage("$limit", limit::parse),
     refused("$listClusterCatalog").first(),
+    stage("$listLocalSessions", external::parse).first(),
     refused("$listSampledQueries").first(),
     refused("$listSearchIndexes").first(),
     refused("$listSessions").first(),
+    stage("$lookup", lookup::parse),
+    stage("$match", r#match::parse),
+    refused("$merge").last(),
     refused("$out").last(),
+    stage("$planCacheStats", external::parse).first(),
+    stage("$project", project::parse_project),
     refused("$queryStats").first(),
     refused("$rankFusion").first(),
+    stage("$redact", redact::parse),
+    stage("$replaceRoot", replace_root::parse_replace_root),
+    stage("$replaceWith", replace_root::parse_replace_with),
+    stage("$sample", sample::parse),
     refused("$scoreFusion").first(),
     refused("$search").first(),
     refused("$searchMeta").first(),
+    stage("$set", project::parse_add_fields),
+    refused("$setWindowFields"),
     refused("$shardedDataDistribution").first(),
     stage("$skip", skip::parse),
+    stage("$sort", sort::parse),
+    stage("$sortByCount", sort_by_count::parse),
+    stage("$unionWith", union_with::parse),
+    stage("$unset", project::parse_unset),
+    stage("$unwind", unwind::parse),
     refused("$vectorSearch").first(),
 ];
 
@@ -95,7 +128,7 @@ pub fn stages() -> impl Iterator<Item = StageName> {
     STAGES.iter().map(|entry| StageName { name: entry.name, implemented: entry.implemented })
 }
 
-#[cfg(all(test, any()))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::pipeline::testing::fails;

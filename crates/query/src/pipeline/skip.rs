@@ -2,19 +2,26 @@
 
 use super::operator::{Kind, Operator, Reads};
 use super::parse::{Parsed, Scope, non_negative};
-use super::{Environment, Stage, Stream};
+use super::{Environment, Stage, Step, Stream};
 use crate::tick::Tick;
-use base::bson::{DocumentCow, Element};
+use base::bson::{Builder, DocumentCow, Element};
 use base::{Result, err};
 use std::sync::Arc;
 
 /// A parsed `$skip`.
-pub(crate) struct Skip(pub(crate) u64);
+struct Skip(u64);
 
 /// Errors: 5107200 unless the number is whole and not negative.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let skip = non_negative(spec).map_err(|why| err!(5107200, "invalid argument to $skip stage: {why}"))?;
     Ok(Parsed::one(Skip(skip)))
+}
+
+/// A step made by the optimiser.
+pub(crate) fn step(skip: u64) -> Step {
+    let mut builder = Builder::new();
+    builder.append("$skip", i64::try_from(skip).unwrap_or(i64::MAX));
+    Step { spec: builder.finish(), operator: Arc::new(Skip(skip)) }
 }
 
 impl Operator for Skip {
@@ -55,7 +62,7 @@ impl Stage for Running {
     }
 }
 
-#[cfg(all(test, any()))]
+#[cfg(test)]
 mod tests {
     use crate::pipeline::testing::{fails, gives};
 

@@ -4,6 +4,7 @@ use super::{base64, date, shell};
 use crate::bson::{Decimal128, Document, ObjectId, Value, ValueBuf};
 
 /// The names that make a document a typed value when they come first.
+// tidy: sorted
 const TYPE_NAMES: [&str; 17] = [
     "$binary",
     "$code",

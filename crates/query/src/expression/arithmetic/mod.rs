@@ -3,7 +3,12 @@
 //! Int32 grows into int64 and int64 into double where a result doesn't fit; a decimal among the
 //! operands makes the result a decimal.
 
+pub(super) mod decimals;
+pub(super) mod divide;
+pub(super) mod power;
+pub(super) mod rounding;
 mod summation;
+pub(super) mod trigonometry;
 
 pub(crate) use summation::Summation;
 
@@ -74,6 +79,18 @@ pub(super) fn multiply<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     number(product)
 }
 
+/// The single operand of functions of one number; `None` where it is null or missing.
+///
+/// Errors: 28765 for what is no number.
+fn numeric_operand(call: &Call<'_, '_>) -> Result<Option<Number>> {
+    let Some(operand) = call.get_non_null(0)? else { return Ok(None) };
+    let found = operand.kind().alias();
+    operand
+        .as_number()
+        .map(Some)
+        .ok_or_else(|| err!(28765, "{} only supports numeric types, not {found}", call.name()))
+}
+
 fn non_null(value: Option<Value<'_>>) -> Option<Value<'_>> {
     value.filter(|value| !value.is_nullish())
 }
@@ -98,7 +115,7 @@ fn to_millis(number: Number) -> Result<i64> {
     })
 }
 
-#[cfg(any())]
+#[cfg(test)]
 mod tests {
     use super::super::testing::{check, check_error};
 

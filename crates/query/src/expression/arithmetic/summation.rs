@@ -114,7 +114,7 @@ fn whole(integers: i128, total: f64, doubles: f64, decimals: Option<Decimal128>)
     i64::try_from(integers + fraction.round() as i128).ok()
 }
 
-#[cfg(any())]
+#[cfg(test)]
 mod tests {
     use super::*;
 

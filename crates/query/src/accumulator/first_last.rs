@@ -1,0 +1,50 @@
+//! `$first` and `$last`: the value of the first or last document; missing gives null.
+
+use super::{Accumulation, Accumulator};
+use crate::Context;
+use base::Result;
+use base::bson::{Element, Value, ValueBuf};
+
+pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
+    if name == "$first" {
+        Accumulation::unary(name, spec, context, || Box::new(End { last: false, seen: false, value: None }))
+    } else {
+        Accumulation::unary(name, spec, context, || Box::new(End { last: true, seen: false, value: None }))
+    }
+}
+
+struct End {
+    last: bool,
+    seen: bool,
+    value: Option<ValueBuf>,
+}
+
+impl Accumulator for End {
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
+        if self.last || !self.seen {
+            self.value = argument.map(|value| value.to_owned());
+            self.seen = true;
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        Ok(self.value.clone().unwrap_or_else(ValueBuf::null))
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<End>() + self.value.as_ref().map_or(0, |value| value.bytes().len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::accumulator::testing::folds;
+
+    #[test]
+    fn takes_the_first_and_the_last() {
+        folds("{$first: '$a'}", "[3, 1, 2]", "3");
+        folds("{$last: '$a'}", "[3, 1, 2]", "2");
+        folds("{$first: '$missing'}", "[3]", "null");
+    }
+}

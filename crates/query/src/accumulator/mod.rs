@@ -1,0 +1,79 @@
+//! Accumulators: what `$group`, `$bucket` and `$setWindowFields` fold many documents into one
+//! value with.
+//!
+//! An [`Accumulation`] is the parsed half (`{$sum: "$a"}`): it computes one argument for each
+//! document. An [`Accumulator`] is the running half, one for each group: it takes arguments and
+//! gives the result. The argument is a plain value, so a group can be spilled and replayed.
+
+mod array_join;
+mod avg;
+mod count;
+mod extreme;
+mod extreme_n;
+mod first_last;
+mod first_last_n;
+mod merge_objects;
+mod parse;
+mod percentile;
+mod push;
+mod set;
+mod std_dev;
+mod sum;
+mod table;
+mod top;
+
+pub(crate) use parse::{Accumulation, Argument, count_value, parse_field};
+pub(crate) use table::{ACCUMULATORS, find};
+
+use base::bson::{Builder, Value, ValueBuf};
+use base::{Result, err};
+
+/// Bytes that one accumulator may hold, as MongoDB's.
+pub(crate) const MEMORY_LIMIT: usize = 100 * 1024 * 1024;
+
+/// The running half of an accumulator: the state of one group.
+pub(crate) trait Accumulator: Send {
+    /// Takes the argument of one more document; `None` is missing.
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()>;
+
+    /// The result so far.
+    fn finish(&self) -> Result<ValueBuf>;
+
+    /// Bytes held, roughly.
+    fn memory(&self) -> usize;
+}
+
+/// The names of all accumulators, sorted.
+pub fn accumulators() -> impl Iterator<Item = &'static str> {
+    ACCUMULATORS.iter().map(|entry| entry.name)
+}
+
+/// An array of these values.
+pub(crate) fn array<'v>(values: impl IntoIterator<Item = Value<'v>>) -> ValueBuf {
+    let mut builder = Builder::new();
+    builder.begin_array("");
+    for value in values {
+        builder.push(value);
+    }
+    only_value(builder)
+}
+
+/// The value of the only field of what is being built.
+pub(crate) fn only_value(builder: Builder) -> ValueBuf {
+    let document = builder.finish();
+    document.view().first().map_or_else(ValueBuf::null, |element| element.value().to_owned())
+}
+
+/// Errors: ExceededMemoryLimit beyond what one accumulator may hold.
+pub(crate) fn check_memory(name: &str, held: usize) -> Result<()> {
+    if held <= MEMORY_LIMIT {
+        return Ok(());
+    }
+    Err(err!(
+        ExceededMemoryLimit,
+        "{name} used too much memory and cannot spill to disk. Memory limit: {MEMORY_LIMIT} bytes"
+    ))
+}
+
+#[cfg(test)]
+pub(crate) mod testing;

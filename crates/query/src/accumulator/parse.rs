@@ -1,0 +1,191 @@
+//! Parsing accumulators, and computing their arguments.
+
+use super::{Accumulator, find};
+use crate::expression::{Dependencies, Expression};
+use crate::{Arena, Context, SortPattern};
+use base::bson::{Builder, Document, Element, Number, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+/// Makes the running half; the number is `n` of those that have one, else 1.
+pub(crate) type Make = Arc<dyn Fn(usize) -> Box<dyn Accumulator> + Send + Sync>;
+
+/// The parsed half of an accumulator.
+#[derive(Clone)]
+pub(crate) struct Accumulation {
+    argument: Argument,
+    /// `n`, which may depend on the group's `_id`.
+    count: Option<Expression>,
+    make: Make,
+}
+
+/// What is computed of each document.
+#[derive(Clone)]
+pub(crate) enum Argument {
+    /// Nothing: `$count`.
+    Nothing,
+    /// The value of an expression.
+    Value(Expression),
+    /// The value of an expression beside the document's sort key, as `{k: key, v: value}`.
+    Sorted(SortPattern, Expression),
+}
+
+impl Accumulation {
+    /// Parses `{$name: …}`, the value of an output field of `$group`.
+    ///
+    /// Errors: 15952 for an unknown name, and the accumulator's own.
+    pub(crate) fn parse(spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
+        let entry =
+            find(spec.name()).ok_or_else(|| err!(15952, "unknown group operator '{}'", spec.name()))?;
+        (entry.parse)(entry.name, spec, context)
+    }
+
+    /// An accumulator whose argument is an expression.
+    ///
+    /// Errors: 40237 for an array, since there is only one operand.
+    pub(crate) fn unary(
+        name: &'static str,
+        spec: &Element<'_>,
+        context: &Context,
+        make: fn() -> Box<dyn Accumulator>,
+    ) -> Result<Accumulation> {
+        if matches!(spec.value(), Value::Array(_)) {
+            return Err(err!(40237, "The {name} accumulator is a unary operator"));
+        }
+        let argument = Argument::Value(Expression::parse(spec.value(), context)?);
+        Ok(Accumulation::of(argument, Arc::new(move |_| make())))
+    }
+
+    /// An accumulator of this argument.
+    pub(crate) fn of(argument: Argument, make: Make) -> Accumulation {
+        Accumulation { argument, count: None, make }
+    }
+
+    /// The same accumulator with its `n`.
+    pub(crate) fn with_count(self, count: Option<Expression>) -> Accumulation {
+        Accumulation { count, ..self }
+    }
+
+    /// The argument for one document.
+    pub(crate) fn argument<'a>(
+        &'a self,
+        root: Document<'a>,
+        context: &'a Context,
+        arena: &'a Arena,
+    ) -> Result<Option<Value<'a>>> {
+        match &self.argument {
+            Argument::Nothing => Ok(None),
+            Argument::Value(expression) => expression.evaluate(root, context, arena),
+            Argument::Sorted(pattern, output) => {
+                let mut key = Vec::new();
+                pattern.key(root, &mut key)?;
+                let mut builder = Builder::new();
+                builder.append("k", Value::Binary { subtype: 0, bytes: &key });
+                builder.append("v", output.evaluate(root, context, arena)?.unwrap_or(Value::Null));
+                let bytes = arena.bytes(builder.finish().bytes());
+                Ok(Some(Value::Document(Document::from_valid(bytes))))
+            }
+        }
+    }
+
+    /// The running half for a group with this `_id`.
+    ///
+    /// Errors: 5787902, 5787903, 5787908 for a bad `n`.
+    pub(crate) fn start(&self, id: Value<'_>, context: &Context) -> Result<Box<dyn Accumulator>> {
+        let Some(expression) = &self.count else { return Ok((self.make)(1)) };
+        let arena = Arena::new();
+        let root = id.as_document().unwrap_or(Document::EMPTY);
+        let value = expression.evaluate(root, context, &arena)?;
+        Ok((self.make)(checked_count(value)?))
+    }
+
+    /// The argument's expression where it is one, for reading many values of it ahead.
+    pub(crate) fn dependencies(&self) -> Dependencies {
+        match &self.argument {
+            Argument::Nothing => Dependencies::Paths(Vec::new()),
+            Argument::Value(expression) => expression.dependencies(),
+            Argument::Sorted(pattern, output) => match output.dependencies() {
+                Dependencies::Paths(mut paths) => {
+                    paths.extend(pattern.fields().iter().map(|(path, _)| path.clone()));
+                    Dependencies::Paths(paths)
+                }
+                Dependencies::Whole => Dependencies::Whole,
+            },
+        }
+    }
+}
+
+/// `n` as a count.
+fn checked_count(value: Option<Value<'_>>) -> Result<usize> {
+    let shown = value.map_or_else(|| "missing".to_string(), |value| value.to_string());
+    let Some(number) = value.and_then(|value| value.as_number()) else {
+        return Err(err!(5787902, "Value for 'n' must be of integral type, but found {shown}"));
+    };
+    let Some(count) = number.to_i64_exact() else {
+        return Err(err!(5787903, "Value for 'n' must be of integral type, but found {shown}"));
+    };
+    match usize::try_from(count) {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(err!(5787908, "'n' must be greater than 0, found {count}")),
+    }
+}
+
+/// Parses `{input: …, n: …}` of `$firstN` and its kin.
+///
+/// Errors: 5787900, 5787901, 5787906, 5787907 as MongoDB's; those of a constant bad `n`.
+pub(crate) fn input_and_count(spec: &Element<'_>, context: &Context) -> Result<(Expression, Expression)> {
+    let Value::Document(fields) = spec.value() else {
+        return Err(err!(5787900, "specification must be an object; found {spec}"));
+    };
+    let (mut input, mut count) = (None, None);
+    for field in fields {
+        match field.name() {
+            "input" => input = Some(Expression::parse(field.value(), context)?),
+            "n" => count = Some(parse_count(field.value(), context)?),
+            other => return Err(err!(5787901, "Unknown argument for 'n' operator: {other}")),
+        }
+    }
+    let count = count.ok_or_else(|| err!(5787906, "Missing value for 'n'"))?;
+    Ok((input.ok_or_else(|| err!(5787907, "Missing value for 'input'"))?, count))
+}
+
+/// Parses an `n`; a constant one is checked at once.
+pub(crate) fn parse_count(value: Value<'_>, context: &Context) -> Result<Expression> {
+    let count = Expression::parse(value, context)?;
+    if count.is_constant() {
+        checked_count(count.constant())?;
+    }
+    Ok(count)
+}
+
+/// Parses an output field of a stage: `name: {$accumulator: …}`.
+///
+/// Errors: 40234 to 40238, 40236 as MongoDB's, and the accumulator's own.
+pub(crate) fn parse_field(field: &Element<'_>, context: &Context) -> Result<(String, Accumulation)> {
+    let name = output_name(field.name())?;
+    let Value::Document(spec) = field.value() else {
+        return Err(err!(40234, "The field '{name}' must be an accumulator object"));
+    };
+    let mut fields = spec.iter();
+    match (fields.next(), fields.next()) {
+        (Some(only), None) => Ok((name, Accumulation::parse(&only, context)?)),
+        (None, _) => Err(err!(40234, "The field '{name}' must be an accumulator object")),
+        _ => Err(err!(40238, "The field '{name}' must specify one accumulator")),
+    }
+}
+
+/// A number as a count for messages and results: int32 where it fits, else int64.
+pub(crate) fn count_value(count: u64) -> Number {
+    i32::try_from(count).map_or(Number::Int64(i64::try_from(count).unwrap_or(i64::MAX)), Number::Int32)
+}
+
+/// Errors: 40235 for a dot, 40236 for a dollar.
+fn output_name(name: &str) -> Result<String> {
+    if name.contains('.') {
+        return Err(err!(40235, "The field name '{name}' cannot contain '.'"));
+    }
+    if name.starts_with('$') {
+        return Err(err!(40236, "The field name '{name}' cannot be an operator name"));
+    }
+    Ok(name.to_string())
+}

@@ -1,0 +1,143 @@
+//! `$percentile` and `$median`: values by rank among the numbers.
+//!
+//! MongoDB's "approximate" method is a digest whose answer is a value of the data for small
+//! groups; here the rank is looked up exactly, which is within its promise for all sizes.
+
+use super::{Accumulation, Accumulator, Argument, array, check_memory};
+use crate::Context;
+use crate::expression::Expression;
+use base::bson::{Element, Value, ValueBuf};
+use base::{Result, err};
+use std::sync::Arc;
+
+/// Errors: 7436100 for what is no object, 40415 and 40414 for unknown and missing fields,
+/// 7750300 to 7750303 for a bad `p`, BadValue for another method than "approximate".
+pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
+    let Value::Document(fields) = spec.value() else {
+        return Err(err!(7436100, "specification must be an object; found {spec}"));
+    };
+    let median = name == "$median";
+    let (mut input, mut ranks, mut method) = (None, median.then(|| vec![0.5]), false);
+    for field in fields {
+        match field.name() {
+            "input" => input = Some(Expression::parse(field.value(), context)?),
+            "p" if !median => ranks = Some(parse_ranks(&field, context)?),
+            "method" => method = check_method(&field)?,
+            other => return Err(err!(40415, "BSON field '{name}.{other}' is an unknown field.")),
+        }
+    }
+    let missing = |field: &str| err!(40414, "BSON field '{name}.{field}' is missing but a required field");
+    let input = input.ok_or_else(|| missing("input"))?;
+    let ranks = ranks.ok_or_else(|| missing("p"))?;
+    if !method {
+        return Err(missing("method"));
+    }
+    let make = move |_| -> Box<dyn Accumulator> {
+        Box::new(Ranked { name, median, ranks: ranks.clone(), numbers: Vec::new() })
+    };
+    Ok(Accumulation::of(Argument::Value(input), Arc::new(make)))
+}
+
+fn parse_ranks(field: &Element<'_>, context: &Context) -> Result<Vec<f64>> {
+    let expression = Expression::parse(field.value(), context)?;
+    if !expression.is_constant() {
+        return Err(err!(
+            7750300,
+            "The $percentile 'p' field must be an array of constant values, but found value: {}.",
+            field.value()
+        ));
+    }
+    let Some(Value::Array(ranks)) =
+        expression.constant().filter(|value| value.as_array().is_some_and(|ranks| !ranks.is_empty()))
+    else {
+        return Err(err!(
+            7750301,
+            "The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but found: {}",
+            field.value()
+        ));
+    };
+    ranks.iter().map(parse_rank).collect()
+}
+
+fn parse_rank(value: Value<'_>) -> Result<f64> {
+    let Some(number) = value.as_number() else {
+        return Err(err!(
+            7750302,
+            "The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but found: {value}"
+        ));
+    };
+    let rank = number.to_f64();
+    if (0.0..=1.0).contains(&rank) {
+        return Ok(rank);
+    }
+    Err(err!(
+        7750303,
+        "The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but found: {value}"
+    ))
+}
+
+fn check_method(field: &Element<'_>) -> Result<bool> {
+    match field.value() {
+        Value::String("approximate") => Ok(true),
+        _ => Err(err!(BadValue, "Currently only 'approximate' can be used as a percentile 'method'.")),
+    }
+}
+
+struct Ranked {
+    name: &'static str,
+    median: bool,
+    ranks: Vec<f64>,
+    numbers: Vec<f64>,
+}
+
+impl Accumulator for Ranked {
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
+        let Some(number) = argument.and_then(|value| value.as_number()) else { return Ok(()) };
+        if !number.is_nan() {
+            self.numbers.push(number.to_f64());
+        }
+        check_memory(self.name, self.memory())
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        let mut sorted = self.numbers.clone();
+        sorted.sort_by(f64::total_cmp);
+        if self.median {
+            return Ok(at_rank(&sorted, 0.5).to_owned());
+        }
+        Ok(array(self.ranks.iter().map(|rank| at_rank(&sorted, *rank))))
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Ranked>() + self.numbers.len() * size_of::<f64>()
+    }
+}
+
+/// The smallest number that at least this part of the numbers doesn't exceed.
+fn at_rank(sorted: &[f64], rank: f64) -> Value<'static> {
+    let position = (rank * sorted.len() as f64).ceil() as usize;
+    sorted.get(position.saturating_sub(1)).map_or(Value::Null, |number| Value::Double(*number))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::accumulator::testing::{folds, refuses};
+
+    #[test]
+    fn looks_ranks_up() {
+        folds("{$median: {input: '$a', method: 'approximate'}}", "[4, 1, 3, 'x', 2]", "2.0");
+        folds("{$median: {input: '$a', method: 'approximate'}}", "['x']", "null");
+        let ranks = "{$percentile: {input: '$a', p: [0, 0.9, 1], method: 'approximate'}}";
+        folds(ranks, "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]", "[1.0, 9.0, 10.0]");
+        folds(ranks, "[]", "[null, null, null]");
+    }
+
+    #[test]
+    fn refuses_bad_ranks_and_methods() {
+        refuses("{$percentile: {input: 1, p: [2], method: 'approximate'}}", 7750303, "from [0.0, 1.0]");
+        refuses("{$percentile: {input: 1, p: [], method: 'approximate'}}", 7750301, "from [0.0, 1.0]");
+        refuses("{$percentile: {input: 1, p: ['x'], method: 'approximate'}}", 7750302, "from [0.0, 1.0]");
+        refuses("{$median: {input: 1, method: 'exact'}}", 2, "only 'approximate'");
+        refuses("{$median: {input: 1}}", 40414, "'$median.method' is missing");
+    }
+}

@@ -1,0 +1,63 @@
+//! `$stdDevPop` and `$stdDevSamp`: the standard deviation of the numbers (Welford's method).
+
+use super::{Accumulation, Accumulator};
+use crate::Context;
+use base::Result;
+use base::bson::{Element, Value, ValueBuf};
+
+pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
+    if name == "$stdDevPop" {
+        Accumulation::unary(name, spec, context, || Box::new(Deviation::default()))
+    } else {
+        Accumulation::unary(name, spec, context, || {
+            Box::new(Deviation { sample: true, ..Deviation::default() })
+        })
+    }
+}
+
+#[derive(Default)]
+struct Deviation {
+    sample: bool,
+    count: u64,
+    mean: f64,
+    /// The sum of squared distances from the mean.
+    squares: f64,
+}
+
+impl Accumulator for Deviation {
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
+        let Some(number) = argument.and_then(|value| value.as_number()) else { return Ok(()) };
+        let number = number.to_f64();
+        self.count += 1;
+        let distance = number - self.mean;
+        self.mean += distance / self.count as f64;
+        self.squares += distance * (number - self.mean);
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        let over = self.count.saturating_sub(u64::from(self.sample));
+        if over == 0 {
+            return Ok(ValueBuf::null());
+        }
+        Ok(Value::Double((self.squares / over as f64).sqrt()).to_owned())
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Deviation>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::accumulator::testing::folds;
+
+    #[test]
+    fn population_and_sample() {
+        folds("{$stdDevPop: '$a'}", "[1, 3, 'x']", "1.0");
+        folds("{$stdDevSamp: '$a'}", "[1, 3, 5]", "2.0");
+        folds("{$stdDevSamp: '$a'}", "[1]", "null");
+        folds("{$stdDevPop: '$a'}", "[1]", "0.0");
+        folds("{$stdDevPop: '$a'}", "[]", "null");
+    }
+}

@@ -1,0 +1,151 @@
+//! `$sum`: adds numbers and ignores all else.
+//!
+//! Integers are added exactly (in 128 bits), doubles with compensation, decimals as decimals; the
+//! result has the widest type seen, wider where it needs to be.
+
+use super::{Accumulation, Accumulator};
+use crate::Context;
+use base::Result;
+use base::bson::{Decimal128, Element, Number, Value, ValueBuf};
+
+pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
+    Accumulation::unary(name, spec, context, || Box::new(Total::default()))
+}
+
+/// A running sum.
+#[derive(Clone, Default)]
+pub(crate) struct Total {
+    integers: i128,
+    wide: bool,
+    doubles: Option<Compensated>,
+    decimals: Option<Decimal128>,
+}
+
+/// A sum of doubles and what rounding took from it (Neumaier's).
+#[derive(Clone, Copy, Default)]
+struct Compensated {
+    sum: f64,
+    lost: f64,
+}
+
+impl Compensated {
+    fn add(&mut self, value: f64) {
+        let sum = self.sum + value;
+        if sum.is_finite() {
+            self.lost += if self.sum.abs() >= value.abs() {
+                (self.sum - sum) + value
+            } else {
+                (value - sum) + self.sum
+            };
+        }
+        self.sum = sum;
+    }
+
+    fn value(self) -> f64 {
+        if self.sum.is_finite() { self.sum + self.lost } else { self.sum }
+    }
+}
+
+impl Total {
+    /// Adds one number.
+    pub(crate) fn add(&mut self, number: Number) {
+        match number {
+            Number::Int32(v) => self.integers += i128::from(v),
+            Number::Int64(v) => {
+                self.integers += i128::from(v);
+                self.wide = true;
+            }
+            Number::Double(v) => self.doubles.get_or_insert_default().add(v),
+            Number::Decimal128(v) => self.decimals = Some(self.decimals.map_or(v, |sum| sum.plus(v))),
+        }
+    }
+
+    /// Doubles and integers together, not yet rounded to one double.
+    fn binary(&self) -> Compensated {
+        let mut sum = self.doubles.unwrap_or_default();
+        if self.integers != 0 {
+            let high = self.integers as f64;
+            sum.add(high);
+            sum.add((self.integers - high as i128) as f64);
+        }
+        sum
+    }
+
+    /// The sum as a double, decimals aside.
+    pub(crate) fn as_double(&self) -> f64 {
+        self.binary().value()
+    }
+
+    /// The sum as a decimal, where any number was one.
+    pub(crate) fn as_decimal(&self) -> Option<Decimal128> {
+        let decimals = self.decimals?;
+        let sum = if self.doubles.is_none() {
+            let whole = i64::try_from(self.integers).map(Decimal128::from_i64);
+            decimals.plus(whole.unwrap_or_else(|_| Decimal128::from_f64_exact(self.integers as f64)))
+        } else {
+            let binary = self.binary();
+            let decimals = decimals.plus(Decimal128::from_f64_exact(binary.sum));
+            if binary.lost == 0.0 || !binary.sum.is_finite() {
+                decimals
+            } else {
+                decimals.plus(Decimal128::from_f64_exact(binary.lost))
+            }
+        };
+        Some(sum)
+    }
+
+    /// The sum, of the type that MongoDB gives it.
+    pub(crate) fn number(&self) -> Number {
+        if let Some(decimal) = self.as_decimal() {
+            return Number::Decimal128(decimal);
+        }
+        if self.doubles.is_some() {
+            return Number::Double(self.as_double());
+        }
+        match (i32::try_from(self.integers), i64::try_from(self.integers)) {
+            (Ok(narrow), _) if !self.wide => Number::Int32(narrow),
+            (_, Ok(whole)) => Number::Int64(whole),
+            _ => Number::Double(self.integers as f64),
+        }
+    }
+}
+
+impl Accumulator for Total {
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
+        if let Some(number) = argument.and_then(|value| value.as_number()) {
+            Total::add(self, number);
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        Ok(Value::from(self.number()).to_owned())
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Total>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::accumulator::testing::folds;
+
+    #[test]
+    fn adds_numbers_of_the_widest_type() {
+        folds("{$sum: '$a'}", "[1, 2, 'x', null]", "3");
+        folds("{$sum: '$a'}", "[1, 2.5]", "3.5");
+        folds("{$sum: '$a'}", "[1, NumberLong(2)]", "NumberLong(3)");
+        folds("{$sum: '$a'}", "[2147483647, 1]", "NumberLong(2147483648)");
+        folds("{$sum: '$a'}", "[NumberLong('9223372036854775807'), 1]", "9223372036854775808.0");
+        folds(
+            "{$sum: '$a'}",
+            "[NumberLong('9223372036854775807'), 1, -1]",
+            "NumberLong('9223372036854775807')",
+        );
+        folds("{$sum: '$a'}", "[1, NumberDecimal('2.5')]", "NumberDecimal('3.5')");
+        folds("{$sum: '$a'}", "[]", "0");
+        folds("{$sum: '$a'}", "[0.1, 0.2, 0.3, -0.6]", "2.7755575615628914e-17");
+        folds("{$sum: '$a'}", "[1, NaN]", "NaN");
+    }
+}

@@ -1,0 +1,115 @@
+//! `$top`, `$topN`, `$bottom`, `$bottomN`: outputs of the documents that sort first or last.
+
+use super::parse::parse_count;
+use super::{Accumulation, Accumulator, Argument, array, check_memory};
+use crate::expression::Expression;
+use crate::{Context, SortPattern};
+use base::bson::{Element, Value, ValueBuf};
+use base::{Result, err};
+use std::sync::Arc;
+
+/// Errors: 5788001 to 5788005 as MongoDB's.
+pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
+    let Value::Document(fields) = spec.value() else {
+        return Err(err!(5788001, "specification must be an object; found {spec}"));
+    };
+    let many = name.ends_with('N');
+    let (mut count, mut output, mut pattern) = (None, None, None);
+    for field in fields {
+        match field.name() {
+            "n" if many => count = Some(parse_count(field.value(), context)?),
+            "output" => output = Some(Expression::parse(field.value(), context)?),
+            "sortBy" => pattern = Some(sort_by(&field)?),
+            other => return Err(err!(5788002, "Unknown argument to {name} '{other}'")),
+        }
+    }
+    if many && count.is_none() {
+        return Err(err!(5788003, "Missing value for 'n'"));
+    }
+    let output = output.ok_or_else(|| err!(5788004, "Missing value for 'output'"))?;
+    let pattern = pattern.ok_or_else(|| err!(5788005, "Missing value for 'sortBy'"))?;
+    let bottom = name.starts_with("$bottom");
+    let make = move |count| -> Box<dyn Accumulator> {
+        Box::new(Top { name, bottom, many, count, kept: Vec::new(), held: 0 })
+    };
+    Ok(Accumulation::of(Argument::Sorted(pattern, output), Arc::new(make)).with_count(count))
+}
+
+/// Errors: 5788604 unless it is a document that names a field.
+fn sort_by(field: &Element<'_>) -> Result<SortPattern> {
+    match field.value() {
+        Value::Document(spec) if !spec.is_empty() => SortPattern::parse(spec),
+        _ => Err(err!(5788604, "expected 'sortBy' to be an object with at least one field, found {field}")),
+    }
+}
+
+struct Top {
+    name: &'static str,
+    bottom: bool,
+    many: bool,
+    count: usize,
+    /// Sorted by key, equal keys in the order they came.
+    kept: Vec<(Vec<u8>, ValueBuf)>,
+    held: usize,
+}
+
+impl Accumulator for Top {
+    /// Takes `{k: sort key, v: output}`.
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
+        let Some(Value::Document(argument)) = argument else { return Ok(()) };
+        let (Some(Value::Binary { bytes: key, .. }), Some(value)) = (argument.get("k"), argument.get("v"))
+        else {
+            return Ok(());
+        };
+        let at = self.kept.partition_point(|(kept, _)| kept.as_slice() <= key);
+        let full = self.kept.len() == self.count;
+        if full && (if self.bottom { at == 0 } else { at == self.count }) {
+            return Ok(());
+        }
+        self.held += key.len() + value.to_owned().bytes().len();
+        self.kept.insert(at, (key.to_vec(), value.to_owned()));
+        if full {
+            let (key, value) = if self.bottom {
+                self.kept.remove(0)
+            } else {
+                self.kept.pop().unwrap_or_else(|| (Vec::new(), ValueBuf::null()))
+            };
+            self.held -= key.len() + value.bytes().len();
+        }
+        check_memory(self.name, self.memory())
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        if self.many {
+            return Ok(array(self.kept.iter().map(|(_, value)| value.view())));
+        }
+        Ok(self.kept.first().map_or_else(ValueBuf::null, |(_, value)| value.clone()))
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Top>() + self.held + self.kept.len() * size_of::<(Vec<u8>, ValueBuf)>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::accumulator::testing::{folds, refuses};
+
+    #[test]
+    fn sorts_and_takes_an_end() {
+        folds("{$top: {sortBy: {a: 1}, output: '$a'}}", "[3, 1, 2]", "1");
+        folds("{$bottom: {sortBy: {a: 1}, output: '$a'}}", "[3, 1, 2]", "3");
+        folds("{$topN: {n: 2, sortBy: {a: -1}, output: '$a'}}", "[3, 1, 2]", "[3, 2]");
+        folds("{$bottomN: {n: 2, sortBy: {a: -1}, output: '$a'}}", "[3, 1, 2]", "[2, 1]");
+        folds("{$topN: {n: 2, sortBy: {a: 1}, output: '$missing'}}", "[3]", "[null]");
+    }
+
+    #[test]
+    fn refuses_incomplete_specifications() {
+        refuses("{$top: 1}", 5788001, "specification must be an object");
+        refuses("{$top: {n: 1, sortBy: {a: 1}, output: 1}}", 5788002, "Unknown argument to $top 'n'");
+        refuses("{$topN: {sortBy: {a: 1}, output: 1}}", 5788003, "Missing value for 'n'");
+        refuses("{$top: {sortBy: {a: 1}}}", 5788004, "Missing value for 'output'");
+        refuses("{$top: {output: 1}}", 5788005, "Missing value for 'sortBy'");
+    }
+}

@@ -1,0 +1,99 @@
+//! `$divide` and `$mod`.
+
+use super::super::evaluate::{Call, Computed, null, number};
+use super::non_null;
+use base::bson::{Number, Value};
+use base::err;
+
+/// `$divide`: a double, or a decimal where either operand is one; never an integer.
+///
+/// Errors: 2 for a zero divisor, 14 for what is no number.
+pub(in super::super) fn divide<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let (Some(left), Some(right)) = (non_null(call.get(0)?), non_null(call.get(1)?)) else { return null() };
+    let (Some(a), Some(b)) = (left.as_number(), right.as_number()) else {
+        return Err(err!(
+            TypeMismatch,
+            "$divide only supports numeric types, not {} and {}",
+            left.kind().alias(),
+            right.kind().alias()
+        ));
+    };
+    if b.is_zero() {
+        return Err(err!(BadValue, "can't $divide by zero"));
+    }
+    if a.is_decimal() || b.is_decimal() {
+        return number(Number::Decimal128(a.to_decimal().divided_by(b.to_decimal())));
+    }
+    number(Number::Double(a.to_f64() / b.to_f64()))
+}
+
+/// `$mod`: the remainder with the sign of the dividend. Integers stay integers, also when the
+/// divisor is a double that is a whole int32.
+///
+/// Errors: 16610 for a zero divisor, 16611 for what is no number.
+pub(in super::super) fn modulo<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let (Some(left), Some(right)) = (non_null(call.get(0)?), non_null(call.get(1)?)) else { return null() };
+    let (Some(a), Some(b)) = (left.as_number(), right.as_number()) else {
+        return Err(err!(
+            16611,
+            "$mod only supports numeric types, not {} and {}",
+            left.kind().alias(),
+            right.kind().alias()
+        ));
+    };
+    if b.is_zero() {
+        return Err(err!(16610, "can't $mod by zero"));
+    }
+    number(remainder(a, b))
+}
+
+fn remainder(a: Number, b: Number) -> Number {
+    if a.is_decimal() || b.is_decimal() {
+        return Number::Decimal128(a.to_decimal().remainder(b.to_decimal()));
+    }
+    match (a, b, small_whole(b)) {
+        (Number::Double(a), b, _) => Number::Double(a % b.to_f64()),
+        (a, Number::Double(b), None) => Number::Double(a.to_f64() % b),
+        (Number::Int32(a), Number::Int64(b), _) => Number::Int64(i64::from(a).wrapping_rem(b)),
+        (Number::Int64(a), b, _) => Number::Int64(a.wrapping_rem(b.to_i64_clamped())),
+        (Number::Int32(a), _, Some(b)) => Number::Int32(a.wrapping_rem(b)),
+        (a, b, _) => Number::Double(a.to_f64() % b.to_f64()),
+    }
+}
+
+/// The number as an int32, if it is one in value.
+fn small_whole(number: Number) -> Option<i32> {
+    number.to_i64_exact().and_then(|value| i32::try_from(value).ok())
+}
+
+/// Whether a value can be read as a whole int32, as many operators ask of positions.
+pub(in super::super) fn as_int32(value: Value<'_>) -> Option<i32> {
+    value.as_number().and_then(small_whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::{check, check_error};
+
+    #[test]
+    fn quotients_are_doubles() {
+        check("{$divide: [6, 3]}", "{}", "2.0");
+        check("{$divide: [1, '$a']}", "{a: null}", "null");
+        check("{$divide: [NumberDecimal('1'), 4]}", "{}", "NumberDecimal('0.25')");
+        check_error("{$divide: [1, '$a']}", "{a: 0}", 2);
+        check_error("{$divide: ['x', 1]}", "{}", 14);
+    }
+
+    #[test]
+    fn remainders_keep_the_sign_of_the_dividend() {
+        check("{$mod: [-7, 3]}", "{}", "-1");
+        check("{$mod: [7, 2.5]}", "{}", "2.0");
+        check("{$mod: [7, 3.0]}", "{}", "1");
+        check("{$mod: [7.5, 2]}", "{}", "1.5");
+        check("{$mod: [7, NumberLong(3)]}", "{}", "NumberLong(1)");
+        check("{$mod: [NumberLong('-9223372036854775808'), -1]}", "{}", "NumberLong(0)");
+        check("{$mod: [NumberDecimal('7.5'), 2]}", "{}", "NumberDecimal('1.5')");
+        check_error("{$mod: [1, 0.0]}", "{}", 16610);
+        check_error("{$mod: [1, 'a']}", "{}", 16611);
+    }
+}

@@ -1,0 +1,149 @@
+//! `$abs $ceil $floor $round $trunc`: integers stay what they are, halves round to even.
+
+use super::super::evaluate::{Call, Computed, null, number};
+use super::super::show;
+use super::decimals::round_to_places;
+use super::{non_null, numeric_operand};
+use base::bson::{Decimal128, Number, Rounding, Value};
+use base::{Result, err};
+
+/// `$abs`. Errors: 28765 for what is no number, 28680 for the smallest int64.
+pub(in super::super) fn abs<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let Some(operand) = numeric_operand(call)? else { return null() };
+    number(match operand {
+        Number::Int32(value) => value.checked_abs().map_or(Number::Int64(-i64::from(value)), Number::Int32),
+        Number::Int64(value) => {
+            Number::Int64(value.checked_abs().ok_or_else(|| err!(28680, "can't take $abs of long long min"))?)
+        }
+        Number::Double(value) => Number::Double(value.abs()),
+        Number::Decimal128(value) => Number::Decimal128(value.abs()),
+    })
+}
+
+/// `$ceil`. Errors: 28765 for what is no number.
+pub(in super::super) fn ceil<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let Some(operand) = numeric_operand(call)? else { return null() };
+    number(whole(operand, f64::ceil, Rounding::Ceiling))
+}
+
+/// `$floor`. Errors: 28765 for what is no number.
+pub(in super::super) fn floor<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let Some(operand) = numeric_operand(call)? else { return null() };
+    number(whole(operand, f64::floor, Rounding::Floor))
+}
+
+fn whole(operand: Number, doubles: fn(f64) -> f64, rounding: Rounding) -> Number {
+    match operand {
+        Number::Double(value) => Number::Double(doubles(value)),
+        Number::Decimal128(value) => Number::Decimal128(value.round_to_integer(rounding)),
+        integer => integer,
+    }
+}
+
+/// `$round`: to so many decimal places (before the point if negative), halves to even.
+pub(in super::super) fn round<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    places(call, Rounding::HalfEven)
+}
+
+/// `$trunc`: to so many decimal places, towards zero.
+pub(in super::super) fn trunc<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    places(call, Rounding::TowardZero)
+}
+
+/// Errors: 51081 for what is no number, 51082 and 51083 for the places, 51080 where an int64
+/// would overflow.
+fn places<'a>(call: &Call<'_, 'a>, rounding: Rounding) -> Computed<'a> {
+    let Some(operand) = non_null(call.get(0)?) else { return null() };
+    let Some(value) = operand.as_number() else {
+        let found = operand.kind().alias();
+        return Err(err!(51081, "{} only supports numeric types, not {found}", call.name()));
+    };
+    let wanted = if call.len() > 1 {
+        let Some(precision) = non_null(call.get(1)?) else { return null() };
+        read_places(call.name(), precision)?
+    } else {
+        0
+    };
+    match value {
+        Number::Decimal128(value) => number(Number::Decimal128(round_to_places(value, wanted, rounding))),
+        Number::Double(value) => number(Number::Double(round_double(value, wanted, rounding))),
+        integer if wanted >= 0 => number(integer),
+        integer => round_integer(integer, wanted, rounding).map_or_else(
+            || {
+                Err(err!(
+                    51080,
+                    "invalid conversion from Decimal128 result in {} resulting from arguments: [{}, {wanted}]",
+                    call.name(),
+                    show::value(operand)
+                ))
+            },
+            number,
+        ),
+    }
+}
+
+fn read_places(name: &str, precision: Value<'_>) -> Result<i32> {
+    let Some(wanted) = super::divide::as_int32(precision) else {
+        return Err(err!(51082, "precision argument to  {name} must be a integral value"));
+    };
+    if !(-20..=100).contains(&wanted) {
+        return Err(err!(
+            51083,
+            "cannot apply {name} with precision value {wanted} value must be in [-20, 100]"
+        ));
+    }
+    Ok(wanted)
+}
+
+fn round_double(value: f64, places: i32, rounding: Rounding) -> f64 {
+    if !value.is_finite() {
+        return value;
+    }
+    // By way of decimals, so that 2.675 is judged by its exact digits.
+    round_to_places(Decimal128::from_f64_exact(value), places, rounding).to_f64()
+}
+
+fn round_integer(value: Number, places: i32, rounding: Rounding) -> Option<Number> {
+    let rounded = round_to_places(value.to_decimal(), places, rounding);
+    let wide = rounded.to_i64_exact()?;
+    Some(match (value, i32::try_from(wide)) {
+        (Number::Int32(_), Ok(narrow)) => Number::Int32(narrow),
+        _ => Number::Int64(wide),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::{check, check_error};
+
+    #[test]
+    fn integers_stay() {
+        check("{$abs: '$a'}", "{a: -2147483648}", "NumberLong('2147483648')");
+        check("{$abs: -1.5}", "{}", "1.5");
+        check("{$ceil: 7}", "{}", "7");
+        check("{$ceil: -1.5}", "{}", "-1.0");
+        check("{$floor: NumberDecimal('-1.5')}", "{}", "NumberDecimal('-2')");
+        check("{$floor: null}", "{}", "null");
+        check_error("{$abs: 'x'}", "{}", 28765);
+        check_error("{$abs: NumberLong('-9223372036854775808')}", "{}", 28680);
+    }
+
+    #[test]
+    fn rounding_is_half_to_even_at_any_place() {
+        check("{$round: 2.5}", "{}", "2.0");
+        check("{$round: 3.5}", "{}", "4.0");
+        check("{$round: [1.25, 1]}", "{}", "1.2");
+        check("{$round: [1234, -2]}", "{}", "1200");
+        check("{$round: [1250, -2]}", "{}", "1200");
+        check("{$round: [-5, -1]}", "{}", "0");
+        check("{$trunc: [1.29, 1]}", "{}", "1.2");
+        check("{$trunc: -1.9}", "{}", "-1.0");
+        check("{$round: [NumberDecimal('1.115'), 2]}", "{}", "NumberDecimal('1.12')");
+        check("{$round: [1e300, 2]}", "{}", "1e300");
+        check("{$round: [1, null]}", "{}", "null");
+        check_error("{$round: 'x'}", "{}", 51081);
+        check_error("{$round: [1, 1.5]}", "{}", 51082);
+        check_error("{$round: [1, 101]}", "{}", 51083);
+        check_error("{$round: [NumberLong('9223372036854775806'), -1]}", "{}", 51080);
+    }
+}

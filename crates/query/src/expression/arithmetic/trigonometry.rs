@@ -1,0 +1,132 @@
+//! Trigonometry: `$sin` and its kin, over doubles, or decimals where the operand is one.
+
+use super::super::evaluate::{Call, Computed, null, value};
+use super::super::show;
+use super::{decimals, non_null, numeric_operand};
+use base::bson::{Decimal128, Number, Value};
+use base::err;
+
+/// The domain of a function, as its error prints it.
+#[derive(Clone, Copy)]
+enum Domain {
+    All,
+    Finite,
+    MinusOneToOne,
+    FromOne,
+}
+
+impl Domain {
+    fn holds(self, x: f64) -> bool {
+        match self {
+            Domain::All => true,
+            Domain::Finite => !x.is_infinite(),
+            Domain::MinusOneToOne => x.is_nan() || (-1.0..=1.0).contains(&x),
+            Domain::FromOne => x.is_nan() || x >= 1.0,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Domain::All => "[-inf,inf]",
+            Domain::Finite => "(-inf,inf)",
+            Domain::MinusOneToOne => "[-1,1]",
+            Domain::FromOne => "[1,inf]",
+        }
+    }
+}
+
+/// Errors: 28765 for what is no number, 50989 outside of the domain.
+fn apply<'a>(call: &Call<'_, 'a>, domain: Domain, function: fn(f64) -> f64) -> Computed<'a> {
+    let Some(operand) = numeric_operand(call)? else { return null() };
+    if !domain.holds(operand.to_f64()) {
+        return Err(err!(
+            50989,
+            "cannot apply {} to {}, value must be in {}",
+            call.name(),
+            show::value(Value::from(operand)),
+            domain.text()
+        ));
+    }
+    match operand {
+        Number::Decimal128(operand) => value(decimals::by_double(operand, function)),
+        other => value(function(other.to_f64())),
+    }
+}
+
+macro_rules! functions {
+    ($($name:ident, $domain:ident, $function:expr;)+) => {
+        $(pub(in super::super) fn $name<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+            apply(call, Domain::$domain, $function)
+        })+
+    };
+}
+
+functions! {
+    acos, MinusOneToOne, f64::acos;
+    acosh, FromOne, f64::acosh;
+    asin, MinusOneToOne, f64::asin;
+    asinh, All, f64::asinh;
+    atan, All, f64::atan;
+    atanh, MinusOneToOne, f64::atanh;
+    cos, Finite, f64::cos;
+    cosh, All, f64::cosh;
+    sin, Finite, f64::sin;
+    sinh, All, f64::sinh;
+    tan, Finite, f64::tan;
+    tanh, All, f64::tanh;
+}
+
+/// `$atan2`. Errors: 51044 and 51045 for what is no number.
+pub(in super::super) fn atan2<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let (Some(y), Some(x)) = (non_null(call.get(0)?), non_null(call.get(1)?)) else { return null() };
+    let found =
+        |value: Value<'_>| format!("$atan2 only supports numeric types, not {}", value.kind().alias());
+    let y = y.as_number().ok_or_else(|| err!(51044, "{}", found(y)))?;
+    let x = x.as_number().ok_or_else(|| err!(51045, "{}", found(x)))?;
+    let angle = y.to_f64().atan2(x.to_f64());
+    if y.is_decimal() || x.is_decimal() {
+        return value(Decimal128::from_f64_exact(angle));
+    }
+    value(angle)
+}
+
+fn scale<'a>(call: &Call<'_, 'a>, factor: f64, decimal: &str) -> Computed<'a> {
+    let Some(operand) = numeric_operand(call)? else { return null() };
+    match operand {
+        Number::Decimal128(operand) => {
+            let factor = Decimal128::parse(decimal).unwrap_or(Decimal128::from_f64_exact(factor));
+            value(operand.times(factor))
+        }
+        other => value(other.to_f64() * factor),
+    }
+}
+
+/// `$degreesToRadians`. Errors: 28765 for what is no number.
+pub(in super::super) fn degrees_to_radians<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    scale(call, std::f64::consts::PI / 180.0, "0.01745329251994329576923690768488613")
+}
+
+/// `$radiansToDegrees`. Errors: 28765 for what is no number.
+pub(in super::super) fn radians_to_degrees<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    scale(call, 180.0 / std::f64::consts::PI, "57.29577951308232087679815481410517")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::{check, check_close, check_error};
+
+    #[test]
+    fn functions_and_their_domains() {
+        check("{$sin: 0}", "{}", "0.0");
+        check("{$cos: null}", "{}", "null");
+        check_close("{$acos: -1}", "{}", std::f64::consts::PI);
+        check_close("{$atan2: [1, 1]}", "{}", std::f64::consts::FRAC_PI_4);
+        check_close("{$degreesToRadians: 180}", "{}", std::f64::consts::PI);
+        check_close("{$radiansToDegrees: 1}", "{}", 57.295_779_513_082_32);
+        check_error("{$cos: Infinity}", "{}", 50989);
+        check_error("{$acosh: 0}", "{}", 50989);
+        check_error("{$atanh: 2}", "{}", 50989);
+        check_error("{$tan: 'x'}", "{}", 28765);
+        check_error("{$atan2: ['x', 1]}", "{}", 51044);
+    }
+}

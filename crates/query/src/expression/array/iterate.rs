@@ -1,0 +1,330 @@
+//! `$map $filter $reduce`: an expression evaluated for each element, which a variable holds.
+
+use super::super::arithmetic::divide::as_int32;
+use super::super::boolean::truthy;
+use super::super::evaluate::{Call, Computed, null};
+use super::super::node::{CallNode, Node};
+use super::super::parse::Parser;
+use super::super::table::Operator;
+use super::super::{show, variables};
+use super::array_or_null;
+use crate::Arena;
+use base::bson::{Array, Builder, Document, MAX_DEPTH, Type, Value};
+use base::{Result, err};
+
+/// `$map`: the operands are `input` and `in`; `as` is bound in the latter, `this` by default.
+///
+/// Errors: 16878 to 16882 for its form, those of variable names.
+pub(in super::super) fn parse_map(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    let Value::Document(argument) = argument else {
+        return Err(err!(16878, "$map only supports an object as its argument"));
+    };
+    let (mut input, mut name, mut body) = (None, None, None);
+    for element in argument {
+        match element.name() {
+            "input" => input = Some(element.value()),
+            "as" => name = Some(element.value()),
+            "in" => body = Some(element.value()),
+            other => return Err(err!(16879, "Unrecognized parameter to $map: {other}")),
+        }
+    }
+    let input = input.ok_or_else(|| err!(16880, "Missing 'input' parameter to $map"))?;
+    let body = body.ok_or_else(|| err!(16882, "Missing 'in' parameter to $map"))?;
+    let input = parser.operand(input)?;
+    let name = variable(name)?;
+    let (bindings, body) = parser.binding(&[name], |parser| parser.operand(body))?;
+    Ok(Parser::binding_call(operator, vec![input, body], bindings))
+}
+
+/// The name given by `as`.
+fn variable(name: Option<Value<'_>>) -> Result<&str> {
+    let name = match name {
+        None => return Ok("this"),
+        Some(Value::String(name)) => name,
+        Some(other) => {
+            return Err(err!(TypeMismatch, "'as' must be a string, found: {}", other.kind().alias()));
+        }
+    };
+    variables::check_name_for_binding(name)?;
+    Ok(name)
+}
+
+/// Errors: 16883 for what is no array.
+pub(in super::super) fn map<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let input = array_or_null(call, 0, |found| err!(16883, "input to $map must be an array not {found}"))?;
+    let Some(input) = input else { return null() };
+    let mut builder = Builder::new();
+    // Each round's values are copied out, so the rounds share one arena of their own.
+    let mut arena = Arena::new();
+    for element in input.iter() {
+        check_interrupt(call)?;
+        let result = call.get_with(1, &[Some(element)], &arena)?;
+        builder.push(result.unwrap_or(Value::Null));
+        check_size(call, &builder)?;
+        arena.reset();
+    }
+    call.scope.array(builder)
+}
+
+/// `$filter`: the operands are `input`, `limit` and `cond`, of which the last sees the variable.
+///
+/// Errors: 28646 to 28650 for its form, those of variable names.
+pub(in super::super) fn parse_filter(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    let Value::Document(argument) = argument else {
+        return Err(err!(28646, "$filter only supports an object as its argument"));
+    };
+    let (mut input, mut name, mut condition, mut limit) = (None, None, None, None);
+    for element in argument {
+        match element.name() {
+            "input" => input = Some(element.value()),
+            "as" => name = Some(element.value()),
+            "cond" => condition = Some(element.value()),
+            "limit" => limit = Some(element.value()),
+            other => return Err(err!(28647, "Unrecognized parameter to $filter: {other}")),
+        }
+    }
+    let input = input.ok_or_else(|| err!(28648, "Missing 'input' parameter to $filter"))?;
+    let condition = condition.ok_or_else(|| err!(28650, "Missing 'cond' parameter to $filter"))?;
+    let input = parser.operand(input)?;
+    let name = variable(name)?;
+    let (bindings, condition) = parser.binding(&[name], |parser| parser.operand(condition))?;
+    let limit = limit.map_or(Ok(Node::Absent), |limit| parser.operand(limit))?;
+    Ok(Parser::binding_call(operator, vec![input, limit, condition], bindings))
+}
+
+/// Errors: 28651 for what is no array, 327391 and 327392 for the limit.
+pub(in super::super) fn filter<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let input = array_or_null(call, 0, |found| err!(28651, "input to $filter must be an array not {found}"))?;
+    let Some(input) = input else { return null() };
+    let mut room = limit(call)?;
+    let mut builder = Builder::new();
+    let mut arena = Arena::new();
+    for element in input.iter() {
+        check_interrupt(call)?;
+        if truthy(call.get_with(2, &[Some(element)], &arena)?) {
+            builder.push(element);
+            room -= 1;
+            if room == 0 {
+                break;
+            }
+        }
+        arena.reset();
+    }
+    call.scope.array(builder)
+}
+
+/// How many elements `$filter` may give; null is no limit.
+fn limit(call: &Call<'_, '_>) -> Result<usize> {
+    let Some(limit) = call.get_non_null(1)? else { return Ok(usize::MAX) };
+    let whole = as_int32(limit).ok_or_else(|| {
+        let found = show::value(limit);
+        err!(327391, "$filter: limit must be represented as a 32-bit integral value: {found}")
+    })?;
+    match usize::try_from(whole) {
+        Ok(limit) if limit > 0 => Ok(limit),
+        _ => Err(err!(327392, "$filter: limit must be greater than 0: {whole}")),
+    }
+}
+
+/// `$reduce`: the operands are `input`, `initialValue` and `in`, which sees `this` and `value`.
+///
+/// Errors: 40075 to 40079 for its form.
+pub(in super::super) fn parse_reduce(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    let Value::Document(argument) = argument else {
+        let found = argument.kind().alias();
+        return Err(err!(40075, "$reduce requires an object as an argument, found: {found}"));
+    };
+    let (mut input, mut initial, mut body) = (None, None, None);
+    let (mut bindings, mut given) = (Default::default(), false);
+    for element in argument {
+        match element.name() {
+            "input" => input = Some(parser.operand(element.value())?),
+            "initialValue" => initial = Some(parser.operand(element.value())?),
+            "in" => {
+                let parse = |parser: &mut Parser<'_>| parser.operand(element.value());
+                let (bound, parsed) = parser.binding(&["this", "value"], parse)?;
+                (bindings, body, given) = (bound, Some(parsed), true);
+            }
+            other => return Err(err!(40076, "$reduce found an unknown argument: {other}")),
+        }
+    }
+    debug_assert_eq!(given, body.is_some());
+    let input = input.ok_or_else(|| err!(40077, "$reduce requires 'input' to be specified"))?;
+    let initial = initial.ok_or_else(|| err!(40078, "$reduce requires 'initialValue' to be specified"))?;
+    let body = body.ok_or_else(|| err!(40079, "$reduce requires 'in' to be specified"))?;
+    Ok(Parser::binding_call(operator, vec![input, initial, body], bindings))
+}
+
+/// The accumulated value lives in two buffers by turns, so memory does not grow with the rounds.
+///
+/// Errors: 40080 for what is no array, Overflow where the value nests too deeply.
+pub(in super::super) fn reduce<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let input = array_or_null(call, 0, |found| {
+        err!(40080, "$reduce requires that 'input' be an array, found: {found}")
+    })?;
+    let Some(input) = input else { return null() };
+    let mut held = Held::default();
+    held.set(call.get(1)?);
+    let (mut next, mut arena) = (Held::default(), Arena::new());
+    for element in input.iter() {
+        check_interrupt(call)?;
+        next.set(call.get_with(2, &[Some(element), held.get()], &arena)?);
+        check_depth(next.get())?;
+        std::mem::swap(&mut held, &mut next);
+        arena.reset();
+    }
+    held.get().map(|value| call.scope.keep(value)).transpose()
+}
+
+/// A value copied into a buffer that is used again.
+#[derive(Default)]
+struct Held {
+    kind: Option<Type>,
+    bytes: Vec<u8>,
+}
+
+impl Held {
+    fn set(&mut self, value: Option<Value<'_>>) {
+        self.bytes.clear();
+        self.kind = value.map(|value| value.kind());
+        if let Some(value) = value {
+            value.write_to(&mut self.bytes);
+        }
+    }
+
+    fn get(&self) -> Option<Value<'_>> {
+        self.kind.map(|kind| Value::decode(kind, &self.bytes))
+    }
+}
+
+fn check_interrupt(call: &Call<'_, '_>) -> Result<()> {
+    call.scope.context.interrupt.check()
+}
+
+fn check_size(call: &Call<'_, '_>, builder: &Builder) -> Result<()> {
+    call.scope.check_room(builder.len())
+}
+
+/// Refuses values that nest more deeply than a document may, without recursion: a reduction can
+/// add a level in every round.
+fn check_depth(value: Option<Value<'_>>) -> Result<()> {
+    let mut open = Vec::new();
+    open.extend(value.and_then(nested).map(Document::iter));
+    while let Some(elements) = open.last_mut() {
+        match elements.next() {
+            None => {
+                open.pop();
+            }
+            Some(element) => open.extend(nested(element.value()).map(Document::iter)),
+        }
+        if open.len() > 2 * MAX_DEPTH {
+            return Err(err!(Overflow, "$reduce: the accumulated value exceeds the maximum nesting depth"));
+        }
+    }
+    Ok(())
+}
+
+fn nested(value: Value<'_>) -> Option<Document<'_>> {
+    match value {
+        Value::Document(document) => Some(document),
+        Value::Array(array) => Some(Array::as_document(array)),
+        _ => None,
+    }
+}
+
+/// `$map`, `$filter` and `$reduce` back as BSON.
+pub(in super::super) fn describe(
+    call: &CallNode,
+    name: &str,
+    out: &mut Builder,
+    append: &dyn Fn(&Node, &str, &mut Builder),
+) {
+    let names: &[&str] = match name {
+        "$map" => &["input", "in"],
+        "$filter" => &["input", "limit", "cond"],
+        _ => &["input", "initialValue", "in"],
+    };
+    out.begin_document(name);
+    for (index, (parameter, node)) in names.iter().zip(&call.operands).enumerate() {
+        append(node, parameter, out);
+        if let (0, true, Some(variable)) = (index, name != "$reduce", call.bindings.names.first()) {
+            out.append("as", &**variable);
+        }
+    }
+    out.end();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::{check, check_described, check_error, check_parse_error};
+
+    #[test]
+    fn map() {
+        check("{$map: {input: '$a', in: {$add: ['$$this', '$b']}}}", "{a: [1, 2], b: 10}", "[11, 12]");
+        check("{$map: {input: '$a', as: 'x', in: '$$x.y'}}", "{a: [{y: 1}, {}]}", "[1, null]");
+        check(
+            "{$map: {input: '$a', as: 'x', in: {$map: {input: '$$x', as: 'y', in: {$multiply: ['$$y', {$size: '$$x'}]}}}}}",
+            "{a: [[1, 2], [3]]}",
+            "[[2, 4], [3]]",
+        );
+        check("{$map: {input: null, in: 1}}", "{}", "null");
+        check_described(
+            "{$map: {input: '$a', as: 'x', in: '$$x'}}",
+            "{$map: {input: '$a', as: 'x', in: '$$x'}}",
+        );
+        check_error("{$map: {input: 1, in: 1}}", "{}", 16883);
+        check_parse_error("{$map: 1}", 16878);
+        check_parse_error("{$map: {in: 1}}", 16880);
+        check_parse_error("{$map: {input: 1}}", 16882);
+        check_parse_error("{$map: {input: 1, in: 1, x: 1}}", 16879);
+    }
+
+    #[test]
+    fn filter() {
+        check("{$filter: {input: '$a', cond: {$gt: ['$$this', 1]}}}", "{a: [1, 2, 3]}", "[2, 3]");
+        check("{$filter: {input: '$a', as: 'x', cond: '$$x', limit: 1}}", "{a: [0, 2, 3]}", "[2]");
+        check("{$filter: {input: '$a', cond: true, limit: null}}", "{a: [0, 2, 3]}", "[0, 2, 3]");
+        check("{$filter: {input: '$a', cond: true}}", "{}", "null");
+        check_error("{$filter: {input: 'x', cond: true}}", "{}", 28651);
+        check_error("{$filter: {input: [1], cond: true, limit: 0}}", "{}", 327392);
+        check_error("{$filter: {input: [1], cond: true, limit: 'x'}}", "{}", 327391);
+        check_parse_error("{$filter: {input: '$a', as: '$x', cond: true}}", 16867);
+    }
+
+    #[test]
+    fn reduce() {
+        check(
+            "{$reduce: {input: '$a', initialValue: 1, in: {$multiply: ['$$value', '$$this']}}}",
+            "{a: [2, 3, 4]}",
+            "24",
+        );
+        check(
+            "{$reduce: {input: '$a', initialValue: [], in: {$concatArrays: ['$$value', '$$this']}}}",
+            "{a: [[1], [2, 3]]}",
+            "[1, 2, 3]",
+        );
+        check("{$reduce: {input: [], initialValue: 5, in: 1}}", "{}", "5");
+        check("{$reduce: {input: null, initialValue: 5, in: 1}}", "{}", "null");
+        check_error("{$reduce: {input: 'x', initialValue: 5, in: 1}}", "{}", 40080);
+        check_error("{$reduce: {input: {$range: [0, 5000]}, initialValue: 1, in: ['$$value']}}", "{}", 15);
+        check_parse_error("{$reduce: {input: '$$this', initialValue: 0, in: 0}}", 17276);
+    }
+
+    #[test]
+    fn long_reductions_stay_small() {
+        let text = "{$reduce: {input: {$range: [0, 20000]}, initialValue: 0, in: {$add: ['$$value', {$size: [{$range: [0, 100]}]}]}}}";
+        check(text, "{}", "2000000");
+    }
+}

@@ -1,0 +1,187 @@
+//! Operators on arrays: looking into them, cutting and joining here; looping, sorting, picking
+//! and converting in files of their own.
+
+pub(super) mod index_of;
+pub(super) mod iterate;
+pub(super) mod pick;
+pub(super) mod range;
+pub(super) mod slice;
+pub(super) mod sort;
+pub(super) mod to_object;
+pub(super) mod zip;
+
+use super::arithmetic::divide::as_int32;
+use super::evaluate::{Call, Computed, null, type_name, value};
+use super::show;
+use base::bson::{Array, Builder, Value, equal};
+use base::{Error, Result, err};
+
+/// Pushes the raw elements of an array, renumbered.
+pub(super) fn push_all(array: Array<'_>, out: &mut Builder) {
+    array.iter().for_each(|value| {
+        out.push(value);
+    });
+}
+
+/// `$arrayElemAt`: from the end if negative; missing out of range.
+///
+/// Errors: 28689 for what is no array, 28690 and 28691 for the position.
+pub(super) fn element_at<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let (Some(array), Some(position)) = (call.get_non_null(0)?, call.get_non_null(1)?) else { return null() };
+    let Value::Array(array) = array else {
+        let found = array.kind().alias();
+        return Err(err!(28689, "$arrayElemAt's first argument must be an array, but is {found}"));
+    };
+    if position.as_number().is_none() {
+        let found = position.kind().alias();
+        return Err(err!(28690, "$arrayElemAt's second argument must be a numeric value, but is {found}"));
+    }
+    let position = as_int32(position).ok_or_else(|| {
+        let found = show::value(position);
+        err!(28691, "$arrayElemAt's second argument must be representable as a 32-bit integer: {found}")
+    })?;
+    Ok(at(array, position))
+}
+
+fn at(array: Array<'_>, position: i32) -> Option<Value<'_>> {
+    let from_front = if position >= 0 {
+        position as usize
+    } else {
+        array.len().checked_sub(position.unsigned_abs() as usize)?
+    };
+    array.get(from_front)
+}
+
+/// `$first` of an array. Errors: 28689 for other types.
+pub(super) fn first<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    end(call, 0)
+}
+
+/// `$last` of an array. Errors: 28689 for other types.
+pub(super) fn last<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    end(call, -1)
+}
+
+fn end<'a>(call: &Call<'_, 'a>, position: i32) -> Computed<'a> {
+    match call.get_non_null(0)? {
+        None => null(),
+        Some(Value::Array(array)) => Ok(at(array, position)),
+        Some(other) => {
+            let found = other.kind().alias();
+            Err(err!(28689, "{}'s argument must be an array, but is {found}", call.name()))
+        }
+    }
+}
+
+/// `$concatArrays`. Errors: 28664 for other types.
+pub(super) fn concat<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let mut builder = Builder::new();
+    for operand in call.values() {
+        match operand?.filter(|value| !value.is_nullish()) {
+            None => return null(),
+            Some(Value::Array(array)) => push_all(array, &mut builder),
+            Some(other) => {
+                return Err(err!(28664, "$concatArrays only supports arrays, not {}", other.kind().alias()));
+            }
+        }
+    }
+    call.scope.array(builder)
+}
+
+/// `$in`: whether an array contains a value. Errors: 40081 for what is no array.
+pub(super) fn contains<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let (wanted, array) = (call.get(0)?, call.get(1)?);
+    let Some(Value::Array(array)) = array else {
+        let found = type_name(array);
+        return Err(err!(40081, "$in requires an array as a second argument, found: {found}"));
+    };
+    value(wanted.is_some_and(|wanted| array.iter().any(|element| equal(element, wanted))))
+}
+
+/// `$isArray`.
+pub(super) fn is_array<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    value(matches!(call.get(0)?, Some(Value::Array(_))))
+}
+
+/// `$size`. Errors: 17124 for what is no array, null and missing included.
+pub(super) fn size<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    match call.get(0)? {
+        Some(Value::Array(array)) => value(array.len() as i32),
+        other => {
+            Err(err!(17124, "The argument to $size must be an array, but was of type: {}", type_name(other)))
+        }
+    }
+}
+
+/// `$reverseArray`. Errors: 34435 for other types.
+pub(super) fn reverse<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let array = match call.get_non_null(0)? {
+        None => return null(),
+        Some(Value::Array(array)) => array,
+        Some(other) => {
+            let found = other.kind().alias();
+            return Err(err!(
+                34435,
+                "The argument to $reverseArray must be an array, but was of type: {found}"
+            ));
+        }
+    };
+    let elements: Vec<_> = array.iter().collect();
+    let mut builder = Builder::new();
+    elements.iter().rev().for_each(|element| {
+        builder.push(*element);
+    });
+    call.scope.array(builder)
+}
+
+/// An operand that must be an array or null; `complaint` makes the error of another type's name.
+pub(super) fn array_or_null<'a>(
+    call: &Call<'_, 'a>,
+    position: usize,
+    complaint: impl FnOnce(&str) -> Error,
+) -> Result<Option<Array<'a>>> {
+    match call.get_non_null(position)? {
+        None => Ok(None),
+        Some(Value::Array(array)) => Ok(Some(array)),
+        Some(other) => Err(complaint(other.kind().alias())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, check_error, check_missing};
+
+    #[test]
+    fn elements_by_position() {
+        check("{$arrayElemAt: ['$a', 1]}", "{a: [1, 2, 3]}", "2");
+        check("{$arrayElemAt: ['$a', -1.0]}", "{a: [1, 2, 3]}", "3");
+        check_missing("{$arrayElemAt: ['$a', 3]}", "{a: [1, 2, 3]}");
+        check_missing("{$arrayElemAt: ['$a', -4]}", "{a: [1, 2, 3]}");
+        check("{$arrayElemAt: [null, 1]}", "{}", "null");
+        check_error("{$arrayElemAt: [1, 1]}", "{}", 28689);
+        check_error("{$arrayElemAt: [[1], 'x']}", "{}", 28690);
+        check_error("{$arrayElemAt: [[1], 1.5]}", "{}", 28691);
+        check("{$first: '$a'}", "{a: [1, 2, 3]}", "1");
+        check("{$last: '$a'}", "{a: [1, 2, 3]}", "3");
+        check_missing("{$last: '$a'}", "{a: []}");
+        check_error("{$first: 'x'}", "{}", 28689);
+    }
+
+    #[test]
+    fn joining_and_looking() {
+        check("{$concatArrays: [[1], '$a', []]}", "{a: [2, [3]]}", "[1, 2, [3]]");
+        check("{$concatArrays: [[1], '$a']}", "{}", "null");
+        check("{$concatArrays: []}", "{}", "[]");
+        check_error("{$concatArrays: [[1], 2]}", "{}", 28664);
+        check("{$in: [2.0, '$a']}", "{a: [1, 2]}", "true");
+        check("{$in: ['$x', '$a']}", "{a: [null]}", "false");
+        check_error("{$in: [2, '$a']}", "{}", 40081);
+        check("{$isArray: ['$a']}", "{a: []}", "true");
+        check("{$isArray: 'x'}", "{}", "false");
+        check("{$size: '$a'}", "{a: [1, 2]}", "2");
+        check_error("{$size: '$a'}", "{}", 17124);
+        check("{$reverseArray: '$a'}", "{a: [1, 2, 3]}", "[3, 2, 1]");
+        check("{$reverseArray: null}", "{}", "null");
+        check_error("{$reverseArray: 1}", "{}", 34435);
+    }
+}

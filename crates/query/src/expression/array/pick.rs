@@ -1,0 +1,92 @@
+//! `$firstN $lastN $maxN $minN` of an array.
+
+use super::super::evaluate::{Call, Computed};
+use super::super::named::{Named, complaint, required};
+use super::super::show;
+use base::bson::{Builder, Value, compare};
+use base::{Result, err};
+
+/// The arguments `n` and `input`, in this order.
+pub(in super::super) static ARGUMENTS: Named = Named {
+    parameters: &[
+        required("n", 5787906, "Missing value for 'n'"),
+        required("input", 5787907, "Missing value for 'input'"),
+    ],
+    no_object: complaint(5787900, "specification must be an object; found {}"),
+    unknown: complaint(5787901, "Unknown argument to the operator: '{}'"),
+};
+
+/// Errors: 5787902 and 5787903 for what is no whole number, 5787908 unless positive.
+fn count(found: Option<Value<'_>>) -> Result<usize> {
+    let wrong =
+        || err!(5787902, "Value for 'n' must be of integral type, but found {}", show::optional(found));
+    let number = found.and_then(|value| value.as_number()).ok_or_else(wrong)?;
+    let whole = number.to_i64_exact().ok_or_else(|| {
+        err!(5787903, "Value for 'n' must be of integral type, but found {}", show::optional(found))
+    })?;
+    match usize::try_from(whole) {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(err!(5787908, "'n' must be greater than 0, found {whole}")),
+    }
+}
+
+/// Errors: those of `n`; 5788200 for what is no array.
+fn pick<'a>(call: &Call<'_, 'a>, choose: fn(&mut Vec<Value<'a>>, usize)) -> Computed<'a> {
+    let count = count(call.get(0)?)?;
+    let Some(Value::Array(input)) = call.get(1)? else {
+        return Err(err!(5788200, "Input must be an array"));
+    };
+    let mut elements: Vec<_> = input.iter().collect();
+    choose(&mut elements, count);
+    let mut builder = Builder::new();
+    elements.iter().for_each(|element| {
+        builder.push(*element);
+    });
+    call.scope.array(builder)
+}
+
+pub(in super::super) fn first_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    pick(call, |elements, count| elements.truncate(count))
+}
+
+pub(in super::super) fn last_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    pick(call, |elements, count| {
+        elements.drain(..elements.len().saturating_sub(count));
+    })
+}
+
+/// Null is left out, as by the accumulator.
+pub(in super::super) fn max_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    pick(call, |elements, count| {
+        elements.retain(|element| !element.is_nullish());
+        elements.sort_by(|a, b| compare(*b, *a));
+        elements.truncate(count);
+    })
+}
+
+/// Null is left out, as by the accumulator.
+pub(in super::super) fn min_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    pick(call, |elements, count| {
+        elements.retain(|element| !element.is_nullish());
+        elements.sort_by(|a, b| compare(*a, *b));
+        elements.truncate(count);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::{check, check_error, check_parse_error};
+
+    #[test]
+    fn picking() {
+        check("{$firstN: {n: 2, input: '$a'}}", "{a: [3, 1, 2]}", "[3, 1]");
+        check("{$lastN: {n: 2, input: '$a'}}", "{a: [3, 1, 2]}", "[1, 2]");
+        check("{$maxN: {n: 2, input: '$a'}}", "{a: [3, null, 1, 2]}", "[3, 2]");
+        check("{$minN: {n: 9, input: '$a'}}", "{a: [3, null, 1, 2]}", "[1, 2, 3]");
+        check_error("{$firstN: {n: 0, input: []}}", "{}", 5787908);
+        check_error("{$firstN: {n: 'x', input: []}}", "{}", 5787902);
+        check_error("{$firstN: {n: 1, input: 1}}", "{}", 5788200);
+        check_parse_error("{$firstN: {input: 1}}", 5787906);
+        check_parse_error("{$firstN: {n: 1}}", 5787907);
+    }
+}

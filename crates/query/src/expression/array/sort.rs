@@ -1,0 +1,122 @@
+//! `$sortArray`: by whole values, or by fields of the elements.
+
+use super::super::evaluate::{Call, Computed, null};
+use super::super::node::{CallNode, Node};
+use super::super::parse::Parser;
+use super::super::table::Operator;
+use super::array_or_null;
+use crate::SortPattern;
+use base::bson::{Array, Builder, Document, Value, compare};
+use base::{Result, err};
+
+/// The operands are `input` and, as a constant, `sortBy`.
+///
+/// Errors: 2942500 to 2942503 for its form, those of a sort pattern.
+pub(in super::super) fn parse(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    let Value::Document(argument) = argument else {
+        let found = argument.kind().alias();
+        return Err(err!(2942500, "$sortArray requires an object as an argument, found: {found}"));
+    };
+    let (mut input, mut by) = (None, None);
+    for element in argument {
+        match element.name() {
+            "input" => input = Some(parser.operand(element.value())?),
+            "sortBy" => by = Some(element.value()),
+            other => return Err(err!(2942501, "$sortArray found an unknown argument: {other}")),
+        }
+    }
+    let input = input.ok_or_else(|| err!(2942502, "$sortArray requires 'input' to be specified"))?;
+    let by = by.ok_or_else(|| err!(2942503, "$sortArray requires 'sortBy' to be specified"))?;
+    direction(by)?;
+    Ok(Node::call(operator, vec![input, Node::Constant(Some(by.to_owned()))]))
+}
+
+/// How to sort.
+enum Order {
+    Values { ascending: bool },
+    Fields(SortPattern),
+}
+
+fn direction(by: Value<'_>) -> Result<Order> {
+    match (by, by.as_i64()) {
+        (Value::Document(pattern), _) => Ok(Order::Fields(SortPattern::parse(pattern)?)),
+        (_, Some(1)) => Ok(Order::Values { ascending: true }),
+        (_, Some(-1)) => Ok(Order::Values { ascending: false }),
+        _ => Err(err!(
+            2942507,
+            "Illegal key in $sort specification: $sortArray.sortBy must be 1, -1 or an object of fields"
+        )),
+    }
+}
+
+/// Errors: 2942504 for what is no array.
+pub(in super::super) fn sort<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let input = array_or_null(call, 0, |found| {
+        err!(2942504, "The input argument to $sortArray must be an array, but was of type: {found}")
+    })?;
+    let Some(input) = input else { return null() };
+    let Some(by) = call.get(1)? else { return null() };
+    let mut elements: Vec<Value<'a>> = input.iter().collect();
+    match direction(by)? {
+        Order::Values { ascending: true } => elements.sort_by(|a, b| compare(*a, *b)),
+        Order::Values { ascending: false } => elements.sort_by(|a, b| compare(*b, *a)),
+        Order::Fields(pattern) => elements = by_fields(input, &pattern)?,
+    }
+    let mut builder = Builder::new();
+    elements.iter().for_each(|element| {
+        builder.push(*element);
+    });
+    call.scope.array(builder)
+}
+
+/// Elements that are no documents sort as documents without fields.
+fn by_fields<'a>(input: Array<'a>, pattern: &SortPattern) -> Result<Vec<Value<'a>>> {
+    let mut keyed = Vec::new();
+    for element in input.iter() {
+        let mut key = Vec::new();
+        pattern.key(element.as_document().unwrap_or(Document::EMPTY), &mut key)?;
+        keyed.push((key, element));
+    }
+    keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(keyed.into_iter().map(|(_, element)| element).collect())
+}
+
+/// `$sortArray` back as BSON.
+pub(in super::super) fn describe(
+    call: &CallNode,
+    name: &str,
+    out: &mut Builder,
+    append: &dyn Fn(&Node, &str, &mut Builder),
+) {
+    out.begin_document(name);
+    if let [input, Node::Constant(Some(by))] = &call.operands[..] {
+        append(input, "input", out);
+        out.append("sortBy", by);
+    }
+    out.end();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::{check, check_error, check_parse_error};
+
+    #[test]
+    fn sorting() {
+        check("{$sortArray: {input: '$a', sortBy: 1}}", "{a: [3, 'x', 1, null]}", "[null, 1, 3, 'x']");
+        check("{$sortArray: {input: '$a', sortBy: -1}}", "{a: [1, 3, 2]}", "[3, 2, 1]");
+        check(
+            "{$sortArray: {input: '$a', sortBy: {x: -1, y: 1}}}",
+            "{a: [{x: 1, y: 2}, {x: 2}, {x: 1, y: 1}]}",
+            "[{x: 2}, {x: 1, y: 1}, {x: 1, y: 2}]",
+        );
+        check("{$sortArray: {input: null, sortBy: 1}}", "{}", "null");
+        check_error("{$sortArray: {input: 1, sortBy: 1}}", "{}", 2942504);
+        check_parse_error("{$sortArray: 1}", 2942500);
+        check_parse_error("{$sortArray: {sortBy: 1}}", 2942502);
+        check_parse_error("{$sortArray: {input: []}}", 2942503);
+    }
+}

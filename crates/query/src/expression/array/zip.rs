@@ -1,0 +1,137 @@
+//! `$zip`: the arrays' first elements together, then their second ones, and so on.
+
+use super::super::boolean::truthy;
+use super::super::evaluate::{Call, Computed, null};
+use super::super::node::{CallNode, Node};
+use super::super::parse::Parser;
+use super::super::table::Operator;
+use base::bson::{Builder, Value};
+use base::{Result, err};
+
+/// The operands are the inputs as one array literal, the defaults as another (or absent), and
+/// whether the longest array counts.
+///
+/// Errors: 34460 to 34467 for its form.
+pub(in super::super) fn parse(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    let Value::Document(argument) = argument else {
+        let found = argument.kind().alias();
+        return Err(err!(34460, "$zip only supports an object as an argument, found {found}"));
+    };
+    let (mut inputs, mut defaults, mut longest) = (Vec::new(), None, false);
+    for element in argument {
+        match (element.name(), element.value()) {
+            ("inputs", Value::Array(array)) => inputs = parser.operands(array)?,
+            ("inputs", other) => {
+                let found = other.kind().alias();
+                return Err(err!(34461, "inputs must be an array of expressions, found {found}"));
+            }
+            ("defaults", Value::Array(array)) => defaults = Some(parser.operands(array)?),
+            ("defaults", other) => {
+                let found = other.kind().alias();
+                return Err(err!(34462, "defaults must be an array of expressions, found {found}"));
+            }
+            ("useLongestLength", Value::Boolean(value)) => longest = value,
+            ("useLongestLength", other) => {
+                return Err(err!(34463, "useLongestLength must be a bool, found {}", other.kind().alias()));
+            }
+            (other, _) => return Err(err!(34464, "$zip found an unknown argument: {other}")),
+        }
+    }
+    if inputs.is_empty() {
+        return Err(err!(34465, "$zip requires at least one input array"));
+    }
+    let defaults = check_defaults(defaults, longest, inputs.len())?;
+    let longest = Node::Constant(Some(Value::Boolean(longest).to_owned()));
+    Ok(Node::call(operator, vec![Node::Array(inputs), defaults, longest]))
+}
+
+fn check_defaults(defaults: Option<Vec<Node>>, longest: bool, inputs: usize) -> Result<Node> {
+    let Some(defaults) = defaults else { return Ok(Node::Absent) };
+    if !longest && !defaults.is_empty() {
+        return Err(err!(34466, "cannot specify defaults unless useLongestLength is true"));
+    }
+    if !defaults.is_empty() && defaults.len() != inputs {
+        return Err(err!(34467, "defaults and inputs must have the same length"));
+    }
+    Ok(Node::Array(defaults))
+}
+
+/// Errors: 34468 for an input that is no array.
+pub(in super::super) fn zip<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let mut columns = Vec::new();
+    if let Some(Value::Array(inputs)) = call.get(0)? {
+        for input in inputs.iter() {
+            match input {
+                Value::Array(array) => columns.push(array.iter().collect::<Vec<_>>()),
+                nullish if nullish.is_nullish() => return null(),
+                other => {
+                    let found = other.kind().alias();
+                    return Err(err!(34468, "$zip found a non-array expression in input: {found}"));
+                }
+            }
+        }
+    }
+    let defaults: Vec<_> = match call.get(1)? {
+        Some(Value::Array(defaults)) => defaults.iter().collect(),
+        _ => Vec::new(),
+    };
+    let lengths = columns.iter().map(Vec::len);
+    let rows = if truthy(call.get(2)?) { lengths.max() } else { lengths.min() };
+    let mut builder = Builder::new();
+    for row in 0..rows.unwrap_or(0) {
+        builder.push_array();
+        for (index, column) in columns.iter().enumerate() {
+            let value = column.get(row).or_else(|| defaults.get(index)).copied();
+            builder.push(value.unwrap_or(Value::Null));
+        }
+        builder.end();
+        call.scope.check_room(builder.len())?;
+    }
+    call.scope.array(builder)
+}
+
+/// `$zip` back as BSON.
+pub(in super::super) fn describe(
+    call: &CallNode,
+    name: &str,
+    out: &mut Builder,
+    append: &dyn Fn(&Node, &str, &mut Builder),
+) {
+    out.begin_document(name);
+    for (parameter, node) in ["inputs", "defaults", "useLongestLength"].iter().zip(&call.operands) {
+        match node {
+            Node::Constant(Some(value)) => {
+                out.append(parameter, value);
+            }
+            node => append(node, parameter, out),
+        }
+    }
+    out.end();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::{check, check_error, check_parse_error};
+
+    #[test]
+    fn zipping() {
+        check("{$zip: {inputs: ['$a', [4, 5]]}}", "{a: [1, 2, 3]}", "[[1, 4], [2, 5]]");
+        check("{$zip: {inputs: ['$a', [4]], useLongestLength: true}}", "{a: [1, 2]}", "[[1, 4], [2, null]]");
+        check(
+            "{$zip: {inputs: ['$a', [4]], useLongestLength: true, defaults: [8, 9]}}",
+            "{a: [1, 2]}",
+            "[[1, 4], [2, 9]]",
+        );
+        check("{$zip: {inputs: ['$a', [4]]}}", "{}", "null");
+        check_error("{$zip: {inputs: ['$a']}}", "{a: 1}", 34468);
+        check_parse_error("{$zip: 1}", 34460);
+        check_parse_error("{$zip: {inputs: 1}}", 34461);
+        check_parse_error("{$zip: {inputs: []}}", 34465);
+        check_parse_error("{$zip: {inputs: [[1]], defaults: [1]}}", 34466);
+        check_parse_error("{$zip: {inputs: [[1]], defaults: [1, 2], useLongestLength: true}}", 34467);
+    }
+}

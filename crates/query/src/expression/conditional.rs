@@ -1,0 +1,209 @@
+//! `$cond $ifNull $switch`: only the branch that is taken is evaluated.
+
+use super::boolean::truthy;
+use super::evaluate::{Call, Computed};
+use super::node::{CallNode, Node};
+use super::parse::Parser;
+use super::table::Operator;
+use base::bson::{Builder, Value};
+use base::{Result, err};
+
+/// `$cond`, as three arguments or as `{if, then, else}`.
+///
+/// Errors: 17080 to 17083 for the named form, 16020 for the other.
+pub(super) fn parse_cond(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    let Value::Document(argument) = argument else {
+        let node = parser.positional(operator, argument)?;
+        let count = node.children().count();
+        return if count == 3 {
+            Ok(node)
+        } else {
+            Err(err!(16020, "Expression $cond takes exactly 3 arguments. {count} were passed in."))
+        };
+    };
+    let (mut condition, mut then, mut otherwise) = (None, None, None);
+    for element in argument {
+        let place = match element.name() {
+            "if" => &mut condition,
+            "then" => &mut then,
+            "else" => &mut otherwise,
+            other => return Err(err!(17083, "Unrecognized parameter to $cond: {other}")),
+        };
+        *place = Some(parser.operand(element.value())?);
+    }
+    let condition = condition.ok_or_else(|| err!(17080, "Missing 'if' parameter to $cond"))?;
+    let then = then.ok_or_else(|| err!(17081, "Missing 'then' parameter to $cond"))?;
+    let otherwise = otherwise.ok_or_else(|| err!(17082, "Missing 'else' parameter to $cond"))?;
+    Ok(Node::call(operator, vec![condition, then, otherwise]))
+}
+
+pub(super) fn cond<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    call.get(if truthy(call.get(0)?) { 1 } else { 2 })
+}
+
+/// `$ifNull` takes two arguments or more. Errors: 1257300 for fewer.
+pub(super) fn parse_if_null(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    let node = parser.positional(operator, argument)?;
+    let count = node.children().count();
+    if count < 2 {
+        return Err(err!(1257300, "$ifNull needs at least two arguments, had: {count}"));
+    }
+    Ok(node)
+}
+
+/// The first operand that is neither null nor missing, else the last as it is.
+pub(super) fn if_null<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let last = call.len().saturating_sub(1);
+    for position in 0..last {
+        if let Some(value) = call.get_non_null(position)? {
+            return Ok(Some(value));
+        }
+    }
+    call.get(last)
+}
+
+/// `$switch`: the operands are case and then of each branch, and last the default (or nothing).
+///
+/// Errors: 40060 to 40068 for its form.
+pub(super) fn parse_switch(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    let Value::Document(argument) = argument else {
+        let found = argument.kind().alias();
+        return Err(err!(40060, "$switch requires an object as an argument, found: {found}"));
+    };
+    let (mut operands, mut default) = (Vec::new(), Node::Absent);
+    for element in argument {
+        match (element.name(), element.value()) {
+            ("branches", Value::Array(branches)) => {
+                for branch in branches.iter() {
+                    parse_branch(parser, branch, &mut operands)?;
+                }
+            }
+            ("branches", other) => {
+                let found = other.kind().alias();
+                return Err(err!(40061, "$switch expected an array for 'branches', found: {found}"));
+            }
+            ("default", value) => default = parser.operand(value)?,
+            (other, _) => return Err(err!(40067, "$switch found an unknown argument: {other}")),
+        }
+    }
+    if operands.is_empty() {
+        return Err(err!(40068, "$switch requires at least one branch."));
+    }
+    operands.push(default);
+    Ok(Node::call(operator, operands))
+}
+
+fn parse_branch(parser: &mut Parser<'_>, branch: Value<'_>, operands: &mut Vec<Node>) -> Result<()> {
+    let Value::Document(branch) = branch else {
+        let found = branch.kind().alias();
+        return Err(err!(40062, "$switch expected each branch to be an object, found: {found}"));
+    };
+    let (mut case, mut then) = (None, None);
+    for element in branch {
+        let place = match element.name() {
+            "case" => &mut case,
+            "then" => &mut then,
+            other => return Err(err!(40063, "$switch found an unknown argument to a branch: {other}")),
+        };
+        *place = Some(parser.operand(element.value())?);
+    }
+    operands.push(case.ok_or_else(|| err!(40064, "$switch requires each branch have a 'case' expression"))?);
+    operands.push(then.ok_or_else(|| err!(40065, "$switch requires each branch have a 'then' expression."))?);
+    Ok(())
+}
+
+/// Errors: 40066 where no branch matches and there is no default.
+pub(super) fn switch<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let default = call.len().saturating_sub(1);
+    for case in (0..default).step_by(2) {
+        if truthy(call.get(case)?) {
+            return call.get(case + 1);
+        }
+    }
+    if !call.given(default) {
+        return Err(err!(
+            40066,
+            "$switch could not find a matching branch for an input, and no default was specified."
+        ));
+    }
+    call.get(default)
+}
+
+/// `$switch` back as BSON.
+pub(super) fn describe_switch(
+    call: &CallNode,
+    name: &str,
+    out: &mut Builder,
+    append: &dyn Fn(&Node, &str, &mut Builder),
+) {
+    out.begin_document(name).begin_array("branches");
+    for branch in call.operands.chunks_exact(2) {
+        out.push_document();
+        for (name, node) in ["case", "then"].iter().zip(branch) {
+            append(node, name, out);
+        }
+        out.end();
+    }
+    out.end();
+    if let Some(default) = call.operands.last() {
+        append(default, "default", out);
+    }
+    out.end();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, check_described, check_error, check_missing, check_parse_error};
+
+    #[test]
+    fn conditions() {
+        check("{$cond: ['$a', 1, 2]}", "{a: true}", "1");
+        check("{$cond: {if: '$a', then: {$divide: [1, '$z']}, else: 2}}", "{z: 0}", "2");
+        check_parse_error("{$cond: [1, 2]}", 16020);
+        check_parse_error("{$cond: {then: 1, else: 2}}", 17080);
+        check_parse_error("{$cond: {if: 1, else: 2}}", 17081);
+        check_parse_error("{$cond: {if: 1, then: 2}}", 17082);
+        check_parse_error("{$cond: {if: 1, then: 2, else: 3, x: 4}}", 17083);
+    }
+
+    #[test]
+    fn defaults_for_null() {
+        check("{$ifNull: ['$a', '$b', 3]}", "{b: null}", "3");
+        check("{$ifNull: ['$a', 0]}", "{a: false}", "false");
+        check_missing("{$ifNull: ['$a', '$b']}", "{}");
+        check_parse_error("{$ifNull: [1]}", 1257300);
+    }
+
+    #[test]
+    fn branches() {
+        let two = "{$switch: {branches: [{case: '$a', then: 1}, {case: '$b', then: 2}], default: 3}}";
+        check(two, "{a: 1}", "1");
+        check(two, "{b: 1}", "2");
+        check(two, "{}", "3");
+        check_described(
+            "{$switch: {branches: [{case: '$a', then: '$b'}], default: '$c'}}",
+            "{$switch: {branches: [{case: '$a', then: '$b'}], default: '$c'}}",
+        );
+        check_error("{$switch: {branches: [{case: '$a', then: 1}]}}", "{}", 40066);
+        check_parse_error("{$switch: 1}", 40060);
+        check_parse_error("{$switch: {branches: 1}}", 40061);
+        check_parse_error("{$switch: {branches: [1]}}", 40062);
+        check_parse_error("{$switch: {branches: [{x: 1}]}}", 40063);
+        check_parse_error("{$switch: {branches: [{then: 1}]}}", 40064);
+        check_parse_error("{$switch: {branches: [{case: 1}]}}", 40065);
+        check_parse_error("{$switch: {x: 1}}", 40067);
+        check_parse_error("{$switch: {branches: []}}", 40068);
+    }
+}

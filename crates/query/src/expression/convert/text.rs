@@ -1,0 +1,45 @@
+//! How numbers, dates and ids become text.
+
+use super::super::show;
+use base::bson::Value;
+
+/// The text of a value that `$toString` prints; `None` for types that have none.
+pub(in super::super) fn to_text(value: Value<'_>) -> Option<String> {
+    Some(match value {
+        Value::String(text) | Value::Symbol(text) => text.to_string(),
+        Value::Double(number) => double(number),
+        Value::Boolean(value) => value.to_string(),
+        Value::Int32(number) => number.to_string(),
+        Value::Int64(number) => number.to_string(),
+        Value::Decimal128(number) => number.to_string(),
+        Value::DateTime(millis) => show::date(millis),
+        Value::Timestamp(time) => show::value(Value::Timestamp(time)),
+        Value::ObjectId(id) => id.to_string(),
+        _ => return None,
+    })
+}
+
+/// Sixteen significant digits, as C's `%.16g`.
+fn double(number: f64) -> String {
+    if number.is_nan() {
+        "NaN".to_string()
+    } else if number.is_infinite() {
+        if number > 0.0 { "Infinity" } else { "-Infinity" }.to_string()
+    } else {
+        show::general(number, 16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_have_sixteen_digits() {
+        assert_eq!(to_text(Value::Double(0.1)).as_deref(), Some("0.1"));
+        assert_eq!(to_text(Value::Double(2.0)).as_deref(), Some("2"));
+        assert_eq!(to_text(Value::Double(1e21)).as_deref(), Some("1e+21"));
+        assert_eq!(to_text(Value::Double(f64::NAN)).as_deref(), Some("NaN"));
+        assert_eq!(to_text(Value::Null), None);
+    }
+}

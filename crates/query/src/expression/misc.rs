@@ -1,0 +1,128 @@
+//! Sizes, randomness, metadata, and the operators that are refused by name.
+
+use super::evaluate::{Call, Computed, null, value};
+use super::node::Node;
+use super::parse::Parser;
+use super::table::Operator;
+use base::bson::Value;
+use base::{Result, err};
+
+/// `$binarySize`: the bytes of a string or a binary. Errors: 51276 for other types.
+pub(super) fn binary_size<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    match call.get_non_null(0)? {
+        None => null(),
+        Some(Value::String(text)) => value(text.len() as i32),
+        Some(Value::Binary { bytes, .. }) => value(bytes.len() as i32),
+        Some(other) => Err(err!(
+            51276,
+            "$binarySize requires a string or BinData argument, found: {}",
+            other.kind().alias()
+        )),
+    }
+}
+
+/// `$bsonSize`: the bytes of a document. Errors: 31393 for other types.
+pub(super) fn bson_size<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    match call.get_non_null(0)? {
+        None => null(),
+        Some(Value::Document(document)) => value(document.bytes().len() as i32),
+        Some(other) => {
+            Err(err!(31393, "$bsonSize requires a document input, found: {}", other.kind().alias()))
+        }
+    }
+}
+
+/// `$rand` takes `{}` or `[]`. Errors: 3040501 for arguments, 10065 for other forms.
+pub(super) fn parse_rand(
+    _: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    match argument {
+        Value::Document(document) if document.is_empty() => {}
+        Value::Array(array) if array.is_empty() => {}
+        Value::Document(_) | Value::Array(_) => {
+            return Err(err!(3040501, "$rand does not currently accept arguments"));
+        }
+        _ => return Err(err!(10065, "invalid parameter: expected an object ($rand)")),
+    }
+    Ok(Node::call(operator, Vec::new()))
+}
+
+/// A new number in `[0, 1)` for each evaluation.
+pub(super) fn rand<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    value(call.scope.context.random_unit())
+}
+
+/// `$meta`: of text search, vector search and the like, none of which documents carry here, so
+/// every known kind is missing.
+///
+/// Errors: 17307 for what is no string, 17308 for an unknown kind.
+pub(super) fn parse_meta(_: &mut Parser<'_>, _: &'static Operator, argument: Value<'_>) -> Result<Node> {
+    const KNOWN: &[&str] = &[
+        "geoNearDistance",
+        "geoNearPoint",
+        "indexKey",
+        "randVal",
+        "recordId",
+        "searchHighlights",
+        "searchScore",
+        "searchScoreDetails",
+        "searchSequenceToken",
+        "sortKey",
+        "textScore",
+        "timeseriesBucketMaxTime",
+        "timeseriesBucketMinTime",
+        "vectorSearchScore",
+    ];
+    let Value::String(kind) = argument else {
+        return Err(err!(17307, "$meta only supports string arguments"));
+    };
+    if KNOWN.contains(&kind) {
+        return Err(err!(NotImplemented, "the expression {{$meta: \"{kind}\"}} is not supported"));
+    }
+    Err(err!(17308, "Unsupported argument to $meta: {kind}"))
+}
+
+/// Refuses an operator that needs server-side JavaScript or an index of text or places.
+///
+/// Errors: 238, naming the operator.
+pub(super) fn refuse(_: &mut Parser<'_>, operator: &'static Operator, _: Value<'_>) -> Result<Node> {
+    Err(err!(NotImplemented, "the expression {} is not supported", operator.name))
+}
+
+/// Never reached: operators that are refused, or that parse to something else, have no calls.
+pub(super) fn never<'a>(_: &Call<'_, 'a>) -> Computed<'a> {
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, check_error, check_parse_error, evaluate};
+    use base::bson::Value;
+
+    #[test]
+    fn sizes() {
+        check("{$binarySize: 'é'}", "{}", "2");
+        check("{$binarySize: null}", "{}", "null");
+        check_error("{$binarySize: 1}", "{}", 51276);
+        check("{$bsonSize: '$$ROOT'}", "{}", "5");
+        check_error("{$bsonSize: 1}", "{}", 31393);
+    }
+
+    #[test]
+    fn random_numbers_are_below_one() {
+        let found = evaluate("{$rand: {}}", "{}").unwrap().unwrap();
+        let Value::Double(number) = found.view() else { panic!("no double") };
+        assert!((0.0..1.0).contains(&number));
+        check_parse_error("{$rand: {a: 1}}", 3040501);
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused_by_name() {
+        check_parse_error("{$meta: 1}", 17307);
+        check_parse_error("{$meta: 'nothing'}", 17308);
+        check_parse_error("{$meta: 'textScore'}", 238);
+        check_parse_error("{$function: {}}", 238);
+    }
+}

@@ -1,0 +1,263 @@
+//! `$mergeObjects $getField $setField $unsetField`.
+
+use super::evaluate::{Call, Computed, null, type_name};
+use super::node::{FieldNode, Node, Source};
+use super::parse::Parser;
+use super::show;
+use super::table::Operator;
+use base::bson::{Builder, Document, Value};
+use base::{Error, ErrorCode, Result, err};
+
+/// `$mergeObjects`: later values win, at the place of the first. Null and missing are left out.
+///
+/// Errors: 40400 for what is no document.
+pub(super) fn merge<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let mut merged: Vec<(&str, Value<'a>)> = Vec::new();
+    for operand in call.values() {
+        match operand?.filter(|value| !value.is_nullish()) {
+            None => {}
+            Some(Value::Document(document)) => merge_into(&mut merged, document),
+            Some(Value::Array(array)) if call.len() == 1 => {
+                for element in array.iter().filter(|element| !element.is_nullish()) {
+                    let Value::Document(document) = element else { return Err(not_an_object(element)) };
+                    merge_into(&mut merged, document);
+                }
+            }
+            Some(other) => return Err(not_an_object(other)),
+        }
+    }
+    let mut builder = Builder::new();
+    merged.iter().for_each(|(name, value)| {
+        builder.append(name, *value);
+    });
+    call.scope.document(builder)
+}
+
+fn merge_into<'a>(merged: &mut Vec<(&'a str, Value<'a>)>, document: Document<'a>) {
+    for element in document {
+        match merged.iter_mut().find(|(name, _)| *name == element.name()) {
+            Some(known) => known.1 = element.value(),
+            None => merged.push((element.name(), element.value())),
+        }
+    }
+}
+
+fn not_an_object(found: Value<'_>) -> Error {
+    let (value, kind) = (show::value(found), found.kind().alias());
+    err!(40400, "$mergeObjects requires object inputs, but input {value} is of type {kind}")
+}
+
+/// `$getField`, as `{field, input}` or as the field alone; the input is the document by default.
+///
+/// Errors: 3041701 to 3041703 for its form.
+pub(super) fn parse_get(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    let current = Node::Field(FieldNode { source: Source::Root, path: None, name: "CURRENT".into() });
+    let long = match argument {
+        Value::Document(document) => {
+            document.first().filter(|first| !first.name().starts_with('$')).map(|_| document)
+        }
+        _ => None,
+    };
+    let Some(argument) = long else {
+        let field = parser.operand(argument)?;
+        return Ok(Node::call(operator, vec![field, current]));
+    };
+    let (mut field, mut input) = (None, None);
+    for element in argument {
+        let place = match element.name() {
+            "field" => &mut field,
+            "input" => &mut input,
+            other => return Err(err!(3041701, "$getField found an unknown argument: {other}")),
+        };
+        *place = Some(parser.operand(element.value())?);
+    }
+    let field = field.ok_or_else(|| err!(3041702, "$getField requires 'field' to be specified"))?;
+    let input = input.ok_or_else(|| err!(3041703, "$getField requires 'input' to be specified"))?;
+    Ok(Node::call(operator, vec![field, input]))
+}
+
+/// The field of that name, dots and dollars included; null of null, missing of anything else.
+///
+/// Errors: 3041704 where the name is no string.
+pub(super) fn get<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let field = call.get(0)?;
+    let Some(Value::String(field)) = field else {
+        let found = type_name(field);
+        return Err(err!(3041704, "$getField requires 'field' to evaluate to type String, but got {found}"));
+    };
+    match call.get(1)? {
+        Some(Value::Document(document)) => Ok(document.get(field)),
+        Some(nullish) if nullish.is_nullish() => null(),
+        _ => Ok(None),
+    }
+}
+
+/// `$getField` back as BSON.
+pub(super) fn describe_get(
+    call: &super::node::CallNode,
+    name: &str,
+    out: &mut Builder,
+    append: &dyn Fn(&Node, &str, &mut Builder),
+) {
+    describe_named(&["field", "input"], call, name, out, append);
+}
+
+/// `$setField` and `$unsetField` back as BSON.
+pub(super) fn describe_set(
+    call: &super::node::CallNode,
+    name: &str,
+    out: &mut Builder,
+    append: &dyn Fn(&Node, &str, &mut Builder),
+) {
+    describe_named(&["field", "input", "value"], call, name, out, append);
+}
+
+fn describe_named(
+    names: &[&str],
+    call: &super::node::CallNode,
+    name: &str,
+    out: &mut Builder,
+    append: &dyn Fn(&Node, &str, &mut Builder),
+) {
+    out.begin_document(name);
+    for (parameter, node) in names.iter().zip(&call.operands) {
+        append(node, parameter, out);
+    }
+    out.end();
+}
+
+/// `$setField` and `$unsetField`: the operands are `field` (a constant), `input` and `value`.
+///
+/// Errors: 4161100 to 4161109 for its form.
+pub(super) fn parse_set(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    let name = operator.name;
+    let Value::Document(argument) = argument else {
+        let found = argument.kind().alias();
+        return Err(err!(4161100, "{name} only supports an object as an argument, found {found}"));
+    };
+    let takes_value = name == "$setField";
+    let (mut field, mut input, mut value) = (None, None, None);
+    for element in argument {
+        match element.name() {
+            "field" => field = Some(constant_name(parser, name, element.value())?),
+            "input" => input = Some(parser.operand(element.value())?),
+            "value" if takes_value => value = Some(parser.operand(element.value())?),
+            other => return Err(err!(4161101, "{name} found an unknown argument: {other}")),
+        }
+    }
+    let absent = |code, which: &str| {
+        Error::new(ErrorCode::Location(code), format!("{name} requires '{which}' to be specified"))
+    };
+    let field = field.ok_or_else(|| absent(4161102, "field"))?;
+    let value = match value {
+        None if takes_value => return Err(absent(4161103, "value")),
+        value => value.unwrap_or(Node::Absent),
+    };
+    let input = input.ok_or_else(|| absent(4161109, "input"))?;
+    Ok(Node::call(operator, vec![field, input, value]))
+}
+
+/// The name must be known while parsing: a string, or a `$literal` one if it starts with a dollar.
+fn constant_name(parser: &mut Parser<'_>, name: &str, value: Value<'_>) -> Result<Node> {
+    match parser.operand(value)? {
+        Node::Constant(Some(constant)) if constant.view().as_str().is_some() => {
+            Ok(Node::Constant(Some(constant)))
+        }
+        Node::Constant(found) => {
+            let found = type_name(found.as_ref().map(|found| found.view()));
+            Err(err!(4161107, "{name} requires 'field' to evaluate to type String, but got {found}"))
+        }
+        Node::Field(_) => Err(err!(
+            4161108,
+            "'{}' is a field path reference which is not allowed in this context. Did you mean {{$literal: '{}'}}?",
+            value.as_str().unwrap_or_default(),
+            value.as_str().unwrap_or_default()
+        )),
+        _ => Err(err!(
+            4161106,
+            "{name} requires 'field' to evaluate to a constant, but got a non-constant argument"
+        )),
+    }
+}
+
+/// The document with one field set; `$$REMOVE` as the value (and `$unsetField`) takes it out.
+///
+/// Errors: 4161105 for an input that is no document.
+pub(super) fn set<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let Some(Value::String(field)) = call.get(0)? else { return null() };
+    let document = match call.get_non_null(1)? {
+        None => return null(),
+        Some(Value::Document(document)) => document,
+        Some(other) => {
+            let (name, found) = (call.name(), other.kind().alias());
+            return Err(err!(4161105, "{name} requires 'input' to evaluate to type Object, but got {found}"));
+        }
+    };
+    let value = call.get(2)?;
+    let mut builder = Builder::new();
+    let mut found = false;
+    for element in document {
+        if element.name() == field {
+            found = true;
+            builder.append_optional(field, value);
+        } else {
+            builder.append_element(&element);
+        }
+    }
+    if !found {
+        builder.append_optional(field, value);
+    }
+    call.scope.document(builder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, check_described, check_error, check_missing, check_parse_error};
+
+    #[test]
+    fn merging() {
+        check("{$mergeObjects: ['$a', null, {y: 3, z: 4}]}", "{a: {x: 1, y: 2}}", "{x: 1, y: 3, z: 4}");
+        check("{$mergeObjects: '$a'}", "{a: [{x: 1}, {x: 2}]}", "{x: 2}");
+        check("{$mergeObjects: []}", "{}", "{}");
+        check_error("{$mergeObjects: [1]}", "{}", 40400);
+    }
+
+    #[test]
+    fn fields_with_odd_names() {
+        check("{$getField: 'a.b'}", "{'a.b': 1}", "1");
+        check("{$getField: {field: {$literal: '$x'}, input: '$a'}}", "{a: {$x: 2}}", "2");
+        check("{$getField: {field: {$concat: ['a', 'b']}, input: {ab: 3}}}", "{}", "3");
+        check("{$getField: {field: 'x', input: null}}", "{}", "null");
+        check_missing("{$getField: {field: 'x', input: 1}}", "{}");
+        check_described(
+            "{$getField: {field: 'x', input: '$a'}}",
+            "{$getField: {field: {$const: 'x'}, input: '$a'}}",
+        );
+        check_error("{$getField: {field: 1, input: '$a'}}", "{}", 3041704);
+        check_parse_error("{$getField: {input: 1}}", 3041702);
+        check_parse_error("{$getField: {field: 'a'}}", 3041703);
+        check_parse_error("{$getField: {field: 'a', x: 1}}", 3041701);
+    }
+
+    #[test]
+    fn setting_fields() {
+        check("{$setField: {field: 'a.b', input: '$x', value: 2}}", "{x: {c: 1}}", "{c: 1, 'a.b': 2}");
+        check("{$setField: {field: 'c', input: '$x', value: 2}}", "{x: {c: 1, d: 2}}", "{c: 2, d: 2}");
+        check("{$setField: {field: 'c', input: '$x', value: '$$REMOVE'}}", "{x: {c: 1, d: 2}}", "{d: 2}");
+        check("{$unsetField: {field: 'c', input: '$x'}}", "{x: {c: 1, d: 2}}", "{d: 2}");
+        check("{$unsetField: {field: 'c', input: '$x'}}", "{}", "null");
+        check_error("{$setField: {field: 'c', input: 1, value: 1}}", "{}", 4161105);
+        check_parse_error("{$setField: {field: '$c', input: 1, value: 1}}", 4161108);
+        check_parse_error("{$setField: {field: 1, input: 1, value: 1}}", 4161107);
+        check_parse_error("{$setField: {field: 'c', input: 1}}", 4161103);
+        check_parse_error("{$unsetField: {field: 'c', input: 1, value: 2}}", 4161101);
+    }
+}

@@ -1,0 +1,185 @@
+//! Operators that see arrays as sets: order and repetition do not count.
+
+use super::boolean::truthy;
+use super::evaluate::{Call, Computed, null, type_name, value};
+use super::node::Node;
+use super::parse::Parser;
+use super::table::Operator;
+use base::bson::{Array, Builder, Value, compare};
+use base::{Error, ErrorCode, Result, err};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+/// A value in MongoDB's order.
+struct Ordered<'a>(Value<'a>);
+
+impl PartialEq for Ordered<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Ordered<'_> {}
+
+impl PartialOrd for Ordered<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ordered<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare(self.0, other.0)
+    }
+}
+
+type Set<'a> = BTreeSet<Ordered<'a>>;
+
+fn set(array: Array<'_>) -> Set<'_> {
+    array.iter().map(Ordered).collect()
+}
+
+fn to_array<'a>(call: &Call<'_, 'a>, set: &Set<'a>) -> Computed<'a> {
+    let mut builder = Builder::new();
+    set.iter().for_each(|element| {
+        builder.push(element.0);
+    });
+    call.scope.array(builder)
+}
+
+/// An array operand. Errors: the given code with the type found put behind the message.
+fn array<'a>(found: Option<Value<'a>>, code: i32, message: &str) -> Result<Array<'a>> {
+    match found {
+        Some(Value::Array(array)) => Ok(array),
+        other => Err(Error::new(ErrorCode::Location(code), format!("{message}{}", type_name(other)))),
+    }
+}
+
+/// `$setUnion`: sorted. Errors: 17043 for what is no array.
+pub(super) fn union<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let mut all = Set::new();
+    for operand in call.values() {
+        let Some(operand) = operand?.filter(|value| !value.is_nullish()) else { return null() };
+        let operand = array(
+            Some(operand),
+            17043,
+            "All operands of $setUnion must be arrays. One argument is of type: ",
+        )?;
+        all.extend(operand.iter().map(Ordered));
+    }
+    to_array(call, &all)
+}
+
+/// `$setIntersection`: sorted. Errors: 17047 for what is no array.
+pub(super) fn intersection<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let mut common: Option<Set<'a>> = None;
+    for operand in call.values() {
+        let Some(operand) = operand?.filter(|value| !value.is_nullish()) else { return null() };
+        let message = "All operands of $setIntersection must be arrays. One argument is of type: ";
+        let operand = set(array(Some(operand), 17047, message)?);
+        common = Some(match common {
+            None => operand,
+            Some(mut common) => {
+                common.retain(|element| operand.contains(element));
+                common
+            }
+        });
+    }
+    to_array(call, &common.unwrap_or_default())
+}
+
+/// `$setDifference`: in the order of the first array. Errors: 17048 and 17049 for what is none.
+pub(super) fn difference<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let (Some(left), Some(right)) = (call.get_non_null(0)?, call.get_non_null(1)?) else { return null() };
+    let message = "both operands of $setDifference must be arrays. First argument is of type: ";
+    let left = array(Some(left), 17048, message)?;
+    let message = "both operands of $setDifference must be arrays. Second argument is of type: ";
+    let mut seen = set(array(Some(right), 17049, message)?);
+    let mut builder = Builder::new();
+    for element in left.iter() {
+        if seen.insert(Ordered(element)) {
+            builder.push(element);
+        }
+    }
+    call.scope.array(builder)
+}
+
+/// `$setEquals` takes two arguments or more. Errors: 17045 for fewer.
+pub(super) fn parse_equals(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    let node = parser.positional(operator, argument)?;
+    let count = node.children().count();
+    if count < 2 {
+        return Err(err!(17045, "$setEquals needs at least two arguments had: {count}"));
+    }
+    Ok(node)
+}
+
+/// Errors: 17044 for what is no array.
+pub(super) fn equals<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let message = "All operands of $setEquals must be arrays. One argument is of type: ";
+    let first = set(array(call.get(0)?, 17044, message)?);
+    let mut all_equal = true;
+    for operand in call.values().skip(1) {
+        all_equal &= set(array(operand?, 17044, message)?) == first;
+    }
+    value(all_equal)
+}
+
+/// `$setIsSubset`. Errors: 17046 and 17042 for what is no array.
+pub(super) fn is_subset<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let message = "both operands of $setIsSubset must be arrays. First argument is of type: ";
+    let left = array(call.get(0)?, 17046, message)?;
+    let message = "both operands of $setIsSubset must be arrays. Second argument is of type: ";
+    let right = set(array(call.get(1)?, 17042, message)?);
+    value(left.iter().all(|element| right.contains(&Ordered(element))))
+}
+
+/// `$anyElementTrue`. Errors: 17041 for what is no array.
+pub(super) fn any_true<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let operand = array(call.get(0)?, 17041, "$anyElementTrue's argument must be an array, but is ")?;
+    value(operand.iter().any(|element| truthy(Some(element))))
+}
+
+/// `$allElementsTrue`. Errors: 17040 for what is no array.
+pub(super) fn all_true<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let operand = array(call.get(0)?, 17040, "$allElementsTrue's argument must be an array, but is ")?;
+    value(operand.iter().all(|element| truthy(Some(element))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, check_error, check_parse_error};
+
+    #[test]
+    fn sets_of_values() {
+        check("{$setUnion: [[3, 1, 1.0], '$a']}", "{a: [2]}", "[1, 2, 3]");
+        check("{$setUnion: [[1], '$a']}", "{}", "null");
+        check("{$setIntersection: [[3, 2, 1], [1, 3]]}", "{}", "[1, 3]");
+        check("{$setIntersection: []}", "{}", "[]");
+        check("{$setDifference: [[3, 1, 3, 2], [1]]}", "{}", "[3, 2]");
+        check_error("{$setUnion: [[1], 1]}", "{}", 17043);
+        check_error("{$setIntersection: [1]}", "{}", 17047);
+        check_error("{$setDifference: [1, [1]]}", "{}", 17048);
+        check_error("{$setDifference: [[1], 1]}", "{}", 17049);
+    }
+
+    #[test]
+    fn questions_about_sets() {
+        check("{$setEquals: [[1, 2, 2], [2, 1]]}", "{}", "true");
+        check("{$setIsSubset: [[1, 1], [2, 1]]}", "{}", "true");
+        check("{$setIsSubset: [[[1]], [1]]}", "{}", "false");
+        check("{$anyElementTrue: [[0, false, null]]}", "{}", "false");
+        check("{$allElementsTrue: [[]]}", "{}", "true");
+        check("{$allElementsTrue: ['$a']}", "{a: [1, 0]}", "false");
+        check_error("{$setEquals: [[1], 1]}", "{}", 17044);
+        check_error("{$setIsSubset: [1, []]}", "{}", 17046);
+        check_error("{$setIsSubset: [[], 1]}", "{}", 17042);
+        check_error("{$anyElementTrue: null}", "{}", 17041);
+        check_error("{$allElementsTrue: [null]}", "{}", 17040);
+        check_parse_error("{$setEquals: [[1]]}", 17045);
+    }
+}

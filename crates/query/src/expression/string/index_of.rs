@@ -1,0 +1,82 @@
+//! `$indexOfBytes` and `$indexOfCP`.
+
+use super::super::array::index_of::bounds;
+use super::super::evaluate::{Call, Computed, null, type_name, value};
+use base::bson::Value;
+use base::{Error, ErrorCode, Result};
+
+/// The text (`None` for null) and what is searched for.
+fn operands<'a>(call: &Call<'_, 'a>, codes: (i32, i32)) -> Result<Option<(&'a str, &'a str)>> {
+    let error = |code, which: &str, found| {
+        let message = format!("{} requires a string as the {which} argument, found: {found}", call.name());
+        Error::new(ErrorCode::Location(code), message)
+    };
+    let text = match call.get_non_null(0)? {
+        None => return Ok(None),
+        Some(Value::String(text)) => text,
+        Some(other) => return Err(error(codes.0, "first", other.kind().alias())),
+    };
+    match call.get(1)? {
+        Some(Value::String(wanted)) => Ok(Some((text, wanted))),
+        other => Err(error(codes.1, "second", type_name(other))),
+    }
+}
+
+/// `$indexOfBytes`: the byte position, or −1.
+///
+/// Errors: 40091 and 40092 for what is no string, those of the bounds.
+pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let Some((text, wanted)) = operands(call, (40091, 40092))? else { return null() };
+    let (start, end) = bounds(call)?;
+    let end = end.unwrap_or(text.len()).min(text.len());
+    let found = text.as_bytes().get(start..end).and_then(|part| find(part, wanted.as_bytes()));
+    value(found.map_or(-1, |position| (start + position) as i32))
+}
+
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    if wanted.is_empty() {
+        return Some(0);
+    }
+    text.windows(wanted.len()).position(|window| window == wanted)
+}
+
+/// `$indexOfCP`: the position in code points, or −1.
+///
+/// Errors: 40093 and 40094 for what is no string, those of the bounds.
+pub(in super::super) fn code_points<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let Some((text, wanted)) = operands(call, (40093, 40094))? else { return null() };
+    let (start, end) = bounds(call)?;
+    let place = |position: usize| {
+        let mut places = text.char_indices().map(|(byte, _)| byte).chain([text.len()]);
+        places.nth(position)
+    };
+    let last = end.and_then(place).unwrap_or(text.len());
+    let found = place(start).and_then(|first| {
+        let part = text.get(first..last)?;
+        part.find(wanted).map(|byte| start + part.get(..byte).map_or(0, |before| before.chars().count()))
+    });
+    value(found.map_or(-1, |position| position as i32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::{check, check_error};
+
+    #[test]
+    fn positions() {
+        check("{$indexOfBytes: ['héllo', 'l']}", "{}", "3");
+        check("{$indexOfCP: ['héllo', 'l']}", "{}", "2");
+        check("{$indexOfCP: ['héllo', 'l', 3]}", "{}", "3");
+        check("{$indexOfCP: ['héllo', 'l', 4]}", "{}", "-1");
+        check("{$indexOfBytes: ['foo.bar', '.', 4]}", "{}", "-1");
+        check("{$indexOfBytes: ['vanilla', 'll', 0, 2]}", "{}", "-1");
+        check("{$indexOfBytes: ['vanilla', 'll', 12]}", "{}", "-1");
+        check("{$indexOfBytes: ['vanilla', 'll', 5, 2]}", "{}", "-1");
+        check("{$indexOfBytes: [null, 'x']}", "{}", "null");
+        check_error("{$indexOfBytes: [1, 'x']}", "{}", 40091);
+        check_error("{$indexOfBytes: ['x', 1]}", "{}", 40092);
+        check_error("{$indexOfCP: [1, 'x']}", "{}", 40093);
+        check_error("{$indexOfCP: ['x', 1]}", "{}", 40094);
+        check_error("{$indexOfCP: ['x', 'y', -1]}", "{}", 40097);
+    }
+}

@@ -1,0 +1,172 @@
+//! `$regexMatch $regexFind $regexFindAll`.
+
+use super::super::evaluate::{Call, Computed, null, value};
+use super::super::named::{Named, complaint, optional, required};
+use crate::regex::{Captures, Regex};
+use base::bson::{Builder, Value};
+use base::{Error, ErrorCode, Result, err};
+
+macro_rules! arguments {
+    ($name:ident, $operator:literal) => {
+        pub(in super::super) static $name: Named = Named {
+            parameters: &[
+                required("input", 31022, concat!($operator, " requires 'input' parameter")),
+                required("regex", 31023, concat!($operator, " requires 'regex' parameter")),
+                optional("options"),
+            ],
+            no_object: complaint(
+                51103,
+                concat!($operator, " expects an object of named arguments but found: {}"),
+            ),
+            unknown: complaint(31024, concat!($operator, " found an unknown argument: {}")),
+        };
+    };
+}
+arguments!(MATCH, "$regexMatch");
+arguments!(FIND, "$regexFind");
+arguments!(FIND_ALL, "$regexFindAll");
+
+/// The text and the compiled expression; `None` where either is null.
+///
+/// Errors: 51104 to 51110 for the operands, 51111 for a pattern that doesn't compile.
+fn operands<'a>(call: &Call<'_, 'a>) -> Result<Option<(&'a str, Regex)>> {
+    let name = call.name();
+    let (input, regex) = (call.get_non_null(0)?, call.get_non_null(1)?);
+    let text = match input {
+        None => None,
+        Some(Value::String(text)) => Some(text),
+        Some(_) => return Err(err!(51104, "{name} needs 'input' to be of type string")),
+    };
+    let given = match call.get_non_null(2)? {
+        None => None,
+        Some(Value::String(options)) => Some(options),
+        Some(_) => return Err(err!(51106, "{name} needs 'options' to be of type string")),
+    };
+    let (pattern, options) = match regex {
+        None => return Ok(None),
+        Some(Value::String(pattern)) => (pattern, given.unwrap_or("")),
+        Some(Value::Regex { pattern, options }) => {
+            if given.is_some() && !options.is_empty() {
+                return Err(err!(
+                    51107,
+                    "{name}: found regex option(s) specified in both 'regex' and 'option' fields"
+                ));
+            }
+            (pattern, given.unwrap_or(options))
+        }
+        Some(_) => return Err(err!(51105, "{name} needs 'regex' to be of type string or regex")),
+    };
+    let regex = compile(name, pattern, options)?;
+    Ok(text.map(|text| (text, regex)))
+}
+
+fn compile(name: &str, pattern: &str, options: &str) -> Result<Regex> {
+    if pattern.contains('\0') {
+        return Err(err!(51109, "{name}: regular expression cannot contain an embedded null byte"));
+    }
+    if options.contains('\0') {
+        return Err(err!(51110, "{name}: regular expression options cannot contain an embedded null byte"));
+    }
+    if let Some(bad) = options.chars().find(|flag| !"imsxu".contains(*flag)) {
+        return Err(err!(51108, "{name} invalid flag in regex options: {bad}"));
+    }
+    Regex::new(pattern, options).map_err(|error| {
+        let reason = error.message().rsplit(": ").next().unwrap_or_default().to_string();
+        Error::new(ErrorCode::Location(51111), format!("Invalid Regex in {name}: {reason}"))
+    })
+}
+
+/// `$regexMatch`: false where the text or the expression is null.
+pub(in super::super) fn is_match<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    value(operands(call)?.map_or(Ok(false), |(text, regex)| regex.is_match(text))?)
+}
+
+/// `$regexFind`: the first match as `{match, idx, captures}`, or null.
+pub(in super::super) fn find<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let Some((text, regex)) = operands(call)? else { return null() };
+    let Some(captures) = regex.find_at(text, 0)? else { return null() };
+    let mut builder = Builder::new();
+    append(&mut builder, text, &captures, position(text, 0, captures.whole.start));
+    call.scope.document(builder)
+}
+
+/// `$regexFindAll`: all matches, which do not overlap.
+pub(in super::super) fn find_all<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let mut builder = Builder::new();
+    let Some((text, regex)) = operands(call)? else { return call.scope.array(builder) };
+    // Code points before `counted` bytes, so that long texts are counted through only once.
+    let (mut start, mut counted, mut index) = (0, 0, 0);
+    while let Some(captures) = regex.find_at(text, start)? {
+        call.scope.context.interrupt.check()?;
+        index += position(text, counted, captures.whole.start);
+        counted = captures.whole.start;
+        builder.push_document();
+        append(&mut builder, text, &captures, index);
+        builder.end();
+        call.scope.check_room(builder.len())?;
+        start = captures.whole.end;
+        if captures.whole.end == captures.whole.start {
+            // An empty match: go on behind the next character.
+            let Some(next) = text.get(start..).and_then(|rest| rest.chars().next()) else { break };
+            start += next.len_utf8();
+        }
+        if start >= text.len() {
+            break;
+        }
+    }
+    call.scope.array(builder)
+}
+
+/// The number of code points between two byte positions.
+fn position(text: &str, from: usize, to: usize) -> usize {
+    text.get(from..to).map_or(0, |between| between.chars().count())
+}
+
+fn append(out: &mut Builder, text: &str, captures: &Captures, index: usize) {
+    let whole = text.get(captures.whole.start..captures.whole.end).unwrap_or_default();
+    out.append("match", whole).append("idx", index as i32).begin_array("captures");
+    for group in &captures.groups {
+        match group.clone().and_then(|range| text.get(range)) {
+            Some(part) => out.push(part),
+            None => out.push(Value::Null),
+        };
+    }
+    out.end();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::{check, check_error, check_parse_error};
+
+    #[test]
+    fn matches() {
+        check("{$regexMatch: {input: 'Hello', regex: 'hel', options: 'i'}}", "{}", "true");
+        check("{$regexMatch: {input: '$a', regex: /x/}}", "{}", "false");
+        check(
+            "{$regexFind: {input: 'éab-ac', regex: /a(b)|(x)/}}",
+            "{}",
+            "{match: 'ab', idx: 1, captures: ['b', null]}",
+        );
+        check("{$regexFind: {input: 'x', regex: 'y'}}", "{}", "null");
+        check(
+            "{$regexFindAll: {input: 'aéa', regex: 'a'}}",
+            "{}",
+            "[{match: 'a', idx: 0, captures: []}, {match: 'a', idx: 2, captures: []}]",
+        );
+        check("{$regexFindAll: {input: '$a', regex: 'a'}}", "{}", "[]");
+    }
+
+    #[test]
+    fn errors() {
+        check_error("{$regexMatch: {input: 1, regex: 'a'}}", "{}", 51104);
+        check_error("{$regexMatch: {input: 'a', regex: []}}", "{}", 51105);
+        check_error("{$regexMatch: {input: 'a', regex: 'a', options: 1}}", "{}", 51106);
+        check_error("{$regexMatch: {input: 'a', regex: /a/i, options: 'i'}}", "{}", 51107);
+        check_error("{$regexMatch: {input: 'a', regex: 'a', options: 'a'}}", "{}", 51108);
+        check_error("{$regexMatch: {input: 'a', regex: '('}}", "{}", 51111);
+        check_parse_error("{$regexMatch: null}", 51103);
+        check_parse_error("{$regexMatch: {regex: 'a'}}", 31022);
+        check_parse_error("{$regexMatch: {input: 'a'}}", 31023);
+        check_parse_error("{$regexMatch: {input: 'a', regex: 'a', x: 1}}", 31024);
+    }
+}

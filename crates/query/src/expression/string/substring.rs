@@ -1,0 +1,104 @@
+//! `$substrBytes` (which is also `$substr`) and `$substrCP`.
+
+use super::super::arithmetic::divide::as_int32;
+use super::super::evaluate::{Call, Computed, type_name};
+use super::super::show;
+use super::coerced;
+use base::bson::Value;
+use base::{Error, ErrorCode, Result, err};
+
+/// `$substrBytes`: a negative length is all the rest; what lies past the end is empty.
+///
+/// Errors: 16034 and 16035 for what is no number, 50752 for a negative start, 28656 and 28657
+/// where a character would be cut.
+pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let name = call.name();
+    let text = coerced(call, 0)?;
+    let (start, length) = (call.get(1)?, call.get(2)?);
+    let start = integer(start).ok_or_else(|| {
+        err!(16034, "{name}:  starting index must be a numeric type (is BSON type {})", type_name(start))
+    })?;
+    let length = integer(length).ok_or_else(|| {
+        err!(16035, "{name}:  length must be a numeric type (is BSON type {})", type_name(length))
+    })?;
+    let Ok(start) = usize::try_from(start) else {
+        return Err(err!(50752, "{name}:  starting index must be non-negative (got: {start})"));
+    };
+    if start >= text.len() {
+        return call.scope.text("");
+    }
+    let end =
+        usize::try_from(length).map_or(text.len(), |length| start.saturating_add(length).min(text.len()));
+    if !text.is_char_boundary(start) {
+        return Err(err!(28656, "{name}:  Invalid range, starting index is a UTF-8 continuation byte."));
+    }
+    let cut = text.get(start..end).ok_or_else(|| {
+        err!(28657, "{name}:  Invalid range, ending index is in the middle of a UTF-8 character.")
+    })?;
+    call.scope.text(cut)
+}
+
+fn integer(value: Option<Value<'_>>) -> Option<i64> {
+    value?.as_number().map(|number| number.to_i64_clamped())
+}
+
+/// `$substrCP`: counted in code points.
+///
+/// Errors: 34450 to 34455 for start and length.
+pub(in super::super) fn code_points<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let text = coerced(call, 0)?;
+    let start = count(call, 1, (34450, 34451), "starting index")?;
+    let length = count(call, 2, (34452, 34453), "length")?;
+    let length = usize::try_from(length)
+        .map_err(|_| err!(34454, "$substrCP: length must be a nonnegative integer."))?;
+    let start = usize::try_from(start)
+        .map_err(|_| err!(34455, "$substrCP: the starting index must be a nonnegative integer."))?;
+    let cut: String = text.chars().skip(start).take(length).collect();
+    call.scope.text(&cut)
+}
+
+fn count(call: &Call<'_, '_>, position: usize, codes: (i32, i32), which: &str) -> Result<i32> {
+    let found = call.get(position)?;
+    let error = |code, message| Error::new(ErrorCode::Location(code), message);
+    if found.and_then(|value| value.as_number()).is_none() {
+        let kind = type_name(found);
+        let message = format!("$substrCP: {which} must be a numeric type (is BSON type {kind})");
+        return Err(error(codes.0, message));
+    }
+    found.and_then(as_int32).ok_or_else(|| {
+        let found = show::optional(found);
+        error(
+            codes.1,
+            format!("$substrCP: {which} cannot be represented as a 32-bit integral value: {found}"),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::{check, check_error};
+
+    #[test]
+    fn by_bytes() {
+        check("{$substrBytes: ['hello', 1, 3]}", "{}", "'ell'");
+        check("{$substr: ['hello', 2, -1]}", "{}", "'llo'");
+        check("{$substr: ['hello', 9, 1]}", "{}", "''");
+        check("{$substr: [1234, 1, 2]}", "{}", "'23'");
+        check("{$substr: [null, 0, 2]}", "{}", "''");
+        check_error("{$substrBytes: ['é', 1, 1]}", "{}", 28656);
+        check_error("{$substrBytes: ['é', 0, 1]}", "{}", 28657);
+        check_error("{$substrBytes: ['a', -1, 1]}", "{}", 50752);
+        check_error("{$substrBytes: ['a', 'b', 1]}", "{}", 16034);
+        check_error("{$substrBytes: ['a', 0, 'b']}", "{}", 16035);
+    }
+
+    #[test]
+    fn by_code_points() {
+        check("{$substrCP: ['héllo', 1, 3]}", "{}", "'éll'");
+        check("{$substrCP: ['héllo', 4, 9]}", "{}", "'o'");
+        check_error("{$substrCP: ['a', 0, -1]}", "{}", 34454);
+        check_error("{$substrCP: ['a', -1, 1]}", "{}", 34455);
+        check_error("{$substrCP: ['a', 'b', 1]}", "{}", 34450);
+        check_error("{$substrCP: ['a', 0, 1.5]}", "{}", 34453);
+    }
+}

@@ -1,0 +1,95 @@
+//! `$count`: one document with the number of documents; none where there were none.
+
+use super::operator::{Operator, Reads};
+use super::parse::{Parsed, Scope};
+use super::{Environment, Stage, Stream};
+use crate::accumulator::count_value;
+use crate::tick::Tick;
+use base::bson::{Builder, DocumentCow, Element};
+use base::{Result, err};
+use std::sync::Arc;
+
+struct Count(String);
+
+/// Errors: 40156 to 40160 for a bad name.
+pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+    let Some(name) = spec.value().as_str() else {
+        return Err(err!(40156, "the count field must be a non-empty string"));
+    };
+    if name.is_empty() {
+        return Err(err!(40157, "the count field must be a non-empty string"));
+    }
+    if name.starts_with('$') {
+        return Err(err!(40158, "the count field cannot be a $-prefixed path"));
+    }
+    if name.contains('\0') {
+        return Err(err!(40159, "the count field cannot contain a null byte"));
+    }
+    if name.contains('.') {
+        return Err(err!(40160, "the count field cannot contain '.'"));
+    }
+    if name == "_id" {
+        return Err(err!(9039800, "the count field cannot be '_id'"));
+    }
+    Ok(Parsed::one(Count(name.to_string())))
+}
+
+impl Operator for Count {
+    fn name(&self) -> &'static str {
+        "$count"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Only(Vec::new())
+    }
+
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        Ok(Box::new(Running { stage: self, input, tick: Tick::new(&environment.context), done: false }))
+    }
+}
+
+struct Running {
+    stage: Arc<Count>,
+    input: Stream,
+    tick: Tick,
+    done: bool,
+}
+
+impl Stage for Running {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        if self.done {
+            return Ok(None);
+        }
+        self.done = true;
+        let mut count = 0u64;
+        while self.input.next()?.is_some() {
+            self.tick.check()?;
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(None);
+        }
+        let mut builder = Builder::new();
+        builder.append(&self.stage.0, count_value(count));
+        Ok(Some(builder.finish().into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::testing::{fails, gives};
+
+    #[test]
+    fn counts() {
+        gives("[{a: 1}, {a: 2}]", "[{$count: 'n'}]", "[{n: 2}]");
+        gives("[]", "[{$count: 'n'}]", "[]");
+    }
+
+    #[test]
+    fn refuses_bad_names() {
+        fails("[{$count: 1}]", 40156, "the count field must be a non-empty string");
+        fails("[{$count: ''}]", 40157, "the count field must be a non-empty string");
+        fails("[{$count: '$a'}]", 40158, "the count field cannot be a $-prefixed path");
+        fails("[{$count: 'a.b'}]", 40160, "the count field cannot contain '.'");
+    }
+}

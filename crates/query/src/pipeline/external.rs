@@ -1,0 +1,53 @@
+//! Stages whose documents only the database can tell: statistics, cursors, operations.
+
+use super::operator::{Kind, Operator};
+use super::parse::{Parsed, Scope};
+use super::{Environment, Stream};
+use base::bson::{Element, Value, ValueBuf};
+use base::{Result, err};
+use std::sync::Arc;
+
+struct External {
+    name: &'static str,
+    spec: ValueBuf,
+}
+
+/// Parses a stage whose specification is the database's to read.
+///
+/// Errors: FailedToParse unless it is a document.
+pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+    let Value::Document(_) = spec.value() else {
+        let found = spec.kind().alias();
+        return Err(err!(FailedToParse, "{} must take a nested object but found: {found}", spec.name()));
+    };
+    let name = super::registry::find(spec.name())?.name;
+    Ok(Parsed::one(External { name, spec: spec.value().to_owned() }))
+}
+
+impl Operator for External {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Source
+    }
+
+    fn start(self: Arc<Self>, _input: Stream, environment: &Environment) -> Result<Stream> {
+        environment.collections.source(self.name, self.spec.view(), &environment.context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::testing::{fails, gives, pipeline};
+
+    #[test]
+    fn the_database_is_asked() {
+        let text = "[{$indexStats: {}}, {$project: {_id: 0}}]";
+        gives("[]", text, "[{stage: '$indexStats', spec: {}}]");
+        assert!(!pipeline(text).unwrap().reads_collection());
+        fails("[{$indexStats: 1}]", 9, "$indexStats must take a nested object");
+        fails("[{$limit: 1}, {$collStats: {}}]", 40602, "$collStats is only valid as the first stage");
+    }
+}

@@ -1,0 +1,131 @@
+//! Setting a value at a path of a document, and reading the options of specifications.
+
+use base::bson::{Builder, Document, DocumentBuf, Element, Path, PathComponent, Value};
+use base::{Result, err};
+
+/// The document with a value at the path (or without what was there, for `None`). What stands in
+/// the way and is no document gives way to one; arrays are not traversed.
+pub(crate) fn set_path(document: Document<'_>, path: &Path, value: Option<Value<'_>>) -> DocumentBuf {
+    let mut builder = Builder::new();
+    set_components(document, path.components(), value, &mut builder);
+    builder.finish()
+}
+
+fn set_components(
+    document: Document<'_>,
+    components: &[PathComponent],
+    value: Option<Value<'_>>,
+    builder: &mut Builder,
+) {
+    let Some((first, rest)) = components.split_first() else { return };
+    let mut found = false;
+    for element in document {
+        if found || element.name() != first.name() {
+            builder.append_element(&element);
+            continue;
+        }
+        found = true;
+        append_at(first.name(), element.value().as_document(), rest, value, builder);
+    }
+    if !found && value.is_some() {
+        append_at(first.name(), None, rest, value, builder);
+    }
+}
+
+fn append_at(
+    name: &str,
+    inner: Option<Document<'_>>,
+    rest: &[PathComponent],
+    value: Option<Value<'_>>,
+    builder: &mut Builder,
+) {
+    if rest.is_empty() {
+        builder.append_optional(name, value);
+        return;
+    }
+    builder.begin_document(name);
+    set_components(inner.unwrap_or(Document::EMPTY), rest, value, builder);
+    builder.end();
+}
+
+/// Calls `visit` for every value at the path, arrays traversed and the last one's elements taken
+/// one by one: how `$lookup` reads its local field.
+pub(crate) fn visit_values<'a>(
+    value: Value<'a>,
+    components: &[PathComponent],
+    visit: &mut dyn FnMut(Value<'a>),
+) {
+    let Some((first, rest)) = components.split_first() else {
+        match value {
+            Value::Array(array) => array.iter().for_each(&mut *visit),
+            value => visit(value),
+        }
+        return;
+    };
+    match value {
+        Value::Document(document) => {
+            if let Some(inner) = document.get(first.name()) {
+                visit_values(inner, rest, visit);
+            }
+        }
+        Value::Array(array) => {
+            for element in array.iter() {
+                if let Value::Document(_) = element {
+                    visit_values(element, components, visit);
+                }
+            }
+            if let Some(inner) = first.index().and_then(|index| array.get(index)) {
+                visit_values(inner, rest, visit);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The option as text.
+///
+/// Errors: FailedToParse, naming stage and option, for anything else.
+pub(crate) fn text_option<'a>(stage: &str, option: &Element<'a>) -> Result<&'a str> {
+    option.value().as_str().ok_or_else(|| {
+        err!(FailedToParse, "{stage} argument '{option}' must be a string, is type {}", option.kind().alias())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::extended_json::parse;
+
+    fn set(document: &str, path: &str, value: Option<Value<'_>>, expected: &str) {
+        let document = parse(document).unwrap();
+        assert_eq!(set_path(document.view(), &Path::new(path), value), parse(expected).unwrap(), "{path}");
+    }
+
+    #[test]
+    fn sets_and_removes_at_paths() {
+        set("{a: 1, b: 2}", "a", Some(Value::Int32(5)), "{a: 5, b: 2}");
+        set("{a: 1, b: 2}", "a", None, "{b: 2}");
+        set("{a: {x: 1, y: 2}}", "a.x", Some(Value::Null), "{a: {x: null, y: 2}}");
+        set("{a: {x: 1, y: 2}}", "a.x", None, "{a: {y: 2}}");
+        set("{a: 1}", "a.x", Some(Value::Null), "{a: {x: null}}");
+        set("{a: 1}", "b.c", Some(Value::Null), "{a: 1, b: {c: null}}");
+        set("{a: 1}", "b.c", None, "{a: 1}");
+    }
+
+    #[test]
+    fn visits_values_through_arrays() {
+        let seen = |document: &str, path: &str| {
+            let document = parse(document).unwrap();
+            let mut seen = Vec::new();
+            visit_values(Value::Document(document.view()), Path::new(path).components(), &mut |value| {
+                seen.push(value.to_string());
+            });
+            seen.join(" ")
+        };
+        assert_eq!(seen("{a: [{b: 1}, {b: [2, 3]}, 4]}", "a.b"), "1 2 3");
+        assert_eq!(seen("{a: 1}", "a"), "1");
+        assert_eq!(seen("{a: [[1]]}", "a"), "[ 1 ]");
+        assert_eq!(seen("{a: 1}", "b"), "");
+        assert_eq!(seen("{a: [{b: 1}, {b: 2}]}", "a.1.b"), "2");
+    }
+}

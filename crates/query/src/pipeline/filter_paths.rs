@@ -1,0 +1,92 @@
+//! What a filter reads, told from how it is written: for moving `$match`, and for refusing in
+//! pipelines what only a find may use.
+
+use base::bson::{Document, Path, Value};
+use base::{Result, err};
+
+/// The paths that a filter reads; `None` where it may read the whole document (`$expr`,
+/// `$jsonSchema`, …).
+pub(crate) fn paths(filter: Document<'_>) -> Option<Vec<Path>> {
+    let mut paths = Vec::new();
+    collect(filter, &mut paths).then_some(paths)
+}
+
+fn collect(filter: Document<'_>, paths: &mut Vec<Path>) -> bool {
+    for element in filter {
+        match (element.name(), element.value()) {
+            ("$and" | "$or" | "$nor", Value::Array(branches)) => {
+                let all =
+                    branches.iter().all(|branch| branch.as_document().is_some_and(|b| collect(b, paths)));
+                if !all {
+                    return false;
+                }
+            }
+            ("$comment" | "$alwaysTrue" | "$alwaysFalse", _) => {}
+            (name, _) if name.starts_with('$') => return false,
+            (name, _) => paths.push(Path::new(name)),
+        }
+    }
+    true
+}
+
+/// What a filter may not contain where it stands.
+pub(crate) struct Refusals {
+    first: bool,
+}
+
+impl Refusals {
+    /// For a `$match` at this position of its pipeline.
+    pub(crate) fn of_match(position: usize) -> Refusals {
+        Refusals { first: position == 0 }
+    }
+}
+
+/// Errors: BadValue for `$where`, 5626500 for `$near` and its kin, 17313 for `$text` in any but
+/// the first stage.
+pub(crate) fn check_filter(filter: Document<'_>, refusals: &Refusals) -> Result<()> {
+    for element in filter {
+        match (element.name(), element.value()) {
+            ("$where", _) => return Err(err!(BadValue, "$where is not allowed in this context")),
+            ("$text", _) if !refusals.first => {
+                return Err(err!(17313, "$match with $text is only allowed as the first pipeline stage"));
+            }
+            ("$near" | "$nearSphere" | "$geoNear", _) => {
+                return Err(err!(
+                    5626500,
+                    "$geoNear, $near, and $nearSphere are not allowed in this context, as these operators require \
+                     sorting geospatial data. If you do not need sort, consider using $geoWithin instead."
+                ));
+            }
+            ("$and" | "$or" | "$nor", Value::Array(branches)) => {
+                for branch in branches.iter().filter_map(|branch| branch.as_document()) {
+                    check_filter(branch, refusals)?;
+                }
+            }
+            (name, Value::Document(operators)) if !name.starts_with('$') => {
+                check_filter(operators, refusals)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::extended_json;
+
+    fn read(filter: &str) -> Option<Vec<String>> {
+        let filter = extended_json::parse(filter).unwrap();
+        Some(paths(filter.view())?.iter().map(|path| path.to_string()).collect())
+    }
+
+    #[test]
+    fn lists_the_paths_read() {
+        assert_eq!(read("{a: 1, 'b.c': {$gt: 1}}"), Some(vec!["a".into(), "b.c".into()]));
+        assert_eq!(read("{$or: [{a: 1}, {$and: [{b: 1}]}]}"), Some(vec!["a".into(), "b".into()]));
+        assert_eq!(read("{$expr: {$eq: ['$a', 1]}}"), None);
+        assert_eq!(read("{$or: [{a: 1}, {$expr: true}]}"), None);
+        assert_eq!(read("{$comment: 'x'}"), Some(vec![]));
+    }
+}

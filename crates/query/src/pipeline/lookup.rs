@@ -1,0 +1,321 @@
+//! `$lookup`: the matching documents of another collection in an array.
+//!
+//! By equality (`localField`, `foreignField`), by a pipeline with variables (`let`), or both: the
+//! equality then comes first in the pipeline. The equality is a filter like any other, so the
+//! foreign collection's indexes serve it.
+
+use super::collections::Namespace;
+use super::fields::{set_path, text_option, visit_values};
+use super::r#match::Match;
+use super::operator::{Effect, Operator, Reads};
+use super::parse::{Parsed, Scope};
+use super::source::from_documents;
+use super::variables::{Let, parse_let};
+use super::{Environment, Pipeline, Stage, Stream};
+use crate::Arena;
+use crate::sort::checked_path;
+use crate::tick::Tick;
+use base::bson::{Array, Builder, Document, DocumentBuf, DocumentCow, Element, Path, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+/// Bytes that one document's matches may take, as MongoDB's.
+const MATCHES_MAX: usize = 16 * 1024 * 1024 + 16 * 1024;
+
+struct Lookup {
+    /// `None` where the pipeline begins with `$documents`.
+    from: Option<Namespace>,
+    output: Path,
+    equality: Option<(Path, Path)>,
+    pipeline: Option<Pipeline>,
+    variables: Let,
+}
+
+/// Errors: FailedToParse for bad, missing and unknown options, as MongoDB words them; those of
+/// the pipeline.
+pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
+    let Value::Document(options) = spec.value() else {
+        let found = spec.kind().alias();
+        return Err(err!(FailedToParse, "the $lookup specification must be an Object, but found {found}"));
+    };
+    let (mut from, mut output, mut local, mut foreign) = (None, None, None, None);
+    let (mut stages, mut variables) = (None, None);
+    for option in options {
+        match option.name() {
+            "pipeline" => stages = Some(stages_option(&option)?),
+            "let" => variables = Some(parse_let("$lookup", &option, scope.context)?),
+            "from" => from = Some(text_option("$lookup", &option)?),
+            "as" => output = Some(text_option("$lookup", &option)?),
+            "localField" => local = Some(checked_path(text_option("$lookup", &option)?)?),
+            "foreignField" => foreign = Some(checked_path(text_option("$lookup", &option)?)?),
+            other => return Err(err!(FailedToParse, "unknown argument to $lookup: {other}")),
+        }
+    }
+    let output = output.ok_or_else(|| err!(FailedToParse, "must specify 'as' field for a $lookup"))?;
+    let equality = equality(local, foreign, stages.is_some())?;
+    if variables.is_some() && stages.is_none() {
+        return Err(err!(FailedToParse, "$lookup with a 'let' argument must also specify 'pipeline'"));
+    }
+    let variables = variables.unwrap_or_default();
+    let pipeline = stages.map(|stages| sub_pipeline(stages, &variables, scope)).transpose()?;
+    let brings_own =
+        pipeline.as_ref().is_some_and(|pipeline| !pipeline.is_empty() && !pipeline.reads_collection());
+    if from.is_none() && !brings_own {
+        return Err(err!(FailedToParse, "missing 'from' option to $lookup stage specification: {spec}"));
+    }
+    let from = from.filter(|_| !brings_own).map(Namespace::local);
+    Ok(Parsed::one(Lookup { from, output: checked_path(output)?, equality, pipeline, variables }))
+}
+
+fn stages_option<'a>(option: &Element<'a>) -> Result<Array<'a>> {
+    option
+        .value()
+        .as_array()
+        .ok_or_else(|| err!(TypeMismatch, "'pipeline' option must be specified as an array"))
+}
+
+fn equality(local: Option<Path>, foreign: Option<Path>, has_pipeline: bool) -> Result<Option<(Path, Path)>> {
+    match (local, foreign) {
+        (Some(local), Some(foreign)) => Ok(Some((local, foreign))),
+        (None, None) if has_pipeline => Ok(None),
+        (None, None) => Err(err!(
+            FailedToParse,
+            "$lookup requires either 'pipeline' or both 'localField' and 'foreignField' to be specified"
+        )),
+        _ => Err(err!(
+            FailedToParse,
+            "$lookup requires both or neither of 'localField' and 'foreignField' to be specified"
+        )),
+    }
+}
+
+fn sub_pipeline(stages: Array<'_>, variables: &Let, scope: &Scope<'_>) -> Result<Pipeline> {
+    let context = variables.declare(scope.context);
+    let mut pipeline = scope.within("$lookup", &context)?.pipeline(stages)?;
+    pipeline.optimize(&context)?;
+    Ok(pipeline)
+}
+
+/// The filter that finds what equals the local values: null where there are none, any of an
+/// array's elements, regular expressions by equality.
+pub(crate) fn equality_filter(document: Document<'_>, local: &Path, foreign: &Path) -> DocumentBuf {
+    let mut values = Vec::new();
+    visit_values(Value::Document(document), local.components(), &mut |value| values.push(value));
+    let mut builder = Builder::new();
+    if let [] | [_] = values.as_slice() {
+        let value = values.first().copied().unwrap_or(Value::Null);
+        builder.begin_document(foreign.as_str()).append("$eq", value).end();
+    } else if values.iter().any(|value| matches!(value, Value::Regex { .. })) {
+        builder.begin_array("$or");
+        for value in values {
+            builder.push_document().begin_document(foreign.as_str()).append("$eq", value).end().end();
+        }
+        builder.end();
+    } else {
+        builder.begin_document(foreign.as_str()).begin_array("$in");
+        for value in values {
+            builder.push(value);
+        }
+        builder.end().end();
+    }
+    builder.finish()
+}
+
+impl Operator for Lookup {
+    fn name(&self) -> &'static str {
+        "$lookup"
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Changes(vec![self.output.first().to_string()])
+    }
+
+    fn reads(&self) -> Reads {
+        let mut paths: Vec<Path> = self.equality.iter().map(|(local, _)| local.clone()).collect();
+        match self.variables.dependencies() {
+            Some(read) => {
+                paths.extend(read);
+                // A dotted output is put into what stands there.
+                paths.extend((self.output.components().len() > 1).then(|| Path::new(self.output.first())));
+                Reads::Also(paths)
+            }
+            None => Reads::Everything,
+        }
+    }
+
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        Ok(Box::new(Running {
+            tick: Tick::new(&environment.context),
+            stage: self,
+            input,
+            environment: environment.clone(),
+            arena: Arena::new(),
+            unchanging: None,
+        }))
+    }
+}
+
+struct Running {
+    stage: Arc<Lookup>,
+    input: Stream,
+    environment: Environment,
+    tick: Tick,
+    arena: Arena,
+    /// What was found, where it is the same for every document.
+    unchanging: Option<DocumentBuf>,
+}
+
+impl Running {
+    /// The stream of matches for one document.
+    fn matches(&mut self, document: Document<'_>) -> Result<Stream> {
+        let stage = &self.stage;
+        let environment = &self.environment;
+        let filter =
+            stage.equality.as_ref().map(|(local, foreign)| equality_filter(document, local, foreign));
+        match (&stage.pipeline, &stage.from, filter) {
+            (None, Some(from), Some(filter)) => {
+                environment.collections.find(from, filter.view(), &environment.context)
+            }
+            (Some(pipeline), from, filter) => {
+                self.arena.reset();
+                let context = stage.variables.set(document, &environment.context, &self.arena)?;
+                let mut pipeline = pipeline.clone();
+                if let Some(filter) = filter {
+                    let at = usize::from(from.is_none());
+                    pipeline.steps.insert(at, Match::step(filter.view(), &context)?);
+                }
+                let environment = environment.with_context(context);
+                match from {
+                    Some(from) => environment.collections.aggregate(from, &pipeline, &environment),
+                    None => pipeline.run(from_documents(Vec::new()), &environment),
+                }
+            }
+            _ => Ok(from_documents(Vec::new())),
+        }
+    }
+
+    /// The matches as `{"": [ … ]}`.
+    fn collect(&mut self, mut matches: Stream) -> Result<DocumentBuf> {
+        let mut builder = Builder::new();
+        builder.begin_array("");
+        while let Some(found) = matches.next()? {
+            self.tick.check()?;
+            builder.push(found.view());
+            if builder.len() > MATCHES_MAX {
+                let from = self.stage.from.as_ref().map_or("", |from| from.collection.as_str());
+                return Err(err!(
+                    4568,
+                    "Total size of documents in {from} matching pipeline's $lookup stage exceeds {MATCHES_MAX} bytes"
+                ));
+            }
+        }
+        Ok(builder.finish())
+    }
+}
+
+impl Stage for Running {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        let Some(document) = self.input.next()? else { return Ok(None) };
+        self.tick.check()?;
+        let found = match self.unchanging.take() {
+            Some(found) => found,
+            None => {
+                let matches = self.matches(document.view())?;
+                self.collect(matches)?
+            }
+        };
+        let joined = set_path(document.view(), &self.stage.output, found.view().get(""));
+        if self.stage.equality.is_none() && self.stage.variables.is_empty() {
+            self.unchanging = Some(found);
+        }
+        Ok(Some(joined.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::testing::{Run, fails};
+
+    const FOREIGN: &str =
+        "[{_id: 1, x: 1}, {_id: 2, x: [1, 2]}, {_id: 3, x: null}, {_id: 4}, {_id: 5, x: /a/}]";
+
+    fn joined(input: &str, stage: &str, expected: &str) {
+        Run::new(input, &format!("[{{$lookup: {stage}}}]")).with("f", FOREIGN).gives(expected);
+    }
+
+    #[test]
+    fn equality_finds_arrays_nulls_and_missing() {
+        let stage =
+            "{from: 'f', localField: 'a', foreignField: 'x', as: 'r', pipeline: [{$project: {_id: 1}}]}";
+        joined("[{a: 1}]", stage, "[{a: 1, r: [{_id: 1}, {_id: 2}]}]");
+        joined("[{a: [1, 2]}]", stage, "[{a: [1, 2], r: [{_id: 1}, {_id: 2}]}]");
+        joined("[{}]", stage, "[{r: [{_id: 3}, {_id: 4}]}]");
+        joined("[{a: null}]", stage, "[{a: null, r: [{_id: 3}, {_id: 4}]}]");
+        joined("[{a: /a/}]", stage, "[{a: /a/, r: [{_id: 5}]}]");
+        let plain = "{from: 'f', localField: 'a', foreignField: 'x', as: 'r.s'}";
+        joined("[{a: 2, r: {t: 0}}]", plain, "[{a: 2, r: {t: 0, s: [{_id: 2, x: [1, 2]}]}}]");
+    }
+
+    #[test]
+    fn equality_asks_for_what_an_index_answers() {
+        let run = Run::new(
+            "[{a: [1, 2]}, {a: 7}]",
+            "[{$lookup: {from: 'f', localField: 'a', foreignField: 'x', as: 'r'}}]",
+        );
+        run.result().unwrap();
+        let log = run.collections.log.lock();
+        assert_eq!(log[..2], ["find f { x: { $in: [ 1, 2 ] } }", "find f { x: { $eq: 7 } }"]);
+    }
+
+    #[test]
+    fn pipelines_see_their_variables() {
+        joined(
+            "[{a: 1}, {a: 4}]",
+            "{from: 'f', let: {v: '$a'}, as: 'r', pipeline: [
+                {$match: {$expr: {$eq: ['$_id', '$$v']}}}, {$project: {_id: 1, v: '$$v'}}]}",
+            "[{a: 1, r: [{_id: 1, v: 1}]}, {a: 4, r: [{_id: 4, v: 4}]}]",
+        );
+        joined(
+            "[{a: 3, b: 0}]",
+            "{from: 'f', let: {v: '$a', b: '$b'}, as: 'r', pipeline: [{$match: {_id: 1}}, {$lookup:
+                {from: 'f', let: {v: {$add: ['$$v', 1]}}, as: 's', pipeline: [
+                    {$match: {$expr: {$eq: ['$_id', '$$v']}}}, {$project: {b: '$$b'}}]}}]}",
+            "[{a: 3, b: 0, r: [{_id: 1, x: 1, s: [{_id: 4, b: 0}]}]}]",
+        );
+    }
+
+    #[test]
+    fn what_does_not_depend_on_the_document_is_found_once() {
+        let run =
+            Run::new("[{a: 1}, {a: 2}]", "[{$lookup: {from: 'f', pipeline: [{$count: 'n'}], as: 'r'}}]");
+        let run = run.with("f", FOREIGN);
+        run.gives("[{a: 1, r: [{n: 5}]}, {a: 2, r: [{n: 5}]}]");
+        // Once plain and once optimised.
+        assert_eq!(*run.collections.log.lock(), ["aggregate f", "aggregate f"]);
+    }
+
+    #[test]
+    fn refuses_bad_specifications() {
+        fails("[{$lookup: 1}]", 9, "the $lookup specification must be an Object, but found int");
+        fails(
+            "[{$lookup: {from: 'f', localField: 'a', foreignField: 'b'}}]",
+            9,
+            "must specify 'as' field for a $lookup",
+        );
+        fails("[{$lookup: {from: 'f', as: 'r'}}]", 9, "requires either 'pipeline' or both");
+        fails("[{$lookup: {from: 'f', as: 'r', localField: 'a'}}]", 9, "requires both or neither");
+        fails("[{$lookup: {as: 'r', pipeline: []}}]", 9, "missing 'from' option");
+        fails("[{$lookup: {from: 1, as: 'r', pipeline: []}}]", 9, "must be a string, is type int");
+        fails("[{$lookup: {from: 'f', as: 'r', x: 1}}]", 9, "unknown argument to $lookup: x");
+        fails(
+            "[{$lookup: {from: 'f', as: 'r', pipeline: [{$out: 'x'}]}}]",
+            51047,
+            "$out is not allowed within a $lookup's sub-pipeline",
+        );
+        fails(
+            "[{$lookup: {from: 'f', as: 'r', pipeline: [{$match: {$expr: '$$x'}}]}}]",
+            17276,
+            "Use of undefined variable: x",
+        );
+    }
+}

@@ -1,0 +1,260 @@
+//! Rewrites a pipeline into a cheaper one with the same result.
+//!
+//! Filters go towards the source as far as nothing on the way changes what they read, so that a
+//! plan may take them; limits follow, and join the sort they meet. Neighbours of a kind become
+//! one. Each rule looks at two or three neighbours; they are applied until none fits.
+
+use super::filter_paths::paths;
+use super::r#match::Match;
+use super::operator::{Effect, Kind};
+use super::sort::Sort;
+use super::{Pipeline, Step, limit, skip};
+use crate::Context;
+use base::Result;
+use base::bson::{Builder, Document, DocumentBuf, Value};
+
+/// What a rule makes of the steps it looked at, and how many these were.
+type Rewrite = Option<(usize, Vec<Step>)>;
+
+impl Pipeline {
+    /// Rewrites the stages into cheaper ones with the same result.
+    ///
+    /// Errors: none that parsing the pipeline has not had.
+    pub fn optimize(&mut self, context: &Context) -> Result<()> {
+        // Every rule shortens the pipeline or moves a step towards the front, so this ends by
+        // itself; the bound is for a mistake in a rule.
+        let mut rounds = self.steps.len() * self.steps.len() + self.steps.len();
+        while rounds > 0 && self.rewrite_once(context)? {
+            rounds -= 1;
+        }
+        Ok(())
+    }
+
+    fn rewrite_once(&mut self, context: &Context) -> Result<bool> {
+        for at in 0..self.steps.len() {
+            let steps = self.steps.get(at..).unwrap_or_default();
+            for rule in [drop_empty_match, join_matches, pull_match, join_limits, join_skips, join_sort_limit]
+            {
+                if let Some((taken, made)) = rule(steps, context)? {
+                    self.steps.splice(at..at + taken, made);
+                    return Ok(true);
+                }
+            }
+            if let Some((taken, made)) = pull_limit(steps) {
+                self.steps.splice(at..at + taken, made);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn kind(steps: &[Step], at: usize) -> Kind<'_> {
+    steps.get(at).map_or(Kind::Other, |step| step.operator.kind())
+}
+
+fn drop_empty_match(steps: &[Step], _context: &Context) -> Result<Rewrite> {
+    Ok(match kind(steps, 0) {
+        Kind::Match(filter) if filter.view().is_empty() => Some((1, Vec::new())),
+        _ => None,
+    })
+}
+
+/// `$match` `$match` → one of both.
+fn join_matches(steps: &[Step], context: &Context) -> Result<Rewrite> {
+    let (Kind::Match(first), Kind::Match(second)) = (kind(steps, 0), kind(steps, 1)) else { return Ok(None) };
+    let all = conjuncts(first.view()).into_iter().chain(conjuncts(second.view())).collect::<Vec<_>>();
+    Ok(Some((2, vec![Match::step(conjunction(&all).view(), context)?])))
+}
+
+/// A stage and a `$match` → those parts of the filter first that the stage leaves alone.
+fn pull_match(steps: &[Step], context: &Context) -> Result<Rewrite> {
+    let (Some(before), Kind::Match(filter)) = (steps.first(), kind(steps, 1)) else { return Ok(None) };
+    let effect = before.operator.effect();
+    if matches!(effect, Effect::Opaque | Effect::Filters) {
+        return Ok(None);
+    }
+    let (free, bound): (Vec<_>, Vec<_>) =
+        conjuncts(filter.view()).into_iter().partition(|part| is_untouched(part.view(), &effect));
+    if free.is_empty() {
+        return Ok(None);
+    }
+    let mut made = vec![Match::step(conjunction(&free).view(), context)?, before.clone()];
+    if !bound.is_empty() {
+        made.push(Match::step(conjunction(&bound).view(), context)?);
+    }
+    Ok(Some((2, made)))
+}
+
+/// Whether a filter sees the same before and after a stage with this effect.
+fn is_untouched(filter: Document<'_>, effect: &Effect) -> bool {
+    let Some(paths) = paths(filter) else { return false };
+    let mut first = paths.iter().map(|path| path.first());
+    match effect {
+        Effect::Reorders => true,
+        Effect::Changes(names) | Effect::Multiplies(names) => {
+            first.all(|path| !names.iter().any(|name| name == path))
+        }
+        Effect::Keeps(names) => first.all(|path| names.iter().any(|name| name == path)),
+        Effect::Filters | Effect::Opaque => false,
+    }
+}
+
+/// The parts of a filter that must all match.
+fn conjuncts(filter: Document<'_>) -> Vec<DocumentBuf> {
+    let mut parts = Vec::new();
+    for element in filter {
+        match (element.name(), element.value()) {
+            ("$and", Value::Array(branches)) => {
+                parts.extend(branches.iter().filter_map(|branch| Some(branch.as_document()?.to_owned())));
+            }
+            _ => {
+                let mut builder = Builder::new();
+                builder.append_element(&element);
+                parts.push(builder.finish());
+            }
+        }
+    }
+    parts
+}
+
+fn conjunction(parts: &[DocumentBuf]) -> DocumentBuf {
+    if let [only] = parts {
+        return only.clone();
+    }
+    let mut builder = Builder::new();
+    builder.begin_array("$and");
+    for part in parts {
+        builder.push(part);
+    }
+    builder.finish()
+}
+
+fn join_limits(steps: &[Step], _context: &Context) -> Result<Rewrite> {
+    let (Kind::Limit(first), Kind::Limit(second)) = (kind(steps, 0), kind(steps, 1)) else { return Ok(None) };
+    Ok(Some((2, vec![limit::step(first.min(second))])))
+}
+
+fn join_skips(steps: &[Step], _context: &Context) -> Result<Rewrite> {
+    let (Kind::Skip(first), Kind::Skip(second)) = (kind(steps, 0), kind(steps, 1)) else { return Ok(None) };
+    Ok(sum(first, second).map(|both| (2, vec![skip::step(both)])))
+}
+
+/// A sum that is still an int64, which is all that the language can say.
+fn sum(a: u64, b: u64) -> Option<u64> {
+    a.checked_add(b).filter(|sum| i64::try_from(*sum).is_ok())
+}
+
+/// `$sort` `$limit` → a sort that keeps so many; `$sort` `$skip` `$limit` likewise.
+fn join_sort_limit(steps: &[Step], _context: &Context) -> Result<Rewrite> {
+    let Kind::Sort { pattern, limit } = kind(steps, 0) else { return Ok(None) };
+    match (kind(steps, 1), kind(steps, 2)) {
+        (Kind::Limit(count), _) => {
+            let count = limit.map_or(count, |limit| limit.min(count));
+            Ok(Some((2, vec![Sort::limited(pattern, count)?])))
+        }
+        (Kind::Skip(skipped), Kind::Limit(count)) => {
+            let Some(both) = sum(skipped, count) else { return Ok(None) };
+            let both = limit.map_or(both, |limit| limit.min(both));
+            Ok(Some((3, vec![Sort::limited(pattern, both)?, skip::step(skipped)])))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A stage that gives one document for each and a `$limit` or `$skip` → the latter first.
+fn pull_limit(steps: &[Step]) -> Rewrite {
+    let [first, second, ..] = steps else { return None };
+    let one_for_one = matches!(first.operator.effect(), Effect::Changes(_) | Effect::Keeps(_));
+    let counts = matches!(second.operator.kind(), Kind::Limit(_) | Kind::Skip(_));
+    (one_for_one && counts).then(|| (2, vec![second.clone(), first.clone()]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::testing::{Run, pipeline};
+
+    #[track_caller]
+    fn becomes(before: &str, after: &str) {
+        let mut optimised = pipeline(before).unwrap();
+        optimised.optimize(&Context::for_tests()).unwrap();
+        let shown: Vec<String> = optimised.describe().map(|step| step.view().to_string()).collect();
+        assert_eq!(format!("[{}]", shown.join(", ")), after, "{before}");
+    }
+
+    #[test]
+    fn filters_go_to_the_front() {
+        becomes("[{$sort: {a: 1}}, {$match: {b: 1}}]", "[{ $match: { b: 1 } }, { $sort: { a: 1 } }]");
+        becomes(
+            "[{$addFields: {x: 1}}, {$match: {b: 1, 'x.y': 2}}]",
+            "[{ $match: { b: 1 } }, { $addFields: { x: 1 } }, { $match: { x.y: 2 } }]",
+        );
+        becomes("[{$project: {a: 1}}, {$match: {a: 1}}]", "[{ $match: { a: 1 } }, { $project: { a: 1 } }]");
+        becomes("[{$project: {a: 1}}, {$match: {b: 1}}]", "[{ $project: { a: 1 } }, { $match: { b: 1 } }]");
+        becomes("[{$unwind: '$a'}, {$match: {b: 1}}]", "[{ $match: { b: 1 } }, { $unwind: \"$a\" }]");
+        becomes("[{$limit: 1}, {$match: {b: 1}}]", "[{ $limit: 1 }, { $match: { b: 1 } }]");
+        becomes(
+            "[{$sort: {a: 1}}, {$match: {$expr: {$eq: ['$a', 1]}}}]",
+            "[{ $sort: { a: 1 } }, { $match: { $expr: { $eq: [ \"$a\", 1 ] } } }]",
+        );
+    }
+
+    #[test]
+    fn neighbours_join() {
+        becomes("[{$match: {a: 1}}, {$match: {b: 1}}]", "[{ $match: { $and: [ { a: 1 }, { b: 1 } ] } }]");
+        becomes("[{$limit: 3}, {$limit: 2}, {$skip: 1}, {$skip: 1}]", "[{ $limit: 2 }, { $skip: 2 }]");
+        becomes("[{$sort: {a: 1}}, {$limit: 2}]", "[{ $sort: { sortKey: { a: 1 }, limit: 2 } }]");
+        becomes(
+            "[{$sort: {a: 1}}, {$addFields: {b: 1}}, {$skip: 3}, {$limit: 2}]",
+            "[{ $sort: { sortKey: { a: 1 }, limit: 5 } }, { $skip: 3 }, { $addFields: { b: 1 } }]",
+        );
+        becomes("[{$match: {}}]", "[]");
+    }
+
+    /// Random pipelines over random documents: `Run::result` compares plain with optimised.
+    #[test]
+    fn results_stay_the_same() {
+        const STAGES: &[&str] = &[
+            "{$match: {a: 1}}",
+            "{$match: {a: {$gt: 0}, b: {$lt: 3}}}",
+            "{$match: {$or: [{a: 2}, {'c.d': 1}]}}",
+            "{$match: {c: null}}",
+            "{$match: {'c.d': {$exists: false}}}",
+            "{$match: {$expr: {$gt: ['$a', '$b']}}}",
+            "{$sort: {a: 1}}",
+            "{$sort: {b: -1, _id: 1}}",
+            "{$limit: 7}",
+            "{$limit: 3}",
+            "{$skip: 2}",
+            "{$skip: 1}",
+            "{$project: {a: 1, 'c.d': 1}}",
+            "{$project: {b: 0}}",
+            "{$project: {a: '$b', b: 1}}",
+            "{$unset: 'c'}",
+            "{$addFields: {a: {$add: ['$b', 1]}}}",
+            "{$addFields: {'c.d': '$a'}}",
+            "{$unwind: '$c'}",
+            "{$unwind: {path: '$c', preserveNullAndEmptyArrays: true, includeArrayIndex: 'b'}}",
+            "{$group: {_id: '$a', b: {$sum: '$b'}, c: {$push: '$c'}}}",
+        ];
+        let context = Context::for_tests();
+        let pick = |from: usize| (context.random() % from as u64) as usize;
+        const VALUES: &[&str] = &["1", "[1, {d: 1}]", "{d: 1}", "null", "[]", "{d: [1, 2]}", "[{d: 2}, {}]"];
+        for _ in 0..400 {
+            let documents: String = (0..12)
+                .map(|id| {
+                    format!(
+                        "{{_id: {id}, a: {}, b: {}, c: {}}},",
+                        pick(4),
+                        pick(5),
+                        VALUES[pick(VALUES.len())]
+                    )
+                })
+                .collect();
+            let stages: Vec<_> = (0..1 + pick(6)).map(|_| STAGES[pick(STAGES.len())]).collect();
+            let run = Run::new(&format!("[{documents}]"), &format!("[{}]", stages.join(", ")));
+            run.result().ok();
+        }
+    }
+}

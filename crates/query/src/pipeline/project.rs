@@ -1,0 +1,209 @@
+//! `$project`, `$addFields`/`$set` and `$unset`: documents in another shape, one for one.
+//!
+//! What they do to a document is [`Projection`]'s; here stands how they are written, and what
+//! the optimiser may know of them.
+
+use super::operator::{Effect, Operator, Reads};
+use super::parse::{Parsed, Scope};
+use super::{Environment, Stage, Stream};
+use crate::expression::{Dependencies, Expression};
+use crate::{Arena, Context, Projection};
+use base::bson::{Document, DocumentCow, Element, Path, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+struct Reshape {
+    name: &'static str,
+    projection: Projection,
+    effect: Effect,
+    reads: Option<Vec<Path>>,
+    /// Whether what comes out is made of nothing but what is read.
+    closed: bool,
+}
+
+/// `$project`. Errors: 15969 unless it is a document; those of projections.
+pub(crate) fn parse_project(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
+    let Value::Document(fields) = spec.value() else {
+        return Err(err!(15969, "$project specification must be an object"));
+    };
+    let projection = Projection::parse_aggregate(fields, scope.context)?;
+    let exclusion = is_exclusion(fields);
+    let effect =
+        if exclusion { Effect::Changes(top_names(fields)) } else { Effect::Keeps(kept_names(fields)) };
+    let mut reads = if exclusion { Some(Vec::new()) } else { read_paths(fields, "", scope.context) };
+    if let Some(paths) = &mut reads
+        && !exclusion
+        && fields.find("_id").is_none()
+    {
+        paths.push(Path::new("_id"));
+    }
+    Ok(Parsed::one(Reshape { name: "$project", projection, effect, reads, closed: !exclusion }))
+}
+
+/// `$addFields`, `$set`. Errors: 40272 unless it is a document; those of projections.
+pub(crate) fn parse_add_fields(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
+    let name = if spec.name() == "$set" { "$set" } else { "$addFields" };
+    let Value::Document(fields) = spec.value() else {
+        return Err(err!(40272, "{name} specification stage must be an object, got {}", spec.kind().alias()));
+    };
+    let projection = Projection::add_fields(fields, scope.context)?;
+    let effect = Effect::Changes(top_names(fields));
+    let reads = read_paths(fields, "", scope.context);
+    Ok(Parsed::one(Reshape { name, projection, effect, reads, closed: false }))
+}
+
+/// `$unset`. Errors: 31002, 31119, 31120 as MongoDB's, and those of paths.
+pub(crate) fn parse_unset(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+    let paths: Vec<&str> = match spec.value() {
+        Value::String(path) => vec![path],
+        Value::Array(paths) => {
+            paths.iter().map(|path| path.as_str()).collect::<Option<_>>().ok_or_else(|| {
+                err!(31120, "$unset specification must be a string or an array containing only string values")
+            })?
+        }
+        _ => return Err(err!(31002, "$unset specification must be a string or an array")),
+    };
+    if paths.is_empty() {
+        return Err(err!(31119, "$unset specification must be a string or an array with at least one field"));
+    }
+    let projection = Projection::unset(&paths)?;
+    let effect = Effect::Changes(paths.iter().map(|path| first_component(path)).collect());
+    Ok(Parsed::one(Reshape { name: "$unset", projection, effect, reads: Some(Vec::new()), closed: false }))
+}
+
+fn first_component(path: &str) -> String {
+    path.split('.').next().unwrap_or(path).to_string()
+}
+
+fn top_names(fields: Document<'_>) -> Vec<String> {
+    fields.iter().map(|field| first_component(field.name())).collect()
+}
+
+/// Whether a specification that has parsed leaves fields out rather than picking them.
+fn is_exclusion(fields: Document<'_>) -> bool {
+    let is_zero = |value: Value<'_>| match value {
+        Value::Boolean(value) => !value,
+        other => other.as_number().is_some_and(|number| number.is_zero()),
+    };
+    let mut others = fields.iter().filter(|field| field.name() != "_id").peekable();
+    match others.peek() {
+        Some(field) => match field.value() {
+            Value::Document(nested) => !nested.is_empty() && !starts_operator(nested) && is_exclusion(nested),
+            value => is_zero(value),
+        },
+        None => fields.get("_id").is_some_and(is_zero),
+    }
+}
+
+fn starts_operator(document: Document<'_>) -> bool {
+    document.first().is_some_and(|first| first.name().starts_with('$'))
+}
+
+fn is_kept(value: Value<'_>) -> bool {
+    match value {
+        Value::Boolean(value) => value,
+        other => other.as_number().is_some_and(|number| !number.is_zero()),
+    }
+}
+
+/// The top-level fields that an inclusion passes on as they are.
+fn kept_names(fields: Document<'_>) -> Vec<String> {
+    let mut names: Vec<String> = fields
+        .iter()
+        .filter(|field| !field.name().contains('.') && is_kept(field.value()))
+        .map(|field| field.name().to_string())
+        .collect();
+    if fields.find("_id").is_none() {
+        names.push("_id".to_string());
+    }
+    names
+}
+
+/// The paths that the fields of a specification read; `None` for the whole document.
+fn read_paths(fields: Document<'_>, prefix: &str, context: &Context) -> Option<Vec<Path>> {
+    let mut paths = Vec::new();
+    for field in fields {
+        let name = format!("{prefix}{}", field.name());
+        match field.value() {
+            Value::Document(nested) if !nested.is_empty() && !starts_operator(nested) => {
+                // The array or document around computed fields decides their shape.
+                paths.push(Path::new(&name));
+                paths.extend(read_paths(nested, &format!("{name}."), context)?);
+            }
+            value if is_kept(value) => paths.push(Path::new(&name)),
+            value => match Expression::parse(value, context).ok()?.dependencies() {
+                Dependencies::Paths(read) => {
+                    paths.extend(read);
+                    if name.contains('.') {
+                        paths.push(Path::new(&first_component(&name)));
+                    }
+                }
+                Dependencies::Whole => return None,
+            },
+        }
+    }
+    Some(paths)
+}
+
+impl Operator for Reshape {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn effect(&self) -> Effect {
+        self.effect.clone()
+    }
+
+    fn reads(&self) -> Reads {
+        match &self.reads {
+            None => Reads::Everything,
+            Some(paths) if self.closed => Reads::Only(paths.clone()),
+            Some(paths) => Reads::Also(paths.clone()),
+        }
+    }
+
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        let context = Arc::clone(&environment.context);
+        Ok(Box::new(Running { stage: self, input, context, arena: Arena::new() }))
+    }
+}
+
+struct Running {
+    stage: Arc<Reshape>,
+    input: Stream,
+    context: Arc<Context>,
+    arena: Arena,
+}
+
+impl Stage for Running {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        let Some(document) = self.input.next()? else { return Ok(None) };
+        self.arena.reset();
+        let shaped = self.stage.projection.apply(document.view(), None, &self.context, &self.arena)?;
+        Ok(Some(shaped.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::testing::{fails, gives};
+
+    #[test]
+    fn picks_adds_and_removes() {
+        gives("[{_id: 1, a: 2, b: 3}]", "[{$project: {a: 1}}]", "[{_id: 1, a: 2}]");
+        gives("[{_id: 1, a: 2, b: 3}]", "[{$project: {a: 0, _id: 0}}]", "[{b: 3}]");
+        gives("[{_id: 1, a: 2}]", "[{$addFields: {b: '$a'}}]", "[{_id: 1, a: 2, b: 2}]");
+        gives("[{_id: 1, a: 2}]", "[{$set: {a: {$add: ['$a', 1]}}}]", "[{_id: 1, a: 3}]");
+        gives("[{_id: 1, a: {b: 2, c: 3}, d: 4}]", "[{$unset: ['a.b', 'd']}]", "[{_id: 1, a: {c: 3}}]");
+    }
+
+    #[test]
+    fn refuses_wrong_types() {
+        fails("[{$project: 1}]", 15969, "$project specification must be an object");
+        fails("[{$addFields: 1}]", 40272, "$addFields specification stage must be an object, got int");
+        fails("[{$set: 1}]", 40272, "$set specification stage must be an object, got int");
+        fails("[{$unset: 1}]", 31002, "$unset specification must be a string or an array");
+        fails("[{$unset: []}]", 31119, "with at least one field");
+        fails("[{$unset: [1]}]", 31120, "containing only string values");
+    }
+}

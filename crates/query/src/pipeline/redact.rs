@@ -1,0 +1,148 @@
+//! `$redact`: keeps or prunes each level of a document as an expression decides.
+
+use super::operator::Operator;
+use super::parse::{Parsed, Scope};
+use super::{Environment, Stage, Stream};
+use crate::expression::Expression;
+use crate::tick::Tick;
+use crate::{Arena, Context};
+use base::bson::{Array, Builder, Document, DocumentBuf, DocumentCow, Element, MAX_DEPTH, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+struct Redact(Expression);
+
+/// Errors: those of expressions.
+pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
+    Ok(Parsed::one(Redact(Expression::parse_redact(spec.value(), scope.context)?)))
+}
+
+enum Verdict {
+    Keep,
+    Prune,
+    Descend,
+}
+
+impl Redact {
+    /// Errors: 17053 for any other value.
+    fn verdict(&self, level: Document<'_>, context: &Context) -> Result<Verdict> {
+        let arena = Arena::new();
+        match self.0.evaluate(level, context, &arena)? {
+            Some(Value::String("keep")) => Ok(Verdict::Keep),
+            Some(Value::String("prune")) => Ok(Verdict::Prune),
+            Some(Value::String("descend")) => Ok(Verdict::Descend),
+            other => {
+                let shown = other.map_or_else(|| "MISSING".to_string(), |value| value.to_string());
+                Err(err!(
+                    17053,
+                    "$redact's expression should not return anything aside from the variables $$KEEP, $$DESCEND, \
+                     and $$PRUNE, but returned {shown}"
+                ))
+            }
+        }
+    }
+
+    /// What is left of a document, if anything.
+    fn document(&self, level: Document<'_>, depth: usize, context: &Context) -> Result<Option<DocumentBuf>> {
+        match self.verdict(level, context)? {
+            Verdict::Keep => Ok(Some(level.to_owned())),
+            Verdict::Prune => Ok(None),
+            // Documents made on the way may nest deeper than stored ones.
+            Verdict::Descend if depth >= 2 * MAX_DEPTH => {
+                Err(err!(Overflow, "$redact: document nested deeper than {} levels", 2 * MAX_DEPTH))
+            }
+            Verdict::Descend => {
+                let mut builder = Builder::new();
+                for element in level {
+                    match element.value() {
+                        Value::Document(inner) => {
+                            let kept = self.document(inner, depth + 1, context)?;
+                            builder.append_optional(element.name(), kept.as_ref());
+                        }
+                        Value::Array(array) => {
+                            builder.begin_array(element.name());
+                            self.array(array, depth + 1, context, &mut builder)?;
+                            builder.end();
+                        }
+                        _ => {
+                            builder.append_element(&element);
+                        }
+                    }
+                }
+                Ok(Some(builder.finish()))
+            }
+        }
+    }
+
+    /// Appends what is left of an array's elements to the open array.
+    fn array(&self, array: Array<'_>, depth: usize, context: &Context, builder: &mut Builder) -> Result<()> {
+        if depth >= 2 * MAX_DEPTH {
+            return Err(err!(Overflow, "$redact: document nested deeper than {} levels", 2 * MAX_DEPTH));
+        }
+        for value in array.iter() {
+            match value {
+                Value::Document(inner) => {
+                    if let Some(kept) = self.document(inner, depth + 1, context)? {
+                        builder.push(&kept);
+                    }
+                }
+                Value::Array(inner) => {
+                    builder.push_array();
+                    self.array(inner, depth + 1, context, builder)?;
+                    builder.end();
+                }
+                other => {
+                    builder.push(other);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Operator for Redact {
+    fn name(&self) -> &'static str {
+        "$redact"
+    }
+
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        let context = Arc::clone(&environment.context);
+        Ok(Box::new(Running { stage: self, input, tick: Tick::new(&context), context }))
+    }
+}
+
+struct Running {
+    stage: Arc<Redact>,
+    input: Stream,
+    context: Arc<Context>,
+    tick: Tick,
+}
+
+impl Stage for Running {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        while let Some(document) = self.input.next()? {
+            self.tick.check()?;
+            if let Some(kept) = self.stage.document(document.view(), 0, &self.context)? {
+                return Ok(Some(kept.into()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::testing::{gives, running_fails};
+
+    #[test]
+    fn each_level_is_decided() {
+        let by_level = "[{$redact: {$cond: [{$eq: ['$level', 9]}, '$$PRUNE', '$$DESCEND']}}]";
+        gives(
+            "[{level: 1, a: {level: 9}, b: [{level: 9}, {level: 2, c: [[{level: 9}]]}, 5]}, {level: 9}]",
+            by_level,
+            "[{level: 1, b: [{level: 2, c: [[]]}, 5]}]",
+        );
+        gives("[{a: {b: 1}}]", "[{$redact: '$$KEEP'}]", "[{a: {b: 1}}]");
+        running_fails("[{a: 1}]", "[{$redact: 'KEEP'}]", 17053, "but returned \"KEEP\"");
+    }
+}

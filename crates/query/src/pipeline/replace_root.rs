@@ -1,0 +1,114 @@
+//! `$replaceRoot` and `$replaceWith`: a computed document in the place of the whole.
+
+use super::operator::{Operator, Reads};
+use super::parse::{Parsed, Scope};
+use super::{Environment, Stage, Stream};
+use crate::expression::{Dependencies, Expression};
+use crate::{Arena, Context};
+use base::bson::{Document, DocumentCow, Element, Value};
+use base::{Error, Result, err};
+use std::sync::Arc;
+
+struct ReplaceRoot {
+    name: &'static str,
+    new_root: Expression,
+}
+
+/// Errors: 40229 to 40231 as MongoDB's, and those of expressions.
+pub(crate) fn parse_replace_root(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
+    let Value::Document(options) = spec.value() else {
+        let found = spec.kind().alias();
+        return Err(err!(40229, "expected an object as specification for $replaceRoot stage, got {found}"));
+    };
+    let mut new_root = None;
+    for option in options {
+        if option.name() != "newRoot" {
+            return Err(err!(40230, "unrecognized option to $replaceRoot stage: {}", option.name()));
+        }
+        new_root = Some(Expression::parse(option.value(), scope.context)?);
+    }
+    let new_root = new_root.ok_or_else(|| err!(40231, "no newRoot specified for the $replaceRoot stage"))?;
+    Ok(Parsed::one(ReplaceRoot { name: "$replaceRoot", new_root }))
+}
+
+/// Errors: those of expressions.
+pub(crate) fn parse_replace_with(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
+    let new_root = Expression::parse(spec.value(), scope.context)?;
+    Ok(Parsed::one(ReplaceRoot { name: "$replaceWith", new_root }))
+}
+
+impl ReplaceRoot {
+    fn not_a_document(&self, value: Option<Value<'_>>, document: Document<'_>) -> Error {
+        let what =
+            if self.name == "$replaceRoot" { "'newRoot' expression " } else { "'replacement document' " };
+        let (shown, kind) = match value {
+            Some(value) => (value.to_string(), value.kind().alias()),
+            None => ("MISSING".to_string(), "missing"),
+        };
+        err!(
+            40228,
+            "{what} must evaluate to an object, but resulting value was: {shown}. Type of resulting value: \
+             '{kind}'. Input document: {document}"
+        )
+    }
+}
+
+impl Operator for ReplaceRoot {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn reads(&self) -> Reads {
+        match self.new_root.dependencies() {
+            Dependencies::Paths(paths) => Reads::Only(paths),
+            Dependencies::Whole => Reads::Everything,
+        }
+    }
+
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        let context = Arc::clone(&environment.context);
+        Ok(Box::new(Running { stage: self, input, context, arena: Arena::new() }))
+    }
+}
+
+struct Running {
+    stage: Arc<ReplaceRoot>,
+    input: Stream,
+    context: Arc<Context>,
+    arena: Arena,
+}
+
+impl Stage for Running {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        let Some(document) = self.input.next()? else { return Ok(None) };
+        self.arena.reset();
+        match self.stage.new_root.evaluate(document.view(), &self.context, &self.arena)? {
+            Some(Value::Document(root)) => Ok(Some(root.to_owned().into())),
+            other => Err(self.stage.not_a_document(other, document.view())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::testing::{fails, gives, running_fails};
+
+    #[test]
+    fn takes_the_document_computed() {
+        gives("[{a: {b: 1}}]", "[{$replaceRoot: {newRoot: '$a'}}]", "[{b: 1}]");
+        gives("[{a: {b: 1}}]", "[{$replaceWith: {x: '$a.b'}}]", "[{x: 1}]");
+    }
+
+    #[test]
+    fn refuses_what_is_no_document() {
+        running_fails("[{a: 1}]", "[{$replaceRoot: {newRoot: '$a'}}]", 40228, "must evaluate to an object");
+        running_fails("[{a: 1}]", "[{$replaceWith: '$b'}]", 40228, "'replacement document'");
+        fails(
+            "[{$replaceRoot: 1}]",
+            40229,
+            "expected an object as specification for $replaceRoot stage, got int",
+        );
+        fails("[{$replaceRoot: {x: 1}}]", 40230, "unrecognized option to $replaceRoot stage: x");
+        fails("[{$replaceRoot: {}}]", 40231, "no newRoot specified for the $replaceRoot stage");
+    }
+}

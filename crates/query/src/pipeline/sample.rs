@@ -1,0 +1,101 @@
+//! `$sample`: so many documents at random.
+
+use super::operator::{Operator, Reads};
+use super::parse::{Parsed, Scope};
+use super::sort::Sorter;
+use super::{Environment, Stage, Stream};
+use crate::Context;
+use crate::tick::Tick;
+use base::bson::{DocumentCow, Element, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+struct Sample(usize);
+
+/// Errors: 28745 to 28749 as MongoDB's.
+pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+    let Value::Document(options) = spec.value() else {
+        return Err(err!(28745, "the $sample stage specification must be an object"));
+    };
+    let mut size = None;
+    for option in options {
+        if option.name() != "size" {
+            return Err(err!(28748, "unrecognized option to $sample: {}", option.name()));
+        }
+        let Some(number) = option.value().as_number() else {
+            return Err(err!(28746, "size argument to $sample must be a number"));
+        };
+        let whole = number.to_i64_clamped();
+        if whole <= 0 {
+            return Err(err!(28747, "size argument to $sample must be a positive integer"));
+        }
+        size = usize::try_from(whole).ok();
+    }
+    let size = size.ok_or_else(|| err!(28749, "$sample stage must specify a size"))?;
+    Ok(Parsed::one(Sample(size)))
+}
+
+impl Operator for Sample {
+    fn name(&self) -> &'static str {
+        "$sample"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Also(Vec::new())
+    }
+
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        Ok(Box::new(Running {
+            input: Some(input),
+            sorter: Sorter::new(self.0, environment),
+            tick: Tick::new(&environment.context),
+            context: Arc::clone(&environment.context),
+        }))
+    }
+}
+
+struct Running {
+    input: Option<Stream>,
+    sorter: Sorter,
+    tick: Tick,
+    context: Arc<Context>,
+}
+
+impl Stage for Running {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        if let Some(mut input) = self.input.take() {
+            // The first so many in the order of random keys: a sample without replacement.
+            while let Some(document) = input.next()? {
+                self.tick.check()?;
+                self.sorter.add(self.context.random().to_be_bytes().to_vec(), document)?;
+            }
+            self.sorter.finish()?;
+        }
+        self.sorter.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::testing::{Run, fails, gives};
+
+    #[test]
+    fn takes_so_many_distinct_documents() {
+        let documents: String = (0..50).map(|i| format!("{{_id: {i}}},")).collect();
+        let run = Run::new(
+            &format!("[{documents}]"),
+            "[{$sample: {size: 10}}, {$group: {_id: '$_id'}}, {$count: 'n'}]",
+        );
+        run.gives("[{n: 10}]");
+        gives("[{a: 1}]", "[{$sample: {size: 10}}]", "[{a: 1}]");
+    }
+
+    #[test]
+    fn refuses_bad_sizes() {
+        fails("[{$sample: 1}]", 28745, "the $sample stage specification must be an object");
+        fails("[{$sample: {size: 'x'}}]", 28746, "must be a number");
+        fails("[{$sample: {size: -1}}]", 28747, "must be a positive integer");
+        fails("[{$sample: {x: 1}}]", 28748, "unrecognized option to $sample: x");
+        fails("[{$sample: {}}]", 28749, "$sample stage must specify a size");
+    }
+}

@@ -1,0 +1,231 @@
+//! For tests: pipelines over documents in shell form, with collections in memory.
+
+use super::{Collections, Environment, Namespace, Pipeline, Sink, Stream, from_documents};
+use crate::{Context, Matcher};
+use base::bson::{Array, Document, DocumentBuf, DocumentCow, Value, extended_json};
+use base::{Error, Result, err};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(crate) fn parse(text: &str) -> DocumentBuf {
+    extended_json::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn with_array<T>(text: &str, then: impl FnOnce(Array<'_>) -> T) -> T {
+    let wrapped = parse(&format!("{{v: {text}}}"));
+    then(wrapped.view().get("v").and_then(|value| value.as_array()).unwrap())
+}
+
+pub(crate) fn documents(text: &str) -> Vec<DocumentBuf> {
+    with_array(text, |array| array.iter().map(|value| value.as_document().unwrap().to_owned()).collect())
+}
+
+pub(crate) fn pipeline(text: &str) -> Result<Pipeline> {
+    with_array(text, |array| Pipeline::parse(array, &Context::for_tests()))
+}
+
+/// Collections in memory that note what is asked of them.
+#[derive(Default)]
+pub(crate) struct Memory {
+    pub(crate) collections: Mutex<BTreeMap<String, Vec<DocumentBuf>>>,
+    pub(crate) log: Mutex<Vec<String>>,
+    pub(crate) unique: Vec<Vec<String>>,
+}
+
+impl Memory {
+    fn all(&self, from: &Namespace) -> Vec<DocumentBuf> {
+        self.collections.lock().get(&from.collection).cloned().unwrap_or_default()
+    }
+
+    fn position(&self, into: &Namespace, filter: Document<'_>, context: &Context) -> Result<Option<usize>> {
+        let matcher = Matcher::parse(filter, context)?;
+        for (at, document) in self.all(into).iter().enumerate() {
+            if matcher.matches(document.view(), context)? {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Collections for Memory {
+    fn find(&self, from: &Namespace, filter: Document<'_>, context: &Arc<Context>) -> Result<Stream> {
+        self.log.lock().push(format!("find {} {filter}", from.collection));
+        let matcher = Matcher::parse(filter, context)?;
+        let mut found = Vec::new();
+        for document in self.all(from) {
+            if matcher.matches(document.view(), context)? {
+                found.push(document);
+            }
+        }
+        Ok(from_documents(found))
+    }
+
+    fn aggregate(&self, from: &Namespace, pipeline: &Pipeline, environment: &Environment) -> Result<Stream> {
+        self.log.lock().push(format!("aggregate {}", from.collection));
+        pipeline.run(from_documents(self.all(from)), environment)
+    }
+
+    fn source(&self, stage: &'static str, spec: Value<'_>, _context: &Arc<Context>) -> Result<Stream> {
+        let mut builder = base::bson::Builder::new();
+        builder.append("stage", stage).append("spec", spec);
+        Ok(from_documents(vec![builder.finish()]))
+    }
+
+    fn has_unique_index(&self, _on: &Namespace, fields: &[String]) -> Result<bool> {
+        Ok(self.unique.iter().any(|unique| unique == fields))
+    }
+
+    fn out(&self, into: &Namespace, _context: &Arc<Context>) -> Result<Box<dyn Sink>> {
+        Err(err!(IllegalOperation, "no sink for {}: see TestSink", into.collection))
+    }
+
+    fn insert(&self, into: &Namespace, document: Document<'_>, context: &Arc<Context>) -> Result<()> {
+        let id = document.find("_id").map(|id| {
+            let mut builder = base::bson::Builder::new();
+            builder.append_element(&id);
+            builder.finish()
+        });
+        if let Some(id) = id
+            && self.position(into, id.view(), context)?.is_some()
+        {
+            return Err(err!(DuplicateKey, "E11000 duplicate key error"));
+        }
+        self.collections.lock().entry(into.collection.clone()).or_default().push(document.to_owned());
+        Ok(())
+    }
+
+    fn update(
+        &self,
+        into: &Namespace,
+        filter: Document<'_>,
+        update: Value<'_>,
+        insert: Option<Document<'_>>,
+        context: &Arc<Context>,
+    ) -> Result<bool> {
+        let found = self.position(into, filter, context)?;
+        let mut collections = self.collections.lock();
+        let documents = collections.entry(into.collection.clone()).or_default();
+        match found {
+            Some(at) => {
+                let update = crate::Update::parse(update, &[], context)?;
+                if let Some(changed) = update.apply(documents[at].view(), None, false, context)? {
+                    documents[at] = changed;
+                }
+            }
+            None => documents.extend(insert.map(|document| document.to_owned())),
+        }
+        Ok(found.is_some())
+    }
+}
+
+/// A pipeline about to be run.
+#[derive(Clone)]
+pub(crate) struct Run {
+    input: Vec<DocumentBuf>,
+    pipeline: String,
+    memory: usize,
+    disk: bool,
+    pub(crate) collections: Arc<Memory>,
+}
+
+impl Run {
+    pub(crate) fn new(input: &str, pipeline: &str) -> Run {
+        Run {
+            input: documents(input),
+            pipeline: pipeline.to_string(),
+            memory: super::MEMORY_LIMIT,
+            disk: true,
+            collections: Arc::default(),
+        }
+    }
+
+    pub(crate) fn memory(self, memory: usize) -> Run {
+        Run { memory, ..self }
+    }
+
+    pub(crate) fn no_disk(self) -> Run {
+        Run { disk: false, ..self }
+    }
+
+    pub(crate) fn with(self, collection: &str, content: &str) -> Run {
+        self.collections.collections.lock().insert(collection.to_string(), documents(content));
+        self
+    }
+
+    fn run(&self, pipeline: &Pipeline) -> Result<Vec<DocumentBuf>> {
+        let context = Arc::new(Context::for_tests());
+        let collections = Arc::clone(&self.collections) as Arc<dyn Collections>;
+        let mut environment = Environment::new(collections, context);
+        environment.memory_limit = self.memory;
+        environment.allow_disk_use = self.disk;
+        collect(pipeline.run(from_documents(self.input.clone()), &environment)?)
+    }
+
+    /// The result; the same optimised and not.
+    pub(crate) fn result(&self) -> Result<Vec<DocumentBuf>> {
+        let mut pipeline = pipeline(&self.pipeline)?;
+        if pipeline.writes() {
+            return self.run(&pipeline);
+        }
+        let plain = self.run(&pipeline);
+        pipeline.optimize(&Context::for_tests())?;
+        let optimised = self.run(&pipeline);
+        if let (Ok(plain), Ok(optimised)) = (&plain, &optimised) {
+            assert_eq!(plain, optimised, "optimising changed {}", self.pipeline);
+        }
+        plain
+    }
+
+    #[track_caller]
+    pub(crate) fn gives(&self, expected: &str) {
+        let result = self.result().unwrap_or_else(|error| panic!("{}: {error}", self.pipeline));
+        let shown = |documents: &[DocumentBuf]| {
+            documents.iter().map(|document| format!("{}\n", document.view())).collect::<String>()
+        };
+        let expected = documents(expected);
+        assert!(result == expected, "{}\ngave\n{}not\n{}", self.pipeline, shown(&result), shown(&expected));
+    }
+
+    #[track_caller]
+    pub(crate) fn fails(&self, code: i32, message: &str) {
+        check(self.result().err(), code, message, &self.pipeline);
+    }
+}
+
+pub(crate) fn collect(mut stream: Stream) -> Result<Vec<DocumentBuf>> {
+    let mut documents = Vec::new();
+    while let Some(document) = stream.next()? {
+        documents.push(match document {
+            DocumentCow::Owned(document) => document,
+            shared => shared.view().to_owned(),
+        });
+    }
+    assert!(stream.next()?.is_none(), "a stage goes on after its end");
+    Ok(documents)
+}
+
+#[track_caller]
+fn check(error: Option<Error>, code: i32, message: &str, pipeline: &str) {
+    let error = error.unwrap_or_else(|| panic!("{pipeline} was taken"));
+    assert!(error.code().number() == code && error.message().contains(message), "{pipeline}: {error}");
+}
+
+/// The pipeline over these documents gives those, optimised or not.
+#[track_caller]
+pub(crate) fn gives(input: &str, pipeline: &str, expected: &str) {
+    Run::new(input, pipeline).gives(expected);
+}
+
+/// The pipeline is refused when parsed.
+#[track_caller]
+pub(crate) fn fails(text: &str, code: i32, message: &str) {
+    check(pipeline(text).err(), code, message, text);
+}
+
+/// The pipeline fails over these documents.
+#[track_caller]
+pub(crate) fn running_fails(input: &str, pipeline: &str, code: i32, message: &str) {
+    Run::new(input, pipeline).fails(code, message);
+}

@@ -1,0 +1,120 @@
+//! `$unionWith`: another collection's documents after one's own.
+
+use super::collections::Namespace;
+use super::fields::text_option;
+use super::operator::Operator;
+use super::parse::{Parsed, Scope};
+use super::source::from_documents;
+use super::{Environment, Pipeline, Stage, Stream};
+use base::bson::{DocumentCow, Element, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+struct UnionWith {
+    /// `None` where the pipeline begins with `$documents`.
+    from: Option<Namespace>,
+    pipeline: Pipeline,
+}
+
+/// Errors: FailedToParse for a specification that is neither text nor a document, 40415 for an
+/// unknown option, 40414 without a collection; those of the pipeline.
+pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
+    let (mut from, mut pipeline) = (None, Pipeline::default());
+    match spec.value() {
+        Value::String(collection) => from = Some(collection),
+        Value::Document(options) => {
+            for option in options {
+                match (option.name(), option.value()) {
+                    ("coll", _) => from = Some(text_option("$unionWith", &option)?),
+                    ("pipeline", Value::Array(stages)) => {
+                        pipeline = scope.within("$unionWith", scope.context)?.pipeline(stages)?;
+                        pipeline.optimize(scope.context)?;
+                    }
+                    ("pipeline", _) => {
+                        return Err(err!(TypeMismatch, "'pipeline' option must be specified as an array"));
+                    }
+                    (other, _) => {
+                        return Err(err!(40415, "BSON field '$unionWith.{other}' is an unknown field."));
+                    }
+                }
+            }
+        }
+        other => {
+            let found = other.kind().alias();
+            return Err(err!(
+                FailedToParse,
+                "the $unionWith stage specification must be an object or string, but found {found}"
+            ));
+        }
+    }
+    let brings_own = !pipeline.is_empty() && !pipeline.reads_collection();
+    if from.is_none() && !brings_own {
+        return Err(err!(
+            FailedToParse,
+            "$unionWith stage without explicit collection must have a pipeline with $documents as first stage"
+        ));
+    }
+    Ok(Parsed::one(UnionWith { from: from.map(Namespace::local), pipeline }))
+}
+
+impl Operator for UnionWith {
+    fn name(&self) -> &'static str {
+        "$unionWith"
+    }
+
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        Ok(Box::new(Running { stage: self, input, environment: environment.clone(), second: false }))
+    }
+}
+
+struct Running {
+    stage: Arc<UnionWith>,
+    input: Stream,
+    environment: Environment,
+    /// Whether `input` is the other collection by now.
+    second: bool,
+}
+
+impl Stage for Running {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        if let Some(document) = self.input.next()? {
+            return Ok(Some(document));
+        }
+        if self.second {
+            return Ok(None);
+        }
+        self.second = true;
+        let (pipeline, environment) = (&self.stage.pipeline, &self.environment);
+        self.input = match &self.stage.from {
+            Some(from) => environment.collections.aggregate(from, pipeline, environment)?,
+            None => pipeline.run(from_documents(Vec::new()), environment)?,
+        };
+        self.input.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::testing::{Run, fails};
+
+    #[test]
+    fn the_other_documents_come_after() {
+        let run = |pipeline| Run::new("[{a: 1}]", pipeline).with("f", "[{a: 2}, {a: 3}]");
+        run("[{$unionWith: 'f'}]").gives("[{a: 1}, {a: 2}, {a: 3}]");
+        run("[{$unionWith: {coll: 'f', pipeline: [{$match: {a: 3}}]}}]").gives("[{a: 1}, {a: 3}]");
+        run("[{$unionWith: 'none'}]").gives("[{a: 1}]");
+        run("[{$unionWith: {pipeline: [{$documents: [{a: 9}]}]}}]").gives("[{a: 1}, {a: 9}]");
+    }
+
+    #[test]
+    fn refuses_bad_specifications() {
+        fails("[{$unionWith: 1}]", 9, "must be an object or string, but found int");
+        fails("[{$unionWith: {coll: 'f', x: 1}}]", 40415, "'$unionWith.x' is an unknown field");
+        fails("[{$unionWith: {pipeline: []}}]", 9, "without explicit collection");
+        fails(
+            "[{$unionWith: {coll: 'f', pipeline: [{$out: 'x'}]}}]",
+            51047,
+            "within a $unionWith's sub-pipeline",
+        );
+    }
+}

@@ -1,0 +1,237 @@
+//! `$unwind`: a document for each element of an array.
+
+use super::fields::set_path;
+use super::operator::{Effect, Operator, Reads};
+use super::parse::{Parsed, Scope};
+use super::{Environment, Stage, Stream};
+use crate::sort::checked_path;
+use crate::tick::Tick;
+use base::bson::{Array, Document, DocumentBuf, DocumentCow, Element, Elements, Path, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+struct Unwind {
+    path: Path,
+    preserve: bool,
+    index: Option<Path>,
+}
+
+/// Errors: 15981, 28808 to 28812, 28818, 28822 as MongoDB's; those of paths.
+pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+    let (mut path, mut preserve, mut index) = (None, false, None);
+    match spec.value() {
+        Value::String(text) => path = Some(text),
+        Value::Document(options) => {
+            for option in options {
+                match option.name() {
+                    "path" => path = Some(path_option(&option)?),
+                    "preserveNullAndEmptyArrays" => preserve = preserve_option(&option)?,
+                    "includeArrayIndex" => index = Some(index_option(&option)?),
+                    other => return Err(err!(28811, "unrecognized option to $unwind stage: {other}")),
+                }
+            }
+        }
+        other => {
+            let found = other.kind().alias();
+            return Err(err!(
+                15981,
+                "expected either a string or an object as specification for $unwind stage, got {found}"
+            ));
+        }
+    }
+    let path = path.filter(|path| !path.is_empty());
+    let path = path.ok_or_else(|| err!(28812, "no path specified to $unwind stage"))?;
+    let Some(path) = path.strip_prefix('$') else {
+        return Err(err!(28818, "path option to $unwind stage should be prefixed with a '$': {path}"));
+    };
+    Ok(Parsed::one(Unwind { path: checked_path(path)?, preserve, index }))
+}
+
+fn path_option<'a>(option: &Element<'a>) -> Result<&'a str> {
+    let found = option.kind().alias();
+    option
+        .value()
+        .as_str()
+        .ok_or_else(|| err!(28808, "expected a string as the path for $unwind stage, got {found}"))
+}
+
+fn preserve_option(option: &Element<'_>) -> Result<bool> {
+    let found = option.kind().alias();
+    option.value().as_bool().ok_or_else(|| {
+        err!(
+            28809,
+            "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got {found}"
+        )
+    })
+}
+
+fn index_option(option: &Element<'_>) -> Result<Path> {
+    let text = option.value().as_str().filter(|text| !text.is_empty()).ok_or_else(|| {
+        let found = option.kind().alias();
+        err!(
+            28810,
+            "expected a non-empty string for the includeArrayIndex  option to $unwind stage, got {found}"
+        )
+    })?;
+    if text.starts_with('$') {
+        return Err(err!(
+            28822,
+            "includeArrayIndex option to $unwind stage should not be prefixed with a '$': {text}"
+        ));
+    }
+    checked_path(text)
+}
+
+impl Unwind {
+    /// The document with one element, or none, in the array's place.
+    fn output(&self, document: Document<'_>, value: Option<Value<'_>>, index: Option<i64>) -> DocumentBuf {
+        let unwound = set_path(document, &self.path, value);
+        match &self.index {
+            Some(path) => set_path(unwound.view(), path, Some(index.map_or(Value::Null, Value::Int64))),
+            None => unwound,
+        }
+    }
+}
+
+impl Operator for Unwind {
+    fn name(&self) -> &'static str {
+        "$unwind"
+    }
+
+    fn effect(&self) -> Effect {
+        let mut changed = vec![self.path.first().to_string()];
+        changed.extend(self.index.as_ref().map(|path| path.first().to_string()));
+        Effect::Multiplies(changed)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Also(vec![self.path.clone()])
+    }
+
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        Ok(Box::new(Running { stage: self, input, tick: Tick::new(&environment.context), current: None }))
+    }
+}
+
+struct Running {
+    stage: Arc<Unwind>,
+    input: Stream,
+    tick: Tick,
+    current: Option<Current>,
+}
+
+/// The document being unwound and how far it is.
+struct Current {
+    document: DocumentCow,
+    /// Bytes of the array's elements still to come, counted from the end of the array.
+    left: usize,
+    position: i64,
+}
+
+impl Current {
+    /// The next element of the array.
+    fn next(&mut self, stage: &Unwind) -> Option<DocumentBuf> {
+        let document = self.document.view();
+        let array = stage.path.get(document)?.as_array()?;
+        let mut elements = elements_left(array, self.left)?;
+        let element = elements.next()?;
+        let output = stage.output(document, Some(element.value()), Some(self.position));
+        self.left = elements.rest().len();
+        self.position += 1;
+        Some(output)
+    }
+}
+
+/// The last elements of an array: those that take so many bytes. Going on from a byte position
+/// keeps unwinding linear in the array's length.
+fn elements_left(array: Array<'_>, left: usize) -> Option<Elements<'_>> {
+    const LENGTH: usize = 4;
+    const TERMINATOR: usize = 1;
+    // A view skips a document's length unread, so any four bytes may stand for it.
+    let start = array.bytes().len().checked_sub(left + TERMINATOR + LENGTH)?;
+    Some(Document::from_valid(array.bytes().get(start..)?).iter())
+}
+
+impl Running {
+    /// What becomes of a document that is not being unwound yet.
+    fn begin(&mut self, document: DocumentCow) -> Option<DocumentCow> {
+        let stage = &self.stage;
+        match stage.path.get(document.view()) {
+            Some(Value::Array(array)) if !array.is_empty() => {
+                let left = array.elements().rest().len();
+                self.current = Some(Current { document, left, position: 0 });
+                None
+            }
+            Some(Value::Array(_)) if stage.preserve => Some(stage.output(document.view(), None, None).into()),
+            None | Some(Value::Null | Value::Undefined) if stage.preserve => match &stage.index {
+                Some(path) => Some(set_path(document.view(), path, Some(Value::Null)).into()),
+                None => Some(document),
+            },
+            None | Some(Value::Array(_) | Value::Null | Value::Undefined) => None,
+            Some(_) => match &stage.index {
+                Some(path) => Some(set_path(document.view(), path, Some(Value::Null)).into()),
+                None => Some(document),
+            },
+        }
+    }
+}
+
+impl Stage for Running {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        loop {
+            self.tick.check()?;
+            if let Some(current) = &mut self.current {
+                if let Some(output) = current.next(&self.stage) {
+                    return Ok(Some(output.into()));
+                }
+                self.current = None;
+            }
+            let Some(document) = self.input.next()? else { return Ok(None) };
+            if let Some(output) = self.begin(document) {
+                return Ok(Some(output));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::testing::{fails, gives};
+
+    const INPUT: &str =
+        "[{_id: 1, a: [1, 2], b: 0}, {_id: 2, a: []}, {_id: 3}, {_id: 4, a: null}, {_id: 5, a: 7}]";
+
+    #[test]
+    fn gives_a_document_for_each_element() {
+        let expected = "[{_id: 1, a: 1, b: 0}, {_id: 1, a: 2, b: 0}, {_id: 5, a: 7}]";
+        gives(INPUT, "[{$unwind: '$a'}]", expected);
+        gives(INPUT, "[{$unwind: {path: '$a'}}]", expected);
+        gives("[{a: {b: [1, [2]]}}]", "[{$unwind: '$a.b'}]", "[{a: {b: 1}}, {a: {b: [2]}}]");
+    }
+
+    #[test]
+    fn preserves_what_has_no_elements_and_counts() {
+        gives(
+            INPUT,
+            "[{$unwind: {path: '$a', preserveNullAndEmptyArrays: true, includeArrayIndex: 'i'}}]",
+            "[{_id: 1, a: 1, b: 0, i: NumberLong(0)}, {_id: 1, a: 2, b: 0, i: NumberLong(1)}, {_id: 2, i: null},
+              {_id: 3, i: null}, {_id: 4, a: null, i: null}, {_id: 5, a: 7, i: null}]",
+        );
+    }
+
+    #[test]
+    fn refuses_bad_specifications() {
+        fails("[{$unwind: 1}]", 15981, "expected either a string or an object");
+        fails("[{$unwind: {path: 1}}]", 28808, "expected a string as the path for $unwind stage, got int");
+        fails("[{$unwind: {path: '$a', preserveNullAndEmptyArrays: 1}}]", 28809, "expected a boolean");
+        fails("[{$unwind: {path: '$a', includeArrayIndex: ''}}]", 28810, "expected a non-empty string");
+        fails("[{$unwind: {path: '$a', x: 1}}]", 28811, "unrecognized option to $unwind stage: x");
+        fails("[{$unwind: {}}]", 28812, "no path specified to $unwind stage");
+        fails("[{$unwind: 'a'}]", 28818, "should be prefixed with a '$': a");
+        fails(
+            "[{$unwind: {path: '$a', includeArrayIndex: '$i'}}]",
+            28822,
+            "should not be prefixed with a '$': $i",
+        );
+    }
+}

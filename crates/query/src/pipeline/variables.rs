@@ -1,0 +1,72 @@
+//! `let` of `$lookup` and `$merge`: variables for a sub-pipeline, computed for each document.
+
+use crate::expression::{Dependencies, Expression, check_name_for_binding};
+use crate::{Arena, Context};
+use base::bson::{Document, Element, Path, Value, ValueBuf};
+use base::{Result, err};
+
+/// Parsed variables, in the order written.
+#[derive(Default)]
+pub(crate) struct Let {
+    variables: Vec<(String, Expression)>,
+}
+
+/// Errors: FailedToParse unless it is a document, 16867 and its kin for a bad name.
+pub(crate) fn parse_let(stage: &str, option: &Element<'_>, context: &Context) -> Result<Let> {
+    let Value::Document(spec) = option.value() else {
+        let found = option.kind().alias();
+        return Err(err!(FailedToParse, "{stage} argument '{option}' must be an object, is type {found}"));
+    };
+    let mut variables = Vec::new();
+    for variable in spec {
+        check_name_for_binding(variable.name())?;
+        variables.push((variable.name().to_string(), Expression::parse(variable.value(), context)?));
+    }
+    Ok(Let { variables })
+}
+
+impl Let {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.variables.is_empty()
+    }
+
+    /// The context in which the sub-pipeline is parsed: the outer variables, these over them.
+    pub(crate) fn declare(&self, outer: &Context) -> Context {
+        let mut variables = outer.variables.clone();
+        for (name, _) in &self.variables {
+            put(&mut variables, name, None);
+        }
+        outer.with_variables(variables)
+    }
+
+    /// The context in which it runs for one document.
+    pub(crate) fn set(&self, document: Document<'_>, outer: &Context, arena: &Arena) -> Result<Context> {
+        let mut variables = outer.variables.clone();
+        for (name, expression) in &self.variables {
+            let value = expression.evaluate(document, outer, arena)?;
+            put(&mut variables, name, value.map(|value| value.to_owned()));
+        }
+        Ok(outer.with_variables(variables))
+    }
+
+    /// The paths that the variables read; `None` for the whole document.
+    pub(crate) fn dependencies(&self) -> Option<Vec<Path>> {
+        let mut paths = Vec::new();
+        for (_, expression) in &self.variables {
+            match expression.dependencies() {
+                Dependencies::Paths(read) => paths.extend(read),
+                Dependencies::Whole => return None,
+            }
+        }
+        Some(paths)
+    }
+}
+
+/// Sets a variable. One of the same name outside is hidden by taking its place, so that positions
+/// found while parsing hold while running.
+fn put(variables: &mut Vec<(String, Option<ValueBuf>)>, name: &str, value: Option<ValueBuf>) {
+    match variables.iter_mut().find(|(known, _)| known == name) {
+        Some((_, place)) => *place = value,
+        None => variables.push((name.to_string(), value)),
+    }
+}

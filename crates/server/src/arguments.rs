@@ -1,0 +1,439 @@
+//! The arguments that any command may carry, read in one place before its handler runs.
+//!
+//! `$db`, the session, read and write concern, time limit, read preference, API version. Each is
+//! either honoured by the handlers through [`Arguments`] or refused here by its own name.
+
+use crate::command::Command;
+use base::bson::{Document, Element, Value};
+use base::{Result, err};
+use std::time::Duration;
+
+/// A logical session's number: the sixteen bytes of its UUID.
+pub(crate) type SessionId = [u8; 16];
+
+/// The general arguments of one command.
+#[derive(Default)]
+pub(crate) struct Arguments<'a> {
+    /// The logical session.
+    pub(crate) session: Option<SessionId>,
+    /// The number of the retryable write within its session.
+    pub(crate) transaction_number: Option<i64>,
+    /// The numbers of a retryable write's statements, where the client counts them itself.
+    pub(crate) statement_id: Option<i32>,
+    /// As `statement_id`, for several statements.
+    pub(crate) statement_ids: Option<base::bson::Array<'a>>,
+    /// How long the command may take; zero is no limit and reads as `None`.
+    pub(crate) max_time: Option<Duration>,
+    /// The read concern's level, where one was given.
+    pub(crate) read_concern: Option<ReadConcern>,
+    /// The write concern, where one was given.
+    pub(crate) write_concern: Option<WriteConcern<'a>>,
+    /// The client's remark, for logs and currentOp.
+    pub(crate) comment: Option<Value<'a>>,
+    /// Whether only commands of the stable API may run.
+    pub(crate) api_strict: bool,
+}
+
+/// How settled the data must be that a command reads. On one node all levels read the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub(crate) enum ReadConcern {
+    Local,
+    Available,
+    Majority,
+    Linearizable,
+    Snapshot,
+}
+
+/// What a write waits for before it is acknowledged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WriteConcern<'a> {
+    /// The number of members, or a name.
+    pub(crate) w: Option<Acknowledgement<'a>>,
+    /// Whether the write must be in the journal, synced.
+    pub(crate) journal: Option<bool>,
+    /// How long to wait for the other members.
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// The `w` of a write concern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acknowledgement<'a> {
+    /// This many members.
+    Members(i64),
+    /// `majority`.
+    Majority,
+    /// Some name of the set's configuration, of which this server has none.
+    Named(&'a str),
+}
+
+/// The names read here; [`Fields`](crate::fields::Fields) leaves them out. Sorted.
+const GENERIC: &[&str] = &[
+    "$clusterTime",
+    "$db",
+    "$readPreference",
+    "apiDeprecationErrors",
+    "apiStrict",
+    "apiVersion",
+    "autocommit",
+    "comment",
+    "lsid",
+    "maxTimeMS",
+    "readConcern",
+    "startTransaction",
+    "stmtId",
+    "stmtIds",
+    "txnNumber",
+    "writeConcern",
+];
+
+/// Whether any command may carry a field of this name.
+pub(crate) fn is_generic(name: &str) -> bool {
+    GENERIC.binary_search(&name).is_ok()
+}
+
+/// What the topology decides about the refusal of multi-document transactions.
+pub(crate) struct Topology {
+    /// Whether this server shows itself as a replica set.
+    pub(crate) is_replica_set: bool,
+}
+
+impl<'a> Arguments<'a> {
+    /// Reads the general arguments of a command.
+    ///
+    /// Errors: wrong types and values as MongoDB reports them; multi-document transactions;
+    /// concerns that the command doesn't take.
+    pub(crate) fn read(body: Document<'a>, command: &Command, topology: &Topology) -> Result<Arguments<'a>> {
+        let mut arguments = Arguments::default();
+        let mut api = Api::default();
+        let mut transaction = false;
+        // The first field is the command itself, whatever its name.
+        for element in body.iter().skip(1).filter(|element| is_generic(element.name())) {
+            let value = element.value();
+            match element.name() {
+                "lsid" => arguments.session = Some(session_id(value)?),
+                "txnNumber" => arguments.transaction_number = Some(transaction_number(value)?),
+                "stmtId" => arguments.statement_id = Some(statement_id(value)?),
+                "stmtIds" => {
+                    arguments.statement_ids = Some(typed(&element, command, "array", value.as_array())?)
+                }
+                "startTransaction" | "autocommit" => transaction = true,
+                "maxTimeMS" => arguments.max_time = max_time(&element, command)?,
+                "readConcern" => arguments.read_concern = read_concern(&element, command)?,
+                "writeConcern" => arguments.write_concern = Some(write_concern(&element, command)?),
+                "comment" => arguments.comment = Some(value),
+                "$readPreference" => check_read_preference(&element, command)?,
+                "apiVersion" => api.version = Some(typed(&element, command, "string", value.as_str())?),
+                "apiStrict" => api.strict = Some(typed(&element, command, "bool", value.as_bool())?),
+                "apiDeprecationErrors" => {
+                    api.deprecation_errors = Some(typed(&element, command, "bool", value.as_bool())?);
+                }
+                // The cluster time is gossip that only sharded clusters check; $db was read with
+                // the frame.
+                _ => {}
+            }
+        }
+        arguments.api_strict = api.check(command)?;
+        arguments.check_transaction(transaction, command, topology)?;
+        Ok(arguments)
+    }
+
+    fn check_transaction(&self, transaction: bool, command: &Command, topology: &Topology) -> Result<()> {
+        if self.transaction_number.is_some() && self.session.is_none() {
+            return Err(err!(
+                InvalidOptions,
+                "Transaction number requires a session ID to also be specified"
+            ));
+        }
+        // commitTransaction and abortTransaction answer for themselves.
+        if !transaction || command.name.ends_with("Transaction") {
+            return Ok(());
+        }
+        if !topology.is_replica_set {
+            return Err(err!(
+                IllegalOperation,
+                "Transaction numbers are only allowed on a replica set member or mongos"
+            ));
+        }
+        Err(err!(
+            NotImplemented,
+            "multi-document transactions ('startTransaction', 'autocommit') are not implemented"
+        ))
+    }
+}
+
+#[derive(Default)]
+struct Api<'a> {
+    version: Option<&'a str>,
+    strict: Option<bool>,
+    deprecation_errors: Option<bool>,
+}
+
+impl Api<'_> {
+    /// Whether the command must keep to the stable API.
+    fn check(&self, command: &Command) -> Result<bool> {
+        match self.version {
+            None if self.strict.is_some() || self.deprecation_errors.is_some() => Err(err!(
+                4886600,
+                "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion"
+            )),
+            Some(version) if version != "1" => Err(err!(APIVersionError, "API version must be \"1\"")),
+            _ if self.strict == Some(true) && !command.stable_api => Err(err!(
+                APIStrictError,
+                "Provided apiStrict:true, but the command {} is not in API Version 1. Information on supported \
+                 commands and migrations in API Version 1 can be found at \
+                 https://dochub.mongodb.org/core/manual-versioned-api",
+                command.name
+            )),
+            _ => Ok(self.strict == Some(true)),
+        }
+    }
+}
+
+fn typed<T>(element: &Element<'_>, command: &Command, expected: &str, value: Option<T>) -> Result<T> {
+    value.ok_or_else(|| {
+        err!(
+            TypeMismatch,
+            "BSON field '{}.{}' is the wrong type '{}', expected type '{expected}'",
+            command.name,
+            element.name(),
+            element.kind().alias()
+        )
+    })
+}
+
+/// Reads `{id: UUID, …}`, of which only the id matters without users.
+pub(crate) fn session_id(value: Value<'_>) -> Result<SessionId> {
+    let document = value
+        .as_document()
+        .ok_or_else(|| err!(TypeMismatch, "BSON field 'lsid' is the wrong type, expected type 'object'"))?;
+    match document.get("id") {
+        Some(Value::Binary { subtype: 4, bytes }) => bytes
+            .try_into()
+            .map_err(|_| err!(InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype")),
+        Some(_) => Err(err!(TypeMismatch, "BSON field 'lsid.id' must be a UUID")),
+        None => Err(err!(IDLFailedToParse, "BSON field 'lsid.id' is missing but a required field")),
+    }
+}
+
+fn transaction_number(value: Value<'_>) -> Result<i64> {
+    match value {
+        Value::Int64(number) if number >= 0 => Ok(number),
+        Value::Int64(_) => Err(err!(InvalidOptions, "Transaction number cannot be negative")),
+        other => Err(err!(
+            TypeMismatch,
+            "BSON field 'txnNumber' is the wrong type '{}', expected type 'long'",
+            other.kind().alias()
+        )),
+    }
+}
+
+fn statement_id(value: Value<'_>) -> Result<i32> {
+    match value {
+        Value::Int32(number) => Ok(number),
+        other => Err(err!(
+            TypeMismatch,
+            "BSON field 'stmtId' is the wrong type '{}', expected type 'int'",
+            other.kind().alias()
+        )),
+    }
+}
+
+fn max_time(element: &Element<'_>, command: &Command) -> Result<Option<Duration>> {
+    let value = element.value();
+    let number = value.as_number().ok_or_else(|| {
+        err!(
+            TypeMismatch,
+            "BSON field '{}.maxTimeMS' is the wrong type '{}', expected types '[long, int, decimal, double']",
+            command.name,
+            value.kind().alias()
+        )
+    })?;
+    let millis = number.to_i64_exact().ok_or_else(|| err!(BadValue, "maxTimeMS has non-integral value"))?;
+    if !(0..=i64::from(i32::MAX)).contains(&millis) {
+        return Err(err!(BadValue, "{millis} value for maxTimeMS is out of range [0, {}]", i32::MAX));
+    }
+    Ok((millis > 0).then(|| Duration::from_millis(millis as u64)))
+}
+
+fn read_concern(element: &Element<'_>, command: &Command) -> Result<Option<ReadConcern>> {
+    let document = typed(element, command, "object", element.value().as_document())?;
+    let mut level = None;
+    for field in document {
+        match field.name() {
+            "level" => level = Some(read_concern_level(field.value())?),
+            // One node has seen every cluster time that it has given out.
+            "afterClusterTime" | "atClusterTime" if matches!(field.value(), Value::Timestamp(_)) => {}
+            "provenance" => {}
+            name => {
+                return Err(err!(
+                    IDLUnknownField,
+                    "BSON field '{}.readConcern.{name}' is an unknown field.",
+                    command.name
+                ));
+            }
+        }
+    }
+    if !command.takes_read_concern && level.is_some_and(|level| level != ReadConcern::Local) {
+        return Err(err!(
+            InvalidOptions,
+            "Command {} does not support this readConcern :: caused by :: read concern not supported",
+            command.name
+        ));
+    }
+    Ok(level)
+}
+
+fn read_concern_level(value: Value<'_>) -> Result<ReadConcern> {
+    Ok(match value.as_str() {
+        Some("local") => ReadConcern::Local,
+        Some("available") => ReadConcern::Available,
+        Some("majority") => ReadConcern::Majority,
+        Some("linearizable") => ReadConcern::Linearizable,
+        Some("snapshot") => ReadConcern::Snapshot,
+        Some(other) => {
+            return Err(err!(
+                BadValue,
+                "Enumeration value '{other}' for field 'readConcern.level' is not a valid value."
+            ));
+        }
+        None => {
+            return Err(err!(
+                TypeMismatch,
+                "BSON field 'readConcern.level' is the wrong type '{}', expected type 'string'",
+                value.kind().alias()
+            ));
+        }
+    })
+}
+
+fn write_concern<'a>(element: &Element<'a>, command: &Command) -> Result<WriteConcern<'a>> {
+    let document = typed(element, command, "object", element.value().as_document())?;
+    if !command.takes_write_concern {
+        return Err(err!(InvalidOptions, "Command does not support writeConcern"));
+    }
+    let mut concern = WriteConcern::default();
+    for field in document {
+        let value = field.value();
+        match field.name() {
+            "w" => concern.w = Some(acknowledgement(value)?),
+            "j" | "fsync" if value.as_number().is_some() || value.as_bool().is_some() => {
+                concern.journal = Some(value.is_truthy());
+            }
+            "j" | "fsync" => {
+                return Err(err!(FailedToParse, "{} must be numeric or a boolean value", field.name()));
+            }
+            "wtimeout" | "wtimeoutMS" => concern.timeout = write_timeout(value),
+            "provenance" | "getLastError" => {}
+            name => {
+                return Err(err!(IDLUnknownField, "BSON field 'writeConcern.{name}' is an unknown field."));
+            }
+        }
+    }
+    if concern.w == Some(Acknowledgement::Members(0)) && concern.journal == Some(true) {
+        return Err(err!(FailedToParse, "cannot use 'j' option with w:0"));
+    }
+    Ok(concern)
+}
+
+fn write_timeout(value: Value<'_>) -> Option<Duration> {
+    let millis = value.as_number()?.to_i64_clamped();
+    (millis > 0).then(|| Duration::from_millis(millis as u64))
+}
+
+fn acknowledgement(value: Value<'_>) -> Result<Acknowledgement<'_>> {
+    /// The most members a replica set has.
+    const MEMBERS_MAX: i64 = 50;
+    match value {
+        Value::String("majority") => Ok(Acknowledgement::Majority),
+        Value::String(name) => Ok(Acknowledgement::Named(name)),
+        other => {
+            let members = other
+                .as_number()
+                .ok_or_else(|| err!(FailedToParse, "w has to be a number, string, or object"))?
+                .to_i64_clamped();
+            if !(0..=MEMBERS_MAX).contains(&members) {
+                return Err(err!(FailedToParse, "w has to be a non-negative number and not greater than 50"));
+            }
+            Ok(Acknowledgement::Members(members))
+        }
+    }
+}
+
+impl WriteConcern<'_> {
+    /// What a write reports in writeConcernError when this concern asks for more than one node
+    /// can give; the write itself is applied.
+    pub(crate) fn unsatisfiable(&self) -> Option<base::Error> {
+        match self.w? {
+            Acknowledgement::Members(members) if members > 1 => {
+                Some(err!(UnsatisfiableWriteConcern, "Not enough data-bearing nodes"))
+            }
+            Acknowledgement::Named(name) => Some(err!(
+                UnknownReplWriteConcern,
+                "No write concern mode named '{name}' found in replica set configuration"
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// Any read preference suits one node, yet nonsense isn't taken silently.
+fn check_read_preference(element: &Element<'_>, command: &Command) -> Result<()> {
+    const MODES: [&str; 5] = ["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"];
+    let document = typed(element, command, "object", element.value().as_document())?;
+    match document.get("mode") {
+        Some(Value::String(mode)) if MODES.contains(&mode) => Ok(()),
+        Some(Value::String(mode)) => Err(err!(
+            BadValue,
+            "Enumeration value '{mode}' for field '$readPreference.mode' is not a valid value."
+        )),
+        Some(other) => Err(err!(
+            TypeMismatch,
+            "BSON field '$readPreference.mode' is the wrong type '{}', expected type 'string'",
+            other.kind().alias()
+        )),
+        None => {
+            Err(err!(IDLFailedToParse, "BSON field '$readPreference.mode' is missing but a required field"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::Builder;
+
+    fn read(build: impl FnOnce(&mut Builder)) -> Result<()> {
+        let mut builder = Builder::new();
+        builder.append("insert", "c");
+        build(&mut builder);
+        let document = builder.finish();
+        let command = crate::command::find("ping").unwrap();
+        let topology = Topology { is_replica_set: false };
+        Arguments::read(document.view(), command, &topology).map(drop)
+    }
+
+    fn code(result: Result<()>) -> i32 {
+        result.err().map_or(0, |error| error.code().number())
+    }
+
+    #[test]
+    fn the_names_are_sorted() {
+        assert!(GENERIC.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn nonsense_in_general_arguments_is_refused() {
+        assert_eq!(code(read(|b| _ = b.append("maxTimeMS", 5))), 0);
+        assert_eq!(code(read(|b| _ = b.append("maxTimeMS", -1))), 2);
+        assert_eq!(code(read(|b| _ = b.append("maxTimeMS", "1"))), 14);
+        assert_eq!(code(read(|b| _ = b.append("lsid", 1))), 14);
+        assert_eq!(code(read(|b| _ = b.append("txnNumber", 1i64))), 72);
+        assert_eq!(code(read(|b| _ = b.append("apiStrict", true))), 4_886_600);
+        assert_eq!(code(read(|b| _ = b.append("apiVersion", "2"))), 322);
+        assert_eq!(code(read(|b| _ = b.append("startTransaction", true))), 20);
+        assert_eq!(code(read(|b| _ = b.begin_document("writeConcern").append("w", 1).end())), 72);
+        assert_eq!(code(read(|b| _ = b.begin_document("readConcern").append("level", "x").end())), 2);
+        assert_eq!(code(read(|b| _ = b.begin_document("$readPreference").append("mode", "x").end())), 2);
+    }
+}

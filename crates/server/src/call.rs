@@ -1,0 +1,76 @@
+//! One command on its way: what a handler works with.
+
+use crate::activity::Activity;
+use crate::arguments::{Arguments, is_generic};
+use crate::command::Command;
+use crate::connection::ConnectionState;
+use crate::fields::Fields;
+use crate::server::Server;
+use crate::wire::Request;
+use base::bson::Builder;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// The surroundings of one command while its handler runs.
+pub(crate) struct Call<'a> {
+    /// What all connections share.
+    pub(crate) server: &'a Server,
+    /// The connection that asks.
+    pub(crate) connection: &'a mut ConnectionState,
+    /// What is asked.
+    pub(crate) request: &'a Request<'a>,
+    /// The row of the table that is running.
+    pub(crate) command: &'static Command,
+    /// The general arguments.
+    pub(crate) arguments: Arguments<'a>,
+    /// The reply so far; `ok` and what every reply carries are appended afterwards.
+    pub(crate) reply: &'a mut Builder,
+    /// Whether the client takes further replies unasked.
+    pub(crate) exhaust_allowed: bool,
+    /// Set by a handler that goes on replying, to the topology's version that it told: the same
+    /// request is then handled again.
+    pub(crate) streams: Option<i64>,
+}
+
+/// How a handler ends, errors apart.
+pub(crate) enum Answer {
+    /// The reply is written.
+    Done,
+    /// There is nothing to say yet: the handler is called again after the wait.
+    Wait(Wait),
+    /// The connection is to be closed without a reply.
+    Close,
+}
+
+/// What is waited for before the handler runs again.
+pub(crate) struct Wait {
+    /// When to go on in any case.
+    pub(crate) until: Instant,
+    /// Registers a waker with what is waited for, and tells whether it has happened already.
+    pub(crate) ready: Box<dyn FnMut(&Waker) -> bool + Send>,
+}
+
+impl<'a> Call<'a> {
+    /// The command's own fields, to be taken one by one.
+    pub(crate) fn fields(&self) -> Fields<'a> {
+        Fields::of_command(self.request, is_generic)
+    }
+
+    /// What interrupts this command: maxTimeMS, killOp, shutdown. Costs a reference count.
+    pub(crate) fn interrupt(&self) -> Arc<Activity> {
+        self.connection.activity.clone()
+    }
+
+    /// Waits at most this long since the handler was first called: `None` once the time is over
+    /// and the handler must answer.
+    pub(crate) fn wait(
+        &mut self,
+        at_most: Duration,
+        ready: impl FnMut(&Waker) -> bool + Send + 'static,
+    ) -> Option<Answer> {
+        let now = Instant::now();
+        let until = *self.connection.waiting_until.get_or_insert(now + at_most);
+        (now < until).then(|| Answer::Wait(Wait { until, ready: Box::new(ready) }))
+    }
+}

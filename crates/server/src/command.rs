@@ -1,0 +1,210 @@
+//! The table of all commands: what each is called, does, and may be used for.
+//!
+//! One row per command, sorted by name; `listCommands`, the stable API, the counters of
+//! `serverStatus` and the dispatcher all read it. Older spellings stand in [`ALIASES`].
+
+use crate::call::{Answer, Call};
+use crate::commands::*;
+use base::Result;
+
+/// A handler: reads its declared fields, makes its one call, writes its reply.
+pub(crate) type Handler = fn(&mut Call<'_>) -> Result<Answer>;
+
+/// What a command does to data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Reads documents or the catalog.
+    Read,
+    /// Changes documents or the catalog.
+    Write,
+    /// Concerns the server, a connection or a session.
+    Admin,
+}
+
+/// A row of the table.
+pub(crate) struct Command {
+    /// The name in MongoDB's spelling.
+    pub(crate) name: &'static str,
+    /// One sentence for `listCommands`.
+    pub(crate) help: &'static str,
+    /// What it does to data.
+    pub(crate) kind: Kind,
+    /// Whether it runs on the database `admin` alone.
+    pub(crate) admin_only: bool,
+    /// Whether it may run before authentication.
+    pub(crate) without_auth: bool,
+    /// Whether it belongs to version 1 of the stable API.
+    pub(crate) stable_api: bool,
+    /// Whether it takes a read concern other than local.
+    pub(crate) takes_read_concern: bool,
+    /// Whether it takes a write concern.
+    pub(crate) takes_write_concern: bool,
+    /// What runs it.
+    pub(crate) run: Handler,
+}
+
+impl Command {
+    /// A row; what else applies is added by the methods below. Reads take a read concern and
+    /// writes a write concern.
+    pub(crate) const fn new(name: &'static str, kind: Kind, help: &'static str, run: Handler) -> Command {
+        Command {
+            name,
+            help,
+            kind,
+            admin_only: false,
+            without_auth: false,
+            stable_api: false,
+            takes_read_concern: matches!(kind, Kind::Read),
+            takes_write_concern: matches!(kind, Kind::Write),
+            run,
+        }
+    }
+
+    /// A command of MongoDB's that this server doesn't implement, refused by its name.
+    const fn refused(name: &'static str) -> Command {
+        Command::new(name, Kind::Admin, "Not implemented.", refused::not_implemented)
+    }
+
+    /// A command that asks for replication, of which a standalone has none.
+    const fn replication(name: &'static str) -> Command {
+        Command::new(name, Kind::Admin, "Needs a replica set.", replication::no_replication).admin_only()
+    }
+
+    /// Runs on `admin` alone.
+    pub(crate) const fn admin_only(mut self) -> Command {
+        self.admin_only = true;
+        self
+    }
+
+    /// May run before authentication.
+    pub(crate) const fn without_auth(mut self) -> Command {
+        self.without_auth = true;
+        self
+    }
+
+    /// Belongs to version 1 of the stable API.
+    pub(crate) const fn stable_api(mut self) -> Command {
+        self.stable_api = true;
+        self
+    }
+
+    /// Takes a read concern too, though it writes.
+    pub(crate) const fn takes_read_concern(mut self) -> Command {
+        self.takes_read_concern = true;
+        self
+    }
+
+    /// Takes a write concern, though it isn't a write.
+    pub(crate) const fn takes_write_concern(mut self) -> Command {
+        self.takes_write_concern = true;
+        self
+    }
+}
+
+/// Every command, sorted by name.
+pub(crate) static COMMANDS: &[Command] = &[
+    sessions::ABORT_TRANSACTION,
+    Command::refused("authenticate").without_auth(),
+    diagnostics::BUILD_INFO,
+    sessions::COMMIT_TRANSACTION,
+    fail_point::CONFIGURE_FAIL_POINT,
+    diagnostics::CONNECTION_STATUS,
+    Command::refused("createRole"),
+    Command::refused("createUser"),
+    current_op::CURRENT_OP,
+    Command::refused("dropAllRolesFromDatabase"),
+    Command::refused("dropAllUsersFromDatabase"),
+    Command::refused("dropRole"),
+    Command::refused("dropUser"),
+    sessions::END_SESSIONS,
+    diagnostics::FEATURES,
+    admin::FSYNC,
+    admin::FSYNC_UNLOCK,
+    diagnostics::GET_CMD_LINE_OPTS,
+    admin::GET_DEFAULT_RW_CONCERN,
+    admin::GET_LOG,
+    parameters::GET_PARAMETER,
+    Command::refused("grantPrivilegesToRole"),
+    Command::refused("grantRolesToRole"),
+    Command::refused("grantRolesToUser"),
+    hello::HELLO,
+    diagnostics::HOST_INFO,
+    hello::IS_MASTER,
+    sessions::KILL_ALL_SESSIONS,
+    sessions::KILL_ALL_SESSIONS_BY_PATTERN,
+    current_op::KILL_OP,
+    sessions::KILL_SESSIONS,
+    diagnostics::LIST_COMMANDS,
+    admin::LOG_ROTATE,
+    admin::LOGOUT,
+    Command::refused("mapReduce"),
+    diagnostics::PING,
+    admin::PROFILE,
+    sessions::REFRESH_SESSIONS,
+    Command::replication("replSetAbortPrimaryCatchUp"),
+    Command::replication("replSetFreeze"),
+    replication::GET_CONFIG,
+    replication::GET_STATUS,
+    Command::replication("replSetInitiate"),
+    Command::replication("replSetMaintenance"),
+    Command::replication("replSetReconfig"),
+    Command::replication("replSetResizeOplog"),
+    Command::replication("replSetStepDown"),
+    Command::replication("replSetSyncFrom"),
+    Command::refused("revokePrivilegesFromRole"),
+    Command::refused("revokeRolesFromRole"),
+    Command::refused("revokeRolesFromUser"),
+    Command::refused("rolesInfo"),
+    Command::refused("saslContinue").without_auth(),
+    Command::refused("saslStart").without_auth(),
+    server_status::SERVER_STATUS,
+    admin::SET_FEATURE_COMPATIBILITY_VERSION,
+    parameters::SET_PARAMETER,
+    admin::SHUTDOWN,
+    sessions::START_SESSION,
+    server_status::TOP,
+    Command::refused("updateRole"),
+    Command::refused("updateUser"),
+    Command::refused("usersInfo"),
+    diagnostics::WHATS_MY_URI,
+];
+
+/// Other spellings of a command's name, sorted.
+static ALIASES: &[(&str, &str)] =
+    &[("buildinfo", "buildInfo"), ("ismaster", "isMaster"), ("mapreduce", "mapReduce")];
+
+/// The command of this name or alias.
+pub(crate) fn find(name: &str) -> Option<&'static Command> {
+    position(name).and_then(|at| COMMANDS.get(at))
+}
+
+/// Where the command of this name or alias stands in [`COMMANDS`].
+pub(crate) fn position(name: &str) -> Option<usize> {
+    let by_name = |name: &str| COMMANDS.binary_search_by(|command| command.name.cmp(name)).ok();
+    by_name(name).or_else(|| {
+        let at = ALIASES.binary_search_by(|alias| alias.0.cmp(name)).ok()?;
+        by_name(ALIASES.get(at)?.1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_tables_are_sorted_and_found_in() {
+        for pair in COMMANDS.windows(2) {
+            assert!(pair[0].name < pair[1].name, "{} < {}", pair[0].name, pair[1].name);
+        }
+        assert!(ALIASES.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        for command in COMMANDS {
+            assert_eq!(find(command.name).map(|found| found.name), Some(command.name));
+            assert!(command.help.ends_with('.'), "{}", command.name);
+        }
+        for (alias, name) in ALIASES {
+            assert_eq!(find(alias).map(|found| found.name), Some(*name));
+        }
+        assert!(find("getlasterror").is_none());
+        assert!(find("").is_none());
+    }
+}

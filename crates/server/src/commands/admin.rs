@@ -1,0 +1,170 @@
+//! Commands for operators: the log, the profiler, flushing, defaults, shutting down.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::commands::parameters::FEATURE_VERSION;
+use crate::logging;
+use base::bson::Value;
+use base::{Result, err};
+
+/// The row of `getLog`.
+pub(crate) const GET_LOG: Command =
+    Command::new("getLog", Kind::Admin, "Shows the last lines of the log.", get_log).admin_only();
+
+fn get_log(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let which = fields.command_value();
+    fields.finish()?;
+    let which = which.as_str().ok_or_else(|| {
+        err!(
+            TypeMismatch,
+            "Argument to getLog must be of type String; found a value of type {}",
+            which.kind().alias()
+        )
+    })?;
+    let (lines, written) = match which {
+        "*" => {
+            call.reply.begin_array("names").push("global").push("startupWarnings").end();
+            return Ok(Answer::Done);
+        }
+        "global" => logging::recent(),
+        // mongosh shows each of these lines as a warning; there are none.
+        "startupWarnings" => (Vec::new(), 0),
+        other => return Err(err!(OperationFailed, "No log named '{other}'")),
+    };
+    call.reply.append("totalLinesWritten", written as i64).begin_array("log");
+    for line in &lines {
+        call.reply.push(line);
+    }
+    call.reply.end();
+    Ok(Answer::Done)
+}
+
+/// The row of `logRotate`.
+pub(crate) const LOG_ROTATE: Command =
+    Command::new("logRotate", Kind::Admin, "Starts a new log file, of which there is none.", log_rotate)
+        .admin_only();
+
+fn log_rotate(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    log::info!("logRotate: the log goes to standard error, nothing to rotate");
+    Ok(Answer::Done)
+}
+
+/// The row of `logout`.
+pub(crate) const LOGOUT: Command =
+    Command::new("logout", Kind::Admin, "Forgets who is logged in: nobody.", plain)
+        .stable_api()
+        .without_auth();
+
+/// Takes no fields and has nothing to say.
+fn plain(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    Ok(Answer::Done)
+}
+
+/// The row of `fsync`.
+pub(crate) const FSYNC: Command =
+    Command::new("fsync", Kind::Admin, "Writes everything down.", fsync).admin_only();
+
+fn fsync(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    // Locking would hold back every writer until fsyncUnlock.
+    fields.refuse_unless_default("lock")?;
+    fields.flag("async")?;
+    fields.finish()?;
+    call.reply.append("numFiles", 1);
+    Ok(Answer::Done)
+}
+
+/// The row of `fsyncUnlock`.
+pub(crate) const FSYNC_UNLOCK: Command =
+    Command::new("fsyncUnlock", Kind::Admin, "Lets writers go on after fsync.", fsync_unlock).admin_only();
+
+fn fsync_unlock(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    Err(err!(IllegalOperation, "fsyncUnlock called when not locked"))
+}
+
+/// The row of `profile`.
+pub(crate) const PROFILE: Command =
+    Command::new("profile", Kind::Admin, "Shows the profiler's level.", profile);
+
+fn profile(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let level = fields.command_value().as_i64();
+    fields.integer("slowms")?;
+    fields.number("sampleRate")?;
+    fields.refuse_unless_default("filter")?;
+    fields.finish()?;
+    match level {
+        Some(-1 | 0) => {
+            call.reply.append("was", 0).append("slowms", 100).append("sampleRate", 1.0);
+            Ok(Answer::Done)
+        }
+        Some(1 | 2) => Err(err!(NotImplemented, "the profiler ('profile' above 0) is not implemented")),
+        _ => Err(err!(BadValue, "Profiling level must be between -1 and 2")),
+    }
+}
+
+/// The row of `getDefaultRWConcern`.
+pub(crate) const GET_DEFAULT_RW_CONCERN: Command =
+    Command::new("getDefaultRWConcern", Kind::Admin, "Tells the default concerns.", get_default_rw_concern)
+        .admin_only();
+
+fn get_default_rw_concern(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.flag("inMemory")?;
+    fields.finish()?;
+    call.reply.begin_document("defaultReadConcern").append("level", "local").end();
+    call.reply.begin_document("defaultWriteConcern").append("w", "majority").append("wtimeout", 0).end();
+    call.reply.append("defaultWriteConcernSource", "implicit").append("defaultReadConcernSource", "implicit");
+    Ok(Answer::Done)
+}
+
+/// The row of `setFeatureCompatibilityVersion`.
+pub(crate) const SET_FEATURE_COMPATIBILITY_VERSION: Command = Command::new(
+    "setFeatureCompatibilityVersion",
+    Kind::Admin,
+    "Takes the present version and refuses others.",
+    set_feature_compatibility_version,
+)
+.admin_only()
+.takes_write_concern();
+
+fn set_feature_compatibility_version(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let version = fields.command_value();
+    fields.flag("confirm")?;
+    fields.flag("fromConfigServer")?;
+    fields.finish()?;
+    match version {
+        Value::String(FEATURE_VERSION) => Ok(Answer::Done),
+        other => {
+            Err(err!(BadValue, "featureCompatibilityVersion can be {FEATURE_VERSION} only, not {other:?}"))
+        }
+    }
+}
+
+/// The row of `shutdown`.
+pub(crate) const SHUTDOWN: Command =
+    Command::new("shutdown", Kind::Admin, "Stops the server.", shutdown).admin_only();
+
+fn shutdown(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.flag("force")?;
+    fields.natural("timeoutSecs")?;
+    fields.finish()?;
+    log::info!("shutdown asked for by {}", call.connection.activity.client);
+    call.server.stop();
+    Ok(Answer::Close)
+}

@@ -1,0 +1,115 @@
+//! `currentOp` and `killOp`: what runs now, and stopping it.
+
+use crate::activity::{Activity, Current};
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use crate::logging::{format_time, now_millis};
+use base::bson::{Builder, Document, Value};
+use base::{Result, err};
+
+/// The row of `currentOp`.
+pub(crate) const CURRENT_OP: Command =
+    Command::new("currentOp", Kind::Admin, "Lists the operations that run now.", current_op).admin_only();
+
+fn current_op(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let idle_too = fields.flag("$all")?.unwrap_or(false);
+    fields.flag("$ownOps")?;
+    fields.flag("$truncateOps")?;
+    // What is left are conditions on the entries.
+    let conditions = fields.rest();
+    let refused = conditions.iter().find(|condition| !is_simple(condition.value()));
+    if let Some(condition) = refused {
+        return Err(err!(
+            NotImplemented,
+            "currentOp takes values and {{$exists: …}} as conditions, not that on '{}'",
+            condition.name()
+        ));
+    }
+    call.reply.begin_array("inprog");
+    for activity in call.server.activities.all() {
+        let current = activity.current();
+        if current.is_none() && !idle_too {
+            continue;
+        }
+        let entry = entry(&activity, current);
+        if conditions.iter().all(|condition| holds(entry.view(), condition.name(), condition.value())) {
+            call.reply.push(&entry);
+        }
+    }
+    call.reply.end();
+    Ok(Answer::Done)
+}
+
+fn is_simple(condition: Value<'_>) -> bool {
+    match condition {
+        Value::Document(document) => {
+            document.iter().all(|field| field.name() == "$exists" || !field.name().starts_with('$'))
+        }
+        Value::Regex { .. } => false,
+        _ => true,
+    }
+}
+
+fn holds(entry: Document<'_>, name: &str, condition: Value<'_>) -> bool {
+    let path: Vec<&str> = name.split('.').collect();
+    let mut found = Some(Value::Document(entry));
+    for part in path {
+        found = found.and_then(|value| value.as_document()).and_then(|document| document.get(part));
+    }
+    let exists = condition.as_document().and_then(|document| document.get("$exists"));
+    match (exists, found) {
+        (Some(wanted), found) => wanted.is_truthy() == found.is_some(),
+        (None, Some(found)) => base::bson::equal(found, condition),
+        (None, None) => condition.is_nullish(),
+    }
+}
+
+fn entry(activity: &Activity, current: Option<Current>) -> base::bson::DocumentBuf {
+    let mut entry = Builder::new();
+    entry.append("type", "op").append("desc", &format!("conn{}", activity.connection_id));
+    entry.append("connectionId", activity.connection_id).append("client", &activity.client.to_string());
+    entry.append("active", current.is_some()).append("currentOpTime", &format_time(now_millis()));
+    if let Some(current) = current {
+        let micros = current.started.elapsed().as_micros() as i64;
+        entry.append("opid", current.operation_id as i64).append("secs_running", micros / 1_000_000);
+        entry.append("microsecs_running", micros).append("op", operation_kind(current.command));
+        entry.append("ns", &current.namespace);
+        let (database, collection) = current.namespace.split_once('.').unwrap_or_default();
+        entry.begin_document("command");
+        match collection {
+            "$cmd" => entry.append(current.command, 1),
+            collection => entry.append(current.command, collection),
+        };
+        entry.append("$db", database).end();
+    }
+    entry.finish()
+}
+
+/// The kind of operation as currentOp has always named it.
+fn operation_kind(command: &str) -> &'static str {
+    match command {
+        "find" => "query",
+        "insert" => "insert",
+        "update" => "update",
+        "delete" => "remove",
+        "getMore" => "getmore",
+        _ => "command",
+    }
+}
+
+/// The row of `killOp`.
+pub(crate) const KILL_OP: Command =
+    Command::new("killOp", Kind::Admin, "Interrupts an operation.", kill_op).admin_only();
+
+fn kill_op(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let operation = fields.required("op", Fields::integer)?;
+    fields.finish()?;
+    call.server.activities.kill(operation as u64);
+    call.reply.append("info", "attempting to kill op");
+    Ok(Answer::Done)
+}

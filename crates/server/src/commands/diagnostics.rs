@@ -1,0 +1,201 @@
+//! Small commands that tell about the server and the machine: ping, buildInfo, hostInfo, ….
+
+use crate::call::{Answer, Call};
+use crate::command::{COMMANDS, Command, Kind};
+use crate::logging::now_millis;
+use base::Result;
+use base::bson::{MAX_DOCUMENT_SIZE, Value};
+use std::fs;
+
+/// The MongoDB version whose behaviour is followed, as clients compare it.
+pub(crate) const VERSION: &str = "8.0.0";
+const VERSION_ARRAY: [i32; 4] = [8, 0, 0, 0];
+
+/// The row of `ping`.
+pub(crate) const PING: Command =
+    Command::new("ping", Kind::Admin, "Answers, and so tells that the server is there.", ping)
+        .stable_api()
+        .without_auth();
+
+fn ping(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    Ok(Answer::Done)
+}
+
+/// The row of `buildInfo`.
+pub(crate) const BUILD_INFO: Command =
+    Command::new("buildInfo", Kind::Admin, "Tells the version and how it was built.", build_info)
+        .without_auth();
+
+fn build_info(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    let engine = call.server.settings.engine;
+    let reply = &mut call.reply;
+    reply.append("version", VERSION).append("gitVersion", "unknown");
+    reply.begin_array("modules").end().append("allocator", "system").append("javascriptEngine", "none");
+    reply.append("sysInfo", "deprecated");
+    reply.begin_array("versionArray");
+    for part in VERSION_ARRAY {
+        reply.push(part);
+    }
+    reply.end();
+    reply.begin_document("openssl").append("running", "disabled").append("compiled", "disabled").end();
+    reply.begin_document("buildEnvironment");
+    reply.append("distarch", std::env::consts::ARCH).append("target_os", std::env::consts::OS).end();
+    reply.append("bits", 64).append("debug", cfg!(debug_assertions));
+    reply.append("maxBsonObjectSize", MAX_DOCUMENT_SIZE as i32);
+    reply.begin_array("storageEngines").push(engine).end();
+    reply.append("vellum", env!("CARGO_PKG_VERSION"));
+    Ok(Answer::Done)
+}
+
+/// The row of `hostInfo`.
+pub(crate) const HOST_INFO: Command =
+    Command::new("hostInfo", Kind::Admin, "Tells about the machine.", host_info);
+
+fn host_info(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get()) as i32;
+    let memory = memory_megabytes();
+    let kernel = read_line("/proc/sys/kernel/osrelease");
+    let reply = &mut call.reply;
+    reply.begin_document("system").append("currentTime", Value::DateTime(now_millis()));
+    reply.append("hostname", &host_name()).append("cpuAddrSize", usize::BITS as i32);
+    reply.append("memSizeMB", memory).append("memLimitMB", memory).append("numCores", cores);
+    reply.append("cpuArch", std::env::consts::ARCH).append("numaEnabled", false).end();
+    reply.begin_document("os").append("type", os_type()).append("name", &os_name());
+    reply.append("version", &format!("Kernel {kernel}")).end();
+    reply.begin_document("extra").append("kernelVersion", &kernel).end();
+    Ok(Answer::Done)
+}
+
+fn os_type() -> &'static str {
+    match std::env::consts::OS {
+        "linux" => "Linux",
+        "macos" => "Darwin",
+        "windows" => "Windows",
+        other => other,
+    }
+}
+
+/// The first line of a file, empty where there is none.
+fn read_line(path: &str) -> String {
+    fs::read_to_string(path).ok().and_then(|text| text.lines().next().map(str::to_string)).unwrap_or_default()
+}
+
+/// The machine's name.
+pub(crate) fn host_name() -> String {
+    let name = read_line("/proc/sys/kernel/hostname");
+    if name.is_empty() { "localhost".to_string() } else { name }
+}
+
+fn os_name() -> String {
+    let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let pretty = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    pretty.map_or_else(|| os_type().to_string(), |name| name.trim_matches('"').to_string())
+}
+
+fn memory_megabytes() -> i32 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kilobytes = total.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
+    i32::try_from(kilobytes / 1024).unwrap_or(i32::MAX)
+}
+
+/// The row of `getCmdLineOpts`.
+pub(crate) const GET_CMD_LINE_OPTS: Command =
+    Command::new("getCmdLineOpts", Kind::Admin, "Tells how the server was started.", get_cmd_line_opts)
+        .admin_only();
+
+fn get_cmd_line_opts(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    let settings = &call.server.settings;
+    call.reply.begin_array("argv");
+    for argument in &settings.arguments {
+        call.reply.push(argument);
+    }
+    call.reply.end().begin_document("parsed").begin_document("net");
+    call.reply.append("bindIp", &settings.bind.to_string());
+    call.reply.append("port", i32::from(call.connection.local.port())).end();
+    if let Some(name) = &settings.replica_set {
+        call.reply.begin_document("replication").append("replSet", name).end();
+    }
+    call.reply.begin_document("storage").append("engine", settings.engine).end().end();
+    Ok(Answer::Done)
+}
+
+/// The row of `connectionStatus`.
+pub(crate) const CONNECTION_STATUS: Command =
+    Command::new("connectionStatus", Kind::Admin, "Tells who is logged in here: nobody.", connection_status)
+        .without_auth();
+
+fn connection_status(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let privileges = fields.flag("showPrivileges")?.unwrap_or(false);
+    fields.finish()?;
+    let reply = &mut call.reply;
+    reply.begin_document("authInfo").begin_array("authenticatedUsers").end();
+    reply.begin_array("authenticatedUserRoles").end();
+    if privileges {
+        reply.begin_array("authenticatedUserPrivileges").end();
+    }
+    reply.end();
+    Ok(Answer::Done)
+}
+
+/// The row of `whatsmyuri`.
+pub(crate) const WHATS_MY_URI: Command =
+    Command::new("whatsmyuri", Kind::Admin, "Tells the client's address as seen from here.", whats_my_uri)
+        .without_auth();
+
+fn whats_my_uri(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    call.reply.append("you", &call.connection.activity.client.to_string());
+    Ok(Answer::Done)
+}
+
+/// The row of `features`.
+pub(crate) const FEATURES: Command =
+    Command::new("features", Kind::Admin, "Tells which machinery this server has.", features);
+
+fn features(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    call.reply.begin_document("oidMachine").end();
+    Ok(Answer::Done)
+}
+
+/// The row of `listCommands`.
+pub(crate) const LIST_COMMANDS: Command =
+    Command::new("listCommands", Kind::Admin, "Lists the commands.", list_commands).without_auth();
+
+fn list_commands(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    call.reply.begin_document("commands");
+    for command in COMMANDS {
+        call.reply.begin_document(command.name).append("help", command.help);
+        call.reply.append("requiresAuth", !command.without_auth);
+        call.reply.append("secondaryOk", command.kind != Kind::Write).append("adminOnly", command.admin_only);
+        call.reply.begin_array("apiVersions");
+        if command.stable_api {
+            call.reply.push("1");
+        }
+        call.reply.end().end();
+    }
+    call.reply.end();
+    Ok(Answer::Done)
+}

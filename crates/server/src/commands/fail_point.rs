@@ -1,0 +1,35 @@
+//! `configureFailPoint`: failures on demand, for tests.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::Document;
+use base::{Result, err};
+
+/// The row of `configureFailPoint`.
+pub(crate) const CONFIGURE_FAIL_POINT: Command =
+    Command::new("configureFailPoint", Kind::Admin, "Makes commands fail on demand.", configure)
+        .admin_only()
+        .takes_write_concern();
+
+fn configure(call: &mut Call<'_>) -> Result<Answer> {
+    // MongoDB without test commands doesn't know this one either.
+    if !call.server.fail_points.allowed() {
+        return Err(err!(CommandNotFound, "no such command: '{}'", call.request.name()));
+    }
+    let mut fields = call.fields();
+    let name = fields.command_value();
+    let name = name.as_str().ok_or_else(|| {
+        err!(
+            TypeMismatch,
+            "BSON field 'configureFailPoint' is the wrong type '{}', expected type 'string'",
+            name.kind().alias()
+        )
+    })?;
+    let mode = fields.required("mode", Fields::any)?;
+    let data = fields.document("data")?.unwrap_or(Document::EMPTY);
+    fields.finish()?;
+    let count = call.server.fail_points.configure(name, mode, data)?;
+    call.reply.append("count", count);
+    Ok(Answer::Done)
+}

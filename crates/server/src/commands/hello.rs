@@ -1,0 +1,258 @@
+//! `hello` and `isMaster`: who this server is, asked by every client before anything else.
+//!
+//! With a topologyVersion and maxAwaitTimeMS the reply is held back until something changes or
+//! the time is over; where the client allows it, replies then go on without being asked for.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use crate::logging::now_millis;
+use crate::session::TIMEOUT_MINUTES;
+use crate::wire::{Compressor, MAX_MESSAGE_SIZE};
+use base::bson::{Document, MAX_DOCUMENT_SIZE, Value};
+use base::{Result, err};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The newest protocol version spoken: MongoDB 8.0's.
+const MAX_WIRE_VERSION: i32 = 25;
+
+/// The most statements in one command that writes.
+pub(crate) const MAX_WRITE_BATCH_SIZE: i32 = 100_000;
+
+/// The largest description of itself that a client may send, in bytes.
+const METADATA_MAX: usize = 512;
+
+/// The longest name of an application, in bytes.
+const APP_NAME_MAX: usize = 128;
+
+/// The row of `hello`.
+pub(crate) const HELLO: Command =
+    Command::new("hello", Kind::Admin, "Tells who this server is and what it can.", hello)
+        .stable_api()
+        .without_auth();
+
+/// The row of `isMaster`, hello's older name.
+pub(crate) const IS_MASTER: Command =
+    Command::new("isMaster", Kind::Admin, "The older name of hello.", is_master).without_auth();
+
+fn hello(call: &mut Call<'_>) -> Result<Answer> {
+    answer(call, "isWritablePrimary")
+}
+
+fn is_master(call: &mut Call<'_>) -> Result<Answer> {
+    answer(call, "ismaster")
+}
+
+/// What a client says in its hello.
+struct Greeting<'a> {
+    hello_ok: bool,
+    client: Option<Document<'a>>,
+    compression: Vec<Compressor>,
+    wants_mechanisms: bool,
+    awaits: Option<Awaits>,
+}
+
+/// A hello that waits for a change.
+struct Awaits {
+    is_this_process: bool,
+    counter: i64,
+    at_most: Duration,
+}
+
+fn answer(call: &mut Call<'_>, primary: &str) -> Result<Answer> {
+    let greeting = Greeting::read(call)?;
+    if let Some(client) = greeting.client {
+        remember_client(call, client)?;
+    }
+    if let Some(awaits) = &greeting.awaits
+        && let Some(wait) = hold_back(call, awaits)?
+    {
+        return Ok(wait);
+    }
+    if greeting.awaits.is_some() && call.exhaust_allowed {
+        call.streams = Some(topology_counter(call));
+    }
+    append_reply(call, &greeting, primary);
+    Ok(Answer::Done)
+}
+
+impl<'a> Greeting<'a> {
+    fn read(call: &Call<'a>) -> Result<Greeting<'a>> {
+        let mut fields = call.fields();
+        fields.command_value();
+        let greeting = Greeting {
+            hello_ok: fields.flag("helloOk")?.unwrap_or(false),
+            client: fields.document("client")?,
+            compression: compressors(&mut fields)?,
+            wants_mechanisms: fields.string("saslSupportedMechs")?.is_some(),
+            awaits: awaits(call, &mut fields)?,
+        };
+        // The one command whose unknown fields MongoDB passes over: clients announce in it what
+        // older servers don't know, and without users there is nobody to authenticate early.
+        drop(fields.rest());
+        Ok(greeting)
+    }
+}
+
+fn compressors(fields: &mut Fields<'_>) -> Result<Vec<Compressor>> {
+    let wanted = fields.strings("compression")?.unwrap_or_default();
+    let offered = |name: &str| Compressor::OFFERED.into_iter().find(|known| known.name() == name);
+    Ok(wanted.into_iter().filter_map(offered).collect())
+}
+
+fn awaits(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<Option<Awaits>> {
+    let version = fields.document("topologyVersion")?;
+    let at_most = fields.integer("maxAwaitTimeMS")?;
+    let (version, at_most) = match (version, at_most) {
+        (None, None) => return Ok(None),
+        (Some(version), Some(at_most)) => (version, at_most),
+        (Some(_), None) => {
+            return Err(err!(31368, "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'"));
+        }
+        (None, Some(_)) => {
+            return Err(err!(31368, "A request with 'maxAwaitTimeMS' must include a 'topologyVersion'"));
+        }
+    };
+    let millis =
+        u64::try_from(at_most).map_err(|_| err!(31373, "maxAwaitTimeMS must be a non-negative integer"))?;
+    let mut version = Fields::of_document("hello.topologyVersion", version);
+    let process = version.required("processId", Fields::any)?;
+    let counter = version.required("counter", Fields::integer)?;
+    version.finish()?;
+    let this = call.server.topology.process_id;
+    Ok(Some(Awaits {
+        is_this_process: matches!(process, Value::ObjectId(id) if id == this),
+        counter,
+        at_most: Duration::from_millis(millis),
+    }))
+}
+
+/// Keeps what the client says of itself, which it may say once.
+fn remember_client(call: &mut Call<'_>, client: Document<'_>) -> Result<()> {
+    if call.connection.waiting_until.is_some() {
+        return Ok(());
+    }
+    if call.connection.metadata.is_some() {
+        return Err(err!(
+            ClientMetadataCannotBeMutated,
+            "The client metadata document may only be sent in the first hello"
+        ));
+    }
+    check_client(client)?;
+    call.connection.metadata = Some(Box::new(client.to_owned()));
+    log::debug!("connection {} is {client:?}", call.connection.activity.connection_id);
+    Ok(())
+}
+
+fn check_client(client: Document<'_>) -> Result<()> {
+    if client.bytes().len() > METADATA_MAX {
+        return Err(err!(
+            ClientMetadataDocumentTooLarge,
+            "The client metadata document must be less then or equal to {METADATA_MAX} bytes"
+        ));
+    }
+    let inner = |name: &str| client.get(name).and_then(|value| value.as_document());
+    let text = |part: &str, name: &str| inner(part)?.get(name)?.as_str();
+    if text("application", "name").is_some_and(|name| name.len() > APP_NAME_MAX) {
+        return Err(err!(
+            ClientMetadataAppNameTooLarge,
+            "The 'application.name' field must be less then or equal to {APP_NAME_MAX} bytes"
+        ));
+    }
+    for (part, name) in [("driver", "name"), ("driver", "version"), ("os", "type")] {
+        if text(part, name).is_none() {
+            return Err(err!(
+                ClientMetadataMissingField,
+                "Missing required field '{part}.{name}' in the client metadata document"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What to wait for, `None` where the client must be told something at once.
+fn hold_back(call: &mut Call<'_>, awaits: &Awaits) -> Result<Option<Answer>> {
+    let now = topology_counter(call);
+    let told = match call.connection.stream {
+        Some(stream) => stream.topology_version,
+        None if !awaits.is_this_process => return Ok(None),
+        None => awaits.counter,
+    };
+    if told > now {
+        return Err(err!(
+            31382,
+            "Received a topology version with counter: {told} which is greater than the server topology version \
+             counter: {now}"
+        ));
+    }
+    if told < now {
+        return Ok(None);
+    }
+    let mut change = call.server.topology.changed.listen(now as u64);
+    Ok(call.wait(awaits.at_most, move |waker| change.has_happened(waker)))
+}
+
+fn topology_counter(call: &Call<'_>) -> i64 {
+    call.server.topology.changed.count() as i64
+}
+
+fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
+    let counter = topology_counter(call);
+    if greeting.hello_ok {
+        call.reply.append("helloOk", true);
+    }
+    call.reply.begin_document("topologyVersion");
+    call.reply.append("processId", call.server.topology.process_id).append("counter", counter).end();
+    if call.server.is_replica_set() {
+        append_set(call);
+    }
+    call.reply.append(primary, true);
+    call.reply
+        .append("maxBsonObjectSize", MAX_DOCUMENT_SIZE as i32)
+        .append("maxMessageSizeBytes", MAX_MESSAGE_SIZE as i32)
+        .append("maxWriteBatchSize", MAX_WRITE_BATCH_SIZE)
+        .append("localTime", Value::DateTime(now_millis()))
+        .append("logicalSessionTimeoutMinutes", TIMEOUT_MINUTES)
+        .append("connectionId", call.connection.activity.connection_id)
+        .append("minWireVersion", 0)
+        .append("maxWireVersion", MAX_WIRE_VERSION)
+        .append("readOnly", false);
+    if !greeting.compression.is_empty() {
+        call.reply.begin_array("compression");
+        for compressor in &greeting.compression {
+            call.reply.push(compressor.name());
+        }
+        call.reply.end();
+    }
+    if greeting.wants_mechanisms {
+        call.reply.begin_array("saslSupportedMechs").end();
+    }
+}
+
+/// The fields that only members of a set send: this one is the primary and the only member.
+fn append_set(call: &mut Call<'_>) {
+    let address = own_address(call);
+    let time = call.server.cluster_time();
+    let seconds = (time >> 32) as i64;
+    let name = call.server.settings.replica_set.as_deref().unwrap_or_default();
+    call.reply.begin_array("hosts").push(&address).end();
+    call.reply.append("setName", name).append("setVersion", 1).append("secondary", false);
+    call.reply.append("primary", &address).append("me", &address);
+    call.reply.append("electionId", call.server.topology.election_id);
+    call.reply.begin_document("lastWrite");
+    for (op_time, date) in [("opTime", "lastWriteDate"), ("majorityOpTime", "majorityWriteDate")] {
+        call.reply.begin_document(op_time).append("ts", Value::Timestamp(time)).append("t", 1i64).end();
+        call.reply.append(date, Value::DateTime(seconds * 1000));
+    }
+    call.reply.end();
+}
+
+/// The address that clients must know this server by: what they dialled, or what it advertises.
+pub(crate) fn own_address(call: &Call<'_>) -> String {
+    call.server.settings.advertise.clone().unwrap_or_else(|| dialled(call.connection.local))
+}
+
+fn dialled(address: SocketAddr) -> String {
+    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
+}

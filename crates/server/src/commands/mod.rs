@@ -1,0 +1,55 @@
+//! The handlers of the commands: one file per command, or per few that belong together.
+//!
+//! # How to add a command
+//!
+//! 1. Write `commands/NAME.rs` with its row and its handler:
+//!
+//!    ```ignore
+//!    //! `count`: how many documents match.
+//!
+//!    /// The row of the table.
+//!    pub(crate) const COUNT: Command =
+//!        Command::new("count", Kind::Read, "Counts the documents that match.", count).stable_api();
+//!
+//!    fn count(call: &mut Call<'_>) -> Result<Answer> {
+//!        let mut fields = call.fields();                   // without $db, lsid, maxTimeMS, …
+//!        let namespace = fields.namespace()?;              // the command's own field
+//!        let query = fields.document("query")?.unwrap_or(Document::EMPTY);
+//!        let limit = fields.integer("limit")?.unwrap_or(0);
+//!        let skip = fields.natural("skip")?.unwrap_or(0);
+//!        fields.refuse_unless_default("fields")?;          // known, not implemented: 238
+//!        fields.finish()?;                                 // anything else: 40415
+//!
+//!        let n = …one call into the database…;
+//!        call.reply.append("n", n);                        // `ok` and the rest are appended later
+//!        Ok(Answer::Done)
+//!    }
+//!    ```
+//!
+//!    `Kind` decides what else the command takes: reads a readConcern, writes a writeConcern.
+//!    [`Fields::required`](crate::fields::Fields::required) takes what must be there,
+//!    [`Fields::documents`](crate::fields::Fields::documents) reads an array and a document
+//!    sequence alike, [`Fields::of_document`](crate::fields::Fields::of_document) does the same
+//!    for documents inside (`update.updates`).
+//!
+//! 2. Add `mod NAME;` below, the row to [`COMMANDS`](crate::command::COMMANDS) in its place, and
+//!    other spellings of the name to the aliases.
+//!
+//! An error is returned with `?` and becomes the reply of a failed command, labels included;
+//! elements of `writeErrors` and a `writeConcernError` are built by [`reply`](crate::reply). The
+//! general arguments are in `call.arguments`. A handler that has nothing to say yet returns what
+//! [`Call::wait`](crate::call::Call::wait) gives and is called again.
+
+pub(crate) mod admin;
+pub(crate) mod current_op;
+pub(crate) mod diagnostics;
+pub(crate) mod fail_point;
+pub(crate) mod hello;
+pub(crate) mod parameters;
+pub(crate) mod refused;
+pub(crate) mod replication;
+pub(crate) mod server_status;
+pub(crate) mod sessions;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! `serverStatus` and `top`: true counters of this server.
+
+use crate::call::{Answer, Call};
+use crate::command::{COMMANDS, Command, Kind};
+use crate::commands::diagnostics::{VERSION, host_name};
+use crate::counters::CommandCounter;
+use crate::logging::now_millis;
+use crate::server::Server;
+use base::bson::{Builder, Value};
+use base::{Result, err};
+
+/// The row of `serverStatus`.
+pub(crate) const SERVER_STATUS: Command =
+    Command::new("serverStatus", Kind::Admin, "Tells counters and the state of the server.", server_status);
+
+/// A section of the reply: its name and what appends it.
+type Section = (&'static str, fn(&Server, &mut Builder));
+
+/// The sections that a client may switch off, or on, by name.
+const SECTIONS: &[Section] = &[
+    ("asserts", asserts),
+    ("connections", connections),
+    ("globalLock", global_lock),
+    ("logicalSessionRecordCache", session_cache),
+    ("network", network),
+    ("opcounters", op_counters),
+    ("storageEngine", storage_engine),
+    ("mem", memory),
+    ("metrics", metrics),
+];
+
+fn server_status(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let mut wanted = Vec::new();
+    for section in SECTIONS {
+        if fields.any(section.0)?.is_none_or(|value| value.is_truthy()) {
+            wanted.push(section);
+        }
+    }
+    // Whatever else is named is a section of MongoDB's that isn't here, which is left out as
+    // MongoDB leaves out those it doesn't know.
+    drop(fields.rest());
+    let (server, reply) = (call.server, &mut *call.reply);
+    let uptime = server.started.elapsed();
+    reply.append("host", &format!("{}:{}", host_name(), call.connection.local.port()));
+    reply.append("version", VERSION).append("process", "vellum").append("pid", i64::from(std::process::id()));
+    reply.append("uptime", uptime.as_secs_f64().floor()).append("uptimeMillis", uptime.as_millis() as i64);
+    reply
+        .append("uptimeEstimate", uptime.as_secs() as i64)
+        .append("localTime", Value::DateTime(now_millis()));
+    for (name, append) in wanted {
+        reply.begin_document(name);
+        append(server, reply);
+        reply.end();
+    }
+    Ok(Answer::Done)
+}
+
+fn asserts(server: &Server, reply: &mut Builder) {
+    reply.append("regular", server.counters.panics.get()).append("warning", 0).append("msg", 0);
+    reply.append("user", server.counters.user_asserts.get()).append("rollovers", 0);
+}
+
+fn connections(server: &Server, reply: &mut Builder) {
+    let (open, total) = server.activities.counts();
+    let active = server.activities.all().iter().filter(|activity| activity.current().is_some()).count();
+    let available = server.settings.connections_max.saturating_sub(open);
+    reply.append("current", open as i32).append("available", available as i32);
+    reply.append("totalCreated", total as i64).append("active", active as i32);
+    reply.append("rejected", server.counters.connections_rejected.get());
+}
+
+fn global_lock(server: &Server, reply: &mut Builder) {
+    let active =
+        server.activities.all().iter().filter(|activity| activity.current().is_some()).count() as i32;
+    reply.append("totalTime", server.started.elapsed().as_micros() as i64);
+    reply.begin_document("currentQueue").append("total", 0).append("readers", 0).append("writers", 0).end();
+    reply
+        .begin_document("activeClients")
+        .append("total", active)
+        .append("readers", active)
+        .append("writers", 0)
+        .end();
+}
+
+fn session_cache(server: &Server, reply: &mut Builder) {
+    reply.append("activeSessionsCount", server.sessions.len() as i32);
+}
+
+fn network(server: &Server, reply: &mut Builder) {
+    let counters = &server.counters;
+    reply.append("bytesIn", counters.bytes_in.get()).append("bytesOut", counters.bytes_out.get());
+    reply.append("numRequests", counters.requests.get());
+}
+
+fn op_counters(server: &Server, reply: &mut Builder) {
+    let counters = &server.counters;
+    let ran = |name: &str| command_counter(server, name).map_or(0, |counter| counter.total.get());
+    let counted = ["find", "insert", "update", "delete", "getMore"];
+    let others = COMMANDS.iter().map(|command| command.name).filter(|name| !counted.contains(name));
+    reply.append("insert", counters.inserted.get()).append("query", ran("find"));
+    reply.append("update", counters.updated.get()).append("delete", counters.deleted.get());
+    reply.append("getmore", ran("getMore")).append("command", others.map(ran).sum::<i64>());
+}
+
+fn command_counter<'a>(server: &'a Server, name: &str) -> Option<&'a CommandCounter> {
+    server.counters.commands.get(crate::command::position(name)?)
+}
+
+fn storage_engine(server: &Server, reply: &mut Builder) {
+    // Named as MongoDB names its own in-memory engine where nothing outlives the process, since
+    // clients under test decide by the name what they may expect of it.
+    reply.append("name", server.settings.engine).append("persistent", !server.settings.ephemeral);
+    reply.append("supportsCommittedReads", true).append("supportsSnapshotReadConcern", true);
+    reply.append("readOnly", false);
+}
+
+fn memory(_: &Server, reply: &mut Builder) {
+    let (virtual_mb, resident_mb) = memory_megabytes().unwrap_or_default();
+    reply
+        .append("bits", 64)
+        .append("resident", resident_mb)
+        .append("virtual", virtual_mb)
+        .append("supported", true);
+}
+
+/// Virtual and resident memory of this process.
+fn memory_megabytes() -> Option<(i32, i32)> {
+    const PAGE_SIZE: u64 = 4096;
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let mut pages = text.split_whitespace().map(|field| field.parse::<u64>().ok());
+    let mut megabytes = || i32::try_from((pages.next()?? * PAGE_SIZE) >> 20).ok();
+    Some((megabytes()?, megabytes()?))
+}
+
+fn metrics(server: &Server, reply: &mut Builder) {
+    reply.begin_document("commands");
+    for (command, counter) in COMMANDS.iter().zip(&server.counters.commands) {
+        reply.begin_document(command.name);
+        reply.append("failed", counter.failed.get()).append("total", counter.total.get()).end();
+    }
+    reply.end();
+}
+
+/// The row of `top`.
+pub(crate) const TOP: Command =
+    Command::new("top", Kind::Admin, "Tells the time spent in each collection.", top).admin_only();
+
+fn top(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    Err(err!(
+        NotImplemented,
+        "the command 'top' is not implemented: time is counted by command, see serverStatus"
+    ))
+}

@@ -1,0 +1,255 @@
+//! Handlers tried through whole frames, without a socket.
+
+use crate::command::COMMANDS;
+use crate::connection::{ConnectionState, Outcome, handle};
+use crate::server::{Server, Settings};
+use crate::wire::header::{self, Opcode};
+use crate::wire::{compression, message, query};
+use base::bson::{Builder, Document, DocumentBuf, Value};
+
+/// One client of a server in memory.
+struct Client {
+    server: Server,
+    state: ConnectionState,
+}
+
+impl Client {
+    fn new(settings: Settings) -> Client {
+        let server = Server::new(settings);
+        let activity = server.activities.open(([127, 0, 0, 1], 50_000).into());
+        let state = ConnectionState::new(activity, ([127, 0, 0, 1], 27_017).into());
+        Client { server, state }
+    }
+
+    fn standalone() -> Client {
+        Client::new(Settings::default())
+    }
+
+    fn replica_set() -> Client {
+        Client::new(Settings { replica_set: Some("rs0".to_string()), ..Settings::default() })
+    }
+
+    fn frame(&mut self, frame: &[u8]) -> (Outcome, Vec<u8>) {
+        let mut out = Vec::new();
+        let outcome = handle(&mut self.state, &self.server, frame, &mut out);
+        (outcome, out)
+    }
+
+    /// Runs a command on `admin` and returns its reply.
+    fn run(&mut self, build: impl FnOnce(&mut Builder)) -> DocumentBuf {
+        let (outcome, reply) = self.frame(&command(0, build));
+        assert!(matches!(outcome, Outcome::Reply));
+        body(&reply).to_owned()
+    }
+}
+
+/// An OP_MSG with these flags.
+fn command(flags: u32, build: impl FnOnce(&mut Builder)) -> Vec<u8> {
+    let mut out = Vec::new();
+    header::begin(&mut out, 11, 0, Opcode::Message);
+    out.extend_from_slice(&flags.to_le_bytes());
+    out.push(0);
+    let mut builder = Builder::with_buffer(out);
+    build(&mut builder);
+    builder.append("$db", "admin");
+    let mut out = builder.into_buffer();
+    header::finish(&mut out, 0);
+    out
+}
+
+/// The document of an OP_MSG reply.
+fn body(reply: &[u8]) -> Document<'_> {
+    assert_eq!(reply[8..12], 11i32.to_le_bytes(), "the reply names its request");
+    base::bson::validate(&reply[21..]).unwrap();
+    Document::from_valid(&reply[21..])
+}
+
+fn code(reply: &DocumentBuf) -> Option<i64> {
+    reply.view().get("code").and_then(|code| code.as_i64())
+}
+
+fn is_ok(reply: &DocumentBuf) -> bool {
+    matches!(reply.view().get("ok"), Some(Value::Double(ok)) if ok == 1.0)
+}
+
+fn text<'a>(reply: &'a DocumentBuf, name: &str) -> Option<&'a str> {
+    reply.view().get(name).and_then(|value| value.as_str())
+}
+
+#[test]
+fn every_command_refuses_a_field_it_does_not_know() {
+    // These take any name: conditions, parameters, sections, and what newer clients announce.
+    const OPEN: [&str; 6] =
+        ["currentOp", "getParameter", "hello", "isMaster", "serverStatus", "setParameter"];
+    for row in COMMANDS.iter().filter(|row| !OPEN.contains(&row.name)) {
+        let mut client = Client::standalone();
+        let (_, reply) = client.frame(&command(0, |b| _ = b.append(row.name, 1).append("noSuchField", 1)));
+        let reply = body(&reply).to_owned();
+        assert!(!is_ok(&reply), "{} took an unknown field", row.name);
+        let refused = [8, 14, 20, 59, 73, 76, 125, 238, 251, 40_414, 40_415];
+        assert!(refused.contains(&code(&reply).unwrap()), "{}: {reply:?}", row.name);
+    }
+}
+
+#[test]
+fn ping_and_unknown_commands() {
+    let mut client = Client::standalone();
+    assert!(is_ok(&client.run(|b| _ = b.append("ping", 1))));
+    let unknown = client.run(|b| _ = b.append("getlasterror", 1));
+    assert_eq!(
+        (code(&unknown), text(&unknown, "errmsg")),
+        (Some(59), Some("no such command: 'getlasterror'"))
+    );
+    let field = client.run(|b| _ = b.append("ping", 1).append("x", 1));
+    assert_eq!(text(&field, "errmsg"), Some("BSON field 'ping.x' is an unknown field."));
+    assert_eq!(text(&field, "codeName"), Some("IDLUnknownField"));
+}
+
+#[test]
+fn hello_shows_a_standalone_or_a_primary() {
+    let alone = Client::standalone().run(|b| _ = b.append("hello", 1).append("helloOk", true));
+    assert!(
+        is_ok(&alone) && alone.view().find("setName").is_none() && alone.view().find("helloOk").is_some()
+    );
+    assert!(alone.view().find("$clusterTime").is_none());
+    let set = Client::replica_set().run(|b| _ = b.append("isMaster", 1));
+    assert_eq!(text(&set, "setName"), Some("rs0"));
+    assert_eq!(text(&set, "me"), Some("127.0.0.1:27017"));
+    for name in ["$clusterTime", "operationTime", "electionId", "lastWrite", "hosts", "ismaster"] {
+        assert!(set.view().find(name).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn the_handshake_may_come_as_op_query() {
+    let mut frame = Vec::new();
+    header::begin(&mut frame, 5, 0, Opcode::Query);
+    frame.extend_from_slice(&[0; 4]);
+    frame.extend_from_slice(b"admin.$cmd\0");
+    frame.extend_from_slice(&[0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF]);
+    let start = frame.len();
+    for (name, ok) in [("ismaster", true), ("find", false)] {
+        frame.truncate(start);
+        let mut builder = Builder::with_buffer(frame.clone());
+        builder.append(name, 1).append("backpressure", "2");
+        let mut query = builder.into_buffer();
+        header::finish(&mut query, 0);
+        let (outcome, reply) = Client::standalone().frame(&query);
+        assert!(matches!(outcome, Outcome::Reply));
+        let document = Document::from_valid(&reply[36..]).to_owned();
+        assert_eq!(is_ok(&document), ok);
+        assert_eq!(code(&document), (!ok).then_some(352));
+    }
+    assert!(query::parse(&frame[..10]).is_err());
+}
+
+#[test]
+fn client_metadata_is_taken_once() {
+    let mut client = Client::standalone();
+    let mut hello = |app: &str| {
+        let app = app.to_string();
+        client.run(move |b| {
+            b.append("hello", 1).begin_document("client");
+            b.begin_document("application").append("name", &app).end();
+            b.begin_document("driver").append("name", "d").append("version", "1").end();
+            b.begin_document("os").append("type", "Linux").end().end();
+        })
+    };
+    assert_eq!(code(&hello(&"x".repeat(200))), Some(184));
+    assert!(is_ok(&hello("app")));
+    assert_eq!(code(&hello("app")), Some(186));
+    assert_eq!(client.state.app_name(), "app");
+}
+
+#[test]
+fn an_awaitable_hello_waits_and_streams() {
+    let mut client = Client::standalone();
+    let process = client.server.topology.process_id;
+    let frame = command(1 << 16, |b| {
+        b.append("hello", 1).begin_document("topologyVersion");
+        b.append("processId", process).append("counter", 0i64).end();
+        b.append("maxAwaitTimeMS", 20);
+    });
+    for round in 0..2 {
+        let Outcome::Wait(wait) = client.frame(&frame).0 else { panic!("round {round} did not wait") };
+        std::thread::sleep(wait.until - std::time::Instant::now());
+        let (outcome, reply) = client.frame(&frame);
+        assert!(matches!(outcome, Outcome::Stream));
+        assert_eq!(reply[16..20], 2u32.to_le_bytes(), "more to come");
+    }
+    client.server.topology.changed.raise();
+    assert!(matches!(client.frame(&frame).0, Outcome::Stream), "a change is told at once");
+    assert!(matches!(client.frame(&frame).0, Outcome::Wait(_)), "and only once");
+}
+
+#[test]
+fn replies_are_compressed_as_the_request_was_but_never_a_handshake() {
+    for (name, compressed) in [("ping", true), ("hello", false)] {
+        let mut frame = command(0, |b| _ = b.append(name, 1));
+        compression::pack(crate::wire::Compressor::Zlib, &mut frame);
+        let (_, reply) = Client::standalone().frame(&frame);
+        assert_eq!(reply[12..16] == 2012i32.to_le_bytes(), compressed);
+        if compressed {
+            let mut unpacked = Vec::new();
+            compression::unpack(&reply, &mut unpacked).unwrap();
+            assert!(message::parse(&unpacked).is_ok());
+        }
+    }
+}
+
+#[test]
+fn nobody_answers_who_wants_no_answer() {
+    let frame = command(2, |b| {
+        b.append("endSessions", base::bson::Array::EMPTY).begin_document("writeConcern").append("w", 0).end();
+    });
+    let (outcome, reply) = Client::standalone().frame(&frame);
+    assert!(matches!(outcome, Outcome::NoReply) && reply.is_empty());
+}
+
+#[test]
+fn broken_bson_is_an_error_and_broken_framing_the_end() {
+    let mut frame = command(0, |b| _ = b.append("ping", "text"));
+    let at = frame.windows(4).position(|bytes| bytes == b"text").unwrap();
+    frame[at] = 0xFF;
+    let (outcome, reply) = Client::standalone().frame(&frame);
+    assert!(matches!(outcome, Outcome::Reply));
+    assert_eq!(code(&body(&reply).to_owned()), Some(22));
+    frame[20] = 9;
+    assert!(matches!(Client::standalone().frame(&frame).0, Outcome::Close));
+}
+
+#[test]
+fn fail_points_fail_delay_and_hang_up() {
+    let mut client = Client::standalone();
+    let mut configure = |build: &dyn Fn(&mut Builder)| {
+        let reply = client.run(|b| {
+            b.append("configureFailPoint", "failCommand").begin_document("mode").append("times", 1).end();
+            b.begin_document("data").begin_array("failCommands").push("ping").end();
+            build(b);
+            b.end();
+        });
+        assert!(is_ok(&reply), "{reply:?}");
+        client.frame(&command(0, |b| _ = b.append("ping", 1)))
+    };
+    let (_, reply) = configure(&|b| _ = b.append("errorCode", 91));
+    assert_eq!(code(&body(&reply).to_owned()), Some(91));
+    assert!(matches!(configure(&|b| _ = b.append("closeConnection", true)).0, Outcome::Close));
+    let blocks = |b: &mut Builder| _ = b.append("blockConnection", true).append("blockTimeMS", 5);
+    assert!(matches!(configure(&blocks).0, Outcome::Wait(_)));
+    assert!(is_ok(&client.run(|b| _ = b.append("ping", 1))));
+}
+
+#[test]
+fn parameters_and_replication_are_answered_as_clients_expect() {
+    let mut client = Client::standalone();
+    let all = client.run(|b| _ = b.append("getParameter", "*"));
+    for name in ["enableTestCommands", "authenticationMechanisms", "requireApiVersion"] {
+        assert!(all.view().find(name).is_some(), "{name}");
+    }
+    assert_eq!(code(&client.run(|b| _ = b.append("getParameter", "foo"))), Some(72));
+    let status = client.run(|b| _ = b.append("replSetGetStatus", 1));
+    assert_eq!((code(&status), text(&status, "errmsg")), (Some(76), Some("not running with --replSet")));
+    assert!(is_ok(&Client::replica_set().run(|b| _ = b.append("replSetGetStatus", 1))));
+    let refused = client.run(|b| _ = b.append("mapReduce", "c"));
+    assert_eq!((code(&refused), text(&refused, "codeName")), (Some(238), Some("NotImplemented")));
+}

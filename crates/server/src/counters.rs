@@ -1,0 +1,72 @@
+//! What the server counts of itself, as serverStatus reports it.
+
+use crate::command::COMMANDS;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A count that only grows.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Counts `amount` more.
+    pub(crate) fn add(&self, amount: u64) {
+        self.0.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// The count, as BSON takes it.
+    pub(crate) fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed) as i64
+    }
+}
+
+/// How often one command ran, how often it failed, and for how long it ran in all.
+#[derive(Default)]
+pub(crate) struct CommandCounter {
+    /// All times it ran.
+    pub(crate) total: Counter,
+    /// The times it failed.
+    pub(crate) failed: Counter,
+    /// Microseconds spent in it.
+    pub(crate) micros: Counter,
+}
+
+/// All counts.
+pub(crate) struct Counters {
+    /// Bytes received, headers included.
+    pub(crate) bytes_in: Counter,
+    /// Bytes sent, headers included.
+    pub(crate) bytes_out: Counter,
+    /// Requests received.
+    pub(crate) requests: Counter,
+    /// Documents inserted one by one, as opcounters has them.
+    pub(crate) inserted: Counter,
+    /// Update statements.
+    pub(crate) updated: Counter,
+    /// Delete statements.
+    pub(crate) deleted: Counter,
+    /// Errors that clients caused.
+    pub(crate) user_asserts: Counter,
+    /// Handlers that panicked.
+    pub(crate) panics: Counter,
+    /// Connections refused for their number.
+    pub(crate) connections_rejected: Counter,
+    /// One for each row of the table of commands.
+    pub(crate) commands: Vec<CommandCounter>,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters {
+            bytes_in: Counter::default(),
+            bytes_out: Counter::default(),
+            requests: Counter::default(),
+            inserted: Counter::default(),
+            updated: Counter::default(),
+            deleted: Counter::default(),
+            user_asserts: Counter::default(),
+            panics: Counter::default(),
+            connections_rejected: Counter::default(),
+            commands: COMMANDS.iter().map(|_| CommandCounter::default()).collect(),
+        }
+    }
+}

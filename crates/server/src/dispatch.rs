@@ -1,0 +1,263 @@
+//! From a request to its handler and back: look-up, checks, session, fail points, then `ok`.
+
+use crate::arguments::{Arguments, Topology};
+use crate::call::{Answer, Call, Wait};
+use crate::command::{self, Command, Kind};
+use crate::connection::ConnectionState;
+use crate::fail_point::{Failure, Target};
+use crate::reply::{self, Retry};
+use crate::server::Server;
+use crate::wire::Request;
+use base::bson::{Builder, DocumentBuf, Value};
+use base::{Error, Result, err};
+use std::task::Waker;
+use std::time::Instant;
+
+/// What the frame around a request decides.
+pub(crate) struct Context {
+    /// Where the reply goes: an empty document behind its header.
+    pub(crate) reply: Builder,
+    /// How many bytes the header takes, to which a failed reply is cut back.
+    pub(crate) header_size: usize,
+    /// Whether the client takes several replies.
+    pub(crate) exhaust_allowed: bool,
+}
+
+/// What came of a request.
+pub(crate) enum Outcome {
+    /// A reply.
+    Reply {
+        /// The document, complete.
+        reply: Builder,
+        /// Whether it may be compressed; handshakes may not.
+        compressible: bool,
+        /// The topology's version just told, where further replies follow unasked.
+        streams: Option<i64>,
+    },
+    /// Nothing yet.
+    Wait(Wait),
+    /// Nothing ever.
+    Close,
+}
+
+/// Commands whose replies are never compressed, as the protocol wants it.
+const UNCOMPRESSED: [&str; 5] = ["hello", "isMaster", "saslStart", "saslContinue", "authenticate"];
+
+/// Runs a request: every failure ends as a reply.
+pub(crate) fn run(
+    state: &mut ConnectionState,
+    server: &Server,
+    request: &Request<'_>,
+    context: Context,
+) -> Outcome {
+    server.counters.requests.add(1);
+    let Context { mut reply, header_size, exhaust_allowed } = context;
+    let found = command::position(request.name()).and_then(|at| Some((at, command::COMMANDS.get(at)?)));
+    let Some((at, command)) = found else {
+        let error = err!(CommandNotFound, "no such command: '{}'", request.name());
+        return refuse(server, reply, &error);
+    };
+    let began = Instant::now();
+    let mut run = Run { server, request, command, exhaust_allowed, retry: Retry::default(), labels: None };
+    let result = run.checked(state, &mut reply);
+    if let (Some(counter), false) = (server.counters.commands.get(at), matches!(result, Ok(Ran::Wait(_)))) {
+        counter.total.add(1);
+        counter.failed.add(u64::from(result.is_err()));
+        counter.micros.add(began.elapsed().as_micros() as u64);
+    }
+    match result {
+        Ok(Ran::Done(streams)) => Outcome::Reply { reply, compressible: run.compressible(), streams },
+        Ok(Ran::Wait(wait)) => Outcome::Wait(wait),
+        Ok(Ran::Close) => Outcome::Close,
+        Err(error) => {
+            let mut buffer = reply.into_buffer();
+            buffer.truncate(header_size);
+            run.failed(Builder::with_buffer(buffer), &error)
+        }
+    }
+}
+
+/// Replies with an error to a request that has no command.
+pub(crate) fn refuse(server: &Server, mut reply: Builder, error: &Error) -> Outcome {
+    server.counters.user_asserts.add(1);
+    reply::failure::<&str>(&mut reply, error, &[]);
+    append_cluster_time(server, &mut reply);
+    Outcome::Reply { reply, compressible: true, streams: None }
+}
+
+/// What came of a command that didn't fail.
+enum Ran {
+    /// The reply is complete; the topology's version told, where further replies follow.
+    Done(Option<i64>),
+    /// The handler is to be called again.
+    Wait(Wait),
+    /// There is to be no reply.
+    Close,
+}
+
+/// One command being run, and what its error would have to be labelled with.
+struct Run<'a> {
+    server: &'a Server,
+    request: &'a Request<'a>,
+    command: &'static Command,
+    exhaust_allowed: bool,
+    retry: Retry,
+    labels: Option<Vec<String>>,
+}
+
+impl<'a> Run<'a> {
+    fn checked(&mut self, state: &mut ConnectionState, reply: &mut Builder) -> Result<Ran> {
+        let (server, command) = (self.server, self.command);
+        base::namespace::check_database_name(self.request.database)?;
+        if command.admin_only && self.request.database != "admin" {
+            return Err(err!(Unauthorized, "{} may only be run against the admin database.", command.name));
+        }
+        let topology = Topology { is_replica_set: server.is_replica_set() };
+        let arguments = Arguments::read(self.request.body, command, &topology)?;
+        self.retry.retryable_write = arguments.transaction_number.is_some() && command.kind == Kind::Write;
+        use_session(state, server, &arguments)?;
+        let operation_id = server.activities.next_operation_id();
+        state.activity.begin(
+            operation_id,
+            command.name,
+            (self.request.database, self.collection()),
+            arguments.max_time,
+        );
+        let failure = self.failure(state, &arguments);
+        let failure = match failure {
+            Some(failure) if failure.delay.is_some() => return Ok(delay(state, failure)),
+            other => other,
+        };
+        self.run(state, reply, arguments, failure.unwrap_or_default())
+    }
+
+    fn run(
+        &mut self,
+        state: &mut ConnectionState,
+        reply: &mut Builder,
+        arguments: Arguments<'a>,
+        mut failure: Failure,
+    ) -> Result<Ran> {
+        self.labels = failure.labels.take();
+        if failure.close {
+            return Ok(Ran::Close);
+        }
+        if let Some(error) = failure.error {
+            return Err(error);
+        }
+        let mut call = Call {
+            server: self.server,
+            connection: state,
+            request: self.request,
+            command: self.command,
+            arguments,
+            reply,
+            exhaust_allowed: self.exhaust_allowed,
+            streams: None,
+        };
+        match (self.command.run)(&mut call)? {
+            Answer::Wait(wait) => Ok(Ran::Wait(wait)),
+            Answer::Close => Ok(Ran::Close),
+            Answer::Done if failure.close_after => Ok(Ran::Close),
+            Answer::Done => {
+                let streams = call.streams;
+                self.append_write_concern_error(reply, failure.write_concern_error);
+                reply.append("ok", 1.0);
+                append_cluster_time(self.server, reply);
+                Ok(Ran::Done(streams))
+            }
+        }
+    }
+
+    /// The reply to a command that failed, begun anew.
+    fn failed(&self, mut reply: Builder, error: &Error) -> Outcome {
+        self.server.counters.user_asserts.add(1);
+        log::debug!("{} on {}: {error}", self.command.name, self.request.database);
+        match &self.labels {
+            Some(labels) => reply::failure(&mut reply, error, labels),
+            None => reply::failure(&mut reply, error, reply::labels(error.code(), self.retry)),
+        }
+        append_cluster_time(self.server, &mut reply);
+        Outcome::Reply { reply, compressible: self.compressible(), streams: None }
+    }
+
+    fn compressible(&self) -> bool {
+        !UNCOMPRESSED.contains(&self.command.name)
+    }
+
+    fn collection(&self) -> &'a str {
+        match self.request.body.first().map(|element| element.value()) {
+            Some(Value::String(name)) => name,
+            // getMore names its collection in a field of its own.
+            _ => self.request.body.get("collection").and_then(|value| value.as_str()).unwrap_or("$cmd"),
+        }
+    }
+
+    /// What the fail points make of this command; after its delay, the rest of that.
+    fn failure(&self, state: &mut ConnectionState, arguments: &Arguments<'_>) -> Option<Failure> {
+        if let Some(delayed) = state.delayed.take() {
+            return Some(*delayed);
+        }
+        // A handler that waits is called again: that isn't another command.
+        if !self.server.fail_points.active() || state.waiting_until.is_some() {
+            return None;
+        }
+        let number = arguments.transaction_number.filter(|_| self.retry.retryable_write);
+        let executed = |number| state.session.as_ref().is_some_and(|session| session.has_executed(number));
+        self.server.fail_points.check(&Target {
+            names: [self.request.name(), self.command.name],
+            app_name: state.app_name(),
+            namespace: format!("{}.{}", self.request.database, self.collection()),
+            has_max_time: arguments.max_time.is_some(),
+            is_new_retryable_write: number.is_some_and(|number| !executed(number)),
+        })
+    }
+
+    fn append_write_concern_error(&self, reply: &mut Builder, error: Option<DocumentBuf>) {
+        let Some(error) = error else { return };
+        let error = error.view();
+        let code = error.get("code").and_then(|code| code.as_i64()).and_then(|code| i32::try_from(code).ok());
+        let code = base::ErrorCode::from_number(code.unwrap_or_default());
+        reply.begin_document("writeConcernError").append_all(error);
+        if error.find("codeName").is_none() {
+            reply.append("codeName", &code.name());
+        }
+        reply.end();
+        match &self.labels {
+            Some(labels) => reply::append_labels(reply, labels),
+            None => reply::append_labels(reply, reply::labels(code, self.retry)),
+        }
+    }
+}
+
+/// Waits for as long as a fail point says; what else it does comes when the time is over.
+fn delay(state: &mut ConnectionState, mut failure: Failure) -> Ran {
+    let until = Instant::now() + failure.delay.take().unwrap_or_default();
+    state.delayed = Some(Box::new(failure));
+    Ran::Wait(Wait { until, ready: Box::new(|_: &Waker| false) })
+}
+
+/// Marks the session as used, looking it up only when the connection changes to another.
+fn use_session(state: &mut ConnectionState, server: &Server, arguments: &Arguments<'_>) -> Result<()> {
+    let Some(id) = arguments.session else { return Ok(()) };
+    let known =
+        state.session.as_ref().is_some_and(|session| session.id == id && server.sessions.refresh(session));
+    if !known {
+        state.session = Some(server.sessions.touch(id)?);
+    }
+    Ok(())
+}
+
+/// What members of a set append to every reply, from which clients learn the cluster time.
+fn append_cluster_time(server: &Server, reply: &mut Builder) {
+    if !server.is_replica_set() {
+        return;
+    }
+    let time = Value::Timestamp(server.cluster_time());
+    reply.begin_document("$clusterTime").append("clusterTime", time);
+    // Without keys to sign with, the signature is empty, as in a set without authentication.
+    reply.begin_document("signature");
+    reply.append("hash", Value::Binary { subtype: 0, bytes: &[0; 20] }).append("keyId", 0i64);
+    reply.end().end();
+    reply.append("operationTime", time);
+}

@@ -1,0 +1,326 @@
+//! Failure on demand: the fail points that drivers' own tests set.
+//!
+//! `failCommand` makes commands fail, hang or lose their connection; `maxTimeAlwaysTimeOut`
+//! expires every time limit; `onPrimaryTransactionalWrite` breaks the connection around a
+//! retryable write. They exist only while the server listens on the loopback interface alone.
+
+use base::bson::{Document, DocumentBuf, Value};
+use base::{Error, ErrorCode, Result, err};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::fields::Fields;
+
+/// The names of the fail points there are; the position is their number.
+const NAMES: [&str; 3] = ["failCommand", "maxTimeAlwaysTimeOut", "onPrimaryTransactionalWrite"];
+const FAIL_COMMAND: usize = 0;
+const MAX_TIME: usize = 1;
+const TRANSACTIONAL_WRITE: usize = 2;
+
+/// Commands that no fail point touches, so that a test can always clean up.
+const NEVER_FAILING: [&str; 2] = ["configureFailPoint", "endSessions"];
+
+/// When a fail point fires.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mode {
+    Off,
+    AlwaysOn,
+    /// This many times more.
+    Times(i64),
+    /// Always, after this many times not.
+    Skip(i64),
+}
+
+/// One fail point: when it fires, what it does, how often it was reached.
+struct FailPoint {
+    mode: Mode,
+    data: DocumentBuf,
+    entered: i64,
+}
+
+/// All fail points.
+pub(crate) struct FailPoints {
+    /// Whether they may be set at all.
+    allowed: bool,
+    /// Whether any isn't off, so that commands need no lock while all are.
+    active: AtomicBool,
+    points: Mutex<[FailPoint; NAMES.len()]>,
+}
+
+/// What asks whether it must fail.
+pub(crate) struct Target<'a> {
+    /// The command, by the name the client used and by its own.
+    pub(crate) names: [&'a str; 2],
+    /// The client's application name.
+    pub(crate) app_name: &'a str,
+    /// `database.collection`.
+    pub(crate) namespace: String,
+    /// Whether maxTimeMS was given.
+    pub(crate) has_max_time: bool,
+    /// Whether it is a retryable write that has not been carried out before.
+    pub(crate) is_new_retryable_write: bool,
+}
+
+/// What becomes of a command whose fail point fired.
+#[derive(Debug, Default)]
+pub(crate) struct Failure {
+    /// Wait this long first.
+    pub(crate) delay: Option<Duration>,
+    /// Then close the connection without a reply.
+    pub(crate) close: bool,
+    /// Carry the command out, then close the connection without a reply.
+    pub(crate) close_after: bool,
+    /// Or fail with this.
+    pub(crate) error: Option<Error>,
+    /// The labels of the error in place of those that its code has.
+    pub(crate) labels: Option<Vec<String>>,
+    /// Or carry the command out and append this writeConcernError.
+    pub(crate) write_concern_error: Option<DocumentBuf>,
+}
+
+impl FailPoints {
+    /// No fail point on; they can be set only if `allowed`.
+    pub(crate) fn new(allowed: bool) -> FailPoints {
+        let off = || FailPoint { mode: Mode::Off, data: DocumentBuf::empty(), entered: 0 };
+        FailPoints { allowed, active: AtomicBool::new(false), points: Mutex::new([off(), off(), off()]) }
+    }
+
+    /// Whether fail points may be set.
+    pub(crate) fn allowed(&self) -> bool {
+        self.allowed
+    }
+
+    /// Sets a fail point; returns how often it has fired so far.
+    ///
+    /// Errors: CommandNotFound where fail points aren't allowed, FailPointSetFailed for an
+    /// unknown one, and whatever is wrong in `mode` and `data`.
+    pub(crate) fn configure(&self, name: &str, mode: Value<'_>, data: Document<'_>) -> Result<i64> {
+        let at = NAMES
+            .iter()
+            .position(|known| *known == name)
+            .ok_or_else(|| err!(FailPointSetFailed, "{name} not found"))?;
+        let mode = parse_mode(mode)?;
+        match at {
+            FAIL_COMMAND => check_fail_command(data, mode)?,
+            TRANSACTIONAL_WRITE => check_transactional_write(data)?,
+            _ => Fields::of_document("configureFailPoint.data", data).finish()?,
+        }
+        let mut points = self.points.lock();
+        let Some(point) = points.get_mut(at) else { return Ok(0) };
+        let entered = point.entered;
+        *point = FailPoint { mode, data: data.to_owned(), entered };
+        let active = points.iter().any(|point| point.mode != Mode::Off);
+        self.active.store(active, Ordering::Release);
+        Ok(entered)
+    }
+
+    /// Whether any fail point is on.
+    pub(crate) fn active(&self) -> bool {
+        self.active.load(Ordering::Acquire)
+    }
+
+    /// What the fail points do to a command, `None` being nothing.
+    pub(crate) fn check(&self, target: &Target<'_>) -> Option<Failure> {
+        if !self.active() || target.names.iter().any(|name| NEVER_FAILING.contains(name)) {
+            return None;
+        }
+        let mut points = self.points.lock();
+        let [fail_command, max_time, transactional_write] = &mut *points;
+        if matches_command(fail_command.data.view(), target) && fail_command.fires() {
+            return Some(command_failure(fail_command.data.view()));
+        }
+        if target.has_max_time && max_time.fires() {
+            let error = err!(MaxTimeMSExpired, "operation exceeded time limit");
+            return Some(Failure { error: Some(error), ..Failure::default() });
+        }
+        if target.is_new_retryable_write && transactional_write.fires() {
+            return Some(write_failure(transactional_write.data.view()));
+        }
+        None
+    }
+}
+
+impl FailPoint {
+    /// Whether it fires this time.
+    fn fires(&mut self) -> bool {
+        let fires = match &mut self.mode {
+            Mode::Off => false,
+            Mode::AlwaysOn => true,
+            Mode::Skip(0) => true,
+            Mode::Skip(left) => {
+                *left -= 1;
+                false
+            }
+            Mode::Times(left) => {
+                *left -= 1;
+                if *left <= 0 {
+                    self.mode = Mode::Off;
+                }
+                true
+            }
+        };
+        self.entered += i64::from(fires);
+        fires
+    }
+}
+
+fn parse_mode(mode: Value<'_>) -> Result<Mode> {
+    let number = |name: &str, value: Value<'_>| {
+        value
+            .as_number()
+            .map(|number| number.to_i64_clamped())
+            .filter(|number| *number >= 0)
+            .ok_or_else(|| err!(BadValue, "'{name}' option to 'mode' must be a non-negative number"))
+    };
+    match mode {
+        Value::String("off") => Ok(Mode::Off),
+        Value::String("alwaysOn") => Ok(Mode::AlwaysOn),
+        Value::String(other) => Err(err!(BadValue, "unknown mode: {other}")),
+        Value::Document(document) => match document.first().map(|field| (field.name(), field.value())) {
+            Some(("times", value)) => Ok(match number("times", value)? {
+                0 => Mode::Off,
+                times => Mode::Times(times),
+            }),
+            Some(("skip", value)) => Ok(Mode::Skip(number("skip", value)?)),
+            _ => Err(err!(BadValue, "'mode' object must contain 'times' or 'skip'")),
+        },
+        _ => Err(err!(TypeMismatch, "'mode' must be a string or JSON object")),
+    }
+}
+
+fn check_fail_command(data: Document<'_>, mode: Mode) -> Result<()> {
+    let mut fields = Fields::of_document("configureFailPoint.data", data);
+    let commands = fields.strings("failCommands")?;
+    let all = fields.boolean("failAllCommands")?;
+    fields.integer("errorCode")?;
+    fields.document("errorExtraInfo")?;
+    fields.strings("errorLabels")?;
+    fields.boolean("closeConnection")?;
+    let blocks = fields.boolean("blockConnection")?.unwrap_or(false);
+    let block_millis = fields.natural("blockTimeMS")?;
+    fields.document("writeConcernError")?;
+    fields.string("appName")?;
+    fields.string("namespace")?;
+    // Tells apart the server's own requests, of which there are none.
+    fields.boolean("failInternalCommands")?;
+    fields.finish()?;
+    if blocks && block_millis.is_none() {
+        return Err(err!(InvalidOptions, "must specify 'blockTimeMS' when 'blockConnection' is true"));
+    }
+    if mode != Mode::Off && commands.is_none() && all != Some(true) {
+        return Err(err!(BadValue, "'failCommands' must name the commands that fail"));
+    }
+    Ok(())
+}
+
+fn check_transactional_write(data: Document<'_>) -> Result<()> {
+    let mut fields = Fields::of_document("configureFailPoint.data", data);
+    fields.boolean("closeConnection")?;
+    fields.integer("failBeforeCommitExceptionCode")?;
+    fields.finish()
+}
+
+fn matches_command(data: Document<'_>, target: &Target<'_>) -> bool {
+    let text = |name: &str| data.get(name).and_then(|value| value.as_str());
+    let is_listed = || {
+        let listed = data.get("failCommands").and_then(|value| value.as_array());
+        listed.is_some_and(|list| {
+            list.iter().any(|name| name.as_str().is_some_and(|n| target.names.contains(&n)))
+        })
+    };
+    let all = data.get("failAllCommands").and_then(|value| value.as_bool()) == Some(true);
+    (all || is_listed())
+        && text("appName").is_none_or(|name| name == target.app_name)
+        && text("namespace").is_none_or(|name| name == target.namespace)
+}
+
+fn command_failure(data: Document<'_>) -> Failure {
+    let flag = |name: &str| data.get(name).and_then(|value| value.as_bool()) == Some(true);
+    let integer = |name: &str| data.get(name).and_then(|value| value.as_number()).map(|n| n.to_i64_clamped());
+    let delay = integer("blockTimeMS").filter(|_| flag("blockConnection"));
+    let error = integer("errorCode").and_then(|code| i32::try_from(code).ok()).map(|code| {
+        let message = "Failing command via 'failCommand' failpoint";
+        let error = Error::new(ErrorCode::from_number(code), message);
+        match data.get("errorExtraInfo").and_then(|value| value.as_document()) {
+            Some(info) => error.with_info(info.to_owned()),
+            None => error,
+        }
+    });
+    let labels = data.get("errorLabels").and_then(|value| value.as_array());
+    Failure {
+        delay: delay.map(|millis| Duration::from_millis(millis.max(0) as u64)),
+        close: flag("closeConnection"),
+        close_after: false,
+        error,
+        labels: labels
+            .map(|list| list.iter().filter_map(|label| label.as_str().map(str::to_string)).collect()),
+        write_concern_error: data
+            .get("writeConcernError")
+            .and_then(|value| value.as_document())
+            .map(|document| document.to_owned()),
+    }
+}
+
+fn write_failure(data: Document<'_>) -> Failure {
+    let code = data.get("failBeforeCommitExceptionCode").and_then(|value| value.as_number());
+    let error = code.and_then(|code| i32::try_from(code.to_i64_clamped()).ok()).map(|code| {
+        let message = "Failing write for tests via 'onPrimaryTransactionalWrite' failpoint";
+        Error::new(ErrorCode::from_number(code), message)
+    });
+    let closes = data.get("closeConnection").and_then(|value| value.as_bool()).unwrap_or(true);
+    Failure { close: closes && error.is_some(), close_after: closes, error, ..Failure::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::Builder;
+
+    fn target(name: &'static str) -> Target<'static> {
+        Target {
+            names: [name, name],
+            app_name: "app",
+            namespace: "d.c".to_string(),
+            has_max_time: false,
+            is_new_retryable_write: false,
+        }
+    }
+
+    fn times(count: i32) -> DocumentBuf {
+        let mut mode = Builder::new();
+        mode.append("times", count);
+        mode.finish()
+    }
+
+    #[test]
+    fn a_command_fails_as_often_as_it_is_told() {
+        let points = FailPoints::new(true);
+        let mut data = Builder::new();
+        data.begin_array("failCommands").push("find").end();
+        data.append("errorCode", 10107).append("appName", "app");
+        let data = data.finish();
+        points.configure("failCommand", (&times(2)).into(), data.view()).unwrap();
+        assert!(points.check(&target("insert")).is_none());
+        for _ in 0..2 {
+            let failure = points.check(&target("find")).unwrap();
+            assert_eq!(failure.error.unwrap().code(), ErrorCode::NotWritablePrimary);
+        }
+        assert!(points.check(&target("find")).is_none());
+        let count = points.configure("failCommand", "off".into(), Document::EMPTY).unwrap();
+        assert_eq!(count, 2);
+        assert!(!points.active());
+    }
+
+    #[test]
+    fn what_a_fail_point_does_not_know_is_refused() {
+        let points = FailPoints::new(true);
+        let mut data = Builder::new();
+        data.append("nonsense", 1);
+        let data = data.finish();
+        let configure = |name, mode: Value<'_>| points.configure(name, mode, data.view());
+        assert_eq!(configure("failCommand", "alwaysOn".into()).unwrap_err().code().number(), 40415);
+        assert_eq!(configure("other", "alwaysOn".into()).unwrap_err().code().number(), 266);
+        assert_eq!(configure("failCommand", "sometimes".into()).unwrap_err().code().number(), 2);
+    }
+}

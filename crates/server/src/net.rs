@@ -1,0 +1,343 @@
+//! Sockets: the only asynchronous code, and the only code that knows the runtime.
+//!
+//! One task per connection waits for bytes without holding a buffer, reads a whole frame, has
+//! [`connection::handle`](crate::connection::handle) answer it in place on the network thread,
+//! and writes the reply, usually with one system call each. Work that may take long leaves the
+//! thread through [`in_place`].
+
+use crate::activity::Activity;
+use crate::buffers;
+use crate::call::Wait;
+use crate::connection::{ConnectionState, Outcome, handle};
+use crate::server::Server;
+use crate::wire::{Trouble, frame_length};
+use std::future::{pending, poll_fn};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::{Builder, Handle, RuntimeFlavor};
+
+/// How many connections may wait to be accepted.
+const BACKLOG: u32 = 4096;
+
+/// The stack of a network thread, in bytes: deep expressions recurse, within bounds.
+const STACK_SIZE: usize = 4 * 1024 * 1024;
+
+/// A frame's buffer grows by at least this much at a time, in bytes, as the frame arrives.
+const READ_STEP: usize = 64 * 1024;
+
+/// How long a stopping server waits for replies under way before it interrupts them.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// How long it then waits for them to notice.
+const GRACE_INTERRUPTED: Duration = Duration::from_secs(2);
+
+/// Listens and serves until [`Server::stop`], SIGINT or SIGTERM; calls `ready` with the address
+/// once clients can connect.
+///
+/// Errors: those of starting, above all an address in use.
+pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
+    let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get());
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(cores.max(2))
+        .thread_name("vellum-net")
+        .thread_stack_size(STACK_SIZE)
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(listen(server, ready));
+    // Connections that are idle by now are closed by dropping their tasks.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    result
+}
+
+/// Runs work that may take long: the network thread's other connections move to another thread
+/// meanwhile. Elsewhere the work just runs.
+pub(crate) fn in_place(work: &mut dyn FnMut()) {
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
+async fn listen(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
+    let address = SocketAddr::new(server.settings.bind, server.settings.port);
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    let listener = socket.listen(BACKLOG)?;
+    let terminated = termination()?;
+    ready(listener.local_addr()?);
+    let mut stop = server.stop.listen(0);
+    let stopped = poll_fn(|context| match stop.has_happened(context.waker()) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    });
+    let signalled = async { log::info!("{}: stopping", terminated.await) };
+    race(accept(&listener, server), race(stopped, signalled)).await;
+    drop(listener);
+    finish_replies(server).await;
+    Ok(())
+}
+
+/// Waits for a signal to stop; returns its name. The handlers are in place once this returns.
+fn termination() -> io::Result<impl Future<Output = &'static str>> {
+    #[cfg(unix)]
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    Ok(async move {
+        let interrupted = async {
+            match tokio::signal::ctrl_c().await {
+                Ok(()) => "SIGINT",
+                Err(_) => pending().await,
+            }
+        };
+        #[cfg(unix)]
+        let terminated = async {
+            terminate.recv().await;
+            "SIGTERM"
+        };
+        #[cfg(not(unix))]
+        let terminated = pending();
+        race(interrupted, terminated).await
+    })
+}
+
+/// Lets replies under way be finished, interrupting what takes too long.
+async fn finish_replies(server: &Server) {
+    server.stopping.store(true, Ordering::Release);
+    let idle = async || {
+        while server.busy.load(Ordering::Acquire) != 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    if tokio::time::timeout(GRACE, idle()).await.is_err() {
+        server.activities.stop();
+        if tokio::time::timeout(GRACE_INTERRUPTED, idle()).await.is_err() {
+            log::warn!("stopping while commands still run");
+        }
+    }
+}
+
+async fn accept(listener: &TcpListener, server: &Arc<Server>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, client)) => admit(stream, client, server),
+            Err(error) => {
+                // Most likely out of file descriptors: others must close first.
+                log::warn!("cannot accept a connection: {error}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
+    if server.activities.counts().0 >= server.settings.connections_max {
+        server.counters.connections_rejected.add(1);
+        log::warn!("connection from {client} refused: there are {} already", server.settings.connections_max);
+        return;
+    }
+    let Ok(local) = stream.local_addr() else { return };
+    // Replies are written whole, so waiting for more to send would only delay them.
+    if let Err(error) = stream.set_nodelay(true) {
+        log::debug!("TCP_NODELAY for {client}: {error}");
+    }
+    let registered = Registered { activity: server.activities.open(client), server: server.clone() };
+    tokio::spawn(async move {
+        let state = ConnectionState::new(registered.activity.clone(), local);
+        let connection = Connection { stream, server: registered.server.clone(), state };
+        if let Err(error) = connection.run().await {
+            log::debug!("connection {} lost: {error}", registered.activity.connection_id);
+        }
+    });
+}
+
+/// A connection's entry in the registry, which goes with its task however that ends.
+struct Registered {
+    activity: Arc<Activity>,
+    server: Arc<Server>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.server.activities.close(&self.activity);
+    }
+}
+
+/// Counts a request under way, from its frame to its reply.
+struct Busy<'a>(&'a Server);
+
+impl<'a> Busy<'a> {
+    fn new(server: &'a Server) -> Busy<'a> {
+        server.busy.fetch_add(1, Ordering::AcqRel);
+        Busy(server)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A connection's task.
+struct Connection {
+    stream: TcpStream,
+    server: Arc<Server>,
+    state: ConnectionState,
+}
+
+impl Connection {
+    async fn run(mut self) -> io::Result<()> {
+        let mut input = Vec::new();
+        loop {
+            if !self.fill(&mut input).await? {
+                return Ok(());
+            }
+            if self.answer_frames(&mut input).await?.is_break() {
+                return Ok(());
+            }
+            if input.is_empty() {
+                buffers::give(std::mem::take(&mut input));
+            }
+        }
+    }
+
+    /// Waits for bytes and reads what is there; `false` at the end of the stream. The buffer is
+    /// taken only once there is something to read.
+    async fn fill(&self, input: &mut Vec<u8>) -> io::Result<bool> {
+        loop {
+            self.stream.readable().await?;
+            if input.capacity() == 0 {
+                *input = buffers::take();
+            } else if input.len() == input.capacity() {
+                // A frame's buffer at most doubles with what has really arrived.
+                input.reserve(input.len().max(READ_STEP));
+            }
+            match self.stream.try_read_buf(input) {
+                Ok(0) => return Ok(false),
+                Ok(read) => {
+                    self.server.counters.bytes_in.add(read as u64);
+                    return Ok(true);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            if input.is_empty() {
+                buffers::give(std::mem::take(input));
+            }
+        }
+    }
+
+    /// Answers every whole frame in `input` and leaves what follows them.
+    async fn answer_frames(&mut self, input: &mut Vec<u8>) -> io::Result<ControlFlow<()>> {
+        let mut done = 0;
+        while let Some(rest) = input.get(done..) {
+            let length = match frame_length(rest) {
+                Ok(Some(length)) if length <= rest.len() => length,
+                Ok(_) => break,
+                Err(Trouble::Malformed(what)) => {
+                    let activity = &self.state.activity;
+                    log::warn!(
+                        "closing connection {} from {}: {what}",
+                        activity.connection_id,
+                        activity.client
+                    );
+                    return Ok(ControlFlow::Break(()));
+                }
+                Err(Trouble::Refused(_)) => return Ok(ControlFlow::Break(())),
+            };
+            let frame = rest.get(..length).unwrap_or_default();
+            if self.answer(frame).await?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            done += length;
+            // A client that sends without pause gives way to others once in a while.
+            tokio::task::coop::consume_budget().await;
+        }
+        input.drain(..done.min(input.len()));
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Answers one frame, however many replies or waits that takes.
+    async fn answer(&mut self, frame: &[u8]) -> io::Result<ControlFlow<()>> {
+        loop {
+            if self.server.stopping.load(Ordering::Acquire) {
+                return Ok(ControlFlow::Break(()));
+            }
+            let busy = Busy::new(&self.server);
+            let mut out = buffers::take();
+            let outcome = handle(&mut self.state, &self.server, frame, &mut out);
+            if !out.is_empty() {
+                send(&self.stream, &out).await?;
+                self.server.counters.bytes_out.add(out.len() as u64);
+            }
+            buffers::give(out);
+            drop(busy);
+            match outcome {
+                Outcome::Reply | Outcome::NoReply => return Ok(ControlFlow::Continue(())),
+                Outcome::Stream => tokio::task::yield_now().await,
+                Outcome::Close => return Ok(ControlFlow::Break(())),
+                // Boxed, since few connections ever wait.
+                Outcome::Wait(wait) => {
+                    if !Box::pin(pause(&self.stream, wait)).await {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn send(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match stream.try_write(bytes) {
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => stream.writable().await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Waits as told; `false` if the client has gone meanwhile.
+async fn pause(stream: &TcpStream, mut wait: Wait) -> bool {
+    let happened = poll_fn(|context| match (wait.ready)(context.waker()) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    });
+    let time_is_over = tokio::time::sleep_until(wait.until.into());
+    let go_on = async {
+        race(happened, time_is_over).await;
+        true
+    };
+    let end = async {
+        gone(stream).await;
+        false
+    };
+    race(go_on, end).await
+}
+
+/// The result of whichever future is ready first.
+async fn race<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|context| match one.as_mut().poll(context) {
+        Poll::Pending => other.as_mut().poll(context),
+        ready => ready,
+    })
+    .await
+}
+
+/// Returns when the client has closed the connection; never, if it sends something instead.
+async fn gone(stream: &TcpStream) {
+    let mut byte = [0];
+    if let Ok(1..) = stream.peek(&mut byte).await {
+        pending::<()>().await;
+    }
+}

@@ -1,0 +1,148 @@
+//! Server parameters: those that getParameter shows and setParameter changes.
+//!
+//! A parameter is here because clients read it or because changing it has its effect; any other
+//! is refused as unknown, never taken silently.
+
+use base::bson::{Builder, Value};
+use base::{Result, err};
+use parking_lot::RwLock;
+
+/// A parameter's value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Setting {
+    /// True or false.
+    Boolean(bool),
+    /// A whole number.
+    Integer(i32),
+}
+
+impl Setting {
+    /// Appends the value to a reply.
+    pub(crate) fn append_to(&self, reply: &mut Builder, name: &str) {
+        match self {
+            Setting::Boolean(value) => reply.append(name, *value),
+            Setting::Integer(value) => reply.append(name, *value),
+        };
+    }
+}
+
+/// A parameter: its name, its value at start, and whether it can be changed at run time.
+struct Parameter {
+    name: &'static str,
+    initial: Setting,
+    changeable: bool,
+    lowest: i32,
+}
+
+const fn fixed(name: &'static str, value: bool) -> Parameter {
+    Parameter { name, initial: Setting::Boolean(value), changeable: false, lowest: 0 }
+}
+
+const fn boolean(name: &'static str, value: bool) -> Parameter {
+    Parameter { name, initial: Setting::Boolean(value), changeable: true, lowest: 0 }
+}
+
+const fn integer(name: &'static str, value: i32, lowest: i32) -> Parameter {
+    Parameter { name, initial: Setting::Integer(value), changeable: true, lowest }
+}
+
+/// Every parameter held here, sorted by name. `enableTestCommands` and those that aren't numbers
+/// or booleans are answered by the command itself.
+const PARAMETERS: &[Parameter] = &[
+    fixed("acceptApiVersion2", false),
+    fixed("enableLocalhostAuthBypass", true),
+    integer("logLevel", 0, 0),
+    boolean("notablescan", false),
+    boolean("quiet", false),
+    fixed("requireApiVersion", false),
+    boolean("ttlMonitorEnabled", true),
+    integer("ttlMonitorSleepSecs", 60, 1),
+];
+
+/// The present values.
+pub(crate) struct Parameters {
+    values: RwLock<Vec<Setting>>,
+}
+
+impl Default for Parameters {
+    fn default() -> Parameters {
+        Parameters {
+            values: RwLock::new(PARAMETERS.iter().map(|parameter| parameter.initial.clone()).collect()),
+        }
+    }
+}
+
+fn position(name: &str) -> Option<usize> {
+    PARAMETERS.binary_search_by(|parameter| parameter.name.cmp(name)).ok()
+}
+
+impl Parameters {
+    /// The value of a parameter, `None` where there is no such parameter.
+    pub(crate) fn get(&self, name: &str) -> Option<Setting> {
+        self.values.read().get(position(name)?).cloned()
+    }
+
+    /// Every parameter with its value and whether it can be changed.
+    pub(crate) fn all(&self) -> Vec<(&'static str, Setting, bool)> {
+        let values = self.values.read();
+        let with_value = PARAMETERS.iter().zip(values.iter());
+        with_value.map(|(parameter, value)| (parameter.name, value.clone(), parameter.changeable)).collect()
+    }
+
+    /// Changes a parameter and returns what it was.
+    ///
+    /// Errors: InvalidOptions for an unknown name or one that is fixed at start, TypeMismatch,
+    /// BadValue.
+    pub(crate) fn set(&self, name: &str, value: Value<'_>) -> Result<Setting> {
+        let unknown = || {
+            err!(
+                InvalidOptions,
+                "attempted to set unrecognized parameter [{name}], use help:true to see options "
+            )
+        };
+        let at = position(name).ok_or_else(unknown)?;
+        let parameter = PARAMETERS.get(at).ok_or_else(unknown)?;
+        if !parameter.changeable {
+            return Err(err!(IllegalOperation, "not allowed to change [{name}] at runtime"));
+        }
+        let setting = match parameter.initial {
+            Setting::Boolean(_) => Setting::Boolean(value.is_truthy()),
+            Setting::Integer(_) => Setting::Integer(integer_value(parameter, value)?),
+        };
+        let mut values = self.values.write();
+        let place = values.get_mut(at).ok_or_else(unknown)?;
+        Ok(std::mem::replace(place, setting))
+    }
+}
+
+fn integer_value(parameter: &Parameter, value: Value<'_>) -> Result<i32> {
+    let number =
+        value.as_number().and_then(|number| i32::try_from(number.to_i64_clamped()).ok()).ok_or_else(
+            || err!(BadValue, "Failed to set parameter {}: the value must be a number", parameter.name),
+        )?;
+    if number < parameter.lowest {
+        return Err(err!(
+            BadValue,
+            "Invalid value for parameter {}: {number} is not greater than or equal to {}",
+            parameter.name,
+            parameter.lowest
+        ));
+    }
+    Ok(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_changed_and_refused() {
+        assert!(PARAMETERS.windows(2).all(|pair| pair[0].name < pair[1].name));
+        let parameters = Parameters::default();
+        assert_eq!(parameters.set("notablescan", true.into()).unwrap(), Setting::Boolean(false));
+        assert_eq!(parameters.get("notablescan"), Some(Setting::Boolean(true)));
+        assert_eq!(parameters.set("ttlMonitorSleepSecs", 0.into()).unwrap_err().code().number(), 2);
+        assert_eq!(parameters.set("nonsense", 1.into()).unwrap_err().code().number(), 72);
+        assert_eq!(parameters.set("requireApiVersion", true.into()).unwrap_err().code().number(), 20);
+    }
+}

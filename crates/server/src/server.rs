@@ -1,0 +1,138 @@
+//! What all connections share: configuration, sessions, counters, fail points, the cluster time.
+
+use crate::activity::Activities;
+use crate::counters::Counters;
+use crate::fail_point::FailPoints;
+use crate::logging::now_millis;
+use crate::parameters::Parameters;
+use crate::session::Sessions;
+use crate::signal::Signal;
+use base::bson::ObjectId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// What the binary decided, checked.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The command line, as getCmdLineOpts shows it.
+    pub arguments: Vec<String>,
+    /// The address listened on.
+    pub bind: std::net::IpAddr,
+    /// The port asked for; 0 takes a free one.
+    pub port: u16,
+    /// The replica set's name, where the server shows itself as one.
+    pub replica_set: Option<String>,
+    /// The address that hello names instead of the one a client dialled.
+    pub advertise: Option<String>,
+    /// The engine's name, as serverStatus shows it.
+    pub engine: &'static str,
+    /// Whether the engine keeps data in memory alone.
+    pub ephemeral: bool,
+    /// The most connections open at once.
+    pub connections_max: usize,
+}
+
+impl Default for Settings {
+    /// The memory engine on a free port of the loopback interface.
+    fn default() -> Settings {
+        Settings {
+            arguments: vec!["vellum".to_string()],
+            bind: std::net::Ipv4Addr::LOCALHOST.into(),
+            port: 0,
+            replica_set: None,
+            advertise: None,
+            engine: "memory",
+            ephemeral: true,
+            connections_max: 65_536,
+        }
+    }
+}
+
+/// The state of one server, shared by its connections.
+pub struct Server {
+    pub(crate) settings: Settings,
+    pub(crate) activities: Activities,
+    pub(crate) sessions: Sessions,
+    pub(crate) counters: Counters,
+    pub(crate) fail_points: FailPoints,
+    pub(crate) parameters: Parameters,
+    pub(crate) topology: TopologyState,
+    /// Requests under way, from their frame to their reply.
+    pub(crate) busy: AtomicUsize,
+    /// Set once no more requests are taken.
+    pub(crate) stopping: AtomicBool,
+    /// Raised when the server is to stop.
+    pub(crate) stop: Arc<Signal>,
+    pub(crate) started: Instant,
+    pub(crate) started_millis: i64,
+    cluster_time: AtomicU64,
+    message_ids: AtomicU64,
+}
+
+/// What hello says of the set, and when it last changed.
+pub(crate) struct TopologyState {
+    /// Tells one run of the server from another.
+    pub(crate) process_id: ObjectId,
+    /// Identifies the one election there has been.
+    pub(crate) election_id: ObjectId,
+    /// Raised when what hello says changes.
+    pub(crate) changed: Arc<Signal>,
+}
+
+impl Server {
+    /// A server that isn't listening yet.
+    pub fn new(settings: Settings) -> Server {
+        let seed = seed();
+        let fail_points = FailPoints::new(settings.bind.is_loopback());
+        let seconds = (now_millis() / 1000) as u32;
+        let process = std::array::from_fn(|i| (seed >> (8 * i)) as u8);
+        Server {
+            activities: Activities::default(),
+            sessions: Sessions::new(seed),
+            counters: Counters::default(),
+            parameters: Parameters::default(),
+            topology: TopologyState {
+                process_id: ObjectId::from_parts(seconds, process, 0),
+                // As the id of the first term: the highest of all bits, then the term.
+                election_id: ObjectId::from_parts(0x7FFF_FFFF, [0; 5], 1),
+                changed: Arc::default(),
+            },
+            fail_points,
+            settings,
+            busy: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            stop: Arc::default(),
+            started: Instant::now(),
+            started_millis: now_millis(),
+            cluster_time: AtomicU64::new(u64::from(seconds) << 32 | 1),
+            message_ids: AtomicU64::new(0),
+        }
+    }
+
+    /// Ends [`serve`](crate::serve), replies under way being finished.
+    pub fn stop(&self) {
+        self.stop.raise();
+    }
+
+    /// Whether the server shows itself as a replica set.
+    pub(crate) fn is_replica_set(&self) -> bool {
+        self.settings.replica_set.is_some()
+    }
+
+    /// The time of the last write as clients of a set see it: seconds and a count within them.
+    pub(crate) fn cluster_time(&self) -> u64 {
+        self.cluster_time.load(Ordering::Relaxed)
+    }
+
+    /// The number of the next message sent.
+    pub(crate) fn next_message_id(&self) -> i32 {
+        self.message_ids.fetch_add(1, Ordering::Relaxed) as i32
+    }
+}
+
+/// A number that differs between runs.
+fn seed() -> u64 {
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    nanos.rotate_left(32) ^ u64::from(std::process::id()).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}

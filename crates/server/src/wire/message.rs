@@ -1,0 +1,155 @@
+//! OP_MSG: flags, sections, and a checksum at the end where the flags say so.
+
+use super::header::{self, HEADER_SIZE, Opcode};
+use super::request::{Documents, Request, Sequence};
+use super::{MAX_INTERNAL_DOCUMENT_SIZE, Trouble, document_length, malformed, read_u32};
+use base::bson::{Document, validate};
+use base::{Result, err};
+
+/// A crc32c of the whole message stands at its end.
+const CHECKSUM_PRESENT: u32 = 1;
+/// From the client: it doesn't want a reply. From the server: another reply follows unasked.
+const MORE_TO_COME: u32 = 1 << 1;
+/// The client takes further replies unasked.
+const EXHAUST_ALLOWED: u32 = 1 << 16;
+/// The flags in the lower half must be understood; others may be ignored.
+const REQUIRED_FLAGS: u32 = 0xFFFF;
+
+/// More sequences than any command has; they are kept in a list that is searched.
+const SEQUENCES_MAX: usize = 16;
+
+/// An OP_MSG taken apart.
+#[derive(Debug)]
+pub(crate) struct Message<'a> {
+    /// The client waits for no reply.
+    pub(crate) more_to_come: bool,
+    /// The client takes several replies.
+    pub(crate) exhaust_allowed: bool,
+    /// What is asked, or why the content is refused.
+    pub(crate) request: Result<Request<'a>>,
+}
+
+/// Takes an OP_MSG apart. `frame` is the whole message with its header, as the checksum covers it.
+///
+/// Errors: [`Trouble::Malformed`] for anything that breaks the framing; documents that aren't
+/// BSON are an error inside the message, as the reply's place is known by then.
+pub(crate) fn parse(frame: &[u8]) -> std::result::Result<Message<'_>, Trouble> {
+    let body = frame.get(HEADER_SIZE..).unwrap_or_default();
+    let flags = read_u32(body, 0).ok_or_else(|| malformed("OP_MSG without flags"))?;
+    if flags & REQUIRED_FLAGS & !(CHECKSUM_PRESENT | MORE_TO_COME) != 0 {
+        return Err(malformed(format!("OP_MSG with unknown required flags {flags:#x}")));
+    }
+    let end = if flags & CHECKSUM_PRESENT != 0 { verify_checksum(frame)? } else { frame.len() };
+    let sections = frame.get(HEADER_SIZE + 4..end).ok_or_else(|| malformed("OP_MSG is cut off"))?;
+    let (document, sequences) = split_sections(sections)?;
+    let request = check_documents(document, sequences);
+    Ok(Message {
+        more_to_come: flags & MORE_TO_COME != 0,
+        exhaust_allowed: flags & EXHAUST_ALLOWED != 0,
+        request,
+    })
+}
+
+/// Returns where the sections end.
+fn verify_checksum(frame: &[u8]) -> std::result::Result<usize, Trouble> {
+    let cut_off = || malformed("OP_MSG is too short for its checksum");
+    let end = frame.len().checked_sub(4).ok_or_else(cut_off)?;
+    let covered = frame.get(..end).ok_or_else(cut_off)?;
+    if read_u32(frame, end) != Some(crc32c::crc32c(covered)) {
+        return Err(malformed("OP_MSG checksum does not match its contents"));
+    }
+    Ok(end)
+}
+
+/// A sequence as it stands in the message: its name and its bytes, nothing checked.
+type RawSequence<'a> = (&'a [u8], &'a [u8]);
+
+/// Finds the sections: exactly one of kind 0 and any number of kind 1.
+fn split_sections(mut rest: &[u8]) -> std::result::Result<(&[u8], Vec<RawSequence<'_>>), Trouble> {
+    let mut body = None;
+    let mut sequences = Vec::new();
+    while let Some((&kind, behind)) = rest.split_first() {
+        let size = match kind {
+            0 => document_length(behind),
+            1 => document_length(behind).filter(|&size| size >= 6),
+            _ => return Err(malformed(format!("OP_MSG section of unknown kind {kind}"))),
+        };
+        let (section, after) = size
+            .and_then(|size| behind.split_at_checked(size))
+            .ok_or_else(|| malformed(format!("OP_MSG section of kind {kind} with a bad length")))?;
+        rest = after;
+        match kind {
+            0 if body.replace(section).is_some() => return Err(malformed("OP_MSG with two bodies")),
+            0 => {}
+            _ if sequences.len() == SEQUENCES_MAX => return Err(malformed("OP_MSG with too many sequences")),
+            _ => sequences.push(split_sequence(section)?),
+        }
+    }
+    Ok((body.ok_or_else(|| malformed("OP_MSG without a body"))?, sequences))
+}
+
+fn split_sequence(section: &[u8]) -> std::result::Result<RawSequence<'_>, Trouble> {
+    let content = section.get(4..).unwrap_or_default();
+    let name_end = content
+        .iter()
+        .position(|&byte| byte == 0)
+        .ok_or_else(|| malformed("OP_MSG sequence without a name"))?;
+    let (name, documents) = content.split_at(name_end);
+    Ok((name, documents.get(1..).unwrap_or_default()))
+}
+
+/// The one place where a client's documents become trusted.
+fn check_documents<'a>(body: &'a [u8], raw: Vec<RawSequence<'a>>) -> Result<Request<'a>> {
+    let body = checked(body)?;
+    let mut sequences: Vec<Sequence<'a>> = Vec::with_capacity(raw.len());
+    for (name, bytes) in raw {
+        let name = std::str::from_utf8(name)
+            .map_err(|_| err!(InvalidBSON, "the name of a document sequence is not UTF-8"))?;
+        if sequences.iter().any(|known| known.name == name) {
+            return Err(err!(40431, "Duplicate document sequence: {name}"));
+        }
+        sequences.push(Sequence { name, documents: check_sequence(name, bytes)? });
+    }
+    Request::new(body, sequences)
+}
+
+fn check_sequence<'a>(name: &str, bytes: &'a [u8]) -> Result<Documents<'a>> {
+    let mut rest = bytes;
+    let mut len = 0;
+    while !rest.is_empty() {
+        let (document, behind) = document_length(rest)
+            .and_then(|length| rest.split_at_checked(length))
+            .ok_or_else(|| err!(InvalidBSON, "document {len} of sequence '{name}' is cut off"))?;
+        checked(document)?;
+        rest = behind;
+        len += 1;
+    }
+    Ok(Documents::from_sequence(bytes, len))
+}
+
+/// Checks one document from outside. Errors: InvalidBSON, Overflow, BSONObjectTooLarge.
+pub(crate) fn checked(bytes: &[u8]) -> Result<Document<'_>> {
+    if bytes.len() > MAX_INTERNAL_DOCUMENT_SIZE {
+        return Err(err!(
+            BSONObjectTooLarge,
+            "BSONObj size: {} is invalid. Size must be between 0 and {MAX_INTERNAL_DOCUMENT_SIZE}",
+            bytes.len()
+        ));
+    }
+    validate(bytes)?;
+    Ok(Document::from_valid(bytes))
+}
+
+/// Starts a reply; the document follows directly behind.
+pub(crate) fn begin_reply(out: &mut Vec<u8>, request_id: i32, response_to: i32) {
+    header::begin(out, request_id, response_to, Opcode::Message);
+    out.extend_from_slice(&0u32.to_le_bytes());
+    out.push(0);
+}
+
+/// Marks the reply that is all of `out` as one that others follow unasked.
+pub(crate) fn set_more_to_come(out: &mut [u8]) {
+    if let Some(flags) = out.get_mut(HEADER_SIZE..HEADER_SIZE + 4) {
+        flags.copy_from_slice(&MORE_TO_COME.to_le_bytes());
+    }
+}

@@ -1,0 +1,68 @@
+//! OP_QUERY and OP_REPLY: the legacy pair, alive only for the first handshake of older drivers.
+
+use super::header::{self, Opcode};
+use super::message::checked;
+use super::request::Request;
+use super::{Trouble, malformed, read_i32};
+use base::bson::{Document, Value};
+use base::{Result, err};
+
+/// The suffix of the pseudo-collection that commands were sent to.
+const COMMAND_COLLECTION: &str = ".$cmd";
+
+/// The flag of an OP_REPLY whose document is an error.
+const QUERY_FAILURE: i32 = 2;
+
+/// Takes an OP_QUERY apart into the handshake that it must be.
+///
+/// Errors: [`Trouble::Malformed`] where the framing is broken; inside, UnsupportedOpQueryCommand
+/// for any command but hello and isMaster, and 5739101 for a query proper, as MongoDB since 6.0.
+pub(crate) fn parse(body: &[u8]) -> std::result::Result<Result<Request<'_>>, Trouble> {
+    let cut_off = || malformed("OP_QUERY is cut off");
+    read_i32(body, 0).ok_or_else(cut_off)?;
+    let rest = body.get(4..).ok_or_else(cut_off)?;
+    let name_end = rest.iter().position(|&byte| byte == 0).ok_or_else(cut_off)?;
+    let (name, rest) = rest.split_at(name_end);
+    let documents = rest.get(9..).ok_or_else(cut_off)?;
+    let length = super::document_length(documents).ok_or_else(cut_off)?;
+    let (query, _fields) = documents.split_at_checked(length).ok_or_else(cut_off)?;
+    Ok(handshake(name, query))
+}
+
+fn handshake<'a>(namespace: &'a [u8], query: &'a [u8]) -> Result<Request<'a>> {
+    let database = std::str::from_utf8(namespace)
+        .ok()
+        .and_then(|name| name.strip_suffix(COMMAND_COLLECTION))
+        .ok_or_else(|| {
+            err!(5739101, "OP_QUERY is no longer supported. The client driver may require an upgrade.")
+        })?;
+    let body = unwrap_query(checked(query)?);
+    let request = Request { body, database, sequences: Vec::new() };
+    let name = request.name();
+    if !["hello", "isMaster", "ismaster"].contains(&name) {
+        return Err(err!(
+            UnsupportedOpQueryCommand,
+            "Unsupported OP_QUERY command: {name}. The client driver may require an upgrade. For more details \
+             see https://dochub.mongodb.org/core/legacy-opcode-removal"
+        ));
+    }
+    Ok(request)
+}
+
+/// The command inside `{$query: …, $readPreference: …}`, or the document itself.
+fn unwrap_query(document: Document<'_>) -> Document<'_> {
+    match document.first().map(|element| (element.name(), element.value())) {
+        Some(("$query" | "query", Value::Document(inner))) => inner,
+        _ => document,
+    }
+}
+
+/// Starts an OP_REPLY with one document, which follows directly behind.
+pub(crate) fn begin_reply(out: &mut Vec<u8>, request_id: i32, response_to: i32, failed: bool) {
+    header::begin(out, request_id, response_to, Opcode::Reply);
+    let flags = if failed { QUERY_FAILURE } else { 0 };
+    out.extend_from_slice(&flags.to_le_bytes());
+    out.extend_from_slice(&0i64.to_le_bytes());
+    out.extend_from_slice(&0i32.to_le_bytes());
+    out.extend_from_slice(&1i32.to_le_bytes());
+}

@@ -1,0 +1,127 @@
+//! A command as it arrived: its document, and the document sequences beside it.
+//!
+//! Both borrow from the frame. A sequence is never folded into the document: [`Documents`] reads
+//! a list of documents alike from an array in the body or from a sequence behind it.
+
+use base::bson::{Array, Document, Value};
+use base::{Result, err};
+
+/// One request: the command and the database it is for.
+#[derive(Clone, Debug)]
+pub(crate) struct Request<'a> {
+    /// The command's document; the name of its first field is the command's name.
+    pub(crate) body: Document<'a>,
+    /// The database named by `$db` (by the namespace, in a legacy message).
+    pub(crate) database: &'a str,
+    /// The lists of documents that came beside the body.
+    pub(crate) sequences: Vec<Sequence<'a>>,
+}
+
+/// A named list of documents beside the body (a section of kind 1).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sequence<'a> {
+    /// The field of the command that this list stands for.
+    pub(crate) name: &'a str,
+    /// The documents, one after the other, each validated.
+    pub(crate) documents: Documents<'a>,
+}
+
+impl<'a> Request<'a> {
+    /// Takes a message's parts together, reading the database from `$db`.
+    ///
+    /// Errors: a command without a name (InvalidOptions as MongoDB) or without `$db` (40571), or
+    /// a field given twice, as array and as sequence.
+    pub(crate) fn new(body: Document<'a>, sequences: Vec<Sequence<'a>>) -> Result<Request<'a>> {
+        let database = match body.get("$db") {
+            Some(Value::String(name)) => name,
+            Some(other) => {
+                return Err(err!(
+                    TypeMismatch,
+                    "BSON field '$db' is the wrong type '{}', expected type 'string'",
+                    other.kind().alias()
+                ));
+            }
+            None => return Err(err!(40571, "OP_MSG requests require a $db argument")),
+        };
+        if let Some(twice) = sequences.iter().find(|sequence| body.find(sequence.name).is_some()) {
+            return Err(err!(IDLDuplicateField, "BSON field '{}' is a duplicate field", twice.name));
+        }
+        Ok(Request { body, database, sequences })
+    }
+
+    /// The command's name: that of the body's first field, empty where there is none.
+    pub(crate) fn name(&self) -> &'a str {
+        self.body.first().map_or("", |element| element.name())
+    }
+
+    /// The sequence that stands for this field.
+    pub(crate) fn sequence(&self, name: &str) -> Option<Documents<'a>> {
+        self.sequences.iter().find(|sequence| sequence.name == name).map(|sequence| sequence.documents)
+    }
+}
+
+/// A list of documents, from an array or from a sequence; iterating copies nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Documents<'a> {
+    source: Source<'a>,
+    len: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Source<'a> {
+    Array(Array<'a>),
+    Sequence(&'a [u8]),
+}
+
+impl<'a> Documents<'a> {
+    /// The documents of an array whose elements are known to be documents.
+    pub(crate) fn from_array(array: Array<'a>) -> Documents<'a> {
+        Documents { source: Source::Array(array), len: array.len() }
+    }
+
+    /// `len` validated documents, one after the other.
+    pub(crate) fn from_sequence(bytes: &'a [u8], len: usize) -> Documents<'a> {
+        Documents { source: Source::Sequence(bytes), len }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The documents in order.
+    pub(crate) fn iter(&self) -> DocumentsIter<'a> {
+        match self.source {
+            Source::Array(array) => DocumentsIter::Array(array.elements()),
+            Source::Sequence(bytes) => DocumentsIter::Sequence(bytes),
+        }
+    }
+}
+
+/// Iterates over [`Documents`].
+pub(crate) enum DocumentsIter<'a> {
+    /// The rest of an array.
+    Array(base::bson::Elements<'a>),
+    /// The rest of a sequence.
+    Sequence(&'a [u8]),
+}
+
+impl<'a> Iterator for DocumentsIter<'a> {
+    type Item = Document<'a>;
+
+    fn next(&mut self) -> Option<Document<'a>> {
+        match self {
+            DocumentsIter::Array(elements) => elements.next()?.value().as_document(),
+            DocumentsIter::Sequence(rest) => {
+                let (document, behind) = rest.split_at_checked(super::document_length(rest)?)?;
+                *rest = behind;
+                Some(Document::from_valid(document))
+            }
+        }
+    }
+}

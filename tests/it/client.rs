@@ -1,0 +1,62 @@
+//! A tiny blocking client: OP_MSG over TCP, one reply for one command.
+
+use base::bson::{DocumentBuf, validate};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+const OP_MSG: u32 = 2013;
+const HEADER_LENGTH: usize = 16;
+/// Flags and the section's kind before the document.
+const PREFIX_LENGTH: usize = 5;
+/// Tells the server that no reply is expected.
+const MORE_TO_COME: u32 = 1 << 1;
+
+/// A connection.
+pub(crate) struct Client {
+    stream: TcpStream,
+    request_id: u32,
+}
+
+impl Client {
+    /// Connects; a reply may take as long as `timeout`.
+    pub(crate) fn connect(address: &str, timeout: Duration) -> io::Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(timeout))?;
+        Ok(Client { stream, request_id: 0 })
+    }
+
+    /// Sends a command (with its `$db`) and waits for the reply.
+    pub(crate) fn command(&mut self, command: &DocumentBuf) -> io::Result<DocumentBuf> {
+        self.send(command, 0)?;
+        let mut header = [0; HEADER_LENGTH];
+        self.stream.read_exact(&mut header)?;
+        let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
+        let mut body = vec![0; length.saturating_sub(HEADER_LENGTH)];
+        self.stream.read_exact(&mut body)?;
+        let answers = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+        let document = body.split_off(PREFIX_LENGTH.min(body.len()));
+        if answers != self.request_id || validate(&document).is_err() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the reply isn't one OP_MSG document"));
+        }
+        Ok(DocumentBuf::from_valid(document))
+    }
+
+    /// Sends a command that isn't answered.
+    pub(crate) fn command_unacknowledged(&mut self, command: &DocumentBuf) -> io::Result<()> {
+        self.send(command, MORE_TO_COME)
+    }
+
+    fn send(&mut self, command: &DocumentBuf, flags: u32) -> io::Result<()> {
+        self.request_id += 1;
+        let length = HEADER_LENGTH + PREFIX_LENGTH + command.bytes().len();
+        let mut message = Vec::with_capacity(length);
+        for word in [length as u32, self.request_id, 0, OP_MSG, flags] {
+            message.extend_from_slice(&word.to_le_bytes());
+        }
+        message.push(0);
+        message.extend_from_slice(command.bytes());
+        self.stream.write_all(&message)
+    }
+}

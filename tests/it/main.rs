@@ -1,0 +1,40 @@
+//! The one integration binary: everything that is tested from outside, over a socket or over the
+//! tree of sources. One binary links once, and starts the server as users do.
+//!
+//! - `scripts`: golden scripts in `tests/scripts`; `VELLUM_SCRIPT=part/of/name` picks some,
+//!   `VELLUM_BLESS=1` rewrites their replies: then read the diff.
+//! - `recordings`: replays of a real MongoDB; `VELLUM_RECORDING=core/foo` shows differences in
+//!   detail, `VELLUM_BLESS=1` keeps the new rates.
+//! - `tidy`: rules about the sources themselves.
+//!
+//! `VELLUM_SERVER=127.0.0.1:27017` uses a server already running instead of starting some.
+
+#![allow(clippy::unwrap_used)]
+
+mod client;
+mod describe;
+mod recordings;
+mod replay;
+mod scripts;
+mod server;
+mod tidy;
+mod unstable;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+/// The root of the source tree.
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Prints past the test harness, which would swallow what passing tests say.
+fn say(text: &str) {
+    // Nobody is left to tell if even that fails.
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Whether recorded expectations are to be rewritten rather than checked.
+fn bless() -> bool {
+    std::env::var_os("VELLUM_BLESS").is_some_and(|value| !value.is_empty() && value != "0")
+}

@@ -1,0 +1,356 @@
+//! Replays recordings of a real MongoDB and keeps the rate of equal answers from falling.
+//!
+//! `tests/recordings/rates.txt` holds how many exchanges of each file came out the same; fewer
+//! fails the test, more is kept with `VELLUM_BLESS=1`. `tests/recordings/allowed.txt` lists what
+//! differs rightly, because MongoDB 8.0 answers otherwise than the recorded 4.2; its head says
+//! how. `VELLUM_RECORDING=core/foo` shows the first differences (five, or as many as
+//! `VELLUM_RECORDING_COUNT` says) of the files whose names contain that, with both replies.
+
+use crate::describe::pretty;
+use crate::replay::{Exchange, Replay, Verdict};
+use crate::server::Server;
+use crate::{bless, root, say};
+use base::bson::{Document, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Instant;
+
+const GROUPS: [&str; 6] = ["aggregation", "capped", "collation", "core", "explain", "validation"];
+
+/// How many exchanges there were, and how many of them came out the same.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Rate {
+    same: usize,
+    total: usize,
+}
+
+impl Rate {
+    fn count(&mut self, same: bool) {
+        self.same += usize::from(same);
+        self.total += 1;
+    }
+}
+
+/// What may differ: single lines of recordings, and fields of a command's replies.
+#[derive(Default)]
+struct Allowed {
+    lines: BTreeSet<String>,
+    fields: BTreeSet<(String, String)>,
+}
+
+impl Allowed {
+    fn load() -> Allowed {
+        let text = std::fs::read_to_string(root().join("tests/recordings/allowed.txt")).unwrap_or_default();
+        let mut allowed = Allowed::default();
+        for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let words: Vec<_> = line.split_whitespace().collect();
+            match words.as_slice() {
+                ["field", command, path, _reason, ..] => {
+                    allowed.fields.insert((command.to_string(), path.to_string()));
+                }
+                [place, _reason, ..] if place.contains(':') => {
+                    allowed.lines.insert(place.to_string());
+                }
+                _ => panic!("allowed.txt: a line without a reason: {line}"),
+            }
+        }
+        allowed
+    }
+
+    fn allows(&self, place: &str, command: &str, path: &str) -> bool {
+        // Positions in arrays are of no interest to a rule.
+        let general: Vec<_> = path.split('.').filter(|part| part.parse::<u32>().is_err()).collect();
+        let general = general.join(".").replace(" (elsewhere)", "");
+        self.lines.contains(place) || self.fields.contains(&(command.to_string(), general))
+    }
+}
+
+/// Counts over all files.
+#[derive(Default)]
+struct Totals {
+    files: BTreeMap<String, Rate>,
+    groups: BTreeMap<String, Rate>,
+    commands: BTreeMap<String, Rate>,
+    operators: BTreeMap<String, Rate>,
+    unordered: usize,
+    allowed: usize,
+}
+
+impl Totals {
+    fn count(&mut self, file: &str, exchange: &Exchange, same: bool) {
+        let group = file.split('/').next().unwrap_or(file);
+        self.files.entry(file.to_string()).or_default().count(same);
+        self.groups.entry(group.to_string()).or_default().count(same);
+        self.commands.entry(exchange.name().to_string()).or_default().count(same);
+        for operator in exchange.operators() {
+            self.operators.entry(operator).or_default().count(same);
+        }
+    }
+
+    fn merge(&mut self, other: Totals) {
+        let maps = [
+            (&mut self.files, other.files),
+            (&mut self.groups, other.groups),
+            (&mut self.commands, other.commands),
+            (&mut self.operators, other.operators),
+        ];
+        for (own, others) in maps {
+            for (name, rate) in others {
+                let sum = own.entry(name).or_default();
+                sum.same += rate.same;
+                sum.total += rate.total;
+            }
+        }
+        self.unordered += other.unordered;
+        self.allowed += other.allowed;
+    }
+
+    /// The kept summary.
+    fn summary(&self) -> String {
+        let mut text =
+            "# Exchanges answered as the recorded MongoDB did, of all; see tests/it/recordings.rs.\n"
+                .to_string();
+        let kinds = [
+            ("group", &self.groups),
+            ("command", &self.commands),
+            ("operator", &self.operators),
+            ("file", &self.files),
+        ];
+        for (kind, rates) in kinds {
+            for (name, rate) in rates {
+                text.push_str(&format!("{kind} {name} {} {}\n", rate.same, rate.total));
+            }
+        }
+        text
+    }
+}
+
+/// The folder of unpacked recordings; `None` where the recordings are missing.
+fn unpack() -> Option<PathBuf> {
+    let archive = shared_folders().into_iter().map(|folder| folder.join("vectors/vectors.tar.xz"));
+    let archive = archive.into_iter().find(|path| path.exists())?;
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("recordings");
+    if !target.join("core").exists() {
+        std::fs::create_dir_all(&target).unwrap();
+        let status = Command::new("tar").arg("xf").arg(&archive).arg("-C").arg(&target).status().unwrap();
+        assert!(status.success(), "tar cannot unpack {}", archive.display());
+    }
+    // The archive may hold one folder around the groups.
+    let inner = std::fs::read_dir(&target).unwrap().flatten().map(|entry| entry.path());
+    Some(inner.into_iter().find(|path| path.join("core").is_dir()).unwrap_or(target))
+}
+
+/// Where shared files may lie: beside the tree, or beside the main checkout of a git worktree.
+fn shared_folders() -> Vec<PathBuf> {
+    let mut folders = vec![root().join("../shared")];
+    let git = Command::new("git")
+        .args(["rev-parse", "--path-format=absolute", "--git-common-dir"])
+        .current_dir(root())
+        .output();
+    if let Ok(output) = git {
+        let common = String::from_utf8_lossy(&output.stdout).trim().to_string();
+        folders.push(Path::new(&common).join("../../shared"));
+    }
+    folders
+}
+
+/// Names (`group/name`) and paths of all recordings, of which the name contains the wanted text.
+fn recordings(folder: &Path) -> Vec<(String, PathBuf)> {
+    let wanted = std::env::var("VELLUM_RECORDING").unwrap_or_default();
+    let mut files = Vec::new();
+    for group in GROUPS {
+        for entry in std::fs::read_dir(folder.join(group)).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_string();
+            files.push((format!("{group}/{stem}"), path));
+        }
+    }
+    files.retain(|(name, _)| name.contains(&wanted));
+    files.sort();
+    files
+}
+
+/// Replays files on one server, a new one where it dies.
+struct Runner<'a> {
+    server: Server,
+    allowed: &'a Allowed,
+    totals: Totals,
+    /// How many differences of a file are described, and the descriptions.
+    details: usize,
+    report: String,
+}
+
+impl Runner<'_> {
+    fn file(&mut self, name: &str, path: &Path) {
+        let text = std::fs::read_to_string(path).unwrap();
+        let exchanges: Vec<_> = text.lines().map(Exchange::parse).collect();
+        let databases = exchanges.iter().map(|exchange| exchange.database().to_string()).collect();
+        if self.server.empty(&databases).is_err() {
+            self.restart();
+        }
+        let mut replay = Replay::default();
+        let mut connections = BTreeMap::new();
+        let mut described = 0;
+        for (at, exchange) in exchanges.iter().enumerate() {
+            let place = format!("{name}:{}", at + 1);
+            let client = match connections.remove(&exchange.connection) {
+                Some(client) => Ok(client),
+                None => self.server.connect(),
+            };
+            let outcome = client.and_then(|mut client| {
+                let outcome = replay.exchange(exchange, &mut client)?;
+                connections.insert(exchange.connection, client);
+                Ok(outcome)
+            });
+            let same = match outcome {
+                Ok((Verdict::Same, _)) => true,
+                Ok((Verdict::Unordered, _)) => {
+                    self.totals.unordered += 1;
+                    true
+                }
+                Ok((Verdict::Different { path, expected, actual }, reply)) => {
+                    let allowed = self.allowed.allows(&place, exchange.name(), &path);
+                    self.totals.allowed += usize::from(allowed);
+                    if !allowed && described < self.details {
+                        described += 1;
+                        let first =
+                            format!("{path}: expected {expected}\n{:>w$}: got {actual}", "", w = path.len());
+                        let reply = reply.as_ref().map(|reply| reply.view());
+                        self.report.push_str(&describe(&place, exchange, reply, &first));
+                    }
+                    allowed
+                }
+                Err(error) => {
+                    let first = format!("no reply: {error}\n{}", self.server.log_tail());
+                    if described < self.details {
+                        described += 1;
+                        self.report.push_str(&describe(&place, exchange, None, &first));
+                    }
+                    if self.server.connect().is_err() {
+                        self.report
+                            .push_str(&format!("{place}: the server died\n{}\n", self.server.log_tail()));
+                        connections.clear();
+                        self.restart();
+                    }
+                    false
+                }
+            };
+            self.totals.count(name, exchange, same);
+        }
+    }
+
+    fn restart(&mut self) {
+        if let Some(server) = Server::start() {
+            self.server = server;
+        }
+    }
+}
+
+/// A difference for whoever has to find its cause.
+fn describe(place: &str, exchange: &Exchange, reply: Option<Document<'_>>, first: &str) -> String {
+    const LINES_MAX: usize = 40;
+    let shorten = |value: Document<'_>| {
+        let text = pretty(Value::Document(value));
+        let lines: Vec<_> = text.lines().collect();
+        let more = if lines.len() > LINES_MAX { "\n  …" } else { "" };
+        format!("{}{more}", lines[..lines.len().min(LINES_MAX)].join("\n"))
+    };
+    let expected = exchange.reply.as_ref().map_or(String::new(), |reply| shorten(reply.view()));
+    let actual = reply.map_or(String::new(), shorten);
+    format!(
+        "=== {place}\n{}\n--- first difference\n{first}\n--- expected\n{expected}\n--- got\n{actual}\n\n",
+        shorten(exchange.command.view())
+    )
+}
+
+/// Replays all files over two servers. `None` where the binary has no server.
+fn replay_all(files: &[(String, PathBuf)], details: usize) -> Option<(Totals, String)> {
+    let allowed = Allowed::load();
+    let queue = Mutex::new(files.iter());
+    let merged = Mutex::new(Some((Totals::default(), String::new())));
+    let worker = || {
+        let Some(server) = Server::start() else {
+            *merged.lock().unwrap() = None;
+            return;
+        };
+        let mut runner =
+            Runner { server, allowed: &allowed, totals: Totals::default(), details, report: String::new() };
+        loop {
+            let next = queue.lock().unwrap().next();
+            let Some((name, path)) = next else { break };
+            runner.file(name, path);
+        }
+        if let Some((totals, report)) = merged.lock().unwrap().as_mut() {
+            totals.merge(runner.totals);
+            report.push_str(&runner.report);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2.min(files.len()) {
+            scope.spawn(worker);
+        }
+    });
+    merged.into_inner().unwrap()
+}
+
+/// The files whose rate is below the kept one.
+fn fallen(kept: &str, totals: &Totals) -> Vec<String> {
+    let mut fallen = Vec::new();
+    for line in kept.lines() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        if let ["file", name, same, _] = words.as_slice()
+            && let Some(rate) = totals.files.get(*name)
+            && rate.same < same.parse().unwrap_or(0)
+        {
+            fallen.push(format!("{name}: {} of {}, was {same}", rate.same, rate.total));
+        }
+    }
+    fallen
+}
+
+fn table(title: &str, rates: &BTreeMap<String, Rate>, rows_max: usize) -> String {
+    let mut rows: Vec<_> = rates.iter().collect();
+    // What fails most comes first.
+    rows.sort_by_key(|(_, rate)| std::cmp::Reverse(rate.total - rate.same));
+    let row = |(name, rate): &(&String, &Rate)| {
+        let percent = 100.0 * rate.same as f64 / rate.total.max(1) as f64;
+        format!("  {name:<28} {:>6} of {:>6}  {percent:>5.1} %\n", rate.same, rate.total)
+    };
+    format!("{title}\n{}", rows.iter().take(rows_max).map(row).collect::<String>())
+}
+
+#[test]
+fn recorded_answers_are_given_again() {
+    let Some(folder) = unpack() else { return say("recordings skipped: there is no ../shared") };
+    let files = recordings(&folder);
+    let detailed = std::env::var_os("VELLUM_RECORDING").is_some();
+    let count = std::env::var("VELLUM_RECORDING_COUNT").ok().and_then(|count| count.parse().ok());
+    let begun = Instant::now();
+    let Some((totals, report)) = replay_all(&files, if detailed { count.unwrap_or(5) } else { 0 }) else {
+        return say("recordings skipped: the binary has no server");
+    };
+    say(&report);
+    if !detailed {
+        say(&table("operators and stages that differ most", &totals.operators, 25));
+    }
+    say(&table("commands", &totals.commands, 50));
+    say(&table("groups", &totals.groups, 50));
+    let (unordered, allowed) = (totals.unordered, totals.allowed);
+    say(&format!("{unordered} in another order, {allowed} allowed to differ, {:?}", begun.elapsed()));
+    let kept = root().join("tests/recordings/rates.txt");
+    if bless() && !detailed {
+        return std::fs::write(kept, totals.summary()).unwrap();
+    }
+    let fallen = fallen(&std::fs::read_to_string(kept).unwrap_or_default(), &totals);
+    assert!(fallen.is_empty(), "fewer answers are right than before:\n{}", fallen.join("\n"));
+}
+
+#[test]
+fn falling_rates_are_found() {
+    let mut totals = Totals::default();
+    totals.files.insert("core/a".to_string(), Rate { same: 3, total: 5 });
+    assert_eq!(fallen("file core/a 3 5\nfile core/b 9 9\n", &totals), Vec::<String>::new());
+    assert_eq!(fallen("file core/a 4 5\n", &totals), ["core/a: 3 of 5, was 4"]);
+}

@@ -1,0 +1,290 @@
+//! Runs the golden scripts of `tests/scripts` over a socket.
+//!
+//! A script is a sequence of blocks with blank lines between. A block is commands, a line `---`,
+//! and the replies, one for each command, in the same form:
+//!
+//! ```text
+//! # Inserting the same _id twice.
+//! {insert: "c", documents: [{_id: 1}]}
+//! ! {insert: "c", documents: [{_id: 1}]}
+//! s2: {count: "c"}
+//! ---
+//! {n: 1, ok: 1}
+//! {n: 0, writeErrors: [{index: 0, code: 11000, …}], ok: 1}
+//! s2: {n: 1, ok: 1}
+//! ```
+//!
+//! Commands are documents in extended JSON or the shell's form, over as many lines as they like.
+//! `use db2` changes the database (`test` at first) from then on; `s2:` means a connection of
+//! that name; `!` says that an error is expected, be it the command's, a write error or a write
+//! concern error; `#` opens a comment. Every script starts on an empty server. What differs from
+//! run to run has names: see [`unstable`](crate::unstable).
+
+use crate::client::Client;
+use crate::describe::pretty;
+use crate::server::Server;
+use crate::unstable::Names;
+use crate::{bless, root, say};
+use base::bson::extended_json::parse_prefix;
+use base::bson::{Builder, Document, DocumentBuf, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// One command of a script.
+struct Step {
+    line: usize,
+    connection: String,
+    expects_error: bool,
+    /// With its `$db`.
+    command: DocumentBuf,
+}
+
+/// Commands, and the text of the replies expected.
+struct Block {
+    /// All lines up to and with `---`, as they stand.
+    head: String,
+    steps: Vec<Step>,
+    expected: String,
+}
+
+/// Reads a script into its blocks and the comment behind them; errors name the line.
+fn parse_script(text: &str) -> Result<(Vec<Block>, String), String> {
+    let lines: Vec<_> = text.lines().collect();
+    let mut blocks = Vec::new();
+    let mut database = "test".to_string();
+    let mut at = 0;
+    while let Some(length) = lines[at..].iter().position(|line| *line == "---") {
+        let head = &lines[at..at + length];
+        let steps = parse_steps(head, at + 1, &mut database)?;
+        let replies = at + length + 1;
+        let end = lines[replies..].iter().position(|line| line.trim().is_empty());
+        let end = end.map_or(lines.len(), |end| replies + end);
+        let head: String = head.iter().map(|line| format!("{line}\n")).collect();
+        blocks.push(Block { head, steps, expected: lines[replies..end].join("\n") });
+        at = end;
+    }
+    match lines[at..].iter().position(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+        Some(rest) => Err(format!("line {}: commands without ---", at + rest + 1)),
+        None => Ok((blocks, lines[at..].iter().map(|line| format!("{line}\n")).collect())),
+    }
+}
+
+fn parse_steps(lines: &[&str], first_line: usize, database: &mut String) -> Result<Vec<Step>, String> {
+    let mut steps = Vec::new();
+    let mut at = 0;
+    while at < lines.len() {
+        let line = lines[at].trim();
+        let number = first_line + at;
+        at += 1;
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some(name) = line.strip_prefix("use ") {
+            *database = name.trim().to_string();
+            continue;
+        }
+        let (connection, line) = split_connection(line);
+        let expects_error = line.starts_with('!');
+        let mut text = line.trim_start_matches('!').trim_start().to_string();
+        // A command goes on as long as it cannot be read.
+        let command = loop {
+            match parse_prefix(&text) {
+                Ok((command, rest)) if rest.trim().is_empty() || rest.trim().starts_with('#') => {
+                    break command;
+                }
+                Ok((_, rest)) => return Err(format!("line {number}: {rest:?} behind a command")),
+                Err(error) if at == lines.len() => return Err(format!("line {number}: {}", error.message())),
+                Err(_) => {
+                    text.push('\n');
+                    text.push_str(lines[at]);
+                    at += 1;
+                }
+            }
+        };
+        steps.push(Step {
+            line: number,
+            connection,
+            expects_error,
+            command: with_database(command, database),
+        });
+    }
+    Ok(steps)
+}
+
+/// Takes `name:` off the start of a line.
+fn split_connection(line: &str) -> (String, &str) {
+    match line.split_once(':') {
+        Some((name, rest)) if name.starts_with('s') && name[1..].bytes().all(|b| b.is_ascii_digit()) => {
+            (name.to_string(), rest.trim_start())
+        }
+        _ => (String::new(), line),
+    }
+}
+
+fn with_database(command: DocumentBuf, database: &str) -> DocumentBuf {
+    if command.view().find("$db").is_some() {
+        return command;
+    }
+    let mut out = Builder::new();
+    out.append_all(command.view()).append("$db", database);
+    out.finish()
+}
+
+/// Whether anything in the reply is an error.
+fn is_error(reply: Document<'_>) -> bool {
+    let ok = reply.get("ok").and_then(|ok| ok.as_i64()) == Some(1);
+    !ok || reply.find("writeErrors").is_some() || reply.find("writeConcernError").is_some()
+}
+
+/// Connections and names while a script runs.
+struct Run<'s> {
+    server: &'s Server,
+    connections: BTreeMap<String, Client>,
+    names: Names,
+}
+
+impl Run<'_> {
+    /// The text of the reply to a step.
+    fn step(&mut self, step: &Step) -> Result<String, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("line {}: {error}", step.line);
+        if !self.connections.contains_key(&step.connection) {
+            let client = self.server.connect().map_err(|error| failed(&error))?;
+            self.connections.insert(step.connection.clone(), client);
+        }
+        let client = self.connections.get_mut(&step.connection).unwrap();
+        let command = self.names.resolve(step.command.view());
+        let reply = client.command(&command).map_err(|error| {
+            failed(&format!("{error}; the server's log ends\n{}", self.server.log_tail()))
+        })?;
+        let reply = self.names.normalise(reply.view());
+        let text = pretty(Value::Document(reply.view()));
+        if is_error(reply.view()) != step.expects_error {
+            let wanted = if step.expects_error { "an error was expected" } else { "no error was expected" };
+            return Err(failed(&format!("{wanted}, but the reply is\n{text}")));
+        }
+        Ok(if step.connection.is_empty() { text } else { format!("{}: {text}", step.connection) })
+    }
+}
+
+/// Runs a script and returns it as it would be written with the replies that came, and what
+/// differs from what was written.
+fn run_script(server: &Server, text: &str) -> Result<(String, Vec<String>), String> {
+    let (blocks, tail) = parse_script(text)?;
+    let commands = blocks.iter().flat_map(|block| &block.steps);
+    let databases: BTreeSet<_> = commands
+        .filter_map(|step| step.command.view().get("$db").and_then(|db| db.as_str()).map(str::to_string))
+        .collect();
+    server
+        .empty(&databases)
+        .map_err(|error| format!("emptying the server: {error}\n{}", server.log_tail()))?;
+    let mut run = Run { server, connections: BTreeMap::new(), names: Names::new(text) };
+    let (mut written, mut differences) = (String::new(), Vec::new());
+    for block in &blocks {
+        let replies =
+            block.steps.iter().map(|step| run.step(step)).collect::<Result<Vec<_>, _>>()?.join("\n");
+        if replies != block.expected {
+            let line = block.steps.first().map_or(0, |step| step.line);
+            differences.push(format!("block at line {line}\n{}", difference(&block.expected, &replies)));
+        }
+        written.push_str(&format!("{}---\n{replies}\n", block.head));
+    }
+    written.push_str(&tail);
+    Ok((written, differences))
+}
+
+/// The lines that differ, those expected with `-` and those that came with `+`.
+fn difference(expected: &str, actual: &str) -> String {
+    let (old, new): (Vec<_>, Vec<_>) = (expected.lines().collect(), actual.lines().collect());
+    let start = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let rest = old.len().min(new.len()) - start;
+    let end = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
+    let removed = old[start..old.len() - end].iter().map(|line| format!("  - {line}\n"));
+    let added = new[start..new.len() - end].iter().map(|line| format!("  + {line}\n"));
+    removed.chain(added).collect()
+}
+
+/// All scripts, in order, of which the name contains `VELLUM_SCRIPT`.
+fn script_files() -> Vec<PathBuf> {
+    let wanted = std::env::var("VELLUM_SCRIPT").unwrap_or_default();
+    let mut files = Vec::new();
+    collect(&root().join("tests/scripts"), &mut files);
+    files.retain(|file| file.to_string_lossy().contains(&wanted));
+    files.sort();
+    files
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "script") {
+            files.push(path);
+        }
+    }
+}
+
+/// Runs one file; the error is ready to be printed.
+fn run_file(server: &Server, file: &Path) -> Result<(), String> {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let (written, differences) = run_script(server, &text)?;
+    if bless() {
+        if !differences.is_empty() {
+            std::fs::write(file, written).map_err(|error| error.to_string())?;
+        }
+        return Ok(());
+    }
+    if differences.is_empty() { Ok(()) } else { Err(differences.join("")) }
+}
+
+#[test]
+fn scripts() {
+    let files = script_files();
+    let begun = Instant::now();
+    let queue = Mutex::new(files.iter());
+    let failures = Mutex::new(Vec::new());
+    let worker = || {
+        let Some(mut server) = Server::start() else {
+            return say("scripts skipped: the binary has no server");
+        };
+        loop {
+            let Some(file) = queue.lock().unwrap().next() else { return };
+            if let Err(error) = run_file(&server, file) {
+                let name = file.strip_prefix(root()).unwrap_or(file).display().to_string();
+                failures.lock().unwrap().push(format!("{name}: {error}"));
+                // It may hang or be gone; a new one costs milliseconds.
+                if let Some(fresh) = Server::start() {
+                    server = fresh;
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2.min(files.len()) {
+            scope.spawn(worker);
+        }
+    });
+    let mut failures = failures.into_inner().unwrap();
+    failures.sort();
+    say(&format!("{} scripts, {} failed, {:?}", files.len(), failures.len(), begun.elapsed()));
+    assert!(failures.is_empty(), "\n{}\n(VELLUM_BLESS=1 rewrites the replies)", failures.join("\n"));
+}
+
+#[test]
+fn scripts_are_read_as_described() {
+    let text =
+        "# c\n{a: 1,\n b: 2} # d\nuse x\ns2: ! {c: 1}\n---\n{ok: 1}\ns2: {ok: 0}\n\n{d: 1, $db: 'y'}\n---\n";
+    let (blocks, tail) = parse_script(text).unwrap();
+    assert_eq!(tail, "");
+    let step = &blocks[0].steps[1];
+    assert_eq!((step.line, step.connection.as_str(), step.expects_error), (5, "s2", true));
+    assert_eq!(step.command, base::bson::extended_json::parse("{c: 1, $db: 'x'}").unwrap());
+    assert_eq!(blocks[0].expected, "{ok: 1}\ns2: {ok: 0}");
+    assert_eq!(blocks[1].steps[0].command.view().get("$db").unwrap().as_str(), Some("y"));
+    assert!(parse_script("{a: 1}\n").is_err_and(|error| error.starts_with("line 1")));
+    assert!(parse_script("\n{a: }\n---\n").is_err_and(|error| error.starts_with("line 2")));
+    assert_eq!(difference("a\nb\nc", "a\nx\nc"), "  - b\n  + x\n");
+    assert_eq!(difference("", "x"), "  + x\n");
+}

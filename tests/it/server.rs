@@ -1,0 +1,113 @@
+//! The real binary as a child process, listening on a free port.
+
+use crate::client::Client;
+use base::bson::extended_json::parse;
+use base::bson::{Builder, DocumentBuf};
+use std::collections::BTreeSet;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How long a reply may take before the exchange counts as failed.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+
+static STARTED: AtomicUsize = AtomicUsize::new(0);
+
+/// A running server; dropping it stops the process.
+pub(crate) struct Server {
+    address: String,
+    child: Option<Child>,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts the binary with a free port (or takes the one that `VELLUM_SERVER` names). `None`
+    /// where the binary ends well without listening, as one without a server does.
+    pub(crate) fn start() -> Option<Server> {
+        if let Ok(address) = std::env::var("VELLUM_SERVER") {
+            return Some(Server { address, child: None, log: PathBuf::new() });
+        }
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let name = format!("server-{}-{number}.log", std::process::id());
+        let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let errors = std::fs::File::create(&log).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_vellum"))
+            .args(["serve", "--port", "0", "--parent-pipe"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let Some(address) = address_in(&line) else {
+            let status = child.wait().unwrap();
+            assert!(
+                status.success(),
+                "the server said {line:?} and {}",
+                std::fs::read_to_string(&log).unwrap()
+            );
+            return None;
+        };
+        // Whatever it still prints must not fill the pipe.
+        std::thread::spawn(move || io::copy(&mut output, &mut io::sink()));
+        Some(Server { address, child: Some(child), log })
+    }
+
+    /// A new connection.
+    pub(crate) fn connect(&self) -> io::Result<Client> {
+        Client::connect(&self.address, REPLY_TIMEOUT)
+    }
+
+    /// Drops every database but the server's own, and those in `names` where it cannot list them.
+    pub(crate) fn empty(&self, names: &BTreeSet<String>) -> io::Result<()> {
+        let mut client = self.connect()?;
+        let mut names = names.clone();
+        let list = parse("{listDatabases: 1, nameOnly: true, $db: 'admin'}").unwrap();
+        if let Some(databases) = client.command(&list)?.view().get("databases").and_then(|v| v.as_array()) {
+            let listed = databases.iter().filter_map(|v| v.as_document()?.get("name")?.as_str());
+            names.extend(listed.map(str::to_string));
+        }
+        for name in names.iter().filter(|name| !matches!(name.as_str(), "local" | "config" | "admin")) {
+            client.command(&drop_database(name))?;
+        }
+        Ok(())
+    }
+
+    /// The end of what the server wrote to standard error.
+    pub(crate) fn log_tail(&self) -> String {
+        let mut text = String::new();
+        if let Ok(mut file) = std::fs::File::open(&self.log) {
+            // A log cut in the middle of a character is shown as far as it goes.
+            let _ = file.read_to_string(&mut text);
+        }
+        let lines: Vec<_> = text.lines().collect();
+        lines[lines.len().saturating_sub(12)..].join("\n")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It may have gone already, which is as good.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn drop_database(name: &str) -> DocumentBuf {
+    let mut command = Builder::new();
+    command.append("dropDatabase", 1i32).append("$db", name);
+    command.finish()
+}
+
+/// The host and port of the connection string in a line.
+fn address_in(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once("mongodb://")?;
+    let end = rest.find(|c: char| c == '/' || c.is_whitespace()).unwrap_or(rest.len());
+    Some(rest[..end].to_string())
+}

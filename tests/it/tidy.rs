@@ -1,0 +1,208 @@
+//! Rules about the sources, held by an ordinary test: who may import whom, documentation of
+//! modules, lengths of files, leftovers, panics, sorted tables, links.
+
+use crate::root;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The crates of the workspace and which of them each may import.
+const EDGES: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("database", &["base", "query", "storage"]),
+    ("lab", &["base"]),
+    ("query", &["base"]),
+    ("server", &["base", "database"]),
+    ("storage", &[]),
+    ("vellum", &["database", "lab", "server", "storage"]),
+];
+
+const FILE_LINES_MAX: usize = 900;
+
+/// Marks the table on the following lines as sorted by the first string in each.
+const SORTED_MARK: &str = "// tidy: sorted";
+
+/// All files under version control, and those that would be.
+fn files(extension: &str) -> Vec<PathBuf> {
+    let output = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let names = String::from_utf8(output.stdout).unwrap();
+    let paths = names.lines().map(|name| root().join(name));
+    paths.filter(|path| path.extension().is_some_and(|e| e == extension) && path.exists()).collect()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// Fails with all findings at once, so that one run shows them all.
+fn report(findings: Vec<String>) {
+    assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
+
+/// Applies a rule to each Rust file; the rule yields line numbers (zero for the whole file) and
+/// what is wrong there.
+fn check_sources(rule: impl Fn(&Path, &str) -> Vec<(usize, String)>) {
+    let mut findings = Vec::new();
+    for path in files("rs") {
+        let name = path.strip_prefix(root()).unwrap_or(&path).to_path_buf();
+        for (line, what) in rule(&name, &read(&path)) {
+            findings.push(format!("{}:{line}: {what}", name.display()));
+        }
+    }
+    report(findings);
+}
+
+/// The names under `[dependencies]` in a manifest.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut section = "";
+    let mut names = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            section = line.trim();
+            if let Some(name) = section.strip_prefix("[dependencies.") {
+                names.push(name.trim_end_matches(']').to_string());
+            }
+        } else if section == "[dependencies]"
+            && let Some((name, _)) = line.split_once(['.', '='])
+        {
+            names.push(name.trim().to_string());
+        }
+    }
+    names
+}
+
+#[test]
+fn crates_import_only_what_the_design_allows() {
+    let mut findings = Vec::new();
+    for (name, allowed) in EDGES {
+        let folder = if *name == "vellum" { root() } else { root().join("crates").join(name) };
+        for dependency in dependencies(&read(&folder.join("Cargo.toml"))) {
+            let ours = EDGES.iter().any(|(other, _)| *other == dependency);
+            if ours && !allowed.contains(&dependency.as_str()) {
+                findings.push(format!("{name} may not import {dependency}"));
+            }
+        }
+    }
+    let crates = std::fs::read_dir(root().join("crates")).unwrap().flatten();
+    for name in crates.map(|entry| entry.file_name().to_string_lossy().to_string()) {
+        if !EDGES.iter().any(|(known, _)| *known == name) {
+            findings.push(format!("crate {name} isn't in the design"));
+        }
+    }
+    report(findings);
+}
+
+#[test]
+fn every_file_opens_with_what_it_is_for() {
+    check_sources(|_, text| {
+        let documented = text.starts_with("//!") || text.starts_with("#!");
+        if documented { Vec::new() } else { vec![(1, "no //! module documentation".to_string())] }
+    });
+}
+
+#[test]
+fn files_are_not_too_long() {
+    check_sources(|_, text| match text.lines().count() {
+        0..=FILE_LINES_MAX => Vec::new(),
+        lines => vec![(0, format!("{lines} lines, at most {FILE_LINES_MAX}"))],
+    });
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    // Put together here, or this file would find itself.
+    let marks = [["TO", "DO"].concat(), ["FIX", "ME"].concat()];
+    check_sources(|_, text| {
+        let lines = text.lines().enumerate();
+        let found = lines.filter(|(_, line)| marks.iter().any(|mark| line.contains(mark.as_str())));
+        found.map(|(at, _)| (at + 1, "left for later".to_string())).collect()
+    });
+}
+
+/// Whether the whole file is test code.
+fn is_test_file(path: &Path) -> bool {
+    let part = |name: &str| path.components().any(|c| c.as_os_str() == name);
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    part("tests") || part("testing") || part("fuzz") || matches!(stem.as_ref(), "tests" | "testing")
+}
+
+/// The lines of a file outside of its test modules, which end files or items.
+fn product_lines(text: &str) -> Vec<(usize, &str)> {
+    let mut lines = Vec::new();
+    let mut skip_to: Option<&str> = None;
+    let mut pending = false;
+    for (at, line) in text.lines().enumerate() {
+        if let Some(end) = skip_to {
+            if line == end {
+                skip_to = None;
+            }
+        } else if line.trim() == "#[cfg(test)]" {
+            pending = true;
+        } else if std::mem::take(&mut pending) {
+            if line.ends_with('{') {
+                skip_to = Some(if line.starts_with(' ') { "    }" } else { "}" });
+            }
+        } else if !line.trim_start().starts_with("//") {
+            lines.push((at + 1, line));
+        }
+    }
+    lines
+}
+
+#[test]
+fn product_code_does_not_unwrap() {
+    check_sources(|path, text| {
+        if is_test_file(path) {
+            return Vec::new();
+        }
+        let lines = product_lines(text).into_iter();
+        let found = lines.filter(|(_, line)| line.contains(".unwrap()"));
+        found.map(|(at, _)| (at, "panics outside of tests".to_string())).collect()
+    });
+}
+
+#[test]
+fn marked_tables_are_sorted() {
+    check_sources(|_, text| {
+        let lines: Vec<_> = text.lines().collect();
+        let mut findings = Vec::new();
+        for start in (0..lines.len()).filter(|&at| lines[at].trim() == SORTED_MARK) {
+            let table = lines[start..].iter().take_while(|line| !line.trim_start().starts_with(']'));
+            let keys: Vec<_> = table.filter_map(|line| line.split('"').nth(1)).collect();
+            if let Some(pair) = keys.windows(2).find(|pair| pair[0] > pair[1]) {
+                findings.push((start + 1, format!("{:?} stands before {:?}", pair[0], pair[1])));
+            }
+        }
+        findings
+    });
+}
+
+#[test]
+fn links_in_documents_lead_somewhere() {
+    let mut findings = Vec::new();
+    for path in files("md") {
+        let text = read(&path);
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let target = link.split(['#', ' ']).next().unwrap_or("");
+            let elsewhere = target.is_empty() || target.contains("://") || target.starts_with("mailto:");
+            if !elsewhere && !path.parent().unwrap().join(target).exists() {
+                findings.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    report(findings);
+}
+
+#[test]
+fn the_rules_find_what_they_look_for() {
+    assert_eq!(
+        dependencies("[dependencies]\nbase.workspace = true\nx = \"1\"\n[dev-dependencies]\ny = 1\n"),
+        ["base", "x"]
+    );
+    let text = "a.unwrap()\n#[cfg(test)]\nmod tests {\n    b.unwrap()\n}\nc\n// d\n    #[cfg(test)]\n    mod tests;\ne\n";
+    let lines: Vec<_> = product_lines(text).into_iter().map(|(_, line)| line).collect();
+    assert_eq!(lines, ["a.unwrap()", "c", "e"]);
+}

@@ -1,0 +1,126 @@
+//! What differs from run to run in a reply, and the names that golden scripts give it instead.
+//!
+//! Fields about the moment (`$clusterTime`, timings) are left out or become `"<time>"`. Cursor
+//! ids, ObjectIds that the server made and resume tokens get numbered names, `"<cursor 1>"`,
+//! `"<ObjectId 1>"`, `"<token 1>"`; a later command that says such a name gets the real value.
+
+use crate::describe::rewrite;
+use base::bson::{Document, DocumentBuf, Value, ValueBuf};
+
+/// Left out wherever they stand.
+const LEFT_OUT: &[&str] = &[
+    "$clusterTime",
+    "electionId",
+    "opTime",
+    "operationTime",
+    "processId",
+    "serverInfo",
+    "signature",
+    "topologyVersion",
+];
+/// Kept, their values hidden.
+const HIDDEN: &[&str] = &[
+    "clusterTime",
+    "connectionId",
+    "executionTimeMillis",
+    "executionTimeMillisEstimate",
+    "lastUse",
+    "localTime",
+    "optimizationTimeMillis",
+    "startTime",
+    "wallTime",
+];
+
+/// The names given in one script.
+#[derive(Default)]
+pub(crate) struct Names {
+    known: Vec<(String, ValueBuf)>,
+    /// The script's own text: what stands in it is stable.
+    script: String,
+}
+
+impl Names {
+    /// Starts with the text of a script.
+    pub(crate) fn new(script: &str) -> Names {
+        Names { known: Vec::new(), script: script.to_string() }
+    }
+
+    /// The command with names replaced by what they stand for.
+    pub(crate) fn resolve(&self, command: Document<'_>) -> DocumentBuf {
+        rewrite(command, &mut |_, value| {
+            let found = value.as_str().and_then(|text| self.known.iter().find(|(name, _)| name == text));
+            Some(found.map(|(_, value)| value.clone()))
+        })
+    }
+
+    /// The reply with what is unstable replaced by names, and `ok: 1` without its point.
+    pub(crate) fn normalise(&mut self, reply: Document<'_>) -> DocumentBuf {
+        let cursor = reply.get("cursor").and_then(|cursor| cursor.as_document()?.get("id")?.as_i64());
+        if let Some(id) = cursor.filter(|&id| id != 0) {
+            self.name("cursor", Value::Int64(id));
+        }
+        rewrite(reply, &mut |name, value| {
+            if LEFT_OUT.contains(&name) { None } else { Some(self.replacement(name, value)) }
+        })
+    }
+
+    fn replacement(&mut self, name: &str, value: Value<'_>) -> Option<ValueBuf> {
+        match value {
+            _ if HIDDEN.contains(&name) => Some(Value::String("<time>").to_owned()),
+            Value::Double(1.0) if name == "ok" => Some(Value::Int32(1).to_owned()),
+            Value::Double(0.0) if name == "ok" => Some(Value::Int32(0).to_owned()),
+            Value::Int64(_) if self.known.iter().any(|(_, known)| *known == value.to_owned()) => {
+                Some(self.name("cursor", value))
+            }
+            Value::ObjectId(id) if !self.script.contains(&id.to_string()) => {
+                Some(self.name("ObjectId", value))
+            }
+            Value::String(_) if name == "_data" => Some(self.name("token", value)),
+            Value::String(text) if name == "errmsg" => Some(self.name_within(text)),
+            Value::Binary { subtype: 4, .. } if name == "uuid" => Some(Value::String("<uuid>").to_owned()),
+            _ => None,
+        }
+    }
+
+    /// A message with the cursor ids in it named.
+    fn name_within(&self, text: &str) -> ValueBuf {
+        let cursors = self.known.iter().filter_map(|(name, value)| Some((name, value.view().as_i64()?)));
+        let text = cursors.fold(text.to_string(), |text, (name, id)| text.replace(&id.to_string(), name));
+        Value::String(&text).to_owned()
+    }
+
+    /// The name of a value, new if it hasn't been seen.
+    fn name(&mut self, kind: &str, value: Value<'_>) -> ValueBuf {
+        let value = value.to_owned();
+        let known = self.known.iter().find(|(_, other)| *other == value).map(|(name, _)| name.clone());
+        let name = known.unwrap_or_else(|| {
+            let prefix = format!("<{kind} ");
+            let number = self.known.iter().filter(|(name, _)| name.starts_with(&prefix)).count() + 1;
+            let name = format!("{prefix}{number}>");
+            self.known.push((name.clone(), value));
+            name
+        });
+        Value::String(&name).to_owned()
+    }
+}
+
+#[test]
+fn names_stand_for_unstable_values_both_ways() {
+    use base::bson::extended_json::{parse, to_shell};
+    let mut names = Names::new("{a: ObjectId('000000000000000000000001')}");
+    let reply = parse(
+        "{cursor: {firstBatch: [{_id: ObjectId('000000000000000000000001')}, {_id: ObjectId('000000000000000000000002')}],
+          id: NumberLong(77), ns: 'a.b'}, ok: 1.0, operationTime: Timestamp(1, 1), localTime: Date(5)}",
+    );
+    let text = to_shell(names.normalise(reply.unwrap().view()).view());
+    assert_eq!(
+        text,
+        "{cursor: {firstBatch: [{_id: ObjectId(\"000000000000000000000001\")}, {_id: \"<ObjectId 1>\"}], \
+         id: \"<cursor 1>\", ns: \"a.b\"}, ok: 1, localTime: \"<time>\"}"
+    );
+    let command = parse("{getMore: '<cursor 1>', x: ['<ObjectId 1>', '<cursor 2>']}").unwrap();
+    assert_eq!(
+        to_shell(names.resolve(command.view()).view()),
+        "{getMore: NumberLong(77), x: [ObjectId(\"000000000000000000000002\"), \"<cursor 2>\"]}"
+    );
+}
