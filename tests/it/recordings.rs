@@ -10,7 +10,7 @@ use crate::describe::pretty;
 use crate::replay::{Exchange, Replay, Verdict};
 use crate::server::Server;
 use crate::{bless, root, say};
-use base::bson::{Document, Value};
+use base::bson::{Document, DocumentBuf, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -177,8 +177,9 @@ struct Runner<'a> {
     server: Server,
     allowed: &'a Allowed,
     totals: Totals,
-    /// How many differences of a file are described, and the descriptions.
+    /// How many differences of a file are described, and of this one still will be.
     details: usize,
+    details_left: usize,
     report: String,
 }
 
@@ -192,7 +193,7 @@ impl Runner<'_> {
         }
         let mut replay = Replay::default();
         let mut connections = BTreeMap::new();
-        let mut described = 0;
+        self.details_left = self.details;
         for (at, exchange) in exchanges.iter().enumerate() {
             let place = format!("{name}:{}", at + 1);
             let client = match connections.remove(&exchange.connection) {
@@ -204,40 +205,59 @@ impl Runner<'_> {
                 connections.insert(exchange.connection, client);
                 Ok(outcome)
             });
+            let alive = outcome.is_ok();
             let same = match outcome {
-                Ok((Verdict::Same, _)) => true,
-                Ok((Verdict::Unordered, _)) => {
-                    self.totals.unordered += 1;
-                    true
-                }
-                Ok((Verdict::Different { path, expected, actual }, reply)) => {
-                    let allowed = self.allowed.allows(&place, exchange.name(), &path);
-                    self.totals.allowed += usize::from(allowed);
-                    if !allowed && described < self.details {
-                        described += 1;
-                        let first =
-                            format!("{path}: expected {expected}\n{:>w$}: got {actual}", "", w = path.len());
-                        let reply = reply.as_ref().map(|reply| reply.view());
-                        self.report.push_str(&describe(&place, exchange, reply, &first));
-                    }
-                    allowed
-                }
-                Err(error) => {
-                    let first = format!("no reply: {error}\n{}", self.server.log_tail());
-                    if described < self.details {
-                        described += 1;
-                        self.report.push_str(&describe(&place, exchange, None, &first));
-                    }
-                    if self.server.connect().is_err() {
-                        self.report
-                            .push_str(&format!("{place}: the server died\n{}\n", self.server.log_tail()));
-                        connections.clear();
-                        self.restart();
-                    }
-                    false
-                }
+                Ok((verdict, reply)) => self.judge(&place, exchange, verdict, reply.as_ref()),
+                Err(error) => self.fail(&place, exchange, &error),
             };
             self.totals.count(name, exchange, same);
+            if !alive {
+                // Whatever hangs or crashes is not worth waiting for once more in the same file.
+                let rest = exchanges.get(at + 1..).unwrap_or(&[]);
+                rest.iter().for_each(|exchange| self.totals.count(name, exchange, false));
+                return self.restart();
+            }
+        }
+    }
+
+    /// Counts and describes a reply; says whether it is as it should be.
+    fn judge(
+        &mut self,
+        place: &str,
+        exchange: &Exchange,
+        verdict: Verdict,
+        reply: Option<&DocumentBuf>,
+    ) -> bool {
+        match verdict {
+            Verdict::Same => true,
+            Verdict::Unordered => {
+                self.totals.unordered += 1;
+                true
+            }
+            Verdict::Different { path, .. } if self.allowed.allows(place, exchange.name(), &path) => {
+                self.totals.allowed += 1;
+                true
+            }
+            Verdict::Different { path, expected, actual } => {
+                let first = format!("{path}\n  expected {expected}\n  got      {actual}");
+                self.describe(place, exchange, reply, &first);
+                false
+            }
+        }
+    }
+
+    fn fail(&mut self, place: &str, exchange: &Exchange, error: &std::io::Error) -> bool {
+        let first = format!("no reply: {error}; the server's log ends\n{}", self.server.log_tail());
+        // Said even where details weren't asked for: a server must neither die nor hang.
+        self.details_left = self.details_left.max(1);
+        self.describe(place, exchange, None, &first);
+        false
+    }
+
+    fn describe(&mut self, place: &str, exchange: &Exchange, reply: Option<&DocumentBuf>, first: &str) {
+        if self.details_left > 0 {
+            self.details_left -= 1;
+            self.report.push_str(&describe(place, exchange, reply.map(DocumentBuf::view), first));
         }
     }
 
@@ -275,8 +295,14 @@ fn replay_all(files: &[(String, PathBuf)], details: usize) -> Option<(Totals, St
             *merged.lock().unwrap() = None;
             return;
         };
-        let mut runner =
-            Runner { server, allowed: &allowed, totals: Totals::default(), details, report: String::new() };
+        let mut runner = Runner {
+            server,
+            allowed: &allowed,
+            totals: Totals::default(),
+            details,
+            details_left: 0,
+            report: String::new(),
+        };
         loop {
             let next = queue.lock().unwrap().next();
             let Some((name, path)) = next else { break };

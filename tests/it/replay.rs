@@ -6,7 +6,7 @@
 
 use crate::client::Client;
 use crate::describe::rewrite;
-use base::bson::extended_json::{parse, value_to_canonical};
+use base::bson::extended_json::{parse, value_to_canonical, value_to_shell};
 use base::bson::{Array, Document, DocumentBuf, ObjectId, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -221,7 +221,7 @@ impl Replay {
 }
 
 fn different(path: &str, expected: Option<Value<'_>>, actual: Option<Value<'_>>) -> Verdict {
-    let text = |value: Option<Value<'_>>| value.map_or("nothing".to_string(), value_to_canonical);
+    let text = |value: Option<Value<'_>>| value.map_or("nothing".to_string(), value_to_shell);
     Verdict::Different { path: path.to_string(), expected: text(expected), actual: text(actual) }
 }
 
