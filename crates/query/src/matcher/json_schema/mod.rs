@@ -1,31 +1,57 @@
-//! `$jsonSchema`: a document held against a JSON schema.
+//! `$jsonSchema`: a document held against a JSON schema, draft 4 as MongoDB has it.
+//!
+//! A schema is a set of keywords, each of which constrains values of one type and lets all
+//! others pass: `{maximum: 3}` says nothing about strings. Beyond draft 4 there is `bsonType`;
+//! `$ref`, `$schema`, `default`, `definitions`, `format`, `id` and the type `integer` are refused
+//! by name, as MongoDB refuses them.
+
+mod evaluate;
+mod keywords;
+mod parse;
+mod subschemas;
+#[cfg(test)]
+mod tests;
+mod unordered;
 
 use super::node::Node;
 use super::parse::Parser;
-use base::bson::{Document, DocumentBuf, Element};
+use base::bson::{Document, DocumentBuf, Element, Value};
 use base::{Result, err};
+use keywords::Keywords;
 
-/// A parsed schema.
+/// A parsed schema for whole documents.
 #[derive(Debug)]
 pub struct Schema {
     source: DocumentBuf,
+    keywords: Keywords,
 }
 
 impl Schema {
+    /// Parses a schema.
+    ///
+    /// Errors: FailedToParse for unknown and unsupported keywords and bad values, TypeMismatch for
+    /// values of the wrong type.
+    pub fn parse(schema: Document<'_>) -> Result<Schema> {
+        Ok(Schema { source: schema.to_owned(), keywords: parse::parse(schema, 0)? })
+    }
+
     /// The schema as given.
     pub fn source(&self) -> &DocumentBuf {
         &self.source
     }
 
-    pub(super) fn matches(&self, _: Document<'_>) -> Result<bool> {
-        Err(err!(NotImplemented, "$jsonSchema is not supported"))
+    /// Whether the document satisfies the schema.
+    ///
+    /// Errors: 51156 for a pattern that takes too long.
+    pub fn matches(&self, document: Document<'_>) -> Result<bool> {
+        self.keywords.allows(Value::Document(document))
     }
 }
 
 pub(super) fn parse_json_schema(parser: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
     parser.require_top_level("$jsonSchema")?;
     match element.value().as_document() {
-        Some(_) => Err(err!(NotImplemented, "$jsonSchema is not supported")),
+        Some(schema) => Ok(Some(Node::Schema(Box::new(Schema::parse(schema)?)))),
         None => Err(err!(TypeMismatch, "$jsonSchema must be an object")),
     }
 }

@@ -3,12 +3,16 @@
 mod arrays;
 mod comparisons;
 mod errors;
-mod notation;
 mod shape;
 
 use super::Matcher;
 use crate::Context;
-use notation::document;
+use base::bson::{DocumentBuf, extended_json};
+
+/// A document in the shell's notation.
+fn document(text: &str) -> DocumentBuf {
+    extended_json::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
 
 fn parse(filter: &str) -> Matcher {
     Matcher::parse(document(filter).view(), &Context::for_tests()).unwrap_or_else(|e| panic!("{filter}: {e}"))
@@ -20,7 +24,7 @@ fn is_match(filter: &Matcher, text: &str) -> bool {
 
 /// Checks that the filter matches these documents and not those.
 #[track_caller]
-fn check(filter: &str, matching: &[&str], others: &[&str]) {
+pub(super) fn check(filter: &str, matching: &[&str], others: &[&str]) {
     let matcher = parse(filter);
     for text in matching {
         assert!(is_match(&matcher, text), "{filter} should match {text}: {matcher:?}");
@@ -39,7 +43,7 @@ fn check_position(filter: &str, text: &str, expected: Option<usize>) {
 
 /// Checks that parsing the filter fails with this code and message.
 #[track_caller]
-fn check_error(filter: &str, code: i32, message: &str) {
+pub(super) fn check_error(filter: &str, code: i32, message: &str) {
     let error = Matcher::parse(document(filter).view(), &Context::for_tests()).unwrap_err();
     assert_eq!((error.code().number(), error.message()), (code, message), "{filter}");
 }

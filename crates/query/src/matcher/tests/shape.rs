@@ -44,7 +44,10 @@ fn equal_filters_get_one_shape() {
     );
     check_shape("{a: {$in: []}, b: 1}", "{$alwaysFalse: 1.0}");
     check_shape("{$nor: [{a: 1}]}", "{$nor: [{a: {$eq: 1}}]}");
-    check_shape("{a: {$mod: [4.5, 1]}, b: {$size: 2}}", "{$and: [{b: {$size: 2}}, {a: {$mod: [4L, 1L]}}]}");
+    check_shape(
+        "{a: {$mod: [4.5, 1]}, b: {$size: 2}}",
+        "{$and: [{b: {$size: 2}}, {a: {$mod: [NumberLong('4'), NumberLong('1')]}}]}",
+    );
     check_shape("{a: {$bitsAllSet: 5}}", "{a: {$bitsAllSet: [0, 2]}}");
     check_shape("{a: {$type: 'number'}}", "{a: {$type: ['number']}}");
 }

@@ -1,0 +1,213 @@
+//! Whether a value satisfies a schema.
+
+use super::keywords::{Additional, Arrays, Dependency, Items, Keywords, Numbers, Objects, Strings};
+use super::unordered;
+use base::Result;
+use base::bson::{Array, Document, Number, Value, compare};
+use std::cmp::Ordering;
+
+impl Keywords {
+    /// Whether the value satisfies every keyword. Recursion is as deep as the schema, which
+    /// parsing bounds.
+    pub(super) fn allows(&self, value: Value<'_>) -> Result<bool> {
+        Ok(self.allows_type(value)
+            && self.allows_constant(value)
+            && match value {
+                Value::String(text) => self.strings.allow(text)?,
+                Value::Array(array) => self.arrays.allow(array)?,
+                Value::Document(document) => self.objects.allow(document)?,
+                other => other.as_number().is_none_or(|number| self.numbers.allow(number)),
+            }
+            && self.allows_combined(value)?)
+    }
+
+    fn allows_type(&self, value: Value<'_>) -> bool {
+        self.types.as_ref().is_none_or(|types| types.contains(value.kind()))
+    }
+
+    fn allows_constant(&self, value: Value<'_>) -> bool {
+        let Some(allowed) = &self.allowed else { return true };
+        let value = unordered::normalise(value);
+        allowed.binary_search_by(|constant| compare(constant.view(), value.view())).is_ok()
+    }
+
+    fn allows_combined(&self, value: Value<'_>) -> Result<bool> {
+        for schema in &self.all_of {
+            if !schema.allows(value)? {
+                return Ok(false);
+            }
+        }
+        if !self.any_of.is_empty() && count_allowing(&self.any_of, value, 1)? == 0 {
+            return Ok(false);
+        }
+        if !self.one_of.is_empty() && count_allowing(&self.one_of, value, 2)? != 1 {
+            return Ok(false);
+        }
+        match &self.not {
+            Some(schema) => Ok(!schema.allows(value)?),
+            None => Ok(true),
+        }
+    }
+}
+
+/// How many of the schemas allow the value, counting no further than `enough`.
+fn count_allowing(schemas: &[Keywords], value: Value<'_>, enough: usize) -> Result<usize> {
+    let mut count = 0;
+    for schema in schemas {
+        count += usize::from(schema.allows(value)?);
+        if count >= enough {
+            break;
+        }
+    }
+    Ok(count)
+}
+
+impl Numbers {
+    fn allow(&self, number: Number) -> bool {
+        let within = |bound: Option<Number>, exclusive: bool, side: Ordering| {
+            bound.is_none_or(|bound| match (number.is_nan(), bound.is_nan()) {
+                (false, false) => {
+                    let order = number.compare(bound);
+                    order == side || (order == Ordering::Equal && !exclusive)
+                }
+                (one, other) => one && other && !exclusive,
+            })
+        };
+        within(self.minimum, self.exclusive_minimum, Ordering::Greater)
+            && within(self.maximum, self.exclusive_maximum, Ordering::Less)
+            && self.multiple_of.is_none_or(|divisor| is_multiple(number, divisor))
+    }
+}
+
+/// Whether a number is a whole multiple, in decimal, so that 0.3 is one of 0.1.
+fn is_multiple(number: Number, divisor: Number) -> bool {
+    match (number.is_integer(), divisor.is_integer()) {
+        (true, true) => {
+            number.to_i64_clamped().checked_rem(divisor.to_i64_clamped()).is_none_or(|rest| rest == 0)
+        }
+        _ => number.to_decimal().remainder(divisor.to_decimal()).is_zero(),
+    }
+}
+
+impl Strings {
+    fn allow(&self, text: &str) -> Result<bool> {
+        if self.length_min.is_some() || self.length_max.is_some() {
+            let length = text.chars().count() as u64;
+            if self.length_min.is_some_and(|min| length < min)
+                || self.length_max.is_some_and(|max| length > max)
+            {
+                return Ok(false);
+            }
+        }
+        self.pattern.as_ref().map_or(Ok(true), |pattern| pattern.is_match(text))
+    }
+}
+
+impl Arrays {
+    fn allow(&self, array: Array<'_>) -> Result<bool> {
+        if !count_within(array.as_document(), self.count_min, self.count_max) {
+            return Ok(false);
+        }
+        if self.unique && !all_different(array) {
+            return Ok(false);
+        }
+        for (position, value) in array.iter().enumerate() {
+            if !self.allow_element(position, value)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn allow_element(&self, position: usize, value: Value<'_>) -> Result<bool> {
+        match &self.items {
+            None => Ok(true),
+            Some(Items::Each(schema)) => schema.allows(value),
+            Some(Items::List(schemas)) => match schemas.get(position) {
+                Some(schema) => schema.allows(value),
+                None => self.additional.allows(value),
+            },
+        }
+    }
+}
+
+fn all_different(array: Array<'_>) -> bool {
+    let mut values: Vec<_> = array.iter().map(unordered::normalise).collect();
+    let count = values.len();
+    unordered::sort_unique(&mut values);
+    values.len() == count
+}
+
+/// Whether there are as many elements as allowed.
+fn count_within(document: Document<'_>, min: Option<u64>, max: Option<u64>) -> bool {
+    if min.is_none() && max.is_none() {
+        return true;
+    }
+    let count = document.iter().count() as u64;
+    min.is_none_or(|min| count >= min) && max.is_none_or(|max| count <= max)
+}
+
+impl Additional {
+    fn allows(&self, value: Value<'_>) -> Result<bool> {
+        match self {
+            Additional::Allowed => Ok(true),
+            Additional::Refused => Ok(false),
+            Additional::Schema(schema) => schema.allows(value),
+        }
+    }
+}
+
+impl Objects {
+    fn allow(&self, document: Document<'_>) -> Result<bool> {
+        let has = |name: &String| document.find(name).is_some();
+        if !count_within(document, self.count_min, self.count_max) || !self.required.iter().all(has) {
+            return Ok(false);
+        }
+        for (name, schema) in &self.properties {
+            if let Some(value) = document.get(name)
+                && !schema.allows(value)?
+            {
+                return Ok(false);
+            }
+        }
+        Ok(self.allow_fields(document)? && self.allow_dependencies(document)?)
+    }
+
+    /// `patternProperties` and `additionalProperties`, which look at each field.
+    fn allow_fields(&self, document: Document<'_>) -> Result<bool> {
+        if self.pattern_properties.is_empty() && matches!(self.additional, Additional::Allowed) {
+            return Ok(true);
+        }
+        for element in document {
+            let mut named = self.properties.iter().any(|(name, _)| name == element.name());
+            for (pattern, schema) in &self.pattern_properties {
+                if pattern.is_match(element.name())? {
+                    named = true;
+                    if !schema.allows(element.value())? {
+                        return Ok(false);
+                    }
+                }
+            }
+            if !named && !self.additional.allows(element.value())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn allow_dependencies(&self, document: Document<'_>) -> Result<bool> {
+        for (name, dependency) in &self.dependencies {
+            if document.find(name).is_none() {
+                continue;
+            }
+            let satisfied = match dependency {
+                Dependency::Fields(names) => names.iter().all(|name| document.find(name).is_some()),
+                Dependency::Schema(schema) => schema.allows(Value::Document(document))?,
+            };
+            if !satisfied {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,262 @@
+//! From a schema document to its [`Keywords`]: the table of keywords and the simple ones.
+
+use super::keywords::Keywords;
+use super::{subschemas, unordered};
+use crate::matcher::element::TypeSet;
+use crate::matcher::number;
+use crate::regex::Regex;
+use base::bson::{Document, MAX_DEPTH, Number, Type, Value};
+use base::{Result, err};
+
+/// A keyword being parsed: its name, its value, and how deep in the schema it stands.
+pub(super) struct Argument<'a> {
+    pub(super) name: &'a str,
+    pub(super) value: Value<'a>,
+    pub(super) depth: usize,
+}
+
+impl<'a> Argument<'a> {
+    /// The error that the keyword's value is of the wrong type: `must` says what it must be.
+    pub(super) fn mismatch(&self, must: &str) -> base::Error {
+        err!(TypeMismatch, "$jsonSchema keyword '{}' {must}", self.name)
+    }
+
+    /// The error that the keyword's value is unfit in another way.
+    pub(super) fn unfit(&self, why: &str) -> base::Error {
+        err!(FailedToParse, "$jsonSchema keyword '{}' {why}", self.name)
+    }
+
+    /// The value's strings, of which there must be at least one and none twice.
+    pub(super) fn strings(&self) -> Result<Vec<&'a str>> {
+        let kind = self.value.kind().alias();
+        let array = self.value.as_array().ok_or_else(|| {
+            self.mismatch(&format!("must be an array, but found an element of type {kind}"))
+        })?;
+        let mut found: Vec<&str> = Vec::new();
+        for value in array.iter() {
+            let kind = value.kind().alias();
+            let text = value.as_str().ok_or_else(|| {
+                self.mismatch(&format!("must be an array of strings, but found an element of type {kind}"))
+            })?;
+            if found.contains(&text) {
+                return Err(self.unfit("array cannot contain duplicate values"));
+            }
+            found.push(text);
+        }
+        if found.is_empty() {
+            return Err(self.unfit("cannot be an empty array"));
+        }
+        Ok(found)
+    }
+}
+
+type Parse = fn(&mut Keywords, &Argument<'_>) -> Result<()>;
+
+/// Every keyword, sorted by name.
+const KEYWORDS: &[(&str, Parse)] = &[
+    ("$ref", unsupported),
+    ("$schema", unsupported),
+    ("additionalItems", subschemas::additional_items),
+    ("additionalProperties", subschemas::additional_properties),
+    ("allOf", |k, a| Ok(k.all_of = subschemas::list(a)?)),
+    ("anyOf", |k, a| Ok(k.any_of = subschemas::list(a)?)),
+    ("bsonType", bson_type),
+    ("default", unsupported),
+    ("definitions", unsupported),
+    ("dependencies", subschemas::dependencies),
+    ("description", text_only),
+    ("encrypt", encryption),
+    ("encryptMetadata", encryption),
+    ("enum", enumeration),
+    ("exclusiveMaximum", |k, a| Ok(k.numbers.exclusive_maximum = flag(a)?)),
+    ("exclusiveMinimum", |k, a| Ok(k.numbers.exclusive_minimum = flag(a)?)),
+    ("format", unsupported),
+    ("id", unsupported),
+    ("items", subschemas::items),
+    ("maxItems", |k, a| Ok(k.arrays.count_max = Some(count(a)?))),
+    ("maxLength", |k, a| Ok(k.strings.length_max = Some(count(a)?))),
+    ("maxProperties", |k, a| Ok(k.objects.count_max = Some(count(a)?))),
+    ("maximum", |k, a| Ok(k.numbers.maximum = Some(bound(a)?))),
+    ("minItems", |k, a| Ok(k.arrays.count_min = Some(count(a)?))),
+    ("minLength", |k, a| Ok(k.strings.length_min = Some(count(a)?))),
+    ("minProperties", |k, a| Ok(k.objects.count_min = Some(count(a)?))),
+    ("minimum", |k, a| Ok(k.numbers.minimum = Some(bound(a)?))),
+    ("multipleOf", multiple_of),
+    ("not", subschemas::not),
+    ("oneOf", |k, a| Ok(k.one_of = subschemas::list(a)?)),
+    ("pattern", pattern),
+    ("patternProperties", subschemas::pattern_properties),
+    ("properties", subschemas::properties),
+    ("required", |k, a| Ok(k.objects.required = a.strings()?.into_iter().map(String::from).collect())),
+    ("title", text_only),
+    ("type", json_type),
+    ("uniqueItems", |k, a| Ok(k.arrays.unique = flag(a)?)),
+];
+
+/// Parses a schema standing `depth` levels deep in another.
+pub(super) fn parse(schema: Document<'_>, depth: usize) -> Result<Keywords> {
+    if depth > MAX_DEPTH {
+        return Err(err!(Overflow, "$jsonSchema exceeded maximum nested depth: {MAX_DEPTH}"));
+    }
+    let mut keywords = Keywords::default();
+    for element in schema {
+        let name = element.name();
+        let row =
+            KEYWORDS.binary_search_by(|(known, _)| (*known).cmp(name)).ok().and_then(|at| KEYWORDS.get(at));
+        let (_, parse) = row.ok_or_else(|| err!(FailedToParse, "Unknown $jsonSchema keyword: {name}"))?;
+        parse(&mut keywords, &Argument { name, value: element.value(), depth })?;
+    }
+    check_together(schema)?;
+    Ok(keywords)
+}
+
+/// What keywords demand of one another.
+fn check_together(schema: Document<'_>) -> Result<()> {
+    let has = |name: &str| schema.find(name).is_some();
+    if has("type") && has("bsonType") {
+        return Err(err!(FailedToParse, "Cannot specify both $jsonSchema keywords 'type' and 'bsonType'"));
+    }
+    for (bound, exclusive) in [("maximum", "exclusiveMaximum"), ("minimum", "exclusiveMinimum")] {
+        if has(exclusive) && !has(bound) {
+            let why = format!("must be a present if {exclusive} is present");
+            return Err(err!(FailedToParse, "$jsonSchema keyword '{bound}' {why}"));
+        }
+    }
+    let mut names: Vec<_> = schema.iter().map(|element| element.name()).collect();
+    names.sort_unstable();
+    for pair in names.windows(2) {
+        if let [first, second] = pair
+            && first == second
+        {
+            return Err(err!(FailedToParse, "Duplicate $jsonSchema keyword: {first}"));
+        }
+    }
+    Ok(())
+}
+
+fn unsupported(_: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
+    Err(argument.unfit("is not currently supported"))
+}
+
+fn encryption(_: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
+    Err(err!(NotImplemented, "$jsonSchema keyword '{}' is not supported: no encryption", argument.name))
+}
+
+fn text_only(_: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
+    match argument.value {
+        Value::String(_) => Ok(()),
+        _ => Err(argument.mismatch("must be of type string")),
+    }
+}
+
+fn flag(argument: &Argument<'_>) -> Result<bool> {
+    argument.value.as_bool().ok_or_else(|| argument.mismatch("must be a boolean"))
+}
+
+fn count(argument: &Argument<'_>) -> Result<u64> {
+    Ok(number::parse_non_negative(argument.name, argument.value)?.unsigned_abs())
+}
+
+fn bound(argument: &Argument<'_>) -> Result<Number> {
+    argument.value.as_number().ok_or_else(|| argument.mismatch("must be a number"))
+}
+
+fn multiple_of(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
+    let number = bound(argument)?;
+    if number.is_nan() || number.to_f64() <= 0.0 {
+        return Err(argument.unfit("must have a positive value"));
+    }
+    if number.to_f64().is_infinite() {
+        return Err(err!(BadValue, "divisor cannot be infinite"));
+    }
+    keywords.numbers.multiple_of = Some(number);
+    Ok(())
+}
+
+fn pattern(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
+    let text = argument.value.as_str().ok_or_else(|| argument.mismatch("must be a string"))?;
+    keywords.strings.pattern = Some(Regex::new(text, "")?);
+    Ok(())
+}
+
+fn enumeration(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
+    let kind = argument.value.kind().alias();
+    let array = argument.value.as_array().ok_or_else(|| {
+        argument.mismatch(&format!("must be an array, but found an element of type {kind}"))
+    })?;
+    let mut values: Vec<_> = array.iter().map(unordered::normalise).collect();
+    let given = values.len();
+    unordered::sort_unique(&mut values);
+    if values.is_empty() {
+        return Err(argument.unfit("cannot be an empty array"));
+    }
+    if values.len() < given {
+        return Err(argument.unfit("array cannot contain duplicate values"));
+    }
+    keywords.allowed = Some(values);
+    Ok(())
+}
+
+fn bson_type(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
+    keywords.types = Some(types(argument, |alias| match (alias, Type::from_alias(alias)) {
+        ("number", _) => Ok(None),
+        (_, Some(kind)) => Ok(Some(kind)),
+        _ => Err(err!(BadValue, "Unknown type name alias: {alias}")),
+    })?);
+    Ok(())
+}
+
+fn json_type(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
+    keywords.types = Some(types(argument, |alias| match alias {
+        "number" => Ok(None),
+        "array" => Ok(Some(Type::Array)),
+        "boolean" => Ok(Some(Type::Boolean)),
+        "null" => Ok(Some(Type::Null)),
+        "object" => Ok(Some(Type::Document)),
+        "string" => Ok(Some(Type::String)),
+        "integer" => Err(err!(FailedToParse, "$jsonSchema type 'integer' is not currently supported.")),
+        _ => Err(err!(BadValue, "Unknown type name alias: {alias}")),
+    })?);
+    Ok(())
+}
+
+/// One alias or an array of them; `read` gives `None` for `number`.
+fn types(argument: &Argument<'_>, read: impl Fn(&str) -> Result<Option<Type>>) -> Result<TypeSet> {
+    let mut aliases = Vec::new();
+    match argument.value {
+        Value::String(alias) => aliases.push(alias),
+        Value::Array(array) => {
+            for value in array.iter() {
+                let elements = "array elements must be strings";
+                aliases.push(value.as_str().ok_or_else(|| argument.mismatch(elements))?);
+            }
+        }
+        _ => return Err(argument.mismatch("must be either a string or an array of strings")),
+    }
+    let mut set = TypeSet::default();
+    for alias in &aliases {
+        let duplicate = match read(alias)? {
+            None => std::mem::replace(&mut set.all_numbers, true),
+            Some(kind) => {
+                let known = set.types.contains(&kind);
+                set.types.push(kind);
+                known
+            }
+        };
+        if duplicate {
+            return Err(argument.unfit(&format!("has duplicate value: {alias}")));
+        }
+    }
+    if aliases.is_empty() {
+        return Err(argument.unfit("must name at least one type"));
+    }
+    Ok(set)
+}
+
+#[cfg(test)]
+mod table {
+    #[test]
+    fn is_sorted() {
+        assert!(super::KEYWORDS.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    }
+}

@@ -1,0 +1,50 @@
+//! Equality that doesn't mind the order of fields, as `enum` and `uniqueItems` want it.
+//!
+//! Values are rewritten with the fields of every document sorted by name, after which they
+//! compare as usual.
+
+use base::bson::{Builder, Document, Value, ValueBuf, compare, equal};
+
+/// The value with the fields of every document in it sorted by name.
+pub(super) fn normalise(value: Value<'_>) -> ValueBuf {
+    match value {
+        Value::Document(_) | Value::Array(_) => {
+            let mut builder = Builder::new();
+            append("", value, &mut builder);
+            let wrapped = builder.finish();
+            wrapped.view().get("").map_or_else(ValueBuf::null, |value| value.to_owned())
+        }
+        scalar => scalar.to_owned(),
+    }
+}
+
+/// Sorts normalised values and drops those equal to another.
+pub(super) fn sort_unique(values: &mut Vec<ValueBuf>) {
+    values.sort_by(|a, b| compare(a.view(), b.view()));
+    values.dedup_by(|a, b| equal(a.view(), b.view()));
+}
+
+/// Appends a normalised copy. Recursion is as deep as the value, which validation bounds.
+fn append(name: &str, value: Value<'_>, out: &mut Builder) {
+    match value {
+        Value::Document(document) => {
+            out.begin_document(name);
+            append_sorted(document, out);
+            out.end();
+        }
+        Value::Array(array) => {
+            out.begin_array(name);
+            array.elements().for_each(|element| append(element.name(), element.value(), out));
+            out.end();
+        }
+        scalar => {
+            out.append(name, scalar);
+        }
+    }
+}
+
+fn append_sorted(document: Document<'_>, out: &mut Builder) {
+    let mut elements: Vec<_> = document.iter().collect();
+    elements.sort_by_key(|element| element.name_bytes());
+    elements.iter().for_each(|element| append(element.name(), element.value(), out));
+}
