@@ -18,6 +18,10 @@ use std::sync::Arc;
 /// document; patterns that people write stay far below either figure.
 const MATCH_LIMIT: u32 = 1_000_000;
 
+/// The longest pattern in bytes. PCRE would compile a little more or less, depending on what the
+/// pattern says; this is the bound MongoDB's own tests hold it to.
+const PATTERN_BYTES_MAX: usize = 32_764;
+
 /// A compiled pattern. Cloning it shares the compiled code.
 #[derive(Clone)]
 pub struct Regex {
@@ -74,6 +78,9 @@ impl Regex {
                 BadValue,
                 "Regular expression options string cannot contain an embedded null byte"
             ));
+        }
+        if pattern.len() > PATTERN_BYTES_MAX {
+            return Err(err!(51091, "Regular expression is invalid: regular expression is too large"));
         }
         let flags = Flags::parse(options)?;
         if let Some(compiled) = cache::get(pattern, flags) {
@@ -191,7 +198,8 @@ mod tests {
         assert_eq!(Regex::new("a", "z").unwrap_err().code().number(), 51108);
         assert_eq!(Regex::new("a\0", "").unwrap_err().code().number(), 2);
         assert_eq!(Regex::new("a", "\0i").unwrap_err().code().number(), 2);
-        assert_eq!(Regex::new(&"c".repeat(40_000), "").unwrap_err().code().number(), 51091);
+        assert_eq!(Regex::new(&"c".repeat(32_765), "").unwrap_err().code().number(), 51091);
+        assert!(matches(&"c".repeat(32_764), "", &"c".repeat(32_764)));
     }
 
     #[test]

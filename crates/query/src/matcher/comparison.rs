@@ -7,7 +7,7 @@
 use super::node::{Node, Predicate};
 use super::operators::FieldArgument;
 use super::parse::Parser;
-use base::bson::{Element, Path, Type, Value, ValueBuf, compare};
+use base::bson::{Decimal128, Element, Number, Path, Type, Value, ValueBuf, compare};
 use base::{Result, err};
 use std::cmp::Ordering;
 
@@ -59,7 +59,8 @@ pub struct Comparison {
     pub operand: ValueBuf,
     /// The constant's bracket.
     rank: u8,
-    is_nan: bool,
+    /// The constant, if it is a number.
+    number: Option<Number>,
 }
 
 impl Comparison {
@@ -76,22 +77,29 @@ impl Comparison {
             _ => {}
         }
         let rank = operand.kind().canonical_rank();
-        Ok(Comparison { op, operand: operand.to_owned(), rank, is_nan: is_nan(operand) })
+        Ok(Comparison { op, operand: operand.to_owned(), rank, number: operand.as_number() })
     }
 
     /// Whether one value satisfies the comparison.
     pub(super) fn test(&self, element: Option<&Element<'_>>) -> bool {
         let Some(element) = element else { return self.matches_missing() };
+        if let Some(constant) = self.number {
+            return number(element).is_some_and(|number| self.test_number(number, constant));
+        }
         if self.op == ComparisonOp::Eq && same_bytes(element, &self.operand) {
             return true;
         }
         if element.kind().canonical_rank() != self.rank {
             return self.matches_other_bracket();
         }
-        if self.rank == NUMBER_RANK && (self.is_nan || is_nan(element.value())) {
-            return self.is_nan && is_nan(element.value()) && self.op.includes_equal();
-        }
         self.op.holds(order(element, &self.operand))
+    }
+
+    fn test_number(&self, number: Number, constant: Number) -> bool {
+        match (number.is_nan(), constant.is_nan()) {
+            (false, false) => self.op.holds(number.compare(constant)),
+            (one, other) => one && other && self.op.includes_equal(),
+        }
     }
 
     /// Null takes what is missing for null (but not, since 8.0, the undefined value).
@@ -112,15 +120,21 @@ impl Comparison {
     }
 }
 
-/// The rank that the four numeric types share.
-const NUMBER_RANK: u8 = 10;
-
-fn is_nan(value: Value<'_>) -> bool {
-    value.as_number().is_some_and(|number| number.is_nan())
+/// The number that an element holds, decoded without regard to other types.
+#[inline]
+pub(super) fn number(element: &Element<'_>) -> Option<Number> {
+    let bytes = element.value_bytes();
+    Some(match element.kind() {
+        Type::Int32 => Number::Int32(i32::from_le_bytes(*bytes.first_chunk()?)),
+        Type::Double => Number::Double(f64::from_le_bytes(*bytes.first_chunk()?)),
+        Type::Int64 => Number::Int64(i64::from_le_bytes(*bytes.first_chunk()?)),
+        Type::Decimal128 => Number::Decimal128(Decimal128::from_bytes(*bytes.first_chunk()?)),
+        _ => return None,
+    })
 }
 
 /// Whether a stored value and a constant are the same type and bytes, hence equal.
-pub(super) fn same_bytes(element: &Element<'_>, constant: &ValueBuf) -> bool {
+fn same_bytes(element: &Element<'_>, constant: &ValueBuf) -> bool {
     element.kind() == constant.kind() && element.value_bytes() == constant.bytes()
 }
 

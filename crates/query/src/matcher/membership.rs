@@ -1,12 +1,12 @@
 //! `$in` and `$nin`: equality with one of several constants, or a match of one of several
 //! patterns.
 
-use super::comparison::{order, same_bytes};
+use super::comparison::{number, order};
 use super::node::{Node, Predicate};
 use super::operators::FieldArgument;
 use super::parse::{Parser, is_operator_document};
 use super::regex_match::RegexMatch;
-use base::bson::{Element, Type, Value, ValueBuf, compare, equal};
+use base::bson::{Element, Number, Type, Value, ValueBuf, compare, equal};
 use base::{Result, err};
 
 /// The constants and patterns of an `$in`.
@@ -16,6 +16,9 @@ pub struct In {
     pub values: Vec<ValueBuf>,
     /// The patterns, in the order given.
     pub regexes: Vec<RegexMatch>,
+    /// The numbers among the constants, decoded: most lists are of one type, and decoding at
+    /// every step of a search is most of its cost.
+    numbers: Vec<Number>,
     has_null: bool,
 }
 
@@ -25,7 +28,8 @@ impl In {
         values.sort_by(|a, b| compare(a.view(), b.view()));
         values.dedup_by(|a, b| equal(a.view(), b.view()));
         let has_null = values.iter().any(|value| value.kind() == Type::Null);
-        In { values, regexes, has_null }
+        let numbers = values.iter().filter_map(|value| value.view().as_number()).collect();
+        In { values, regexes, numbers, has_null }
     }
 
     /// Whether null is among the constants, which matches missing values too.
@@ -47,11 +51,10 @@ impl In {
     }
 
     fn contains(&self, element: &Element<'_>) -> bool {
-        match self.values.as_slice() {
-            [] => false,
-            [only] => same_bytes(element, only) || order(element, only).is_eq(),
-            values => values.binary_search_by(|value| order(element, value).reverse()).is_ok(),
+        if let Some(number) = number(element) {
+            return self.numbers.binary_search_by(|constant| constant.compare(number)).is_ok();
         }
+        self.values.binary_search_by(|constant| order(element, constant).reverse()).is_ok()
     }
 }
 

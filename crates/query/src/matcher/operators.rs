@@ -63,6 +63,8 @@ const fn field(
 
 /// Every filter operator, those refused by name included, sorted by name.
 pub const OPERATORS: &[Operator] = &[
+    top("$_internalSchemaMaxProperties", json_schema::parse_max_properties),
+    top("$_internalSchemaMinProperties", json_schema::parse_min_properties),
     field("$all", array::parse_all),
     top("$alwaysFalse", constant::parse_always_false),
     top("$alwaysTrue", constant::parse_always_true),

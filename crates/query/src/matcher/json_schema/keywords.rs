@@ -89,5 +89,5 @@ pub(super) enum Dependency {
     /// That these fields be present too.
     Fields(Vec<String>),
     /// That the whole document satisfy a schema.
-    Schema(Keywords),
+    Schema(Box<Keywords>),
 }

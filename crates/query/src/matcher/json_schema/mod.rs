@@ -15,7 +15,7 @@ mod unordered;
 
 use super::node::Node;
 use super::parse::Parser;
-use base::bson::{Document, DocumentBuf, Element, Value};
+use base::bson::{Builder, Document, DocumentBuf, Element, Value};
 use base::{Result, err};
 use keywords::Keywords;
 
@@ -54,4 +54,20 @@ pub(super) fn parse_json_schema(parser: &Parser<'_>, element: &Element<'_>) -> R
         Some(schema) => Ok(Some(Node::Schema(Box::new(Schema::parse(schema)?)))),
         None => Err(err!(TypeMismatch, "$jsonSchema must be an object")),
     }
+}
+
+/// MongoDB's own name for `{$jsonSchema: {maxProperties: …}}`, which it takes in filters too.
+pub(super) fn parse_max_properties(_: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
+    single_keyword("maxProperties", element)
+}
+
+/// MongoDB's own name for `{$jsonSchema: {minProperties: …}}`, which it takes in filters too.
+pub(super) fn parse_min_properties(_: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
+    single_keyword("minProperties", element)
+}
+
+fn single_keyword(keyword: &str, element: &Element<'_>) -> Result<Option<Node>> {
+    let mut schema = Builder::new();
+    schema.append(keyword, element.value());
+    Ok(Some(Node::Schema(Box::new(Schema::parse(schema.finish().view())?))))
 }

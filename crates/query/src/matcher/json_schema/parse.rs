@@ -58,8 +58,8 @@ const KEYWORDS: &[(&str, Parse)] = &[
     ("$schema", unsupported),
     ("additionalItems", subschemas::additional_items),
     ("additionalProperties", subschemas::additional_properties),
-    ("allOf", |k, a| Ok(k.all_of = subschemas::list(a)?)),
-    ("anyOf", |k, a| Ok(k.any_of = subschemas::list(a)?)),
+    ("allOf", |k, a| set(&mut k.all_of, subschemas::list(a))),
+    ("anyOf", |k, a| set(&mut k.any_of, subschemas::list(a))),
     ("bsonType", bson_type),
     ("default", unsupported),
     ("definitions", unsupported),
@@ -68,30 +68,40 @@ const KEYWORDS: &[(&str, Parse)] = &[
     ("encrypt", encryption),
     ("encryptMetadata", encryption),
     ("enum", enumeration),
-    ("exclusiveMaximum", |k, a| Ok(k.numbers.exclusive_maximum = flag(a)?)),
-    ("exclusiveMinimum", |k, a| Ok(k.numbers.exclusive_minimum = flag(a)?)),
+    ("exclusiveMaximum", |k, a| set(&mut k.numbers.exclusive_maximum, flag(a))),
+    ("exclusiveMinimum", |k, a| set(&mut k.numbers.exclusive_minimum, flag(a))),
     ("format", unsupported),
     ("id", unsupported),
     ("items", subschemas::items),
-    ("maxItems", |k, a| Ok(k.arrays.count_max = Some(count(a)?))),
-    ("maxLength", |k, a| Ok(k.strings.length_max = Some(count(a)?))),
-    ("maxProperties", |k, a| Ok(k.objects.count_max = Some(count(a)?))),
-    ("maximum", |k, a| Ok(k.numbers.maximum = Some(bound(a)?))),
-    ("minItems", |k, a| Ok(k.arrays.count_min = Some(count(a)?))),
-    ("minLength", |k, a| Ok(k.strings.length_min = Some(count(a)?))),
-    ("minProperties", |k, a| Ok(k.objects.count_min = Some(count(a)?))),
-    ("minimum", |k, a| Ok(k.numbers.minimum = Some(bound(a)?))),
+    ("maxItems", |k, a| set(&mut k.arrays.count_max, count(a).map(Some))),
+    ("maxLength", |k, a| set(&mut k.strings.length_max, count(a).map(Some))),
+    ("maxProperties", |k, a| set(&mut k.objects.count_max, count(a).map(Some))),
+    ("maximum", |k, a| set(&mut k.numbers.maximum, bound(a).map(Some))),
+    ("minItems", |k, a| set(&mut k.arrays.count_min, count(a).map(Some))),
+    ("minLength", |k, a| set(&mut k.strings.length_min, count(a).map(Some))),
+    ("minProperties", |k, a| set(&mut k.objects.count_min, count(a).map(Some))),
+    ("minimum", |k, a| set(&mut k.numbers.minimum, bound(a).map(Some))),
     ("multipleOf", multiple_of),
     ("not", subschemas::not),
-    ("oneOf", |k, a| Ok(k.one_of = subschemas::list(a)?)),
+    ("oneOf", |k, a| set(&mut k.one_of, subschemas::list(a))),
     ("pattern", pattern),
     ("patternProperties", subschemas::pattern_properties),
     ("properties", subschemas::properties),
-    ("required", |k, a| Ok(k.objects.required = a.strings()?.into_iter().map(String::from).collect())),
+    ("required", |k, a| set(&mut k.objects.required, a.strings().map(owned))),
     ("title", text_only),
     ("type", json_type),
-    ("uniqueItems", |k, a| Ok(k.arrays.unique = flag(a)?)),
+    ("uniqueItems", |k, a| set(&mut k.arrays.unique, flag(a))),
 ];
+
+fn set<T>(place: &mut T, value: Result<T>) -> Result<()> {
+    *place = value?;
+    Ok(())
+}
+
+/// Copies of these texts.
+pub(super) fn owned(texts: Vec<&str>) -> Vec<String> {
+    texts.into_iter().map(String::from).collect()
+}
 
 /// Parses a schema standing `depth` levels deep in another.
 pub(super) fn parse(schema: Document<'_>, depth: usize) -> Result<Keywords> {

@@ -1,7 +1,7 @@
 //! Keywords that hold further schemas: `properties`, `items`, `allOf` and so on.
 
 use super::keywords::{Additional, Dependency, Items, Keywords};
-use super::parse::{Argument, parse};
+use super::parse::{Argument, owned, parse};
 use crate::regex::Regex;
 use base::bson::{Document, Value};
 use base::{Result, err};
@@ -107,10 +107,10 @@ pub(super) fn dependencies(keywords: &mut Keywords, argument: &Argument<'_>) -> 
     for element in argument.object()? {
         let name = element.name();
         let dependency = match element.value() {
-            Value::Document(schema) => Dependency::Schema(argument.deeper(schema)?),
+            Value::Document(schema) => Dependency::Schema(Box::new(argument.deeper(schema)?)),
             value @ Value::Array(_) => {
                 let inner = Argument { name: argument.name, value, depth: argument.depth };
-                Dependency::Fields(inner.strings()?.into_iter().map(String::from).collect())
+                Dependency::Fields(owned(inner.strings()?))
             }
             other => {
                 let kind = other.kind().alias();

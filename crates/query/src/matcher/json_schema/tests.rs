@@ -93,6 +93,8 @@ fn combinations() {
     check_schema("{anyOf: [{required: ['a']}, {required: ['b']}]}", &["{a: 1}", "{a: 1, b: 1}"], &["{}"]);
     check_schema("{oneOf: [{required: ['a']}, {required: ['b']}]}", &["{a: 1}"], &["{a: 1, b: 1}", "{}"]);
     check_schema("{not: {required: ['a']}}", &["{}"], &["{a: 1}"]);
+    check("{$_internalSchemaMinProperties: 2, b: 1}", &["{a: 1, b: 1}"], &["{b: 1}"]);
+    check("{$_internalSchemaMaxProperties: 1}", &["{b: 1}"], &["{a: 1, b: 1}"]);
     check("{b: 1, $jsonSchema: {required: ['a']}}", &["{a: 1, b: 1}"], &["{a: 1}", "{b: 1}"]);
 }
 
