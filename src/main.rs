@@ -1,3 +1,110 @@
 //! The `vellum` binary: options merged into one checked configuration, then one verb.
 
-fn main() {}
+mod config;
+
+use clap::Parser;
+use config::{Cli, Config};
+use server::{Server, Settings};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+fn main() -> ExitCode {
+    let config = Cli::parse().into_config(std::env::args().collect());
+    match serve(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            // Nobody is left to be told when standard error is gone.
+            let _ = writeln!(io::stderr(), "vellum: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(config: Config) -> Result<(), String> {
+    server::logging::start(config.log_level);
+    log_panics();
+    let (bind, port) = (config.settings.bind, config.settings.port);
+    if !bind.is_loopback() {
+        log::warn!("listening on {bind} without users: anyone who reaches it can read and write");
+    }
+    let server = Arc::new(Server::new(config.settings.clone()));
+    if config.parent_pipe {
+        stop_with_parent(server.clone());
+    }
+    let announce = |address| {
+        let text = format!("{}\n{}\n", connection_string(address, &config.settings), config.promise);
+        let mut out = io::stdout();
+        // Whoever closed standard output doesn't want to know.
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    };
+    server::serve(&server, announce).map_err(|error| explain(&error, bind, port))
+}
+
+/// What clients are given: the first line printed.
+fn connection_string(address: SocketAddr, settings: &Settings) -> String {
+    let reachable = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    let host = match &settings.advertise {
+        Some(advertised) => advertised.clone(),
+        None => SocketAddr::new(reachable, address.port()).to_string(),
+    };
+    match &settings.replica_set {
+        Some(name) => format!("mongodb://{host}/?replicaSet={name}"),
+        None => format!("mongodb://{host}/"),
+    }
+}
+
+fn explain(error: &io::Error, bind: IpAddr, port: u16) -> String {
+    let address = SocketAddr::new(bind, port);
+    match error.kind() {
+        ErrorKind::AddrInUse => format!(
+            "cannot listen on {address}: the port is in use. Choose another with --port, or --port 0 for a free one."
+        ),
+        ErrorKind::AddrNotAvailable => {
+            format!("cannot listen on {address}: this machine has no such address.")
+        }
+        ErrorKind::PermissionDenied => {
+            format!("cannot listen on {address}: not permitted. Ports below 1024 often need privileges.")
+        }
+        _ => format!("cannot listen on {address}: {error}"),
+    }
+}
+
+/// Stops the server when standard input ends, as it does when the parent process does.
+fn stop_with_parent(server: Arc<Server>) {
+    std::thread::spawn(move || {
+        let mut buffer = [0; 256];
+        while let Ok(1..) = io::stdin().read(&mut buffer) {}
+        log::info!("standard input closed: stopping");
+        server.stop();
+    });
+}
+
+/// Panics go to the log, so that getLog shows them; the connection concerned is closed.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let backtrace = std::backtrace::Backtrace::capture();
+        log::error!("{panic}\n{backtrace}");
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_connection_string_is_one_that_connects() {
+        let everywhere: SocketAddr = ([0, 0, 0, 0], 5).into();
+        let mut settings = Settings::default();
+        assert_eq!(connection_string(everywhere, &settings), "mongodb://127.0.0.1:5/");
+        settings.replica_set = Some("rs0".to_string());
+        assert_eq!(connection_string(everywhere, &settings), "mongodb://127.0.0.1:5/?replicaSet=rs0");
+        settings.advertise = Some("db:7".to_string());
+        assert_eq!(connection_string(everywhere, &settings), "mongodb://db:7/?replicaSet=rs0");
+    }
+}

@@ -1,0 +1,228 @@
+//! The command line, checked: wrong options are refused with the nearest right one, bad values
+//! with what a good one looks like.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use server::Settings;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// A MongoDB-compatible document database in one small binary.
+///
+/// Without options it listens on 127.0.0.1:27017 and keeps everything in memory: the right thing
+/// for test suites and for trying things out. Any MongoDB driver, mongosh or Compass connects.
+#[derive(Parser, Debug)]
+#[command(
+    name = "vellum",
+    version,
+    long_version = concat!(env!("CARGO_PKG_VERSION"), ", follows MongoDB 8.0 (wire version 25)"),
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+        vellum                             mongodb://127.0.0.1:27017/\n  \
+        vellum --port 0 --parent-pipe      a free port; ends with the process that started it\n  \
+        vellum --replset rs0               a replica set of one, for transactions and change streams"
+)]
+pub(crate) struct Cli {
+    /// What to do; without a verb, serve.
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    serve: ServeOptions,
+}
+
+/// The verbs.
+#[derive(Subcommand, Debug)]
+enum Verb {
+    /// Listen for clients and serve them (what happens without a verb, too)
+    Serve(ServeOptions),
+}
+
+/// The options of `serve`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ServeOptions {
+    /// Address to listen on; anyone who reaches it can read and write, as there are no users yet
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = parse_address)]
+    bind: IpAddr,
+
+    /// Port to listen on; 0 picks a free one, which the first line printed tells
+    #[arg(long, value_name = "PORT", default_value_t = 27017, value_parser = clap::value_parser!(u16))]
+    port: u16,
+
+    /// Where documents live
+    #[arg(long, value_enum, default_value_t = Engine::Memory)]
+    engine: Engine,
+
+    /// Show this server as the primary of a replica set of one, by this name
+    #[arg(long, value_name = "NAME", value_parser = parse_set_name)]
+    replset: Option<String>,
+
+    /// Address that a replica set tells its clients, instead of the one they dialled
+    #[arg(long, value_name = "HOST:PORT", requires = "replset", value_parser = parse_advertised)]
+    advertise: Option<String>,
+
+    /// Exit when standard input closes, so that no test run leaves a server behind
+    #[arg(long)]
+    parent_pipe: bool,
+
+    /// How much to log, to standard error
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
+    log_level: LogLevel,
+}
+
+/// The engines.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
+enum Engine {
+    /// In memory: nothing is written to disk, and everything is gone when the process ends
+    Memory,
+}
+
+impl Engine {
+    fn name(self) -> &'static str {
+        match self {
+            Engine::Memory => "memory",
+        }
+    }
+
+    /// What a crash, or just the end, costs: printed at start, so that nobody is surprised.
+    fn promise(self) -> &'static str {
+        match self {
+            Engine::Memory => {
+                "memory engine: no journal, nothing is written to disk; all data is lost when this process ends"
+            }
+        }
+    }
+}
+
+/// The levels of the log.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl LogLevel {
+    fn filter(self) -> log::LevelFilter {
+        match self {
+            LogLevel::Error => log::LevelFilter::Error,
+            LogLevel::Warn => log::LevelFilter::Warn,
+            LogLevel::Info => log::LevelFilter::Info,
+            LogLevel::Debug => log::LevelFilter::Debug,
+            LogLevel::Trace => log::LevelFilter::Trace,
+        }
+    }
+}
+
+/// What the binary does, decided.
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// What the server is told.
+    pub(crate) settings: Settings,
+    /// What the engine promises, in one line.
+    pub(crate) promise: &'static str,
+    /// Whether to exit when standard input closes.
+    pub(crate) parent_pipe: bool,
+    /// How much to log.
+    pub(crate) log_level: log::LevelFilter,
+}
+
+impl Cli {
+    /// Turns the parsed options into a configuration.
+    pub(crate) fn into_config(self, arguments: Vec<String>) -> Config {
+        let options = match self.verb {
+            Some(Verb::Serve(options)) => options,
+            None => self.serve,
+        };
+        Config {
+            settings: Settings {
+                arguments,
+                bind: options.bind,
+                port: options.port,
+                replica_set: options.replset,
+                advertise: options.advertise,
+                engine: options.engine.name(),
+                ephemeral: matches!(options.engine, Engine::Memory),
+                ..Settings::default()
+            },
+            promise: options.engine.promise(),
+            parent_pipe: options.parent_pipe,
+            log_level: options.log_level.filter(),
+        }
+    }
+}
+
+fn parse_address(text: &str) -> Result<IpAddr, String> {
+    if text == "localhost" {
+        return Ok(Ipv4Addr::LOCALHOST.into());
+    }
+    let hint = "not an IP address; 127.0.0.1 serves this machine alone, 0.0.0.0 every network it is on";
+    text.parse().map_err(|_| hint.to_string())
+}
+
+fn parse_set_name(text: &str) -> Result<String, String> {
+    let is_good = !text.is_empty()
+        && text.len() <= 64
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
+    if is_good {
+        Ok(text.to_string())
+    } else {
+        Err("a name is made of letters, digits, '-', '_' and '.'".to_string())
+    }
+}
+
+fn parse_advertised(text: &str) -> Result<String, String> {
+    // Clients compare addresses in lower case.
+    let is_good = text
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0));
+    if is_good {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err("expected HOST:PORT, such as db.example:27017".to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Config, String> {
+        let cli = Cli::try_parse_from(line.split_whitespace()).map_err(|error| error.to_string())?;
+        Ok(cli.into_config(Vec::new()))
+    }
+
+    #[test]
+    fn the_options_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn serving_needs_neither_verb_nor_options() {
+        for line in ["vellum", "vellum serve"] {
+            let config = parse(line).unwrap();
+            assert_eq!((config.settings.port, config.settings.engine), (27017, "memory"));
+        }
+        for line in ["vellum --port 0 --replset rs0", "vellum serve --replset rs0 --port 0"] {
+            let config = parse(line).unwrap();
+            assert_eq!((config.settings.port, config.settings.replica_set.as_deref()), (0, Some("rs0")));
+        }
+    }
+
+    #[test]
+    fn mistakes_are_explained() {
+        for (line, part) in [
+            ("vellum --prot 1", "--port"),
+            ("vellum --port 99999", "0..=65535"),
+            ("vellum --bind nowhere", "not an IP address"),
+            ("vellum --replset a/b", "letters, digits"),
+            ("vellum --replset rs0 --advertise here", "HOST:PORT"),
+            ("vellum --advertise a:1", "--replset"),
+            ("vellum --engine disc", "memory"),
+            ("vellum serv", "serve"),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+}
