@@ -8,6 +8,7 @@
 //!
 //! A stage of the language is one file here and one line of the table in [`registry`].
 
+mod bucket;
 mod collections;
 mod count;
 mod documents;
@@ -15,12 +16,16 @@ mod external;
 mod facet;
 mod fields;
 mod filter_paths;
+mod graph_lookup;
 mod group;
 mod limit;
 mod lookup;
 mod r#match;
+mod merge;
+mod merge_spec;
 mod operator;
 mod optimize;
+mod out;
 mod parse;
 mod planner;
 mod project;
@@ -33,6 +38,7 @@ mod sort;
 mod sort_by_count;
 mod source;
 mod spill;
+mod target;
 mod union_with;
 mod unwind;
 mod variables;

@@ -2,8 +2,8 @@
 
 use super::parse::{Parsed, Scope};
 use super::{
-    count, documents, external, facet, group, limit, lookup, r#match, project, redact, replace_root, sample,
-    skip, sort, sort_by_count, union_with, unwind,
+    bucket, count, documents, external, facet, graph_lookup, group, limit, lookup, r#match, merge, out,
+    project, redact, replace_root, sample, skip, sort, sort_by_count, union_with, unwind,
 };
 use base::bson::Element;
 use base::{Result, err};
@@ -51,7 +51,7 @@ impl Entry {
 /// Every stage of MongoDB's by name, those that are refused included.
 pub(crate) const STAGES: &[Entry] = &[
     stage("$addFields", project::parse_add_fields),
-    refused("$bucket"),
+    stage("$bucket", bucket::parse),
     refused("$bucketAuto"),
     refused("$changeStream").first(),
     refused("$changeStreamSplitLargeEvent"),
@@ -63,7 +63,7 @@ pub(crate) const STAGES: &[Entry] = &[
     stage("$facet", facet::parse).not_in_facet(),
     refused("$fill"),
     refused("$geoNear").first(),
-    refused("$graphLookup"),
+    stage("$graphLookup", graph_lookup::parse),
     stage("$group", group::parse),
     stage("$indexStats", external::parse).first(),
     stage("$limit", limit::parse),
@@ -74,8 +74,8 @@ pub(crate) const STAGES: &[Entry] = &[
     refused("$listSessions").first(),
     stage("$lookup", lookup::parse),
     stage("$match", r#match::parse),
-    refused("$merge").last(),
-    refused("$out").last(),
+    stage("$merge", merge::parse).last(),
+    stage("$out", out::parse).last(),
     stage("$planCacheStats", external::parse).first(),
     stage("$project", project::parse_project),
     refused("$queryStats").first(),

@@ -28,9 +28,9 @@ pub(crate) fn pipeline(text: &str) -> Result<Pipeline> {
 /// Collections in memory that note what is asked of them.
 #[derive(Default)]
 pub(crate) struct Memory {
-    pub(crate) collections: Mutex<BTreeMap<String, Vec<DocumentBuf>>>,
+    collections: Arc<Mutex<BTreeMap<String, Vec<DocumentBuf>>>>,
     pub(crate) log: Mutex<Vec<String>>,
-    pub(crate) unique: Vec<Vec<String>>,
+    unique: Mutex<Vec<Vec<String>>>,
 }
 
 impl Memory {
@@ -46,6 +46,25 @@ impl Memory {
             }
         }
         Ok(None)
+    }
+}
+
+/// A new content that becomes visible at the end.
+struct Replacement {
+    collections: Arc<Mutex<BTreeMap<String, Vec<DocumentBuf>>>>,
+    name: String,
+    documents: Vec<DocumentBuf>,
+}
+
+impl Sink for Replacement {
+    fn write(&mut self, document: DocumentCow) -> Result<()> {
+        self.documents.push(document.view().to_owned());
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.collections.lock().insert(self.name.clone(), std::mem::take(&mut self.documents));
+        Ok(())
     }
 }
 
@@ -74,11 +93,12 @@ impl Collections for Memory {
     }
 
     fn has_unique_index(&self, _on: &Namespace, fields: &[String]) -> Result<bool> {
-        Ok(self.unique.iter().any(|unique| unique == fields))
+        Ok(self.unique.lock().iter().any(|unique| unique == fields))
     }
 
     fn out(&self, into: &Namespace, _context: &Arc<Context>) -> Result<Box<dyn Sink>> {
-        Err(err!(IllegalOperation, "no sink for {}: see TestSink", into.collection))
+        let collections = Arc::clone(&self.collections);
+        Ok(Box::new(Replacement { collections, name: into.collection.clone(), documents: Vec::new() }))
     }
 
     fn insert(&self, into: &Namespace, document: Document<'_>, context: &Arc<Context>) -> Result<()> {
@@ -152,6 +172,19 @@ impl Run {
     pub(crate) fn with(self, collection: &str, content: &str) -> Run {
         self.collections.collections.lock().insert(collection.to_string(), documents(content));
         self
+    }
+
+    /// Declares a unique index over one field, of whatever collection.
+    pub(crate) fn unique(self, field: &str) -> Run {
+        self.collections.unique.lock().push(vec![field.to_string()]);
+        self
+    }
+
+    /// A collection holds these documents.
+    #[track_caller]
+    pub(crate) fn holds(&self, collection: &str, expected: &str) {
+        let held = self.collections.collections.lock().get(collection).cloned().unwrap_or_default();
+        assert_eq!(held, documents(expected), "{collection} after {}", self.pipeline);
     }
 
     fn run(&self, pipeline: &Pipeline) -> Result<Vec<DocumentBuf>> {

@@ -1,0 +1,282 @@
+//! `$graphLookup`: what can be reached in another collection, step by step.
+//!
+//! Breadth first: all values of one depth are looked up with one filter, so a graph takes as many
+//! queries as it is deep.
+
+use super::collections::Namespace;
+use super::fields::{set_path, visit_values};
+use super::operator::{Effect, Operator, Reads};
+use super::parse::{Parsed, Scope};
+use super::{Environment, Stage, Stream};
+use crate::expression::{Dependencies, Expression};
+use crate::sort::checked_path;
+use crate::tick::Tick;
+use crate::{Arena, Matcher};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Path, Value, ValueBuf};
+use base::{Result, err, key_string};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+struct GraphLookup {
+    from: Namespace,
+    output: Path,
+    start: Expression,
+    connect_from: Path,
+    connect_to: Path,
+    depth_max: Option<u64>,
+    depth_field: Option<Path>,
+    restrict: Option<DocumentBuf>,
+}
+
+/// Errors: 40100 to 40105, 40185, 40327 as MongoDB's; those of expressions, filters and paths.
+pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
+    let Value::Document(options) = spec.value() else {
+        let found = spec.kind().alias();
+        return Err(err!(40327, "the $graphLookup stage specification must be an object, but found {found}"));
+    };
+    let (mut from, mut output, mut start, mut connect_from, mut connect_to) = (None, None, None, None, None);
+    let (mut depth_max, mut depth_field, mut restrict) = (None, None, None);
+    for option in options {
+        match option.name() {
+            "startWith" => start = Some(Expression::parse(option.value(), scope.context)?),
+            "maxDepth" => depth_max = Some(parse_depth(option.value())?),
+            "restrictSearchWithMatch" => restrict = Some(parse_restriction(option.value(), scope)?),
+            "from" => from = Some(Namespace::local(text(&option)?)),
+            "as" => output = Some(checked_path(text(&option)?)?),
+            "connectFromField" => connect_from = Some(checked_path(text(&option)?)?),
+            "connectToField" => connect_to = Some(checked_path(text(&option)?)?),
+            "depthField" => depth_field = Some(checked_path(text(&option)?)?),
+            other => return Err(err!(40104, "unknown argument to $graphLookup: {other}")),
+        }
+    }
+    let missing = || {
+        err!(
+            40105,
+            "$graphLookup requires 'from', 'as', 'startWith', 'connectFromField', and 'connectToField' to be specified."
+        )
+    };
+    Ok(Parsed::one(GraphLookup {
+        from: from.ok_or_else(missing)?,
+        output: output.ok_or_else(missing)?,
+        start: start.ok_or_else(missing)?,
+        connect_from: connect_from.ok_or_else(missing)?,
+        connect_to: connect_to.ok_or_else(missing)?,
+        depth_max,
+        depth_field,
+        restrict,
+    }))
+}
+
+fn text<'a>(option: &Element<'a>) -> Result<&'a str> {
+    let found = option.kind().alias();
+    option
+        .value()
+        .as_str()
+        .ok_or_else(|| err!(40103, "expected string as argument for {}, found: {found}", option.name()))
+}
+
+fn parse_depth(value: Value<'_>) -> Result<u64> {
+    let Some(number) = value.as_number() else {
+        return Err(err!(40100, "maxDepth must be numeric, found type: {}", value.kind().alias()));
+    };
+    match number.to_i64_exact() {
+        None => Err(err!(40102, "maxDepth could not be represented as a long long: {value}")),
+        Some(depth) => u64::try_from(depth)
+            .map_err(|_| err!(40101, "maxDepth requires a nonnegative argument, found: {depth}")),
+    }
+}
+
+fn parse_restriction(value: Value<'_>, scope: &Scope<'_>) -> Result<DocumentBuf> {
+    let Value::Document(filter) = value else {
+        let found = value.kind().alias();
+        return Err(err!(40185, "restrictSearchWithMatch must be an object, found {found}"));
+    };
+    Matcher::parse(filter, scope.context)?;
+    Ok(filter.to_owned())
+}
+
+impl Operator for GraphLookup {
+    fn name(&self) -> &'static str {
+        "$graphLookup"
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Changes(vec![self.output.first().to_string()])
+    }
+
+    fn reads(&self) -> Reads {
+        match self.start.dependencies() {
+            Dependencies::Paths(paths) if self.output.components().len() == 1 => Reads::Also(paths),
+            _ => Reads::Everything,
+        }
+    }
+
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        let tick = Tick::new(&environment.context);
+        Ok(Box::new(Running {
+            stage: self,
+            input,
+            environment: environment.clone(),
+            tick,
+            arena: Arena::new(),
+        }))
+    }
+}
+
+struct Running {
+    stage: Arc<GraphLookup>,
+    input: Stream,
+    environment: Environment,
+    tick: Tick,
+    arena: Arena,
+}
+
+/// What one document's search has found so far.
+struct Search {
+    found: Builder,
+    /// Keys of the `_id`s found.
+    visited: HashSet<Vec<u8>>,
+    /// Keys of the values asked for.
+    asked: HashSet<Vec<u8>>,
+    frontier: Vec<ValueBuf>,
+    held: usize,
+    limit: usize,
+}
+
+fn key(value: Value<'_>) -> Vec<u8> {
+    let mut key = Vec::new();
+    key_string::encode(value, true, &mut key);
+    key
+}
+
+impl Search {
+    fn new(limit: usize) -> Search {
+        let mut found = Builder::new();
+        found.begin_array("");
+        Search { found, visited: HashSet::new(), asked: HashSet::new(), frontier: Vec::new(), held: 0, limit }
+    }
+
+    fn ask(&mut self, value: Value<'_>) {
+        let key = key(value);
+        self.held += 2 * key.len();
+        if self.asked.insert(key) {
+            self.frontier.push(value.to_owned());
+        }
+    }
+
+    /// Errors: 40099 beyond the memory.
+    fn visit(&mut self, stage: &GraphLookup, document: Document<'_>, depth: u64) -> Result<()> {
+        let id = key(document.get("_id").unwrap_or(Value::Null));
+        self.held += id.len() + document.bytes().len();
+        if !self.visited.insert(id) {
+            return Ok(());
+        }
+        if self.held > self.limit {
+            return Err(err!(40099, "$graphLookup reached maximum memory consumption"));
+        }
+        match &stage.depth_field {
+            Some(path) => {
+                let depth = Value::Int64(i64::try_from(depth).unwrap_or(i64::MAX));
+                self.found.push(&set_path(document, path, Some(depth)));
+            }
+            None => {
+                self.found.push(document);
+            }
+        }
+        let root = Value::Document(document);
+        visit_values(root, stage.connect_from.components(), &mut |value| self.ask(value));
+        Ok(())
+    }
+}
+
+impl GraphLookup {
+    /// The filter that finds everything at the next depth.
+    fn filter(&self, values: &[ValueBuf]) -> DocumentBuf {
+        let mut builder = Builder::new();
+        builder.begin_array("$and");
+        if let Some(restrict) = &self.restrict {
+            builder.push(restrict);
+        }
+        builder.push_document().begin_document(self.connect_to.as_str()).begin_array("$in");
+        for value in values {
+            builder.push(value);
+        }
+        builder.finish()
+    }
+}
+
+impl Running {
+    fn search(&mut self, root: Document<'_>) -> Result<DocumentBuf> {
+        let stage = Arc::clone(&self.stage);
+        let mut search = Search::new(self.environment.memory_limit);
+        self.arena.reset();
+        match stage.start.evaluate(root, &self.environment.context, &self.arena)? {
+            Some(Value::Array(values)) => values.iter().for_each(|value| search.ask(value)),
+            Some(value) => search.ask(value),
+            None => {}
+        }
+        let mut depth = 0;
+        while !search.frontier.is_empty() && stage.depth_max.is_none_or(|max| depth <= max) {
+            let filter = stage.filter(&std::mem::take(&mut search.frontier));
+            let environment = &self.environment;
+            let mut matches =
+                environment.collections.find(&stage.from, filter.view(), &environment.context)?;
+            while let Some(document) = matches.next()? {
+                self.tick.check()?;
+                search.visit(&stage, document.view(), depth)?;
+            }
+            depth += 1;
+        }
+        Ok(search.found.finish())
+    }
+}
+
+impl Stage for Running {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        let Some(document) = self.input.next()? else { return Ok(None) };
+        let found = self.search(document.view())?;
+        Ok(Some(set_path(document.view(), &self.stage.output, found.view().get("")).into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::testing::{Run, fails};
+
+    const STAFF: &str =
+        "[{_id: 1}, {_id: 2, boss: 1}, {_id: 3, boss: 2}, {_id: 4, boss: 9}, {_id: 5, boss: [6, 3]},
+        {_id: 6, boss: 5}]";
+
+    #[track_caller]
+    fn reaches(input: &str, more: &str, expected: &str) {
+        let stage = format!(
+            "[{{$graphLookup: {{from: 's', startWith: '$boss', connectFromField: 'boss', connectToField: '_id', as: 'r'
+                {more}}}}}]"
+        );
+        Run::new(input, &stage).with("s", STAFF).gives(expected);
+    }
+
+    #[test]
+    fn follows_connections_once() {
+        reaches("[{boss: 2}]", "", "[{boss: 2, r: [{_id: 2, boss: 1}, {_id: 1}]}]");
+        reaches("[{boss: 2}]", ", maxDepth: 0", "[{boss: 2, r: [{_id: 2, boss: 1}]}]");
+        reaches(
+            "[{boss: 6}]",
+            ", depthField: 'd', restrictSearchWithMatch: {_id: {$gt: 3}}",
+            "[{boss: 6, r: [{_id: 6, boss: 5, d: NumberLong(0)}, {_id: 5, boss: [6, 3], d: NumberLong(1)}]}]",
+        );
+        reaches("[{}]", "", "[{r: []}]");
+    }
+
+    #[test]
+    fn refuses_bad_specifications() {
+        fails("[{$graphLookup: 1}]", 40327, "must be an object, but found int");
+        fails("[{$graphLookup: {from: 's'}}]", 40105, "requires 'from'");
+        fails("[{$graphLookup: {from: 1}}]", 40103, "expected string as argument for from, found: int");
+        fails("[{$graphLookup: {maxDepth: 'x'}}]", 40100, "maxDepth must be numeric, found type: string");
+        fails("[{$graphLookup: {maxDepth: -1}}]", 40101, "nonnegative argument, found: -1");
+        fails("[{$graphLookup: {maxDepth: 1.5}}]", 40102, "could not be represented as a long long: 1.5");
+        fails("[{$graphLookup: {x: 1}}]", 40104, "unknown argument to $graphLookup: x");
+        fails("[{$graphLookup: {restrictSearchWithMatch: 1}}]", 40185, "must be an object, found int");
+    }
+}

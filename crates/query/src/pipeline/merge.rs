@@ -1,0 +1,212 @@
+//! `$merge`: the documents put into a collection, each as the modes say.
+
+use super::collections::Namespace;
+use super::merge_spec::{Matched, Merge, NotMatched};
+use super::operator::Operator;
+use super::parse::{Parsed, Scope};
+use super::{Environment, Stage, Stream};
+use crate::tick::Tick;
+use crate::{Arena, Context};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Path, Value};
+use base::{ErrorCode, Result, err};
+use std::sync::Arc;
+
+/// Errors: see [`Merge::parse`].
+pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
+    Ok(Parsed::one(Merge::parse(spec, scope.context)?))
+}
+
+impl Operator for Merge {
+    fn name(&self) -> &'static str {
+        "$merge"
+    }
+
+    /// Errors: 51183 where no unique index makes sure that the fields tell documents apart.
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        let by_id = matches!(self.on.as_slice(), [only] if only.as_str() == "_id");
+        if !by_id {
+            let fields: Vec<String> = self.on.iter().map(|path| path.to_string()).collect();
+            if !environment.collections.has_unique_index(&self.into, &fields)? {
+                return Err(err!(51183, "Cannot find index to verify that join fields will be unique"));
+            }
+        }
+        Ok(Box::new(Running { stage: self, input: Some(input), environment: environment.clone() }))
+    }
+}
+
+struct Running {
+    stage: Arc<Merge>,
+    input: Option<Stream>,
+    environment: Environment,
+}
+
+impl Stage for Running {
+    /// Merges everything and gives nothing.
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        let Some(mut input) = self.input.take() else { return Ok(None) };
+        let mut tick = Tick::new(&self.environment.context);
+        let mut arena = Arena::new();
+        while let Some(document) = input.next()? {
+            tick.check()?;
+            arena.reset();
+            self.merge(document.view(), &arena)?;
+        }
+        Ok(None)
+    }
+}
+
+impl Running {
+    fn into(&self) -> &Namespace {
+        &self.stage.into
+    }
+
+    fn merge(&self, document: Document<'_>, arena: &Arena) -> Result<()> {
+        let (collections, context) = (&self.environment.collections, &self.environment.context);
+        let stage = &self.stage;
+        let Some(filter) = filter(&stage.on, document)? else {
+            // Without `_id` nothing can match; inserting makes one.
+            return match stage.not_matched {
+                NotMatched::Insert => collections.insert(self.into(), document, context),
+                NotMatched::Discard => Ok(()),
+                NotMatched::Fail => Err(no_match()),
+            };
+        };
+        if let Matched::Fail = stage.matched {
+            return collections.insert(self.into(), document, context);
+        }
+        let insert = matches!(stage.not_matched, NotMatched::Insert).then_some(document);
+        let found = match &stage.matched {
+            Matched::Pipeline { update, variables } => {
+                let context: Arc<Context> = Arc::new(variables.set(document, context, arena)?);
+                collections.update(self.into(), filter.view(), update.view(), insert, &context)
+            }
+            Matched::Replace => {
+                collections.update(self.into(), filter.view(), Value::Document(document), insert, context)
+            }
+            Matched::Merge | Matched::KeepExisting | Matched::Fail => {
+                let operator = if matches!(stage.matched, Matched::Merge) { "$set" } else { "$setOnInsert" };
+                let mut update = Builder::new();
+                update.append(operator, document);
+                let update = update.finish();
+                collections.update(self.into(), filter.view(), Value::from(&update), insert, context)
+            }
+        };
+        let found = found.map_err(|error| match error.code() {
+            ErrorCode::ImmutableField => error.context(
+                "$merge failed to update the matching document, did you attempt to modify the _id or the shard key?",
+            ),
+            _ => error,
+        })?;
+        match stage.not_matched {
+            NotMatched::Fail if !found => Err(no_match()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn no_match() -> base::Error {
+    err!(
+        13113,
+        "$merge could not find a matching document in the target collection for at least one document in the source \
+         collection"
+    )
+}
+
+/// The filter of equalities on the fields; `None` where `_id` is missing.
+///
+/// Errors: 51132 for a missing or null field, 51185 for an array.
+fn filter(on: &[Path], document: Document<'_>) -> Result<Option<DocumentBuf>> {
+    let mut builder = Builder::new();
+    for path in on {
+        check_no_arrays(path, document)?;
+        match path.get(document) {
+            None if path.as_str() == "_id" => return Ok(None),
+            None | Some(Value::Null | Value::Undefined) if path.as_str() != "_id" => {
+                return Err(err!(
+                    51132,
+                    "$merge write error: 'on' field '{path}' cannot be missing, null, undefined or an array"
+                ));
+            }
+            Some(Value::Array(_)) => {
+                return Err(err!(51185, "$merge write error: 'on' field '{path}' is an array"));
+            }
+            None => return Ok(None),
+            Some(value) => {
+                builder.begin_document(path.as_str()).append("$eq", value).end();
+            }
+        }
+    }
+    Ok(Some(builder.finish()))
+}
+
+/// Errors: 51132 where an array stands on the way to the field.
+fn check_no_arrays(path: &Path, document: Document<'_>) -> Result<()> {
+    let mut inner = document;
+    let Some((_, parents)) = path.components().split_last() else { return Ok(()) };
+    for component in parents {
+        match inner.get(component.name()) {
+            Some(Value::Array(_)) => {
+                return Err(err!(
+                    51132,
+                    "$merge write error: 'on' field '{path}' cannot be missing, null, undefined or an array"
+                ));
+            }
+            Some(Value::Document(next)) => inner = next,
+            _ => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::testing::Run;
+
+    const TARGET: &str = "[{_id: 1, a: 1, b: 1}, {_id: 2, a: 2}]";
+    const SOURCE: &str = "[{_id: 1, a: 9}, {_id: 3, a: 3}]";
+
+    fn merge(spec: &str) -> Run {
+        Run::new(SOURCE, &format!("[{{$merge: {spec}}}]")).with("t", TARGET)
+    }
+
+    #[track_caller]
+    fn leaves(spec: &str, expected: &str) {
+        let run = merge(spec);
+        run.gives("[]");
+        run.holds("t", expected);
+    }
+
+    #[test]
+    fn modes_of_matched_documents() {
+        leaves("'t'", "[{_id: 1, a: 9, b: 1}, {_id: 2, a: 2}, {_id: 3, a: 3}]");
+        leaves("{into: 't', whenMatched: 'replace'}", "[{_id: 1, a: 9}, {_id: 2, a: 2}, {_id: 3, a: 3}]");
+        leaves(
+            "{into: 't', whenMatched: 'keepExisting'}",
+            "[{_id: 1, a: 1, b: 1}, {_id: 2, a: 2}, {_id: 3, a: 3}]",
+        );
+        leaves(
+            "{into: 't', let: {x: '$_id'}, whenMatched: [{$set: {n: '$$new.a', x: '$$x'}}]}",
+            "[{_id: 1, a: 1, b: 1, n: 9, x: 1}, {_id: 2, a: 2}, {_id: 3, a: 3}]",
+        );
+        merge("{into: 't', whenMatched: 'fail'}").fails(11000, "duplicate key");
+    }
+
+    #[test]
+    fn modes_of_others() {
+        leaves("{into: 't', whenNotMatched: 'discard'}", "[{_id: 1, a: 9, b: 1}, {_id: 2, a: 2}]");
+        let run = merge("{into: 't', whenNotMatched: 'fail'}");
+        run.fails(13113, "could not find a matching document");
+        run.holds("t", "[{_id: 1, a: 9, b: 1}, {_id: 2, a: 2}]");
+    }
+
+    #[test]
+    fn other_fields_need_a_unique_index() {
+        let spec = "[{$project: {_id: 0}}, {$merge: {into: 't', on: 'a'}}]";
+        Run::new("[{_id: 7, a: 2, c: 5}]", spec).with("t", TARGET).fails(51183, "Cannot find index");
+        let run = Run::new("[{_id: 7, a: 2, c: 5}]", spec).with("t", TARGET).unique("a");
+        run.gives("[]");
+        run.holds("t", "[{_id: 1, a: 1, b: 1}, {_id: 2, a: 2, c: 5}]");
+        Run::new("[{_id: 7}]", spec).unique("a").fails(51132, "'on' field 'a' cannot be missing");
+        Run::new("[{_id: 7, a: [1]}]", spec).unique("a").fails(51185, "'on' field 'a' is an array");
+    }
+}

@@ -1,0 +1,270 @@
+//! How a `$merge` is written.
+
+use super::collections::Namespace;
+use super::target;
+use super::variables::{Let, parse_let};
+use crate::sort::checked_path;
+use crate::{Context, Update};
+use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value, ValueBuf};
+use base::{Result, err};
+
+/// A parsed `$merge`.
+pub(super) struct Merge {
+    pub(super) into: Namespace,
+    pub(super) on: Vec<Path>,
+    pub(super) matched: Matched,
+    pub(super) not_matched: NotMatched,
+}
+
+/// What becomes of a document that is there already.
+pub(super) enum Matched {
+    Replace,
+    KeepExisting,
+    Merge,
+    Fail,
+    Pipeline { update: ValueBuf, variables: Let },
+}
+
+/// What becomes of a document that is not there yet.
+#[derive(Clone, Copy)]
+pub(super) enum NotMatched {
+    Insert,
+    Discard,
+    Fail,
+}
+
+impl Merge {
+    /// Errors: 51182 unless it is text or a document, 40414 and 40415 for missing and unknown
+    /// fields, 51134, 51178, 51181, 51186, 51187, 51191, 51199 for bad ones.
+    pub(super) fn parse(spec: &Element<'_>, context: &Context) -> Result<Merge> {
+        let options = match spec.value() {
+            Value::String(collection) => return Ok(Merge::by_default(Namespace::local(collection))),
+            Value::Document(options) => options,
+            other => {
+                let found = other.kind().alias();
+                return Err(err!(51182, "$merge only supports a string or object argument, not {found}"));
+            }
+        };
+        for option in options {
+            if !matches!(option.name(), "into" | "on" | "let" | "whenMatched" | "whenNotMatched") {
+                return Err(err!(40415, "BSON field '$merge.{}' is an unknown field.", option.name()));
+            }
+        }
+        let Some(into) = options.find("into") else {
+            return Err(err!(40414, "BSON field '$merge.into' is missing but a required field"));
+        };
+        let mut merge = Merge::by_default(parse_into(&into)?);
+        if let Some(on) = options.find("on") {
+            merge.on = parse_on(on.value())?;
+        }
+        if let Some(mode) = options.find("whenNotMatched") {
+            merge.not_matched = parse_not_matched(mode.value())?;
+        }
+        if let Some(mode) = options.find("whenMatched") {
+            merge.matched = parse_matched(mode.value(), options, context)?;
+        }
+        merge.check_modes(options)?;
+        Ok(merge)
+    }
+
+    fn by_default(into: Namespace) -> Merge {
+        let on = vec![Path::new("_id")];
+        Merge { into, on, matched: Matched::Merge, not_matched: NotMatched::Insert }
+    }
+
+    fn check_modes(&self, options: Document<'_>) -> Result<()> {
+        if matches!(self.matched, Matched::Fail) && !matches!(self.not_matched, NotMatched::Insert)
+            || matches!(
+                (&self.matched, self.not_matched),
+                (Matched::KeepExisting, NotMatched::Discard | NotMatched::Fail)
+            )
+        {
+            return Err(err!(
+                51181,
+                "Combination of $merge modes 'whenMatched: {}' and 'whenNotMatched: {}' is not supported",
+                self.matched.name(),
+                self.not_matched.name()
+            ));
+        }
+        if options.find("let").is_some() && !matches!(self.matched, Matched::Pipeline { .. }) {
+            return Err(err!(
+                51199,
+                "Cannot use 'let' variables with 'whenMatched: {}' mode",
+                self.matched.name()
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Matched {
+    fn name(&self) -> &'static str {
+        match self {
+            Matched::Replace => "replace",
+            Matched::KeepExisting => "keepExisting",
+            Matched::Merge => "merge",
+            Matched::Fail => "fail",
+            Matched::Pipeline { .. } => "pipeline",
+        }
+    }
+}
+
+impl NotMatched {
+    fn name(self) -> &'static str {
+        match self {
+            NotMatched::Insert => "insert",
+            NotMatched::Discard => "discard",
+            NotMatched::Fail => "fail",
+        }
+    }
+}
+
+fn parse_into(into: &Element<'_>) -> Result<Namespace> {
+    match into.value() {
+        Value::String(collection) => Ok(Namespace::local(collection)),
+        Value::Document(into) => target::from_document("$merge.into", into),
+        other => {
+            let found = other.kind().alias();
+            Err(err!(51178, "$merge 'into' field  must be either a string or an object, but found {found}"))
+        }
+    }
+}
+
+fn parse_on(on: Value<'_>) -> Result<Vec<Path>> {
+    let fields: Vec<Value<'_>> = match on {
+        Value::String(_) => vec![on],
+        Value::Array(fields) => fields.iter().collect(),
+        other => {
+            let found = other.kind().alias();
+            return Err(err!(
+                51186,
+                "$merge 'on' field  must be either a string or an array of strings, but found {found}"
+            ));
+        }
+    };
+    if fields.is_empty() {
+        return Err(err!(51187, "If explicitly specifying $merge 'on', must include at least one field"));
+    }
+    let mut paths: Vec<Path> = Vec::new();
+    for field in fields {
+        let found = field.kind().alias();
+        let text = field.as_str();
+        let text =
+            text.ok_or_else(|| err!(51134, "$merge 'on' array elements must be strings, but found {found}"))?;
+        let path = checked_path(text)?;
+        if paths.contains(&path) {
+            return Err(err!(31465, "Found a duplicate field '{text}'"));
+        }
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+fn parse_not_matched(mode: Value<'_>) -> Result<NotMatched> {
+    match mode {
+        Value::String("insert") => Ok(NotMatched::Insert),
+        Value::String("discard") => Ok(NotMatched::Discard),
+        Value::String("fail") => Ok(NotMatched::Fail),
+        other => Err(bad_mode("whenNotMatched", other)),
+    }
+}
+
+fn parse_matched(mode: Value<'_>, options: Document<'_>, context: &Context) -> Result<Matched> {
+    match mode {
+        Value::String("replace") => Ok(Matched::Replace),
+        Value::String("keepExisting") => Ok(Matched::KeepExisting),
+        Value::String("merge") => Ok(Matched::Merge),
+        Value::String("fail") => Ok(Matched::Fail),
+        Value::Array(_) => {
+            let variables = parse_variables(options, context)?;
+            Update::parse(mode, &[], &variables.declare(context))?;
+            Ok(Matched::Pipeline { update: mode.to_owned(), variables })
+        }
+        Value::String(_) => Err(bad_mode("whenMatched", mode)),
+        other => {
+            let found = other.kind().alias();
+            Err(err!(
+                51191,
+                "$merge 'whenMatched' field  must be either a string or an array, but found {found}"
+            ))
+        }
+    }
+}
+
+fn bad_mode(field: &str, mode: Value<'_>) -> base::Error {
+    match mode {
+        Value::String(mode) => {
+            err!(BadValue, "Enumeration value '{mode}' for field '$merge.{field}' is not a valid value.")
+        }
+        other => err!(
+            TypeMismatch,
+            "BSON field '$merge.{field}' is the wrong type '{}', expected type 'string'",
+            other.kind().alias()
+        ),
+    }
+}
+
+/// The variables of a pipeline: `let`'s, and always `new`, the document that comes.
+///
+/// Errors: 51273 where `let` gives `new` another value.
+fn parse_variables(options: Document<'_>, context: &Context) -> Result<Let> {
+    let mut spec = Builder::new();
+    spec.begin_document("let");
+    match options.get("let") {
+        Some(Value::Document(variables)) => {
+            for variable in variables.iter().filter(|variable| variable.name() != "new") {
+                spec.append_element(&variable);
+            }
+            if variables.get("new").is_some_and(|new| new.as_str() != Some("$$ROOT")) {
+                return Err(err!(
+                    51273,
+                    "'let' may not define a value for the reserved 'new' variable other than '$$ROOT'"
+                ));
+            }
+        }
+        Some(other) => {
+            let found = other.kind().alias();
+            return Err(err!(
+                TypeMismatch,
+                "BSON field '$merge.let' is the wrong type '{found}', expected type 'object'"
+            ));
+        }
+        None => {}
+    }
+    spec.append("new", "$$ROOT");
+    let spec: DocumentBuf = spec.finish();
+    match spec.view().first() {
+        Some(option) => parse_let("$merge", &option, context),
+        None => Ok(Let::default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::testing::fails;
+
+    #[test]
+    fn refuses_bad_specifications() {
+        fails("[{$merge: 1}]", 51182, "$merge only supports a string or object argument, not int");
+        fails("[{$merge: {}}]", 40414, "'$merge.into' is missing");
+        fails("[{$merge: {into: 1}}]", 51178, "must be either a string or an object, but found int");
+        fails("[{$merge: {into: 't', x: 1}}]", 40415, "'$merge.x' is an unknown field");
+        fails("[{$merge: {into: 't', on: 1}}]", 51186, "but found int");
+        fails("[{$merge: {into: 't', on: []}}]", 51187, "must include at least one field");
+        fails("[{$merge: {into: 't', on: [1]}}]", 51134, "array elements must be strings, but found int");
+        fails("[{$merge: {into: 't', whenMatched: 'x'}}]", 2, "Enumeration value 'x'");
+        fails("[{$merge: {into: 't', whenMatched: 1}}]", 51191, "but found int");
+        fails(
+            "[{$merge: {into: 't', whenMatched: 'fail', whenNotMatched: 'discard'}}]",
+            51181,
+            "is not supported",
+        );
+        fails(
+            "[{$merge: {into: 't', let: {a: 1}}}]",
+            51199,
+            "Cannot use 'let' variables with 'whenMatched: merge' mode",
+        );
+        fails("[{$merge: {into: 't', let: {new: 1}, whenMatched: []}}]", 51273, "reserved 'new' variable");
+        fails("[{$merge: 't'}, {$limit: 1}]", 40601, "$merge can only be the final stage in the pipeline");
+    }
+}

@@ -1,0 +1,84 @@
+//! `$out`: the documents as a collection's new content.
+
+use super::collections::Namespace;
+use super::operator::Operator;
+use super::parse::{Parsed, Scope};
+use super::{Environment, Stage, Stream, target};
+use crate::tick::Tick;
+use base::bson::{DocumentCow, Element, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+struct Out(Namespace);
+
+/// Errors: 16990 unless it is text or a document, those of `{db, coll}`.
+pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+    let into = match spec.value() {
+        Value::String(collection) => Namespace::local(collection),
+        Value::Document(into) => target::from_document("$out", into)?,
+        other => {
+            let found = other.kind().alias();
+            return Err(err!(16990, "$out only supports a string or object argument, but found {found}"));
+        }
+    };
+    Ok(Parsed::one(Out(into)))
+}
+
+impl Operator for Out {
+    fn name(&self) -> &'static str {
+        "$out"
+    }
+
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        Ok(Box::new(Running { stage: self, input: Some(input), environment: environment.clone() }))
+    }
+}
+
+struct Running {
+    stage: Arc<Out>,
+    input: Option<Stream>,
+    environment: Environment,
+}
+
+impl Stage for Running {
+    /// Writes everything and gives nothing. A failure leaves the old content.
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        let Some(mut input) = self.input.take() else { return Ok(None) };
+        let mut tick = Tick::new(&self.environment.context);
+        let mut sink = self.environment.collections.out(&self.stage.0, &self.environment.context)?;
+        while let Some(document) = input.next()? {
+            tick.check()?;
+            sink.write(document)?;
+        }
+        sink.finish()?;
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::testing::{Run, fails};
+
+    #[test]
+    fn replaces_the_content() {
+        let run =
+            Run::new("[{_id: 1}, {_id: 2}]", "[{$match: {_id: 2}}, {$out: 'o'}]").with("o", "[{_id: 9}]");
+        run.gives("[]");
+        run.holds("o", "[{_id: 2}]");
+    }
+
+    #[test]
+    fn a_failure_leaves_the_old_content() {
+        let run = Run::new("[{_id: 1, a: 1}]", "[{$replaceWith: '$a'}, {$out: 'o'}]").with("o", "[{_id: 9}]");
+        run.fails(40228, "must evaluate to an object");
+        run.holds("o", "[{_id: 9}]");
+    }
+
+    #[test]
+    fn refuses_bad_targets_and_places() {
+        fails("[{$out: 1}]", 16990, "$out only supports a string or object argument, but found int");
+        fails("[{$out: {db: 'd'}}]", 40414, "'$out.coll' is missing");
+        fails("[{$out: {db: 'd', coll: 'c', x: 1}}]", 40415, "'$out.x' is an unknown field");
+        fails("[{$out: 'x'}, {$limit: 1}]", 40601, "$out can only be the final stage in the pipeline");
+    }
+}
