@@ -7,6 +7,7 @@ use crate::Context;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value};
 use base::{Result, err};
 use std::borrow::Cow;
+use std::cell::Cell;
 
 /// How many nulls may be put before a position beyond an array's end; MongoDB's bound.
 const BACKFILL_MAX: usize = 1_500_000;
@@ -38,6 +39,9 @@ pub(crate) struct Walk<'c> {
     pub(crate) position: Option<usize>,
     pub(crate) is_insert: bool,
     pub(crate) filters: &'c [ArrayFilter],
+    /// Whether an array was rewritten, which counts as a change whatever comes out: a `$push`
+    /// whose `$slice` takes the new element off again has modified the document.
+    pub(crate) rewritten: Cell<bool>,
 }
 
 /// A document or an array whose fields are updated.
@@ -51,6 +55,16 @@ struct Holder<'a> {
 }
 
 impl<'c> Walk<'c> {
+    pub(crate) fn new(
+        context: &'c Context,
+        root: Document<'c>,
+        position: Option<usize>,
+        is_insert: bool,
+        filters: &'c [ArrayFilter],
+    ) -> Walk<'c> {
+        Walk { context, root, position, is_insert, filters, rewritten: Cell::new(false) }
+    }
+
     /// The updated document.
     pub(crate) fn apply(&self, tree: &Fields) -> Result<DocumentBuf> {
         let mut out = Builder::with_buffer(Vec::with_capacity(self.root.bytes().len() + 64));
@@ -121,6 +135,7 @@ impl<'c> Walk<'c> {
                 if matches!(change, Change::Keep) {
                     out.append_element(&element);
                 } else {
+                    self.rewritten.set(self.rewritten.get() || matches!(change, Change::Array(_)));
                     write(change, element.name(), in_array, out);
                 }
             }

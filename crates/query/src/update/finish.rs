@@ -71,18 +71,22 @@ pub(super) fn dollar_prefixed(name: &str) -> base::Error {
     )
 }
 
+/// An updated document before the last checks.
+pub(super) struct Updated {
+    pub(super) document: DocumentBuf,
+    /// Whether it may nest deeper than a document may.
+    pub(super) may_deepen: bool,
+    /// Whether the update counts as a modification even where the bytes are the same.
+    pub(super) counts: bool,
+}
+
 /// Puts `_id` first, checks the limits, and compares with what was.
 ///
 /// Errors: 17419 (17420 for an upsert) above 16 MiB; Overflow for nesting too deep, looked for
 /// only where the update may deepen the document; InvalidIdField.
-pub(super) fn finish(
-    before: Document<'_>,
-    after: DocumentBuf,
-    is_insert: bool,
-    may_deepen: bool,
-) -> Result<Option<DocumentBuf>> {
-    let after = id_first(after);
-    if after.bytes() == before.bytes() {
+pub(super) fn finish(before: Document<'_>, updated: Updated, is_insert: bool) -> Result<Option<DocumentBuf>> {
+    let after = id_first(updated.document);
+    if after.bytes() == before.bytes() && !updated.counts {
         return Ok(None);
     }
     if after.bytes().len() > MAX_DOCUMENT_SIZE {
@@ -92,7 +96,7 @@ pub(super) fn finish(
             err!(17419, "Resulting document after update is larger than {MAX_DOCUMENT_SIZE}")
         });
     }
-    if may_deepen {
+    if updated.may_deepen {
         validate(after.bytes())?;
     }
     if let Some(id) = after.view().first().filter(|first| first.name() == "_id") {

@@ -3,7 +3,8 @@
 //! An update of operators becomes a [`tree`] of paths, so that one walk ([`apply`]) over the
 //! document's bytes applies them all, copying what no path touches. Whatever the kind, the result
 //! passes the same checks here: `_id` stays and stands first, the document keeps to its limits,
-//! and bytes that come out as they went in are no change.
+//! and bytes that come out as they went in are no change (but for arrays written anew and
+//! replacements that leave out the `_id`, which MongoDB counts as modifications always).
 
 mod apply;
 mod array_filters;
@@ -19,6 +20,7 @@ use apply::Walk;
 use array_filters::ArrayFilter;
 use base::bson::{Document, DocumentBuf, MAX_DEPTH, Value};
 use base::{Result, err};
+use finish::Updated;
 use pipeline::UpdatePipeline;
 use replacement::Replacement;
 use tree::Fields;
@@ -90,7 +92,8 @@ impl Update {
         Ok(self.apply(seed.view(), None, true, context)?.unwrap_or(seed))
     }
 
-    /// The updated document, or `None` where nothing changes. `position` is where the filter
+    /// The updated document, or `None` where nothing changes, as MongoDB counts `nModified`: some
+    /// updates count although the bytes come out the same. `position` is where the filter
     /// matched an array; `is_insert` says that an upsert is about to insert the document.
     ///
     /// Errors: ImmutableField for a changed `_id`; DollarPrefixedFieldName; 17419 above 16 MiB;
@@ -102,17 +105,24 @@ impl Update {
         is_insert: bool,
         context: &Context,
     ) -> Result<Option<DocumentBuf>> {
-        let (result, may_deepen) = match &self.kind {
+        let updated = match &self.kind {
             Kind::Operators { tree, filters } => {
-                let walk = Walk { context, root: document, position, is_insert, filters };
+                let walk = Walk::new(context, document, position, is_insert, filters);
                 let result = walk.apply(tree)?;
                 finish::check_operators(tree, document, result.view(), is_insert)?;
-                (result, tree.depth().is_none_or(|depth| depth > MAX_DEPTH))
+                let may_deepen = tree.depth().is_none_or(|depth| depth > MAX_DEPTH);
+                Updated { document: result, may_deepen, counts: walk.rewritten.get() }
             }
-            Kind::Replacement(replacement) => (replacement.apply(document, is_insert, context)?, false),
-            Kind::Pipeline(pipeline) => (pipeline.apply(document, context)?, true),
+            Kind::Replacement(replacement) => Updated {
+                document: replacement.apply(document, is_insert, context)?,
+                may_deepen: false,
+                counts: !replacement.is(document),
+            },
+            Kind::Pipeline(pipeline) => {
+                Updated { document: pipeline.apply(document, context)?, may_deepen: true, counts: false }
+            }
         };
-        finish::finish(document, result, is_insert, may_deepen)
+        finish::finish(document, updated, is_insert)
     }
 }
 

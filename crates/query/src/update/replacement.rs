@@ -16,6 +16,11 @@ impl Replacement {
         Replacement { document: document.to_owned() }
     }
 
+    /// Whether this is the very document that it would replace, `_id` included.
+    pub(super) fn is(&self, document: Document<'_>) -> bool {
+        self.document.bytes() == document.bytes()
+    }
+
     /// The document that takes the place of `before`.
     ///
     /// Errors: ImmutableField; DollarPrefixedFieldName for a top-level name with a dollar sign,

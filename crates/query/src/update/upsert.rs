@@ -20,6 +20,6 @@ pub(super) fn seed(matcher: &Matcher, only_id: bool, context: &Context) -> Resul
         check_path(path.as_str())?;
         tree.add(path.as_str(), set::to(value))?;
     }
-    let walk = Walk { context, root: Document::EMPTY, position: None, is_insert: true, filters: &[] };
+    let walk = Walk::new(context, Document::EMPTY, None, true, &[]);
     Ok(super::finish::id_first(walk.apply(&tree)?))
 }

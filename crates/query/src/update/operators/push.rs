@@ -171,6 +171,10 @@ impl Operator for Push {
                 at.id_text()
             ));
         };
+        let cuts = self.slice.is_some_and(|slice| array.len() as u64 > slice.unsigned_abs());
+        if self.values.is_empty() && self.sort.is_none() && !cuts {
+            return Ok(Change::Keep);
+        }
         if self.position.is_none() && self.sort.is_none() && self.slice.is_none() {
             return Ok(Change::Append(array, self.values.iter().map(ValueBuf::view).collect()));
         }

@@ -76,6 +76,9 @@ fn push_appends_and_its_clauses_work_in_order() {
     case("{$push: {a: {$each: []}}}").gives("{}", "{a: []}");
     case("{$push: {a: {$each: [{x: 2, y: 1}], $sort: {x: -1, y: 1}}}}")
         .gives("{a: [{x: 2, y: 3}, {x: 5}]}", "{a: [{x: 5}, {x: 2, y: 1}, {x: 2, y: 3}]}");
+    case("{$push: {a: {$each: [9], $slice: 1}}}").gives("{a: [8]}", "{a: [8]}");
+    case("{$push: {a: {$each: [], $slice: 5}}}").keeps("{a: [8]}");
+    case("{$push: {a: {$each: [], $sort: 1}}}").gives("{a: [8]}", "{a: [8]}");
     case("{$push: {a: {x: 1}}}").gives("{a: []}", "{a: [{x: 1}]}");
 }
 
@@ -107,7 +110,9 @@ fn replacements_keep_the_id() {
     case("{a: 1}").gives("{_id: 5, b: 1}", "{_id: 5, a: 1}");
     case("{a: 1, _id: 5}").gives("{_id: 5, b: 1}", "{_id: 5, a: 1}");
     case("{}").gives("{_id: 5, b: 1}", "{_id: 5}");
-    case("{b: 1}").keeps("{_id: 5, b: 1}");
+    case("{_id: 5, b: 1}").keeps("{_id: 5, b: 1}");
+    // Without the _id a replacement counts, whatever comes out.
+    case("{b: 1}").gives("{_id: 5, b: 1}", "{_id: 5, b: 1}");
     case("{t: Timestamp(0, 0)}").gives("{_id: 5}", "{_id: 5, t: Timestamp(0, 1)}");
 }
 
