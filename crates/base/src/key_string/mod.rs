@@ -25,6 +25,7 @@
 mod decode;
 mod encode;
 mod number;
+mod skip;
 mod tags;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ mod type_bits;
 
 pub use decode::{Decoder, decode};
 pub use encode::{Collate, KeyBuilder, encode};
+pub use skip::component_length;
 
 /// The smallest bytes that sort after every key starting with `prefix`; `None` where there are
 /// none (the prefix is empty or nothing but FF).

@@ -1,0 +1,139 @@
+//! How long the first component of a key is, found without decoding it: what a scan needs that
+//! has bounds on a component behind one that varies.
+
+use super::{number, tags};
+
+/// The number of bytes that the first component of `key` takes; `None` where there is none.
+pub fn component_length(key: &[u8], ascending: bool) -> Option<usize> {
+    let mut skip = Skip { key, at: 0, mask: if ascending { 0 } else { 0xFF } };
+    skip.value()?;
+    Some(skip.at)
+}
+
+struct Skip<'a> {
+    key: &'a [u8],
+    at: usize,
+    mask: u8,
+}
+
+impl Skip<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let byte = *self.key.get(self.at)?;
+        self.at += 1;
+        Some(byte ^ self.mask)
+    }
+
+    fn bytes(&mut self, count: usize) -> Option<()> {
+        self.at = self.at.checked_add(count).filter(|&at| at <= self.key.len())?;
+        Some(())
+    }
+
+    /// Goes behind the next END that is not part of an escape; there are none of those in text,
+    /// where both bytes of an escape are at least one.
+    fn text(&mut self) -> Option<()> {
+        let end = tags::END ^ self.mask;
+        let length = self.key.get(self.at..)?.iter().position(|&byte| byte == end)?;
+        self.bytes(length + 1)
+    }
+
+    /// One value. Nesting is counted, not followed, so no depth is too deep.
+    fn value(&mut self) -> Option<()> {
+        let mut open: Vec<u8> = Vec::new();
+        loop {
+            let mut tag = self.byte()?;
+            match (tag, open.last()) {
+                (tags::END, None) => return None,
+                (tags::END, Some(_)) => {
+                    open.pop();
+                    if open.is_empty() {
+                        return Some(());
+                    }
+                    continue;
+                }
+                (_, Some(&tags::DOCUMENT)) => {
+                    // That was the rank of the element; its name and the value's own byte follow.
+                    self.text()?;
+                    tag = self.byte()?;
+                }
+                _ => {}
+            }
+            match tag {
+                tags::DOCUMENT | tags::ARRAY => open.push(tag),
+                tags::JAVASCRIPT_WITH_SCOPE => {
+                    self.text()?;
+                    open.push(tags::DOCUMENT);
+                }
+                _ => self.scalar(tag)?,
+            }
+            if open.is_empty() {
+                return Some(());
+            }
+        }
+    }
+
+    fn scalar(&mut self, tag: u8) -> Option<()> {
+        match tag {
+            tags::NAN..=tags::INFINITY => number::decode(tag, &mut || self.byte()).map(drop),
+            tags::STRING | tags::JAVASCRIPT => self.text(),
+            tags::BINARY => {
+                let length = self.length()?;
+                self.bytes(length + 1)
+            }
+            tags::OBJECT_ID => self.bytes(12),
+            tags::DATE_TIME | tags::TIMESTAMP => self.bytes(8),
+            tags::REGEX => {
+                self.text()?;
+                self.text()
+            }
+            tags::DB_POINTER => {
+                let length = self.length()?;
+                self.bytes(length + 12)
+            }
+            _ => Some(()),
+        }
+    }
+
+    fn length(&mut self) -> Option<usize> {
+        match self.byte()? {
+            0xFF => {
+                let mut length = 0usize;
+                for _ in 0..4 {
+                    length = length << 8 | usize::from(self.byte()?);
+                }
+                Some(length)
+            }
+            short => Some(usize::from(short)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::encode;
+    use super::component_length;
+    use crate::bson::extended_json;
+
+    #[test]
+    fn every_kind_of_value_is_as_long_as_it_was_encoded() {
+        let holder = extended_json::parse(
+            r#"{v: [null, 1, -3.5, {$numberDecimal: "0.1"}, {$numberDecimal: "-1E-3000"}, "", "a\u0000b\u0001",
+                {}, [], {a: {b: [1, {c: "x"}, []]}, d: {}}, [[], [{}], 1.5], {$numberDouble: "NaN"}, true,
+                {$date: {$numberLong: "5"}}, {$timestamp: {t: 1, i: 2}}, {$oid: "000102030405060708090a00"},
+                {$binary: {base64: "AAECAwQ=", subType: "00"}}, {$regularExpression: {pattern: "a", options: "i"}},
+                {$minKey: 1}, {$maxKey: 1}, {$undefined: true}, {$code: "x"},
+                {$code: "x", $scope: {a: 1, b: {c: []}}}, {$numberLong: "9223372036854775807"}]}"#,
+        )
+        .unwrap();
+        for value in holder.view().get("v").unwrap().as_array().unwrap().iter() {
+            for ascending in [true, false] {
+                let mut key = Vec::new();
+                encode(value, ascending, &mut key);
+                let length = key.len();
+                assert_eq!(component_length(&key, ascending), Some(length), "{value}");
+                key.extend_from_slice(&[0x00, 0xFF, 0x40]);
+                assert_eq!(component_length(&key, ascending), Some(length), "{value}");
+                assert_eq!(component_length(&key[..length - 1], ascending).filter(|&n| n == length), None);
+            }
+        }
+    }
+}
