@@ -154,3 +154,51 @@ fn picked<'a>(walk: &Walk<'_, 'a>) -> Result<Option<Value<'a>>> {
     }
     Ok(Some(picked))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::extended_json;
+
+    /// The keys as text, missing values as a dash; a star in front where an array was met.
+    fn keys(paths: &[&str], document: &str) -> String {
+        let document = extended_json::parse(document).unwrap();
+        let paths: Vec<_> = paths.iter().map(|path| Path::new(path)).collect();
+        let mut found = Vec::new();
+        let multikey = compound_keys(document.view(), &paths, &mut |key| {
+            let parts = key.iter().map(|value| value.map_or("-".to_owned(), |value| value.to_string()));
+            found.push(parts.collect::<Vec<_>>().join(","));
+            Ok(())
+        });
+        match multikey {
+            Ok(multikey) => format!("{}{}", if multikey { "*" } else { "" }, found.join(" ")),
+            Err(error) => error.message().to_owned(),
+        }
+    }
+
+    #[test]
+    fn plain_paths_have_one_key() {
+        assert_eq!(keys(&["a", "b.c"], "{a: 1, b: {c: 2}}"), "1,2");
+        assert_eq!(keys(&["a.b", "x"], "{a: 1}"), "-,-");
+    }
+
+    #[test]
+    fn arrays_multiply_keys_and_share_their_elements() {
+        assert_eq!(keys(&["a"], "{a: [1, [2, 3]]}"), "*1 [ 2, 3 ]");
+        assert_eq!(keys(&["a.b", "a.c", "x"], "{a: [{b: 1, c: 2}, {b: 3}, 5], x: 0}"), "*1,2,0 3,-,0 -,-,0");
+        assert_eq!(keys(&["a.b"], "{a: [{b: [1, 2]}, {b: 3}]}"), "*1 2 3");
+        assert_eq!(keys(&["a", "a.b"], "{a: [{b: 1}]}"), "*{ b: 1 },1");
+        assert_eq!(keys(&["a", "a.b"], "{a: []}"), "*undefined,-");
+        assert_eq!(keys(&["a", "b"], "{a: [1], b: [2]}"), "cannot index parallel arrays [b] [a]");
+        assert_eq!(keys(&["a.b", "a.c"], "{a: [{b: [1], c: [2]}]}"), "cannot index parallel arrays [c] [b]");
+    }
+
+    #[test]
+    fn numbers_are_positions_where_the_array_reaches() {
+        assert_eq!(keys(&["a.0"], "{a: [[1, 2], 3]}"), "*1 2");
+        assert_eq!(keys(&["a.1.b"], "{a: [1, {b: 2}]}"), "*2");
+        assert_eq!(keys(&["a.5"], "{a: [{'5': 1}]}"), "*1");
+        assert_eq!(keys(&["a.0.b", "a.c"], "{a: [{b: 1, c: 2}, {c: 3}]}"), "*1,2 1,3");
+        assert!(keys(&["a.0"], "{a: [{'0': 1}]}").starts_with("Ambiguous field name"));
+    }
+}

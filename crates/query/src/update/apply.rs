@@ -1,7 +1,7 @@
 //! Applies an update's tree to a document: one walk, untouched elements copied undecoded.
 
 use super::array_filters::ArrayFilter;
-use super::operators::{Change, Operator};
+use super::operators::Change;
 use super::tree::{Child, Elements, Fields, Node, identifier, join};
 use crate::Context;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value};
@@ -340,10 +340,10 @@ fn write(change: Change<'_>, name: &str, in_array: bool, out: &mut Builder) {
     }
 }
 
-/// The identifiers that the tree's `$[identifier]` use.
+/// The identifiers that the tree's `$[identifier]` use, each with a path that does.
 pub(crate) fn identifiers(tree: &Fields) -> Vec<(String, String)> {
     let mut used = Vec::new();
-    Node::Fields(tree.clone()).leaves("", &mut |path, _: &std::sync::Arc<dyn Operator>| {
+    tree.leaves("", &mut |path, _| {
         for name in path.split('.').filter_map(identifier).filter(|name| !name.is_empty()) {
             used.push((name.to_owned(), path.to_owned()));
         }

@@ -227,14 +227,7 @@ impl Node {
     pub(crate) fn leaves(&self, path: &str, each: &mut dyn FnMut(&str, &Arc<dyn Operator>)) {
         match self {
             Node::Leaf(operator) => each(path, operator),
-            Node::Fields(fields) => {
-                for child in &fields.children {
-                    child.node.leaves(&join(path, &child.name), each);
-                }
-                if let Some(node) = &fields.positional {
-                    node.leaves(&join(path, "$"), each);
-                }
-            }
+            Node::Fields(fields) => fields.leaves(path, each),
             Node::Elements(elements) => {
                 for (name, node) in &elements.children {
                     node.leaves(&join(path, &format!("$[{name}]")), each);
@@ -248,6 +241,16 @@ impl Fields {
     /// Whether a positional `$` occurs below.
     pub(crate) fn needs_position(&self) -> bool {
         self.positional.is_some() || self.children.iter().any(|child| child.node.needs_position())
+    }
+
+    /// Calls `each` with every operator below and the whole of its path.
+    pub(crate) fn leaves(&self, path: &str, each: &mut dyn FnMut(&str, &Arc<dyn Operator>)) {
+        for child in &self.children {
+            child.node.leaves(&join(path, &child.name), each);
+        }
+        if let Some(node) = &self.positional {
+            node.leaves(&join(path, "$"), each);
+        }
     }
 
     /// The deepest level that what is written below may reach; `None` if not known beforehand.

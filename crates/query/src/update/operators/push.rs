@@ -124,17 +124,17 @@ impl Order {
             Order::Whole(direction) => return direction.apply(compare(a, b)),
             Order::Fields(fields) => fields,
         };
-        // What is not a document has none of the fields; missing sorts as null.
-        let field = |value: Value<'_>, path: &Path| -> ValueBuf {
-            let found = value.as_document().and_then(|document| path.get(document));
-            found.unwrap_or(Value::Null).to_owned()
-        };
         fields
             .iter()
-            .map(|(path, direction)| direction.apply(compare(field(a, path).view(), field(b, path).view())))
+            .map(|(path, direction)| direction.apply(compare(field(a, path), field(b, path))))
             .find(|order| order.is_ne())
             .unwrap_or(Ordering::Equal)
     }
+}
+
+/// The field to sort by; what is not a document has none, and missing sorts as null.
+fn field<'v>(value: Value<'v>, path: &Path) -> Value<'v> {
+    value.as_document().and_then(|document| path.get(document)).unwrap_or(Value::Null)
 }
 
 impl Push {
