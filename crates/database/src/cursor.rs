@@ -1,5 +1,7 @@
 //! Open cursors: streams of documents that clients fetch batch by batch.
 
+use crate::commit::uuid_text;
+use crate::database::Database;
 use crate::operation::Operation;
 use base::bson::{Builder, DocumentCow};
 use base::{Namespace, Result, err};
@@ -33,6 +35,15 @@ pub struct Cursor {
     pub no_timeout: bool,
     /// What stops its loops.
     pub operation: Arc<Operation>,
+    /// Whether the end is found out by looking one document ahead, so that no client is given a
+    /// cursor that yields nothing more; MongoDB does so only where it knows the end beforehand.
+    pub looks_ahead: bool,
+    /// Whether the stream writes ($out, $merge) rather than yields.
+    pub writes: bool,
+    /// Documents still wanted; `None` is all there are.
+    pub(crate) wanted: Option<u64>,
+    /// What is left of maxTimeMS between requests, in milliseconds; zero is no limit.
+    remaining_millis: u64,
     source: Box<dyn Stage>,
     /// A document that did not fit into the last batch.
     pending: Option<DocumentCow>,
@@ -49,6 +60,10 @@ impl Cursor {
             await_data: false,
             no_timeout: false,
             operation,
+            looks_ahead: false,
+            writes: false,
+            wanted: None,
+            remaining_millis: 0,
             source,
             pending: None,
         }
@@ -77,8 +92,15 @@ impl Cursor {
             }
             out.push(document.view());
             appended += 1;
+            if let Some(wanted) = &mut self.wanted {
+                *wanted = wanted.saturating_sub(1);
+                if *wanted == 0 {
+                    return Ok((appended, true));
+                }
+            }
         }
-        Ok((appended, false))
+        let ended = self.looks_ahead && self.is_exhausted()?;
+        Ok((appended, ended))
     }
 
     /// Whether the stream has nothing more, found out by looking one document ahead, so that a
@@ -99,6 +121,19 @@ pub struct Cursors {
     timed_out: AtomicU64,
 }
 
+impl Database {
+    /// Checks that what a cursor reads is still there.
+    ///
+    /// Errors: QueryPlanKilled where its collection was dropped or replaced.
+    pub fn check_cursor(&self, cursor: &Cursor) -> Result<()> {
+        let Some(uuid) = cursor.uuid else { return Ok(()) };
+        match self.collection(&cursor.namespace) {
+            Some(now) if now.uuid == uuid => Ok(()),
+            _ => Err(err!(QueryPlanKilled, "collection dropped. UUID {}", uuid_text(&uuid))),
+        }
+    }
+}
+
 /// A cursor at rest, or the trace of one that is being read.
 struct Slot {
     cursor: Option<Box<Cursor>>,
@@ -113,7 +148,8 @@ struct Slot {
 
 impl Cursors {
     /// Keeps a cursor for later batches and gives it an id.
-    pub fn add(&self, cursor: Cursor) -> i64 {
+    pub fn add(&self, mut cursor: Cursor) -> i64 {
+        cursor.remaining_millis = cursor.operation.remaining_millis();
         let mut open = self.open.lock();
         let id = loop {
             let id = self.next_random();
@@ -140,11 +176,15 @@ impl Cursors {
             ));
         }
         slot.used = Instant::now();
-        slot.cursor.take().ok_or_else(|| err!(CursorInUse, "cursor id {id} is already in use"))
+        let cursor =
+            slot.cursor.take().ok_or_else(|| err!(CursorInUse, "cursor id {id} is already in use"))?;
+        cursor.operation.set_max_time(cursor.remaining_millis);
+        Ok(cursor)
     }
 
     /// Returns a cursor that is not exhausted.
-    pub fn put_back(&self, id: i64, cursor: Box<Cursor>) {
+    pub fn put_back(&self, id: i64, mut cursor: Box<Cursor>) {
+        cursor.remaining_millis = cursor.operation.remaining_millis();
         let mut open = self.open.lock();
         if let Some(slot) = open.get_mut(&id) {
             if slot.killed {

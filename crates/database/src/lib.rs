@@ -43,6 +43,14 @@ pub use write::{
     UpdateRequest,
 };
 
+/// The parts of the query language that this crate's calls take: a caller needs no other crate.
+pub mod language {
+    pub use query::expression::Expression;
+    pub use query::matcher::Matcher;
+    pub use query::pipeline::from_documents;
+    pub use query::{Arena, Context, Projection, SortPattern, Update};
+}
+
 /// The error of the storage engine as MongoDB would report it.
 pub(crate) fn storage_error(error: storage::Error) -> base::Error {
     use base::err;

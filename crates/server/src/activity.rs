@@ -4,6 +4,7 @@
 //! nothing; the registry is locked only when a connection comes or goes, or is looked at.
 
 use base::{Result, err};
+use database::Operation;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -36,6 +37,8 @@ pub(crate) struct Current {
     pub(crate) namespace: String,
     /// When it began.
     pub(crate) started: Instant,
+    /// What the database runs for it.
+    operation: Option<Arc<Operation>>,
 }
 
 impl Activity {
@@ -63,7 +66,22 @@ impl Activity {
 
     /// Marks its end.
     pub(crate) fn end(&self) {
-        self.current.lock().operation_id = 0;
+        let mut current = self.current.lock();
+        current.operation_id = 0;
+        current.operation = None;
+    }
+
+    /// The number of the operation that runs now.
+    pub(crate) fn operation_id(&self) -> u64 {
+        self.current.lock().operation_id
+    }
+
+    /// Notes what the database runs for the present operation, so that it can be interrupted.
+    pub(crate) fn attach(&self, operation: &Arc<Operation>) {
+        if self.killed.load(Ordering::Relaxed) {
+            operation.kill();
+        }
+        self.current.lock().operation = Some(operation.clone());
     }
 
     /// What is running now.
@@ -112,6 +130,7 @@ impl Activities {
                 command: "",
                 namespace: String::new(),
                 started: Instant::now(),
+                operation: None,
             }),
             opened: Instant::now(),
             deadline_micros: AtomicU64::new(0),
@@ -145,8 +164,12 @@ impl Activities {
     /// Interrupts the operation with this number, if it still runs.
     pub(crate) fn kill(&self, operation_id: u64) {
         for activity in self.all() {
-            if activity.current.lock().operation_id == operation_id {
+            let current = activity.current.lock();
+            if current.operation_id == operation_id {
                 activity.killed.store(true, Ordering::Relaxed);
+                if let Some(operation) = &current.operation {
+                    operation.kill();
+                }
             }
         }
     }
@@ -154,6 +177,11 @@ impl Activities {
     /// Interrupts everything that runs, now and later.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
+        for activity in self.all() {
+            if let Some(operation) = &activity.current.lock().operation {
+                operation.kill();
+            }
+        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! One command on its way: what a handler works with.
 
-use crate::activity::Activity;
 use crate::arguments::{Arguments, is_generic};
 use crate::command::Command;
 use crate::connection::ConnectionState;
 use crate::fields::Fields;
+use crate::net::in_place;
 use crate::server::Server;
 use crate::wire::Request;
 use base::bson::Builder;
+use database::Operation;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -57,9 +58,18 @@ impl<'a> Call<'a> {
         Fields::of_command(self.request, is_generic)
     }
 
-    /// What interrupts this command: maxTimeMS, killOp, shutdown. Costs a reference count.
-    pub(crate) fn interrupt(&self) -> Arc<Activity> {
-        self.connection.activity.clone()
+    /// What the database is given of this command: maxTimeMS, killOp and shutdown reach it.
+    pub(crate) fn operation(&self) -> Arc<Operation> {
+        let activity = &self.connection.activity;
+        let operation = Arc::new(Operation::with_blocking(activity.operation_id(), in_place));
+        operation.set_max_time(self.arguments.max_time.map_or(0, |limit| limit.as_millis() as u64));
+        activity.attach(&operation);
+        operation
+    }
+
+    /// Makes an open cursor's operation the one that killOp reaches.
+    pub(crate) fn adopt(&self, operation: &Arc<Operation>) {
+        self.connection.activity.attach(operation);
     }
 
     /// Waits at most this long since the handler was first called: `None` once the time is over

@@ -44,6 +44,8 @@ pub(crate) struct Counters {
     pub(crate) updated: Counter,
     /// Delete statements.
     pub(crate) deleted: Counter,
+    /// Documents returned in batches.
+    pub(crate) returned: Counter,
     /// Errors that clients caused.
     pub(crate) user_asserts: Counter,
     /// Handlers that panicked.
@@ -63,6 +65,7 @@ impl Default for Counters {
             inserted: Counter::default(),
             updated: Counter::default(),
             deleted: Counter::default(),
+            returned: Counter::default(),
             user_asserts: Counter::default(),
             panics: Counter::default(),
             connections_rejected: Counter::default(),

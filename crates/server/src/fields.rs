@@ -59,7 +59,7 @@ impl<'a> Fields<'a> {
     /// Refuses every field that hasn't been taken.
     ///
     /// Errors: IDLUnknownField naming the first one.
-    pub(crate) fn finish(self) -> Result<()> {
+    pub(crate) fn finish(&self) -> Result<()> {
         let unknown = self.elements.first().map(|element| element.name());
         match unknown.or(self.sequences.first().map(|sequence| sequence.0)) {
             Some(name) => {

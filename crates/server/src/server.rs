@@ -8,6 +8,7 @@ use crate::parameters::Parameters;
 use crate::session::Sessions;
 use crate::signal::Signal;
 use base::bson::ObjectId;
+use database::Database;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -52,6 +53,8 @@ impl Default for Settings {
 /// The state of one server, shared by its connections.
 pub struct Server {
     pub(crate) settings: Settings,
+    /// What is served.
+    pub(crate) database: Arc<Database>,
     pub(crate) activities: Activities,
     pub(crate) sessions: Sessions,
     pub(crate) counters: Counters,
@@ -66,7 +69,6 @@ pub struct Server {
     pub(crate) stop: Arc<Signal>,
     pub(crate) started: Instant,
     pub(crate) started_millis: i64,
-    cluster_time: AtomicU64,
     message_ids: AtomicU64,
 }
 
@@ -82,7 +84,7 @@ pub(crate) struct TopologyState {
 
 impl Server {
     /// A server that isn't listening yet.
-    pub fn new(settings: Settings) -> Server {
+    pub fn new(settings: Settings, database: Arc<Database>) -> Server {
         let seed = seed();
         let fail_points = FailPoints::new(settings.bind.is_loopback());
         let seconds = (now_millis() / 1000) as u32;
@@ -100,12 +102,12 @@ impl Server {
             },
             fail_points,
             settings,
+            database,
             busy: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             stop: Arc::default(),
             started: Instant::now(),
             started_millis: now_millis(),
-            cluster_time: AtomicU64::new(u64::from(seconds) << 32 | 1),
             message_ids: AtomicU64::new(0),
         }
     }
@@ -122,7 +124,13 @@ impl Server {
 
     /// The time of the last write as clients of a set see it: seconds and a count within them.
     pub(crate) fn cluster_time(&self) -> u64 {
-        self.cluster_time.load(Ordering::Relaxed)
+        self.database.cluster_time()
+    }
+
+    /// A number for an operation's own random numbers to start from.
+    pub(crate) fn random(&self) -> u64 {
+        let count = self.message_ids.load(Ordering::Relaxed);
+        (count ^ self.started_millis as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
     /// The number of the next message sent.

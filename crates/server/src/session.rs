@@ -149,6 +149,17 @@ impl Sessions {
         self.sessions.lock().clear();
     }
 
+    /// The sessions as `$listLocalSessions` shows them.
+    pub(crate) fn documents(&self) -> Vec<DocumentBuf> {
+        let describe = |session: &Arc<Session>| {
+            let mut out = base::bson::Builder::new();
+            let id = base::bson::Value::Binary { subtype: 4, bytes: &session.id };
+            out.begin_document("_id").append("id", id).end();
+            out.finish()
+        };
+        self.sessions.lock().values().map(describe).collect()
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.sessions.lock().len()

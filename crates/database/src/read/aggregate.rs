@@ -82,6 +82,7 @@ impl Database {
         let writes = pipeline.writes();
         let source = self.run(operation, &view, &resolved.namespace, pipeline, request, &environment)?;
         let mut cursor = Cursor::new(namespace.clone(), source, operation.clone());
+        cursor.writes = writes;
         if !writes {
             cursor.uuid = view.catalog.get(namespace).map(|collection| collection.uuid);
         }

@@ -167,6 +167,7 @@ impl Database {
         };
         let mut cursor = Cursor::new(namespace.clone(), source, operation.clone());
         cursor.uuid = Some(collection.uuid);
+        cursor.wanted = (request.limit > 0).then_some(request.limit);
         cursor.tailable = request.tailable;
         cursor.await_data = request.await_data;
         Ok(cursor)

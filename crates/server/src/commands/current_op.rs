@@ -5,8 +5,10 @@ use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use crate::logging::{format_time, now_millis};
+use crate::server::Server;
 use base::bson::{Builder, Document, Value};
 use base::{Result, err};
+use std::sync::Arc;
 
 /// The row of `currentOp`.
 pub(crate) const CURRENT_OP: Command =
@@ -41,6 +43,12 @@ fn current_op(call: &mut Call<'_>) -> Result<Answer> {
     }
     call.reply.end();
     Ok(Answer::Done)
+}
+
+/// What `$currentOp` shows: an entry for each operation that runs.
+pub(crate) fn documents(server: &Server) -> Vec<base::bson::DocumentBuf> {
+    let running = |activity: Arc<Activity>| activity.current().map(|current| entry(&activity, Some(current)));
+    server.activities.all().into_iter().filter_map(running).collect()
 }
 
 fn is_simple(condition: Value<'_>) -> bool {

@@ -41,15 +41,36 @@
 //! [`Call::wait`](crate::call::Call::wait) gives and is called again.
 
 pub(crate) mod admin;
+pub(crate) mod aggregate;
+pub(crate) mod bulk_write;
+pub(crate) mod collections;
+pub(crate) mod count;
 pub(crate) mod current_op;
+pub(crate) mod cursor_reply;
+pub(crate) mod data;
+pub(crate) mod delete;
 pub(crate) mod diagnostics;
+pub(crate) mod distinct;
+pub(crate) mod explain;
 pub(crate) mod fail_point;
+pub(crate) mod find;
+pub(crate) mod find_and_modify;
+pub(crate) mod get_more;
 pub(crate) mod hello;
+pub(crate) mod indexes;
+pub(crate) mod insert;
+pub(crate) mod kill_cursors;
+pub(crate) mod listings;
 pub(crate) mod parameters;
 pub(crate) mod refused;
 pub(crate) mod replication;
+pub(crate) mod retry;
 pub(crate) mod server_status;
 pub(crate) mod sessions;
+pub(crate) mod sources;
+pub(crate) mod statistics;
+pub(crate) mod update;
+pub(crate) mod write_batch;
 
 #[cfg(test)]
 mod tests;

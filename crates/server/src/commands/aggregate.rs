@@ -1,0 +1,103 @@
+//! `aggregate`: a pipeline over a collection, or over none.
+
+use super::cursor_reply;
+use super::explain;
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::{Array, Document, Value};
+use base::{Namespace, Result, err};
+use database::{AggregateRequest, FIRST_BATCH};
+
+/// The row of the table.
+pub(crate) const AGGREGATE: Command =
+    Command::new("aggregate", Kind::Read, "Runs an aggregation pipeline.", aggregate)
+        .stable_api()
+        .takes_write_concern();
+
+/// The command's fields.
+pub(crate) struct Parts<'a> {
+    pub(crate) namespace: Namespace,
+    pub(crate) pipeline: Array<'a>,
+    pub(crate) hint: Option<database::Hint>,
+    pub(crate) allow_disk_use: bool,
+    pub(crate) variables: Option<Document<'a>>,
+    explain: bool,
+    batch_size: Option<u64>,
+    has_cursor: bool,
+}
+
+fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
+    let parts = Parts::read(&mut call.fields(), call.request.database)?;
+    if parts.explain {
+        return explain::aggregate(call, parts, explain::DEFAULT_VERBOSITY);
+    }
+    if !parts.has_cursor {
+        return Err(err!(
+            FailedToParse,
+            "The 'cursor' option is required, except for aggregate with the explain argument"
+        ));
+    }
+    let surroundings = call.surroundings_with(parts.variables)?;
+    let request = parts.request(call);
+    let database = &call.server.database;
+    let mut cursor =
+        database.aggregate(&surroundings.operation, &parts.namespace, &request, &surroundings.context)?;
+    if cursor.writes {
+        // $out and $merge do their work however few documents the client asks for.
+        cursor.is_exhausted()?;
+        cursor_reply::first(call, cursor, FIRST_BATCH, false)?;
+        call.acknowledge(None)?;
+        return Ok(Answer::Done);
+    }
+    cursor_reply::first(call, cursor, parts.batch_size.unwrap_or(FIRST_BATCH), false)?;
+    Ok(Answer::Done)
+}
+
+impl<'a> Parts<'a> {
+    /// Reads the command's fields.
+    pub(crate) fn read(fields: &mut Fields<'a>, database: &str) -> Result<Parts<'a>> {
+        let namespace = match fields.command_value() {
+            Value::String(name) => Namespace::new(database, name)?,
+            value if value.as_i64() == Some(1) => Namespace::new(database, "$cmd.aggregate")?,
+            other => {
+                return Err(err!(
+                    FailedToParse,
+                    "Invalid command format: the 'aggregate' field must specify a collection name or 1, not {other}"
+                ));
+            }
+        };
+        let pipeline = fields.required("pipeline", Fields::array)?;
+        let cursor = fields.document("cursor")?;
+        let parts = Parts {
+            namespace,
+            pipeline,
+            hint: fields.hint()?,
+            allow_disk_use: fields.boolean("allowDiskUse")?.unwrap_or(true),
+            variables: fields.document("let")?,
+            explain: fields.boolean("explain")?.unwrap_or(false),
+            batch_size: cursor_reply::batch_size(cursor, "aggregate")?,
+            has_cursor: cursor.is_some(),
+        };
+        fields.collation()?;
+        fields.refuse_unless_default("bypassDocumentValidation")?;
+        for internal in ["fromMongos", "fromRouter", "needsMerge", "exchange", "encryptionInformation"] {
+            fields.refuse_unless_default(internal)?;
+        }
+        fields.finish()?;
+        if parts.explain && (parts.batch_size.is_some()) {
+            return Err(err!(FailedToParse, "The 'cursor' option cannot be used with the 'explain' option"));
+        }
+        Ok(parts)
+    }
+
+    /// What the database is asked for.
+    pub(crate) fn request(&self, call: &Call<'_>) -> AggregateRequest<'a> {
+        AggregateRequest {
+            pipeline: self.pipeline,
+            hint: self.hint.clone(),
+            allow_disk_use: self.allow_disk_use,
+            sources: Some(super::sources::for_server(call.server)),
+        }
+    }
+}

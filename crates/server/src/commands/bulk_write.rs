@@ -1,0 +1,271 @@
+//! `bulkWrite`: inserts, updates and deletes on several collections in one command.
+
+use super::cursor_reply;
+use super::data::Surroundings;
+use super::retry::Retryable;
+use super::update::{Statement, from_answer, to_answer};
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
+use base::{Error, Namespace, Result, err};
+use database::{Committed, Hint, InsertRequest};
+
+/// The most operations in one command.
+const OPERATIONS_MAX: usize = 100_000;
+
+/// The row of the table.
+pub(crate) const BULK_WRITE: Command = Command::new(
+    "bulkWrite",
+    Kind::Write,
+    "Inserts, updates and deletes in several collections.",
+    bulk_write,
+)
+.admin_only()
+.stable_api();
+
+/// One element of `ops`, not yet parsed.
+enum Operation<'a> {
+    Insert(Document<'a>),
+    Update(Statement<'a>),
+    Delete { filter: Document<'a>, single: bool, hint: Option<Hint> },
+}
+
+/// What one operation did.
+#[derive(Default)]
+struct Done {
+    n: u64,
+    modified: Option<u64>,
+    upserted: Option<ValueBuf>,
+    committed: Option<Committed>,
+}
+
+/// Sums over all operations.
+#[derive(Default)]
+struct Totals {
+    errors: i32,
+    inserted: i32,
+    matched: i32,
+    modified: i32,
+    upserted: i32,
+    deleted: i32,
+}
+
+fn bulk_write(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let operations = fields.required("ops", Fields::documents)?;
+    let namespaces = fields.required("nsInfo", Fields::documents)?;
+    let ordered = fields.boolean("ordered")?.unwrap_or(true);
+    let errors_only = fields.boolean("errorsOnly")?.unwrap_or(false);
+    let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
+    let variables = fields.document("let")?;
+    let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "bulkWrite")?;
+    fields.finish()?;
+    if !(1..=OPERATIONS_MAX).contains(&operations.len()) {
+        return Err(err!(
+            InvalidLength,
+            "Write batch sizes must be between 1 and {OPERATIONS_MAX}. Got {} operations.",
+            operations.len()
+        ));
+    }
+    let namespaces: Vec<Namespace> = namespaces.iter().map(namespace).collect::<Result<_>>()?;
+    let operations =
+        operations.iter().map(|operation| read(operation, &namespaces)).collect::<Result<Vec<_>>>()?;
+
+    let surroundings = call.surroundings_with(variables)?;
+    let mut retryable = Retryable::begin(call)?;
+    let mut totals = Totals::default();
+    let mut replies = Vec::new();
+    let mut committed = None;
+    for (position, (namespace, operation)) in operations.iter().enumerate() {
+        let is_multi = match operation {
+            Operation::Update(statement) => statement.multi,
+            Operation::Delete { single, .. } => !single,
+            Operation::Insert(_) => false,
+        };
+        Retryable::check_single(retryable.as_ref(), is_multi)?;
+        let done = match retryable.as_mut().and_then(|retryable| retryable.answered(position)) {
+            Some(answer) => Ok(recalled(operation, answer.view())),
+            None => operation.run(call, namespace, &surroundings, bypass_validation),
+        };
+        match done {
+            Ok(done) => {
+                if let Some(retryable) = &retryable {
+                    retryable.record(position, done.to_answer());
+                }
+                committed = done.committed.or(committed);
+                totals.add(operation, &done);
+                if !errors_only {
+                    replies.push(done.to_reply(position));
+                }
+            }
+            Err(error) => {
+                totals.errors += 1;
+                replies.push(failure(position, &error));
+                if ordered {
+                    break;
+                }
+            }
+        }
+    }
+    let namespace = Namespace::new("admin", "$cmd.bulkWrite")?;
+    cursor_reply::whole(call, namespace, replies, batch_size.unwrap_or(u64::MAX))?;
+    totals.append_to(call.reply);
+    Retryable::append_retried(retryable.as_ref(), call.reply);
+    call.acknowledge(committed)?;
+    Ok(Answer::Done)
+}
+
+fn namespace(info: Document<'_>) -> Result<Namespace> {
+    let mut fields = Fields::of_document("bulkWrite.nsInfo", info);
+    let namespace = Namespace::parse(fields.required("ns", Fields::string)?)?;
+    fields.refuse_unless_default("collectionUUID")?;
+    fields.refuse_unless_default("encryptionInformation")?;
+    fields.refuse_unless_default("isTimeseriesNamespace")?;
+    fields.finish()?;
+    Ok(namespace)
+}
+
+fn read<'a>(operation: Document<'a>, namespaces: &[Namespace]) -> Result<(Namespace, Operation<'a>)> {
+    let kind = operation.first().map_or("", |element| element.name());
+    let mut fields = Fields::of_document(format!("bulkWrite.ops.{kind}"), operation);
+    let index = fields.required(kind, Fields::natural)?;
+    let namespace = namespaces
+        .get(index as usize)
+        .cloned()
+        .ok_or_else(|| err!(BadValue, "BulkWrite ops entry {operation} has an invalid nsInfo index."))?;
+    let read = match kind {
+        "insert" => Operation::Insert(fields.required("document", Fields::document)?),
+        "update" => read_update(&mut fields)?,
+        "delete" => {
+            let filter = fields.required("filter", Fields::document)?;
+            let single = !fields.boolean("multi")?.unwrap_or(false);
+            let hint = fields.hint()?;
+            fields.collation()?;
+            Operation::Delete { filter, single, hint }
+        }
+        _ => return Err(err!(FailedToParse, "Unknown operation '{kind}' in bulkWrite")),
+    };
+    fields.finish()?;
+    Ok((namespace, read))
+}
+
+fn read_update<'a>(fields: &mut Fields<'a>) -> Result<Operation<'a>> {
+    let filter = fields.required("filter", Fields::document)?;
+    let update = fields.required("updateMods", Fields::any)?;
+    let multi = fields.boolean("multi")?.unwrap_or(false);
+    let upsert = fields.boolean("upsert")?.unwrap_or(false);
+    let hint = fields.hint()?;
+    let array_filters = fields.array_filters()?;
+    let sort = fields.document("sort")?;
+    let constants = fields.document("constants")?;
+    fields.collation()?;
+    if multi && sort.is_some_and(|sort| !sort.is_empty()) {
+        return Err(err!(FailedToParse, "Cannot specify sort with multi=true"));
+    }
+    let statement = Statement::new(filter, update, (multi, upsert), hint, array_filters);
+    Ok(Operation::Update(statement.with(sort, constants)))
+}
+
+impl Operation<'_> {
+    fn run(
+        &self,
+        call: &Call<'_>,
+        namespace: &Namespace,
+        surroundings: &Surroundings,
+        bypass_validation: bool,
+    ) -> Result<Done> {
+        let Surroundings { operation, context } = surroundings;
+        let database = &call.server.database;
+        match self {
+            Operation::Insert(document) => {
+                call.server.counters.inserted.add(1);
+                let request = InsertRequest { document: *document, bypass_validation };
+                let committed = database.insert(namespace, request, context)?;
+                Ok(Done { n: 1, committed: Some(committed), ..Done::default() })
+            }
+            Operation::Update(statement) => {
+                call.server.counters.updated.add(1);
+                let request = statement.parse(surroundings, bypass_validation)?;
+                let outcome = database.update(operation, namespace, &request, context)?;
+                Ok(Done {
+                    n: outcome.matched,
+                    modified: Some(outcome.modified),
+                    upserted: outcome.upserted,
+                    committed: outcome.committed,
+                })
+            }
+            Operation::Delete { filter, single, hint } => {
+                call.server.counters.deleted.add(1);
+                let request = super::delete::parse(*filter, *single, hint.clone(), surroundings)?;
+                let (n, committed) = database.delete(operation, namespace, &request, context)?;
+                Ok(Done { n, committed, ..Done::default() })
+            }
+        }
+    }
+}
+
+/// What an operation did when it was sent before.
+fn recalled(operation: &Operation<'_>, answer: Document<'_>) -> Done {
+    let outcome = from_answer(answer);
+    let modified = matches!(operation, Operation::Update(_)).then_some(outcome.modified);
+    Done { n: outcome.matched, modified, upserted: outcome.upserted, committed: None }
+}
+
+impl Done {
+    fn to_answer(&self) -> DocumentBuf {
+        to_answer(&database::UpdateOutcome {
+            matched: self.n,
+            modified: self.modified.unwrap_or(0),
+            upserted: self.upserted.clone(),
+            committed: None,
+        })
+    }
+
+    fn to_reply(&self, position: usize) -> DocumentBuf {
+        let mut out = Builder::new();
+        let n = self.n + u64::from(self.upserted.is_some());
+        out.append("ok", 1.0).append("idx", position as i32).append("n", n as i32);
+        out.append_optional("nModified", self.modified.map(|modified| modified as i32));
+        if let Some(id) = &self.upserted {
+            out.begin_document("upserted").append("index", 0i32).append("_id", id).end();
+        }
+        out.finish()
+    }
+}
+
+fn failure(position: usize, error: &Error) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.append("ok", 0.0).append("idx", position as i32).append("code", error.code().number());
+    out.append_all(error.info().unwrap_or(Document::EMPTY));
+    out.append("errmsg", error.message()).append("n", 0i32);
+    out.finish()
+}
+
+impl Totals {
+    fn add(&mut self, operation: &Operation<'_>, done: &Done) {
+        match operation {
+            Operation::Insert(_) => self.inserted += done.n as i32,
+            Operation::Delete { .. } => self.deleted += done.n as i32,
+            Operation::Update(_) => {
+                self.matched += done.n as i32;
+                self.modified += done.modified.unwrap_or(0) as i32;
+                self.upserted += i32::from(done.upserted.is_some());
+            }
+        }
+    }
+
+    fn append_to(&self, reply: &mut Builder) {
+        for (name, count) in [
+            ("nErrors", self.errors),
+            ("nInserted", self.inserted),
+            ("nMatched", self.matched),
+            ("nModified", self.modified),
+            ("nUpserted", self.upserted),
+            ("nDeleted", self.deleted),
+        ] {
+            reply.append(name, Value::Int32(count));
+        }
+    }
+}

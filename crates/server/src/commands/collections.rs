@@ -1,0 +1,174 @@
+//! Commands on collections: create, drop, rename, change.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::{Builder, Document, Value};
+use base::{Namespace, Result, err};
+use database::RenameRequest;
+
+/// The row of `create`.
+pub(crate) const CREATE: Command =
+    Command::new("create", Kind::Write, "Creates a collection or a view.", create).stable_api();
+
+fn create(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = fields.namespace()?;
+    let mut options = Builder::new();
+    for element in fields.rest() {
+        options.append_element(&element);
+    }
+    let surroundings = call.surroundings();
+    let options = options.finish();
+    let committed =
+        call.server.database.create_collection(&namespace, options.view(), &surroundings.context)?;
+    call.acknowledge(committed)?;
+    Ok(Answer::Done)
+}
+
+/// The row of `drop`.
+pub(crate) const DROP: Command =
+    Command::new("drop", Kind::Write, "Drops a collection or a view.", drop_collection).stable_api();
+
+fn drop_collection(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = fields.namespace()?;
+    fields.finish()?;
+    let Some((dropped, committed)) = call.server.database.drop_collection(&namespace)? else {
+        return Ok(Answer::Done);
+    };
+    if let Some(data) = &dropped.data {
+        call.reply.append("nIndexesWas", data.indexes.len() as i32);
+    }
+    call.reply.append("ns", namespace.as_str());
+    call.acknowledge(Some(committed))?;
+    Ok(Answer::Done)
+}
+
+/// The row of `dropDatabase`.
+pub(crate) const DROP_DATABASE: Command =
+    Command::new("dropDatabase", Kind::Write, "Drops a database.", drop_database).stable_api();
+
+fn drop_database(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    check_is_one("dropDatabase", fields.command_value())?;
+    fields.finish()?;
+    let name = call.request.database;
+    if name == "admin" {
+        return Err(err!(IllegalOperation, "Dropping the 'admin' database is prohibited."));
+    }
+    let committed = call.server.database.drop_database(name)?;
+    if committed.is_some() {
+        call.reply.append("dropped", name);
+    }
+    call.acknowledge(committed)?;
+    Ok(Answer::Done)
+}
+
+fn check_is_one(command: &str, value: Value<'_>) -> Result<()> {
+    match value.as_i64() {
+        Some(1) => Ok(()),
+        _ => Err(err!(5255100, "Expected '{command}' to be 1, got {value}")),
+    }
+}
+
+/// The row of `renameCollection`.
+pub(crate) const RENAME_COLLECTION: Command =
+    Command::new("renameCollection", Kind::Write, "Renames a collection.", rename).admin_only();
+
+fn rename(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let from = match fields.command_value() {
+        Value::String(from) => Namespace::parse(from)?,
+        other => {
+            return Err(err!(
+                TypeMismatch,
+                "BSON field 'renameCollection.renameCollection' is the wrong type '{}', expected type 'string'",
+                other.kind().alias()
+            ));
+        }
+    };
+    let to = Namespace::parse(fields.required("to", Fields::string)?)?;
+    let drop_target = fields.flag("dropTarget")?.unwrap_or(false);
+    fields.refuse_unless_default("stayTemp")?;
+    fields.finish()?;
+    let committed = call.server.database.rename_collection(&RenameRequest { from, to, drop_target })?;
+    call.acknowledge(Some(committed))?;
+    Ok(Answer::Done)
+}
+
+/// The row of `convertToCapped`.
+pub(crate) const CONVERT_TO_CAPPED: Command =
+    Command::new("convertToCapped", Kind::Write, "Makes a collection capped.", convert_to_capped);
+
+fn convert_to_capped(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = fields.namespace()?;
+    let size = fields.required("size", Fields::integer)?;
+    fields.finish()?;
+    if size <= 0 {
+        return Err(err!(InvalidOptions, "Capped collection size must be greater than zero"));
+    }
+    let surroundings = call.surroundings();
+    let committed = call.server.database.convert_to_capped(&namespace, size, &surroundings.context)?;
+    call.acknowledge(Some(committed))?;
+    Ok(Answer::Done)
+}
+
+/// The row of `collMod`.
+pub(crate) const COLL_MOD: Command =
+    Command::new("collMod", Kind::Write, "Changes a collection, a view or an index.", coll_mod).stable_api();
+
+fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = fields.namespace()?;
+    let validator = fields.document("validator")?;
+    let level = fields.string("validationLevel")?;
+    let action = fields.string("validationAction")?;
+    let view_on = fields.string("viewOn")?;
+    let pipeline = fields.array("pipeline")?;
+    let index = fields.document("index")?;
+    let capped_size = fields.integer("cappedSize")?;
+    let capped_max = fields.integer("cappedMax")?;
+    for unsupported in ["expireAfterSeconds", "timeseries", "changeStreamPreAndPostImages", "dryRun"] {
+        fields.refuse_unless_default(unsupported)?;
+    }
+    fields.finish()?;
+
+    let surroundings = call.surroundings();
+    let context = &surroundings.context;
+    let database = call.server.database.clone();
+    let Some(collection) = database.collection(&namespace) else {
+        return Err(err!(NamespaceNotFound, "ns does not exist"));
+    };
+    if view_on.is_some() || pipeline.is_some() {
+        let (Some(on), Some(pipeline)) = (view_on, pipeline) else {
+            return Err(err!(
+                InvalidOptions,
+                "Must specify both 'viewOn' and 'pipeline' when modifying a view"
+            ));
+        };
+        database.set_view(&namespace, on, Value::Array(pipeline), context)?;
+    } else if collection.is_view()
+        && (validator.is_some() || index.is_some() || level.is_some() || action.is_some())
+    {
+        return Err(err!(InvalidOptions, "option not supported on a view"));
+    }
+    if validator.is_some() || level.is_some() || action.is_some() {
+        database.set_validator(&namespace, validator, level, action, context)?;
+    }
+    if capped_size.is_some() || capped_max.is_some() {
+        database.set_capped(&namespace, capped_size, capped_max)?;
+    }
+    let mut committed = None;
+    if let Some(index) = index {
+        committed = Some(super::indexes::change(call, &namespace, index)?);
+    }
+    call.acknowledge(committed)?;
+    Ok(Answer::Done)
+}
+
+/// An empty filter document, where a client leaves one out.
+pub(crate) fn or_empty(document: Option<Document<'_>>) -> Document<'_> {
+    document.unwrap_or(Document::EMPTY)
+}

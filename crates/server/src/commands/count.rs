@@ -1,0 +1,59 @@
+//! `count`: how many documents match.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::Document;
+use base::{Namespace, Result};
+use database::Hint;
+
+/// The row of the table.
+pub(crate) const COUNT: Command =
+    Command::new("count", Kind::Read, "Counts the documents that match.", count).stable_api();
+
+/// The command's fields.
+pub(crate) struct Parts<'a> {
+    pub(crate) namespace: Namespace,
+    pub(crate) query: Document<'a>,
+    pub(crate) limit: u64,
+    pub(crate) skip: u64,
+    pub(crate) hint: Option<Hint>,
+}
+
+fn count(call: &mut Call<'_>) -> Result<Answer> {
+    let parts = Parts::read(&mut call.fields())?;
+    let surroundings = call.surroundings();
+    let n = call.server.database.count(
+        &surroundings.operation,
+        &parts.namespace,
+        parts.query,
+        parts.hint,
+        parts.skip,
+        parts.limit,
+        &surroundings.context,
+    )?;
+    match i32::try_from(n) {
+        Ok(small) => call.reply.append("n", small),
+        Err(_) => call.reply.append("n", n as i64),
+    };
+    Ok(Answer::Done)
+}
+
+impl<'a> Parts<'a> {
+    /// Reads the command's fields.
+    pub(crate) fn read(fields: &mut Fields<'a>) -> Result<Parts<'a>> {
+        let parts = Parts {
+            namespace: fields.namespace()?,
+            query: fields.document("query")?.unwrap_or(Document::EMPTY),
+            // A negative limit means the same as a positive one.
+            limit: fields.integer("limit")?.unwrap_or(0).unsigned_abs(),
+            skip: fields.natural("skip")?.unwrap_or(0),
+            hint: fields.hint()?,
+        };
+        fields.collation()?;
+        // Old clients send a projection here, which MongoDB takes and ignores.
+        fields.any("fields")?;
+        fields.finish()?;
+        Ok(parts)
+    }
+}

@@ -1,0 +1,112 @@
+//! What the commands on documents share: their operation, their context, fields that several take.
+
+use crate::arguments::WriteConcern;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::reply;
+use base::bson::{Document, Value};
+use base::{Result, err};
+use database::language::{Arena, Context, Expression};
+use database::{Committed, Hint, Operation};
+use std::sync::Arc;
+
+/// The surroundings in which a command on documents is parsed and run.
+pub(crate) struct Surroundings {
+    /// What stops it.
+    pub(crate) operation: Arc<Operation>,
+    /// Its time, variables and randomness.
+    pub(crate) context: Arc<Context>,
+}
+
+impl Call<'_> {
+    /// The surroundings of this command, without variables.
+    pub(crate) fn surroundings(&self) -> Surroundings {
+        let operation = self.operation();
+        let context = Arc::new(self.context(&operation));
+        Surroundings { operation, context }
+    }
+
+    /// The surroundings of this command with the variables of its `let`.
+    ///
+    /// Errors: those of the variables' expressions, which must be constant.
+    pub(crate) fn surroundings_with(&self, variables: Option<Document<'_>>) -> Result<Surroundings> {
+        let operation = self.operation();
+        let mut context = self.context(&operation);
+        for variable in variables.into_iter().flatten() {
+            check_variable_name(variable.name())?;
+            let expression = Expression::parse(variable.value(), &context)?;
+            let arena = Arena::new();
+            let value = expression.evaluate(Document::EMPTY, &context, &arena)?.map(|value| value.to_owned());
+            context.variables.push((variable.name().to_string(), value));
+        }
+        Ok(Surroundings { operation, context: Arc::new(context) })
+    }
+
+    fn context(&self, operation: &Arc<Operation>) -> Context {
+        let database = &self.server.database;
+        let mut context = Context::new(database.now_millis(), self.server.random(), operation.clone());
+        if self.server.is_replica_set() {
+            context.cluster_time = Some(self.server.cluster_time());
+        }
+        context
+    }
+
+    /// Waits for what the write concern asks and appends `writeConcernError` where it can't be
+    /// had. The write itself stands.
+    pub(crate) fn acknowledge(&mut self, committed: Option<Committed>) -> Result<()> {
+        let concern = self.arguments.write_concern.unwrap_or_default();
+        if let Some(committed) = committed
+            && waits_for_journal(&concern)
+        {
+            self.server.database.wait_journaled(committed.position)?;
+        }
+        if let Some(error) = concern.unsatisfiable() {
+            reply::write_concern_error(self.reply, &error);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a write concern waits for the journal: `j: true`, and the majority, which on one node
+/// means its journal unless told otherwise.
+fn waits_for_journal(concern: &WriteConcern<'_>) -> bool {
+    use crate::arguments::Acknowledgement;
+    concern.journal.unwrap_or(concern.w == Some(Acknowledgement::Majority))
+}
+
+fn check_variable_name(name: &str) -> Result<()> {
+    if name.starts_with(|first: char| first.is_ascii_lowercase() || !first.is_ascii()) {
+        return Ok(());
+    }
+    Err(err!(FailedToParse, "'{name}' starts with an invalid character for a user variable name"))
+}
+
+impl<'a> Fields<'a> {
+    /// Takes `hint`.
+    pub(crate) fn hint(&mut self) -> Result<Option<Hint>> {
+        match self.any("hint")? {
+            Some(value) => Hint::parse(value),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes `collation`, of which only the simple one is implemented.
+    ///
+    /// Errors: NotImplemented naming it.
+    pub(crate) fn collation(&mut self) -> Result<()> {
+        let Some(collation) = self.document("collation")? else { return Ok(()) };
+        match collation.get("locale") {
+            None if collation.is_empty() => Ok(()),
+            Some(Value::String("simple")) => Ok(()),
+            None => {
+                Err(err!(IDLFailedToParse, "BSON field 'collation.locale' is missing but a required field"))
+            }
+            Some(_) => Err(err!(NotImplemented, "collation is not implemented: {collation}")),
+        }
+    }
+
+    /// Takes `arrayFilters`.
+    pub(crate) fn array_filters(&mut self) -> Result<Vec<Document<'a>>> {
+        Ok(self.documents("arrayFilters")?.map(|filters| filters.iter().collect()).unwrap_or_default())
+    }
+}

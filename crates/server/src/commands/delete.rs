@@ -1,0 +1,99 @@
+//! `delete`: statements that remove documents.
+
+use super::data::Surroundings;
+use super::retry::Retryable;
+use super::write_batch::WriteBatch;
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::{Builder, Document};
+use base::{Result, err};
+use database::language::Matcher;
+use database::{DeleteRequest, Hint};
+use std::sync::Arc;
+
+/// The row of the table.
+pub(crate) const DELETE: Command =
+    Command::new("delete", Kind::Write, "Removes documents.", delete).stable_api();
+
+/// One element of `deletes`, not yet parsed.
+struct Statement<'a> {
+    filter: Document<'a>,
+    single: bool,
+    hint: Option<Hint>,
+}
+
+fn delete(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = fields.namespace()?;
+    let statements = fields.required("deletes", Fields::documents)?;
+    let ordered = fields.flag("ordered")?.unwrap_or(true);
+    // Accepted by MongoDB for symmetry; nothing is validated on removal.
+    fields.flag("bypassDocumentValidation")?;
+    let variables = fields.document("let")?;
+    fields.refuse_unless_default("isTimeseriesNamespace")?;
+    fields.refuse_unless_default("encryptionInformation")?;
+    fields.finish()?;
+    let statements: Vec<Statement<'_>> = statements.iter().map(read).collect::<Result<_>>()?;
+
+    let surroundings = call.surroundings_with(variables)?;
+    let mut batch = WriteBatch::begin(call, statements.len(), ordered)?;
+    let mut deleted = 0;
+    for (position, statement) in statements.iter().enumerate() {
+        Retryable::check_single(batch.retryable.as_ref(), !statement.single)?;
+        call.server.counters.deleted.add(1);
+        if let Some(answer) = batch.answered(position) {
+            deleted += answer.view().get("n").and_then(|n| n.as_i64()).unwrap_or(0);
+            continue;
+        }
+        let outcome = parse(statement.filter, statement.single, statement.hint.clone(), &surroundings)
+            .and_then(|request| {
+                let Surroundings { operation, context } = &surroundings;
+                call.server.database.delete(operation, &namespace, &request, context)
+            });
+        match outcome {
+            Ok((n, committed)) => {
+                deleted += n as i64;
+                batch.committed(committed);
+                batch.record(position, || {
+                    let mut answer = Builder::new();
+                    answer.append("n", n as i64);
+                    answer.finish()
+                });
+            }
+            Err(error) => {
+                if !batch.failed(position, error)? {
+                    break;
+                }
+            }
+        }
+    }
+    call.reply.append("n", deleted as i32);
+    batch.finish(call)?;
+    Ok(Answer::Done)
+}
+
+fn read(document: Document<'_>) -> Result<Statement<'_>> {
+    let mut fields = Fields::of_document("delete.deletes", document);
+    let filter = fields.required("q", Fields::document)?;
+    let limit = fields.required("limit", Fields::integer)?;
+    let hint = fields.hint()?;
+    fields.collation()?;
+    fields.refuse_unless_default("sampleId")?;
+    fields.finish()?;
+    match limit {
+        0 | 1 => Ok(Statement { filter, single: limit == 1, hint }),
+        _ => Err(err!(FailedToParse, "The limit field in delete objects must be 0 or 1. Got {limit}")),
+    }
+}
+
+/// Parses a delete statement.
+pub(crate) fn parse(
+    filter: Document<'_>,
+    single: bool,
+    hint: Option<Hint>,
+    surroundings: &Surroundings,
+) -> Result<DeleteRequest> {
+    let matcher = Arc::new(Matcher::parse(filter, &surroundings.context)?);
+    Ok(DeleteRequest { matcher, single, hint })
+}

@@ -1,0 +1,53 @@
+//! `distinct`: the different values of a field.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::Document;
+use base::{Namespace, Result, err};
+use database::Hint;
+
+/// The row of the table.
+pub(crate) const DISTINCT: Command =
+    Command::new("distinct", Kind::Read, "Lists the different values of a field.", distinct).stable_api();
+
+/// The command's fields.
+pub(crate) struct Parts<'a> {
+    pub(crate) namespace: Namespace,
+    pub(crate) key: &'a str,
+    pub(crate) query: Document<'a>,
+    pub(crate) hint: Option<Hint>,
+}
+
+fn distinct(call: &mut Call<'_>) -> Result<Answer> {
+    let parts = Parts::read(&mut call.fields())?;
+    let surroundings = call.surroundings();
+    let values = call.server.database.distinct(
+        &surroundings.operation,
+        &parts.namespace,
+        parts.key,
+        parts.query,
+        parts.hint,
+        &surroundings.context,
+    )?;
+    call.reply.append_all(values.view());
+    Ok(Answer::Done)
+}
+
+impl<'a> Parts<'a> {
+    /// Reads the command's fields.
+    pub(crate) fn read(fields: &mut Fields<'a>) -> Result<Parts<'a>> {
+        let parts = Parts {
+            namespace: fields.namespace()?,
+            key: fields.required("key", Fields::string)?,
+            query: fields.document("query")?.unwrap_or(Document::EMPTY),
+            hint: fields.hint()?,
+        };
+        fields.collation()?;
+        fields.finish()?;
+        if parts.key.contains('\0') {
+            return Err(err!(31032, "Distinct key contains embedded null byte"));
+        }
+        Ok(parts)
+    }
+}

@@ -1,0 +1,85 @@
+//! `find`: documents that match, through a cursor.
+
+use super::cursor_reply;
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::Document;
+use base::{Namespace, Result, err};
+use database::{FIRST_BATCH, FindRequest};
+
+/// The row of the table.
+pub(crate) const FIND: Command = Command::new("find", Kind::Read, "Finds documents.", find).stable_api();
+
+/// The command's fields.
+pub(crate) struct Parts<'a> {
+    pub(crate) namespace: Namespace,
+    pub(crate) request: FindRequest<'a>,
+    pub(crate) variables: Option<Document<'a>>,
+    batch_size: u64,
+    single_batch: bool,
+    no_timeout: bool,
+}
+
+fn find(call: &mut Call<'_>) -> Result<Answer> {
+    let parts = Parts::read(&mut call.fields())?;
+    let surroundings = call.surroundings_with(parts.variables)?;
+    let database = &call.server.database;
+    let mut cursor =
+        database.find(&surroundings.operation, &parts.namespace, &parts.request, &surroundings.context)?;
+    cursor.no_timeout = parts.no_timeout;
+    cursor_reply::first(call, cursor, parts.batch_size, parts.single_batch)?;
+    Ok(Answer::Done)
+}
+
+impl<'a> Parts<'a> {
+    /// Reads the command's fields.
+    pub(crate) fn read(fields: &mut Fields<'a>) -> Result<Parts<'a>> {
+        let namespace = fields.namespace()?;
+        let filter = fields.document("filter")?.unwrap_or(Document::EMPTY);
+        let request = FindRequest {
+            projection: fields.document("projection")?.unwrap_or(Document::EMPTY),
+            sort: fields.document("sort")?.unwrap_or(Document::EMPTY),
+            skip: fields.natural("skip")?.unwrap_or(0),
+            limit: fields.natural("limit")?.unwrap_or(0),
+            hint: fields.hint()?,
+            min: fields.document("min")?.filter(|bound| !bound.is_empty()),
+            max: fields.document("max")?.filter(|bound| !bound.is_empty()),
+            return_key: fields.boolean("returnKey")?.unwrap_or(false),
+            show_record_id: fields.boolean("showRecordId")?.unwrap_or(false),
+            tailable: fields.boolean("tailable")?.unwrap_or(false),
+            await_data: fields.boolean("awaitData")?.unwrap_or(false),
+            allow_disk_use: fields.boolean("allowDiskUse")?.unwrap_or(true),
+            ..FindRequest::new(filter)
+        };
+        let batch_size = fields.natural("batchSize")?;
+        let parts = Parts {
+            namespace,
+            request,
+            variables: fields.document("let")?,
+            batch_size: batch_size.unwrap_or(FIRST_BATCH),
+            single_batch: fields.boolean("singleBatch")?.unwrap_or(false),
+            no_timeout: fields.boolean("noCursorTimeout")?.unwrap_or(false),
+        };
+        fields.collation()?;
+        // Only sharded clusters have partial results, and every read of the oplog is fast: both
+        // change nothing on one node, as on MongoDB's.
+        fields.boolean("allowPartialResults")?;
+        fields.boolean("oplogReplay")?;
+        fields.refuse_unless_default("includeQueryStatsMetrics")?;
+        fields.refuse_unless_default("term")?;
+        fields.finish()?;
+        parts.check()?;
+        Ok(parts)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.request.await_data && !self.request.tailable {
+            return Err(err!(FailedToParse, "Cannot set 'awaitData' without also setting 'tailable'"));
+        }
+        if self.request.tailable && self.single_batch {
+            return Err(err!(FailedToParse, "cannot use tailable option with the 'singleBatch' option"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,166 @@
+//! `findAndModify`: change or remove one document and return it.
+
+use super::retry::Retryable;
+use super::update::Statement;
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::{Namespace, Result, err};
+use database::language::{Arena, Context, Matcher, Projection, SortPattern};
+use database::{Action, FindAndModifyOutcome, FindAndModifyRequest};
+use std::sync::Arc;
+
+/// The row of the table.
+pub(crate) const FIND_AND_MODIFY: Command =
+    Command::new("findAndModify", Kind::Write, "Changes or removes one document and returns it.", run)
+        .stable_api();
+
+/// The command's fields.
+pub(crate) struct Parts<'a> {
+    pub(crate) namespace: Namespace,
+    pub(crate) query: Document<'a>,
+    pub(crate) sort: Document<'a>,
+    pub(crate) remove: bool,
+    pub(crate) return_new: bool,
+    pub(crate) projection: Document<'a>,
+    statement: Option<Statement<'a>>,
+    hint: Option<database::Hint>,
+    pub(crate) variables: Option<Document<'a>>,
+    bypass_validation: bool,
+}
+
+fn run(call: &mut Call<'_>) -> Result<Answer> {
+    let parts = Parts::read(call)?;
+    let mut retryable = Retryable::begin(call)?;
+    if let Some(answer) = retryable.as_mut().and_then(|retryable| retryable.answered(0)) {
+        call.reply.append_all(answer.view());
+        Retryable::append_retried(retryable.as_ref(), call.reply);
+        call.acknowledge(None)?;
+        return Ok(Answer::Done);
+    }
+    let surroundings = call.surroundings_with(parts.variables)?;
+    let context = &surroundings.context;
+    let request = parts.parse(&surroundings)?;
+    let projection = match parts.projection.is_empty() {
+        true => None,
+        false => Some(Projection::parse_find(parts.projection, context)?),
+    };
+    let database = &call.server.database;
+    let outcome = database.find_and_modify(&surroundings.operation, &parts.namespace, &request, context)?;
+    let value = project(&outcome, projection.as_ref(), &request.matcher, context)?;
+    let answer = answer(&outcome, value.as_ref(), parts.remove);
+    call.reply.append_all(answer.view());
+    if let Some(retryable) = &retryable {
+        retryable.record(0, answer);
+    }
+    call.acknowledge(outcome.committed)?;
+    Ok(Answer::Done)
+}
+
+impl<'a> Parts<'a> {
+    /// Reads the command's fields.
+    pub(crate) fn read(call: &Call<'a>) -> Result<Parts<'a>> {
+        let mut fields = call.fields();
+        let namespace = fields.namespace()?;
+        let query = fields.document("query")?.unwrap_or(Document::EMPTY);
+        let sort = fields.document("sort")?.unwrap_or(Document::EMPTY);
+        let remove = fields.flag("remove")?.unwrap_or(false);
+        let update = fields.any("update")?.filter(|update| !update.is_nullish());
+        let return_new = fields.flag("new")?.unwrap_or(false);
+        let projection = fields.document("fields")?.unwrap_or(Document::EMPTY);
+        let upsert = fields.flag("upsert")?.unwrap_or(false);
+        let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
+        let array_filters = fields.array_filters()?;
+        let hint = fields.hint()?;
+        let variables = fields.document("let")?;
+        fields.collation()?;
+        fields.refuse_unless_default("encryptionInformation")?;
+        fields.refuse_unless_default("sampleId")?;
+        fields.finish()?;
+        check(remove, update, upsert, return_new, &array_filters)?;
+        let statement =
+            update.map(|update| Statement::new(query, update, (false, upsert), hint.clone(), array_filters));
+        Ok(Parts {
+            namespace,
+            query,
+            sort,
+            remove,
+            return_new,
+            projection,
+            statement,
+            hint,
+            variables,
+            bypass_validation,
+        })
+    }
+
+    /// Parses filter, sort and update.
+    pub(crate) fn parse(&self, surroundings: &super::data::Surroundings) -> Result<FindAndModifyRequest> {
+        let sort = (!self.sort.is_empty()).then(|| SortPattern::parse(self.sort)).transpose()?;
+        let action = match &self.statement {
+            Some(statement) => Action::Update {
+                request: Box::new(statement.parse(surroundings, self.bypass_validation)?),
+                return_new: self.return_new,
+            },
+            None => Action::Remove,
+        };
+        let matcher = match &action {
+            Action::Update { request, .. } => request.matcher.clone(),
+            Action::Remove => Arc::new(Matcher::parse(self.query, &surroundings.context)?),
+        };
+        Ok(FindAndModifyRequest { matcher, sort, hint: self.hint.clone(), action })
+    }
+}
+
+fn check(
+    remove: bool,
+    update: Option<Value<'_>>,
+    upsert: bool,
+    return_new: bool,
+    array_filters: &[Document<'_>],
+) -> Result<()> {
+    let problem = match (remove, update) {
+        (true, Some(_)) => "Cannot specify both an update and remove=true",
+        (true, None) if upsert => "Cannot specify both upsert=true and remove=true ",
+        (true, None) if return_new => {
+            "Cannot specify both new=true and remove=true; 'remove' always returns the deleted document"
+        }
+        (true, None) if !array_filters.is_empty() => "Cannot specify arrayFilters and remove=true",
+        (false, None) => "Either an update or remove=true must be specified",
+        (false, Some(Value::Array(_))) if !array_filters.is_empty() => {
+            "Cannot specify arrayFilters and a pipeline update"
+        }
+        _ => return Ok(()),
+    };
+    Err(err!(FailedToParse, "{problem}"))
+}
+
+fn project(
+    outcome: &FindAndModifyOutcome,
+    projection: Option<&Projection>,
+    matcher: &Matcher,
+    context: &Context,
+) -> Result<Option<DocumentBuf>> {
+    let Some(value) = &outcome.value else { return Ok(None) };
+    let Some(projection) = projection else { return Ok(Some(value.view().to_owned())) };
+    let position = match projection.needs_position() {
+        true => matcher.matches_at(value.view(), context)?.and_then(|found| found.position),
+        false => None,
+    };
+    projection.apply(value.view(), position, context, &Arena::new()).map(Some)
+}
+
+fn answer(outcome: &FindAndModifyOutcome, value: Option<&DocumentBuf>, remove: bool) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.begin_document("lastErrorObject").append("n", outcome.n as i32);
+    if !remove {
+        out.append("updatedExisting", outcome.updated_existing);
+        out.append_optional("upserted", outcome.upserted.as_ref());
+    }
+    out.end();
+    match value {
+        Some(value) => out.append("value", value),
+        None => out.append("value", Value::Null),
+    };
+    out.finish()
+}

@@ -1,0 +1,123 @@
+//! `getMore`: the next batch of a cursor; a tailable one may wait for it.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::Value;
+use base::{Namespace, Result, err};
+use database::{Cursor, Watch};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
+/// How long a tailable cursor with awaitData waits where the client doesn't say.
+const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
+
+/// The row of the table.
+pub(crate) const GET_MORE: Command =
+    Command::new("getMore", Kind::Read, "Fetches the next batch of a cursor.", get_more).stable_api();
+
+fn get_more(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let id = match fields.command_value() {
+        Value::Int64(id) => id,
+        other => {
+            return Err(err!(
+                TypeMismatch,
+                "BSON field 'getMore.getMore' is the wrong type '{}', expected type 'long'",
+                other.kind().alias()
+            ));
+        }
+    };
+    let collection = fields.required("collection", Fields::string)?;
+    let batch_size = fields.natural("batchSize")?.filter(|size| *size > 0);
+    // Gossip between members of a set.
+    fields.refuse_unless_default("term")?;
+    fields.any("lastKnownCommittedOpTime")?;
+    fields.finish()?;
+    let namespace = Namespace::new(call.request.database, collection)?;
+
+    let cursors = &call.server.database.cursors;
+    let mut cursor = cursors.take(id, &namespace)?;
+    if cursor.session != call.arguments.session && cursor.session.is_some() {
+        cursors.put_back(id, cursor);
+        return Err(err!(
+            50738,
+            "Cannot run getMore on cursor {id}, which was created in another session than the one given"
+        ));
+    }
+    match answer(call, id, &mut cursor, &namespace, batch_size) {
+        Ok(Next::Wait(answer)) => {
+            call.server.database.cursors.put_back(id, cursor);
+            Ok(answer)
+        }
+        Ok(Next::Open) => {
+            call.server.database.cursors.put_back(id, cursor);
+            Ok(Answer::Done)
+        }
+        Ok(Next::Ended) => {
+            call.server.database.cursors.close(id);
+            Ok(Answer::Done)
+        }
+        Err(error) => {
+            call.server.database.cursors.close(id);
+            Err(error)
+        }
+    }
+}
+
+enum Next {
+    Open,
+    Ended,
+    Wait(Answer),
+}
+
+fn answer(
+    call: &mut Call<'_>,
+    id: i64,
+    cursor: &mut Cursor,
+    namespace: &Namespace,
+    batch_size: Option<u64>,
+) -> Result<Next> {
+    call.server.database.check_cursor(cursor)?;
+    let waits = cursor.tailable && cursor.await_data;
+    if call.arguments.max_time.is_some() && !waits {
+        return Err(err!(BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor"));
+    }
+    call.adopt(&cursor.operation);
+    if waits && cursor.is_exhausted()? {
+        let at_most = call.arguments.max_time.unwrap_or(AWAIT_DEFAULT);
+        if let Some(answer) = wait_for_insert(call, namespace, at_most) {
+            return Ok(Next::Wait(answer));
+        }
+    }
+    call.reply.begin_document("cursor").begin_array("nextBatch");
+    let (count, ended) = cursor.next_batch(batch_size.unwrap_or(u64::MAX), call.reply)?;
+    call.reply.end();
+    call.server.counters.returned.add(count);
+    let closes = ended && !cursor.tailable;
+    call.reply.append("id", if closes { 0 } else { id }).append("ns", namespace.as_str()).end();
+    Ok(if closes { Next::Ended } else { Next::Open })
+}
+
+/// Waits until something is written to the collection; `None` once the time is over.
+fn wait_for_insert(call: &mut Call<'_>, namespace: &Namespace, at_most: Duration) -> Option<Answer> {
+    let database = call.server.database.clone();
+    let namespace = namespace.clone();
+    let changed = Arc::new(AtomicBool::new(false));
+    let mut watch: Option<Watch> = None;
+    call.wait(at_most, move |waker: &Waker| {
+        if watch.is_none() {
+            let (changed, waker) = (changed.clone(), waker.clone());
+            watch = Some(database.watch(
+                &namespace,
+                Arc::new(move || {
+                    changed.store(true, Ordering::Release);
+                    waker.wake_by_ref();
+                }),
+            ));
+        }
+        changed.load(Ordering::Acquire)
+    })
+}

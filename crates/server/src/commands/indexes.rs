@@ -1,0 +1,193 @@
+//! Commands on indexes: create, drop, list, change.
+
+use super::cursor_reply;
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::{Document, Value};
+use base::{Namespace, Result, err};
+use database::Committed;
+use database::index::IndexSpec;
+
+/// The row of `createIndexes`.
+pub(crate) const CREATE_INDEXES: Command =
+    Command::new("createIndexes", Kind::Write, "Creates indexes.", create_indexes).stable_api();
+
+fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = fields.namespace()?;
+    let indexes = fields.required("indexes", Fields::documents)?;
+    // One node is a quorum of whatever kind.
+    fields.any("commitQuorum")?;
+    fields.refuse_unless_default("ignoreUnknownIndexOptions")?;
+    fields.finish()?;
+    if indexes.is_empty() {
+        return Err(err!(BadValue, "Must specify at least one index to create"));
+    }
+    let surroundings = call.surroundings();
+    let context = &surroundings.context;
+    let specs = indexes
+        .iter()
+        .map(|spec| {
+            IndexSpec::parse(spec, &namespace, context).map_err(|error| in_specification(error, spec))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let outcome = call.server.database.create_indexes(&namespace, specs, context)?;
+    call.reply.append("numIndexesBefore", outcome.before as i32);
+    call.reply.append("numIndexesAfter", outcome.after as i32);
+    call.reply.append("createdCollectionAutomatically", outcome.created_collection);
+    if outcome.before == outcome.after {
+        call.reply.append("note", "all indexes already exist");
+    }
+    call.acknowledge(outcome.committed)?;
+    Ok(Answer::Done)
+}
+
+/// The error of one specification, which it names as MongoDB does.
+fn in_specification(error: base::Error, spec: Document<'_>) -> base::Error {
+    match error.code() {
+        base::ErrorCode::NotImplemented | base::ErrorCode::InvalidIndexSpecificationOption => error,
+        _ => error.context(&format!("Error in specification {spec}")),
+    }
+}
+
+/// The row of `dropIndexes`.
+pub(crate) const DROP_INDEXES: Command =
+    Command::new("dropIndexes", Kind::Write, "Drops indexes.", drop_indexes).stable_api();
+
+fn drop_indexes(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = fields.namespace()?;
+    let index = fields.required("index", Fields::any)?;
+    fields.finish()?;
+    let database = &call.server.database;
+    let (before, committed) = match index {
+        Value::String("*") => database.drop_indexes(&namespace, None)?,
+        Value::Array(names) => {
+            let names = names
+                .iter()
+                .map(|name| name.as_str().map(str::to_string))
+                .collect::<Option<Vec<_>>>()
+                .ok_or_else(|| err!(TypeMismatch, "index names must be strings"))?;
+            database.drop_indexes(&namespace, Some(&names))?
+        }
+        Value::String(_) | Value::Document(_) => {
+            let name = database.index_name(&namespace, index)?;
+            database.drop_indexes(&namespace, Some(&[name]))?
+        }
+        other => {
+            return Err(err!(
+                TypeMismatch,
+                "BSON field 'dropIndexes.index' is the wrong type '{}', expected types '[string, object, array]'",
+                other.kind().alias()
+            ));
+        }
+    };
+    call.reply.append("nIndexesWas", before as i32);
+    if matches!(index, Value::String("*")) {
+        call.reply.append("msg", "non-_id indexes dropped for collection");
+    }
+    call.acknowledge(Some(committed))?;
+    Ok(Answer::Done)
+}
+
+/// The row of `listIndexes`.
+pub(crate) const LIST_INDEXES: Command =
+    Command::new("listIndexes", Kind::Read, "Lists the indexes of a collection.", list_indexes).stable_api();
+
+fn list_indexes(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = fields.namespace()?;
+    let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "listIndexes")?;
+    fields.refuse_unless_default("includeBuildUUIDs")?;
+    fields.refuse_unless_default("includeIndexBuildInfo")?;
+    fields.finish()?;
+    let Some(collection) = call.server.database.collection(&namespace) else {
+        return Err(err!(NamespaceNotFound, "ns does not exist: {namespace}"));
+    };
+    let Some(data) = &collection.data else {
+        return Err(err!(CommandNotSupportedOnView, "Namespace {namespace} is a view, not a collection"));
+    };
+    let documents = data.indexes.iter().map(|index| index.spec.to_document()).collect();
+    cursor_reply::whole(call, namespace, documents, batch_size.unwrap_or(u64::MAX))?;
+    Ok(Answer::Done)
+}
+
+/// The row of `reIndex`.
+pub(crate) const RE_INDEX: Command =
+    Command::new("reIndex", Kind::Write, "Rebuilds the indexes of a collection.", re_index);
+
+fn re_index(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = fields.namespace()?;
+    fields.finish()?;
+    if call.server.is_replica_set() {
+        return Err(err!(IllegalOperation, "reIndex is only allowed on a standalone mongod instance."));
+    }
+    let surroundings = call.surroundings();
+    let database = &call.server.database;
+    let Some(collection) = database.collection(&namespace) else {
+        return Err(err!(NamespaceNotFound, "collection does not exist"));
+    };
+    let specs: Vec<IndexSpec> = collection.data()?.indexes.iter().map(|index| index.spec.clone()).collect();
+    let count = specs.len() as i32;
+    database.drop_indexes(&namespace, None)?;
+    let outcome = database.create_indexes(&namespace, specs.clone(), &surroundings.context)?;
+    call.reply.append("nIndexesWas", count).append("nIndexes", count).begin_array("indexes");
+    for spec in &specs {
+        call.reply.push(&spec.to_document());
+    }
+    call.reply.end();
+    call.acknowledge(outcome.committed)?;
+    Ok(Answer::Done)
+}
+
+/// The `index` part of collMod: hides or shows an index, changes when its documents expire, makes
+/// it unique.
+pub(crate) fn change(call: &mut Call<'_>, namespace: &Namespace, index: Document<'_>) -> Result<Committed> {
+    let mut fields = Fields::of_document("collMod.index", index);
+    let name = fields.string("name")?;
+    let key = fields.document("keyPattern")?;
+    let expire = fields.number("expireAfterSeconds")?;
+    let hidden = fields.flag("hidden")?;
+    let unique = fields.boolean("unique")?;
+    fields.refuse_unless_default("prepareUnique")?;
+    fields.refuse_unless_default("forceNonUnique")?;
+    fields.finish()?;
+    let wanted = match (name, key) {
+        (Some(name), None) => Value::String(name),
+        (None, Some(key)) => Value::Document(key),
+        (None, None) => return Err(err!(InvalidOptions, "must specify either index name or key pattern")),
+        (Some(_), Some(_)) => return Err(err!(InvalidOptions, "Cannot specify both key pattern and name.")),
+    };
+    if expire.is_none() && hidden.is_none() && unique.is_none() {
+        return Err(err!(InvalidOptions, "no expireAfterSeconds, hidden, or unique field"));
+    }
+    if unique == Some(true) {
+        return Err(err!(NotImplemented, "collMod: 'unique' is not implemented"));
+    }
+    let database = call.server.database.clone();
+    let name = database.index_name(namespace, wanted)?;
+    let reply = &mut *call.reply;
+    database.change_index(namespace, &name, |spec| {
+        if spec.is_id_pattern() && hidden == Some(true) {
+            return Err(err!(BadValue, "can't hide _id index"));
+        }
+        if let Some(seconds) = expire {
+            match spec.expire_after_seconds {
+                Some(old) => reply.append("expireAfterSeconds_old", old as i64),
+                None if spec.parts.len() > 1 || spec.is_id_pattern() => {
+                    return Err(err!(InvalidOptions, "TTL indexes are single-field indexes"));
+                }
+                None => reply,
+            };
+            reply.append("expireAfterSeconds_new", seconds as i64);
+            spec.expire_after_seconds = Some(seconds);
+        }
+        if let Some(hidden) = hidden.filter(|hidden| *hidden != spec.hidden) {
+            reply.append("hidden_old", spec.hidden).append("hidden_new", hidden);
+            spec.hidden = hidden;
+        }
+        Ok(())
+    })
+}

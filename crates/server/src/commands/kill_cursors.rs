@@ -1,0 +1,50 @@
+//! `killCursors`: ends cursors that the client is done with.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::Value;
+use base::{Result, err};
+
+/// The row of the table.
+pub(crate) const KILL_CURSORS: Command =
+    Command::new("killCursors", Kind::Admin, "Ends cursors.", kill_cursors).stable_api();
+
+fn kill_cursors(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = fields.namespace()?;
+    let cursors = fields.required("cursors", Fields::array)?;
+    fields.finish()?;
+    let mut ids = Vec::new();
+    for (position, value) in cursors.iter().enumerate() {
+        match value {
+            Value::Int64(id) => ids.push(id),
+            other => {
+                return Err(err!(
+                    TypeMismatch,
+                    "BSON field 'killCursors.cursors.{position}' is the wrong type '{}', expected type 'long'",
+                    other.kind().alias()
+                ));
+            }
+        }
+    }
+    if ids.is_empty() {
+        return Err(err!(BadValue, "Must specify at least one cursor id in: {}", call.request.body));
+    }
+    let registry = &call.server.database.cursors;
+    let (killed, missing): (Vec<i64>, Vec<i64>) =
+        ids.into_iter().partition(|id| registry.kill(*id, &namespace));
+    for (name, ids) in [
+        ("cursorsKilled", &killed),
+        ("cursorsNotFound", &missing),
+        ("cursorsAlive", &vec![]),
+        ("cursorsUnknown", &vec![]),
+    ] {
+        call.reply.begin_array(name);
+        for id in ids {
+            call.reply.push(*id);
+        }
+        call.reply.end();
+    }
+    Ok(Answer::Done)
+}

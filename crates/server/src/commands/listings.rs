@@ -1,0 +1,111 @@
+//! `listDatabases` and `listCollections`.
+
+use super::cursor_reply;
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::{Namespace, Result};
+use database::collection::Collection;
+use database::index::IndexSpec;
+use database::language::Matcher;
+
+/// The row of `listDatabases`.
+pub(crate) const LIST_DATABASES: Command =
+    Command::new("listDatabases", Kind::Read, "Lists the databases.", list_databases)
+        .admin_only()
+        .stable_api();
+
+fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let filter = fields.document("filter")?.unwrap_or(Document::EMPTY);
+    let name_only = fields.flag("nameOnly")?.unwrap_or(false);
+    // Without users everybody may see everything.
+    fields.flag("authorizedDatabases")?;
+    fields.finish()?;
+    let surroundings = call.surroundings();
+    let matcher = Matcher::parse(filter, &surroundings.context)?;
+    let database = call.server.database.clone();
+    let catalog = database.catalog();
+    let mut total = 0i64;
+    call.reply.begin_array("databases");
+    for name in catalog.databases() {
+        let mut size = 0;
+        for collection in catalog.collections(name) {
+            let statistics = database.statistics_of(collection)?;
+            size += statistics.storage_size + statistics.total_index_size();
+        }
+        let mut whole = Builder::new();
+        whole.append("name", name).append("sizeOnDisk", size).append("empty", size == 0);
+        let whole = whole.finish();
+        if !matcher.matches(whole.view(), &surroundings.context)? {
+            continue;
+        }
+        total += size;
+        if name_only {
+            call.reply.push_document().append("name", name).end();
+        } else {
+            call.reply.push(&whole);
+        }
+    }
+    call.reply.end();
+    if !name_only {
+        call.reply.append("totalSize", total).append("totalSizeMb", total / (1024 * 1024));
+    }
+    Ok(Answer::Done)
+}
+
+/// The row of `listCollections`.
+pub(crate) const LIST_COLLECTIONS: Command = Command::new(
+    "listCollections",
+    Kind::Read,
+    "Lists the collections and views of a database.",
+    list_collections,
+)
+.stable_api();
+
+fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let filter = fields.document("filter")?.unwrap_or(Document::EMPTY);
+    let name_only = fields.flag("nameOnly")?.unwrap_or(false);
+    fields.flag("authorizedCollections")?;
+    let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "listCollections")?;
+    fields.refuse_unless_default("includePendingDrops")?;
+    fields.finish()?;
+    let surroundings = call.surroundings();
+    let matcher = Matcher::parse(filter, &surroundings.context)?;
+    let catalog = call.server.database.catalog();
+    let mut found = Vec::new();
+    for collection in catalog.collections(call.request.database) {
+        let whole = describe(collection);
+        if matcher.matches(whole.view(), &surroundings.context)? {
+            found.push(if name_only { name_and_type(collection) } else { whole });
+        }
+    }
+    let namespace = Namespace::new(call.request.database, "$cmd.listCollections")?;
+    cursor_reply::whole(call, namespace, found, batch_size.unwrap_or(u64::MAX))?;
+    Ok(Answer::Done)
+}
+
+fn name_and_type(collection: &Collection) -> DocumentBuf {
+    let mut out = Builder::new();
+    let kind = if collection.is_view() { "view" } else { "collection" };
+    out.append("name", collection.namespace.collection()).append("type", kind);
+    out.finish()
+}
+
+fn describe(collection: &Collection) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.append_all(name_and_type(collection).view());
+    out.append("options", &collection.options_document());
+    out.begin_document("info").append("readOnly", collection.is_view());
+    if !collection.is_view() {
+        out.append("uuid", Value::Binary { subtype: 4, bytes: &collection.uuid });
+    }
+    out.end();
+    if !collection.is_view() {
+        out.append("idIndex", &IndexSpec::id().to_document());
+    }
+    out.finish()
+}

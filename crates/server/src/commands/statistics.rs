@@ -1,0 +1,140 @@
+//! `collStats`, `dbStats`, `dataSize` and `validate`.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::{Builder, Value};
+use base::{Namespace, Result, err};
+
+/// The row of `collStats`.
+pub(crate) const COLL_STATS: Command =
+    Command::new("collStats", Kind::Read, "Tells the sizes of a collection.", coll_stats);
+
+fn coll_stats(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = fields.namespace()?;
+    let scale = scale(&mut fields)?;
+    fields.finish()?;
+    let database = &call.server.database;
+    let statistics = database.collection_statistics(&namespace)?;
+    call.reply.append("ns", namespace.as_str());
+    statistics.append_to(call.reply, scale);
+    let capped = database.collection(&namespace).and_then(|collection| collection.options.capped);
+    call.reply.append("capped", capped.is_some());
+    if let Some(capped) = capped {
+        call.reply.append("max", capped.max).append("maxSize", capped.size / scale);
+    }
+    Ok(Answer::Done)
+}
+
+fn scale(fields: &mut Fields<'_>) -> Result<i64> {
+    let scale = fields.integer("scale")?.unwrap_or(1);
+    if scale < 1 {
+        return Err(err!(51024, "BSON field 'scale' value must be >= 1, actual value '{scale}'"));
+    }
+    Ok(scale)
+}
+
+/// The row of `dbStats`.
+pub(crate) const DB_STATS: Command =
+    Command::new("dbStats", Kind::Read, "Tells the sizes of a database.", db_stats);
+
+fn db_stats(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let scale = scale(&mut fields)?;
+    fields.refuse_unless_default("freeStorage")?;
+    fields.finish()?;
+    let database = &call.server.database;
+    let catalog = database.catalog();
+    let (mut collections, mut views, mut objects, mut indexes) = (0i64, 0i64, 0i64, 0i64);
+    let (mut data_size, mut storage_size, mut index_size) = (0i64, 0i64, 0i64);
+    for collection in catalog.collections(call.request.database) {
+        if collection.is_view() {
+            views += 1;
+            continue;
+        }
+        let statistics = database.statistics_of(collection)?;
+        collections += 1;
+        objects += statistics.count;
+        indexes += statistics.index_sizes.len() as i64;
+        data_size += statistics.size;
+        storage_size += statistics.storage_size;
+        index_size += statistics.total_index_size();
+    }
+    let sized = |size: i64| size as f64 / scale as f64;
+    call.reply.append("db", call.request.database);
+    call.reply.append("collections", collections).append("views", views).append("objects", objects);
+    call.reply.append("avgObjSize", if objects == 0 { 0.0 } else { data_size as f64 / objects as f64 });
+    call.reply.append("dataSize", sized(data_size)).append("storageSize", sized(storage_size));
+    call.reply.append("indexes", indexes).append("indexSize", sized(index_size));
+    call.reply.append("totalSize", sized(storage_size + index_size)).append("scaleFactor", scale);
+    call.reply.append("fsUsedSize", 0.0).append("fsTotalSize", 0.0);
+    Ok(Answer::Done)
+}
+
+/// The row of `dataSize`.
+pub(crate) const DATA_SIZE: Command =
+    Command::new("dataSize", Kind::Read, "Tells the size of a collection's documents.", data_size);
+
+fn data_size(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = match fields.command_value() {
+        Value::String(name) => Namespace::parse(name)?,
+        other => {
+            return Err(err!(InvalidNamespace, "collection name has invalid type {}", other.kind().alias()));
+        }
+    };
+    fields.flag("estimate")?;
+    for part in ["keyPattern", "min", "max", "maxSize", "maxObjects"] {
+        fields.refuse_unless_default(part)?;
+    }
+    fields.finish()?;
+    let statistics = call.server.database.collection_statistics(&namespace)?;
+    call.reply.append("estimate", false).append("size", statistics.size);
+    call.reply.append("numObjects", statistics.count).append("millis", 0i32);
+    Ok(Answer::Done)
+}
+
+/// The row of `validate`.
+pub(crate) const VALIDATE: Command =
+    Command::new("validate", Kind::Read, "Checks that documents and indexes agree.", validate);
+
+fn validate(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = fields.namespace()?;
+    // Every validation is a full one.
+    fields.flag("full")?;
+    fields.flag("checkBSONConformance")?;
+    for part in ["repair", "background", "metadata", "fixMultikey", "enforceFastCount"] {
+        fields.refuse_unless_default(part)?;
+    }
+    fields.finish()?;
+    let surroundings = call.surroundings();
+    let found = call.server.database.validate(&namespace, &surroundings.context)?;
+    call.reply.append("ns", namespace.as_str()).append("nInvalidDocuments", found.invalid as i32);
+    call.reply.append("nNonCompliantDocuments", 0i32).append("nrecords", found.records as i64);
+    call.reply.append("nIndexes", found.keys_per_index.len() as i32).begin_document("keysPerIndex");
+    for (name, keys) in &found.keys_per_index {
+        call.reply.append(name, *keys as i64);
+    }
+    call.reply.end().begin_document("indexDetails");
+    for (name, _) in &found.keys_per_index {
+        call.reply.begin_document(name).append("valid", found.errors.is_empty()).end();
+    }
+    call.reply.end().append("valid", found.errors.is_empty()).append("repaired", false);
+    strings(call.reply, "warnings", &[]);
+    strings(call.reply, "errors", &found.errors);
+    for empty in ["extraIndexEntries", "missingIndexEntries", "corruptRecords"] {
+        strings(call.reply, empty, &[]);
+    }
+    Ok(Answer::Done)
+}
+
+fn strings(reply: &mut Builder, name: &str, texts: &[String]) {
+    reply.begin_array(name);
+    for text in texts {
+        reply.push(text);
+    }
+    reply.end();
+}

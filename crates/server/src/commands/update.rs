@@ -1,0 +1,191 @@
+//! `update`: statements that change documents, or insert one where none matches.
+
+use super::data::Surroundings;
+use super::retry::Retryable;
+use super::write_batch::WriteBatch;
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
+use base::{Result, err};
+use database::language::{Matcher, SortPattern, Update};
+use database::{Hint, UpdateOutcome, UpdateRequest};
+use std::sync::Arc;
+
+/// The row of the table.
+pub(crate) const UPDATE: Command =
+    Command::new("update", Kind::Write, "Updates documents.", update).stable_api();
+
+/// One element of `updates`, not yet parsed.
+pub(crate) struct Statement<'a> {
+    /// Which documents.
+    pub(crate) filter: Document<'a>,
+    /// What becomes of them.
+    pub(crate) update: Value<'a>,
+    /// Whether all that match.
+    pub(crate) multi: bool,
+    /// Whether to insert where none matches.
+    pub(crate) upsert: bool,
+    hint: Option<Hint>,
+    sort: Option<Document<'a>>,
+    array_filters: Vec<Document<'a>>,
+    constants: Option<Document<'a>>,
+}
+
+fn update(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = fields.namespace()?;
+    let statements = fields.required("updates", Fields::documents)?;
+    let ordered = fields.flag("ordered")?.unwrap_or(true);
+    let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
+    let variables = fields.document("let")?;
+    fields.refuse_unless_default("isTimeseriesNamespace")?;
+    fields.refuse_unless_default("encryptionInformation")?;
+    fields.finish()?;
+    let statements: Vec<Statement<'_>> = statements.iter().map(Statement::read).collect::<Result<_>>()?;
+
+    let surroundings = call.surroundings_with(variables)?;
+    let mut batch = WriteBatch::begin(call, statements.len(), ordered)?;
+    let (mut matched, mut modified) = (0, 0);
+    let mut upserted: Vec<(usize, ValueBuf)> = Vec::new();
+    for (position, statement) in statements.iter().enumerate() {
+        Retryable::check_single(batch.retryable.as_ref(), statement.multi)?;
+        let outcome = match batch.answered(position) {
+            Some(answer) => Ok(from_answer(answer.view())),
+            None => statement.parse(&surroundings, bypass_validation).and_then(|request| {
+                let Surroundings { operation, context } = &surroundings;
+                call.server.database.update(operation, &namespace, &request, context)
+            }),
+        };
+        call.server.counters.updated.add(1);
+        match outcome {
+            Ok(outcome) => {
+                batch.record(position, || to_answer(&outcome));
+                batch.committed(outcome.committed);
+                matched += outcome.matched as i32;
+                modified += outcome.modified as i32;
+                upserted.extend(outcome.upserted.map(|id| (position, id)));
+            }
+            Err(error) => {
+                if !batch.failed(position, error)? {
+                    break;
+                }
+            }
+        }
+    }
+    call.reply.append("n", matched + upserted.len() as i32);
+    if !upserted.is_empty() {
+        call.reply.begin_array("upserted");
+        for (position, id) in &upserted {
+            call.reply.push_document().append("index", *position as i32).append("_id", id).end();
+        }
+        call.reply.end();
+    }
+    call.reply.append("nModified", modified);
+    batch.finish(call)?;
+    Ok(Answer::Done)
+}
+
+impl<'a> Statement<'a> {
+    /// Reads an element of `updates`.
+    pub(crate) fn read(document: Document<'a>) -> Result<Statement<'a>> {
+        let mut fields = Fields::of_document("update.updates", document);
+        let filter = fields.required("q", Fields::document)?;
+        let update = fields.required("u", Fields::any)?;
+        let statement = Statement {
+            filter,
+            update,
+            multi: fields.flag("multi")?.unwrap_or(false),
+            upsert: fields.flag("upsert")?.unwrap_or(false),
+            hint: fields.hint()?,
+            sort: fields.document("sort")?,
+            array_filters: fields.array_filters()?,
+            constants: fields.document("c")?,
+        };
+        fields.collation()?;
+        fields.refuse_unless_default("upsertSupplied")?;
+        fields.refuse_unless_default("sampleId")?;
+        fields.finish()?;
+        if statement.multi && statement.sort.is_some_and(|sort| !sort.is_empty()) {
+            return Err(err!(FailedToParse, "Cannot specify sort with multi=true"));
+        }
+        Ok(statement)
+    }
+
+    /// A statement of another command with the same parts.
+    pub(crate) fn new(
+        filter: Document<'a>,
+        update: Value<'a>,
+        (multi, upsert): (bool, bool),
+        hint: Option<Hint>,
+        array_filters: Vec<Document<'a>>,
+    ) -> Statement<'a> {
+        Statement { filter, update, multi, upsert, hint, sort: None, array_filters, constants: None }
+    }
+
+    /// The same with a sort and constants, as bulkWrite's updates may have them.
+    pub(crate) fn with(self, sort: Option<Document<'a>>, constants: Option<Document<'a>>) -> Statement<'a> {
+        Statement { sort, constants, ..self }
+    }
+
+    /// Parses filter and update.
+    pub(crate) fn parse(
+        &self,
+        surroundings: &Surroundings,
+        bypass_validation: bool,
+    ) -> Result<UpdateRequest> {
+        let is_pipeline = matches!(self.update, Value::Array(_));
+        if self.constants.is_some() && !is_pipeline {
+            return Err(err!(51198, "Constant values may only be specified for pipeline updates"));
+        }
+        if !matches!(self.update, Value::Document(_) | Value::Array(_)) {
+            return Err(err!(FailedToParse, "Update argument must be either an object or an array"));
+        }
+        let with_constants;
+        let context = match self.constants {
+            None => &surroundings.context,
+            Some(constants) => {
+                let mut variables = surroundings.context.variables.clone();
+                for constant in constants {
+                    variables.push((constant.name().to_string(), Some(constant.value().to_owned())));
+                }
+                with_constants = Arc::new(surroundings.context.with_variables(variables));
+                &with_constants
+            }
+        };
+        let matcher = Arc::new(Matcher::parse(self.filter, context)?);
+        let update = Update::parse(self.update, &self.array_filters, context)?;
+        if self.multi && update.is_replacement() {
+            return Err(err!(FailedToParse, "multi update is not supported for replacement-style update"));
+        }
+        let sort = self.sort.filter(|sort| !sort.is_empty()).map(SortPattern::parse).transpose()?;
+        Ok(UpdateRequest {
+            matcher,
+            update,
+            multi: self.multi,
+            upsert: self.upsert,
+            sort,
+            hint: self.hint.clone(),
+            bypass_validation,
+        })
+    }
+}
+
+/// What is remembered of a retryable update.
+pub(crate) fn to_answer(outcome: &UpdateOutcome) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.append("n", outcome.matched as i64).append("nModified", outcome.modified as i64);
+    out.append_optional("upserted", outcome.upserted.as_ref());
+    out.finish()
+}
+
+/// Reads back what [`to_answer`] wrote.
+pub(crate) fn from_answer(answer: Document<'_>) -> UpdateOutcome {
+    let count = |name: &str| answer.get(name).and_then(|value| value.as_i64()).unwrap_or(0) as u64;
+    UpdateOutcome {
+        matched: count("n"),
+        modified: count("nModified"),
+        upserted: answer.get("upserted").map(|id| id.to_owned()),
+        committed: None,
+    }
+}

@@ -1,0 +1,85 @@
+//! What insert, update and delete share: statements in order, errors by position, one reply.
+
+use super::retry::Retryable;
+use crate::call::Call;
+use crate::reply;
+use base::bson::DocumentBuf;
+use base::{Error, ErrorCode, Result, err};
+use database::Committed;
+
+/// The most statements in one command.
+const STATEMENTS_MAX: usize = 100_000;
+
+/// The statements of one write command as they are carried out.
+pub(crate) struct WriteBatch {
+    ordered: bool,
+    errors: Vec<(usize, Error)>,
+    committed: Option<Committed>,
+    /// The record of retryable statements, where the command is retryable.
+    pub(crate) retryable: Option<Retryable>,
+}
+
+impl WriteBatch {
+    /// Begins a batch of `count` statements.
+    ///
+    /// Errors: InvalidLength for none or too many.
+    pub(crate) fn begin(call: &Call<'_>, count: usize, ordered: bool) -> Result<WriteBatch> {
+        if !(1..=STATEMENTS_MAX).contains(&count) {
+            return Err(err!(
+                InvalidLength,
+                "Write batch sizes must be between 1 and {STATEMENTS_MAX}. Got {count} operations."
+            ));
+        }
+        let retryable = Retryable::begin(call)?;
+        Ok(WriteBatch { ordered, errors: Vec::new(), committed: None, retryable })
+    }
+
+    /// What the statement answered when it was sent before.
+    pub(crate) fn answered(&mut self, position: usize) -> Option<DocumentBuf> {
+        self.retryable.as_mut()?.answered(position)
+    }
+
+    /// Remembers a statement's answer for when it is sent again.
+    pub(crate) fn record(&self, position: usize, answer: impl FnOnce() -> DocumentBuf) {
+        if let Some(retryable) = &self.retryable {
+            retryable.record(position, answer());
+        }
+    }
+
+    /// Notes a commit to wait for.
+    pub(crate) fn committed(&mut self, committed: Option<Committed>) {
+        self.committed = committed.or(self.committed);
+    }
+
+    /// Notes a statement's failure; `false` where the batch must stop.
+    ///
+    /// Errors: what ends the whole command (interruption, an invalid namespace).
+    pub(crate) fn failed(&mut self, position: usize, error: Error) -> Result<bool> {
+        let ends_command = matches!(
+            error.code(),
+            ErrorCode::InterruptedAtShutdown
+                | ErrorCode::CommandNotSupportedOnView
+                | ErrorCode::InvalidNamespace
+        );
+        if ends_command {
+            return Err(error);
+        }
+        // Time that has run out has run out for the statements behind this one too.
+        let stops = matches!(error.code(), ErrorCode::MaxTimeMSExpired | ErrorCode::Interrupted);
+        self.errors.push((position, error));
+        Ok(!self.ordered && !stops)
+    }
+
+    /// Appends `writeErrors`, waits for the write concern, and appends what came of that.
+    pub(crate) fn finish(self, call: &mut Call<'_>) -> Result<()> {
+        if !self.errors.is_empty() {
+            call.reply.begin_array("writeErrors");
+            for (position, error) in &self.errors {
+                reply::write_error(call.reply, *position as i32, error);
+            }
+            call.reply.end();
+        }
+        Retryable::append_retried(self.retryable.as_ref(), call.reply);
+        call.acknowledge(self.committed)
+    }
+}
