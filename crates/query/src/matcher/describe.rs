@@ -2,7 +2,7 @@
 
 use super::element::type_number;
 use super::node::{Node, Predicate};
-use base::bson::Builder;
+use base::bson::{Builder, Value, ValueBuf};
 
 /// Appends a condition's field to the open document.
 pub(super) fn describe(node: &Node, out: &mut Builder) {
@@ -56,6 +56,10 @@ fn group(name: &str, children: &[Node], out: &mut Builder) {
 fn describe_operators(node: &Node, out: &mut Builder) {
     match node {
         Node::Field { predicate, .. } => describe_predicate(predicate, out),
+        // Nothing more than that there is a value; an empty document would be a filter.
+        Node::And(children) if children.is_empty() => {
+            out.append("$exists", true);
+        }
         Node::And(children) => children.iter().for_each(|child| describe_operators(child, out)),
         Node::Not(child) => {
             out.begin_document("$not");
@@ -72,14 +76,9 @@ fn describe_predicate(predicate: &Predicate, out: &mut Builder) {
             out.append(comparison.op.name(), &comparison.operand);
         }
         Predicate::In(within) => {
-            out.begin_array("$in");
-            within.values.iter().for_each(|value| {
-                out.push(value);
-            });
-            for regex in &within.regexes {
-                out.push(base::bson::Value::Regex { pattern: &regex.pattern, options: &regex.options });
-            }
-            out.end();
+            let patterns = within.regexes.iter();
+            let patterns = patterns.map(|r| Value::Regex { pattern: &r.pattern, options: &r.options });
+            list("$in", within.values.iter().map(ValueBuf::view).chain(patterns), out);
         }
         Predicate::Regex(regex) => {
             out.append("$regex", &regex.pattern);
@@ -91,27 +90,18 @@ fn describe_predicate(predicate: &Predicate, out: &mut Builder) {
             out.append("$exists", true);
         }
         Predicate::Type(types) => {
-            out.begin_array("$type");
-            if types.all_numbers {
-                out.push("number");
-            }
-            types.types.iter().for_each(|kind| {
-                out.push(type_number(*kind));
-            });
-            out.end();
+            let number = types.all_numbers.then_some(Value::String("number"));
+            let codes = types.types.iter().map(|kind| Value::Int32(type_number(*kind)));
+            list("$type", number.into_iter().chain(codes), out);
         }
         Predicate::Mod(modulo) => {
-            out.begin_array("$mod").push(modulo.divisor).push(modulo.remainder).end();
+            list("$mod", [modulo.divisor, modulo.remainder].into_iter().map(Value::Int64), out);
         }
         Predicate::Size(size) => {
             out.append("$size", size.0 as i32);
         }
         Predicate::Bits(bits) => {
-            out.begin_array(bits.name());
-            bits.positions.iter().for_each(|&position| {
-                out.push(position as i32);
-            });
-            out.end();
+            list(bits.name(), bits.positions.iter().map(|&position| Value::Int32(position as i32)), out);
         }
         Predicate::ElemMatchObject(filter) => {
             out.begin_document("$elemMatch");
@@ -124,4 +114,12 @@ fn describe_predicate(predicate: &Predicate, out: &mut Builder) {
             out.end();
         }
     }
+}
+
+fn list<'v>(name: &str, values: impl Iterator<Item = Value<'v>>, out: &mut Builder) {
+    out.begin_array(name);
+    values.for_each(|value| {
+        out.push(value);
+    });
+    out.end();
 }

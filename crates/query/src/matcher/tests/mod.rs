@@ -3,6 +3,7 @@
 mod arrays;
 mod comparisons;
 mod errors;
+mod properties;
 mod shape;
 
 use super::Matcher;

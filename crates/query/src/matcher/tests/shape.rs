@@ -43,6 +43,7 @@ fn equal_filters_get_one_shape() {
         "{a: {$elemMatch: {$and: [{b: {$eq: 2}}, {c: {$eq: 1}}]}}}",
     );
     check_shape("{a: {$in: []}, b: 1}", "{$alwaysFalse: 1.0}");
+    check_shape("{a: {$elemMatch: {$nin: []}}}", "{a: {$elemMatch: {$exists: true}}}");
     check_shape("{$nor: [{a: 1}]}", "{$nor: [{a: {$eq: 1}}]}");
     check_shape(
         "{a: {$mod: [4.5, 1]}, b: {$size: 2}}",
