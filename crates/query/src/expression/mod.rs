@@ -18,6 +18,7 @@ mod boolean;
 mod comparison;
 mod conditional;
 mod convert;
+pub(crate) mod date;
 mod dependencies;
 mod describe;
 mod evaluate;

@@ -1,5 +1,6 @@
 //! How values print inside the messages of aggregation errors: `[1, "a", {b: 1.5}]`.
 
+use super::date::calendar::Civil;
 use base::bson::{Document, Value};
 use std::fmt::Write;
 
@@ -73,27 +74,11 @@ fn elements<'a>(values: impl Iterator<Item = Value<'a>>, out: &mut String) {
 
 /// A date as `2020-01-02T03:04:05.006Z`; out of the printable years the milliseconds.
 pub(crate) fn date(millis: i64) -> String {
-    let (days, time) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
-    let (year, month, day) = civil(days);
+    let Civil { year, month, day, hour, minute, second, milli } = Civil::from_local(millis);
     if !(0..=9999).contains(&year) {
         return millis.to_string();
     }
-    let (hour, minute) = (time / 3_600_000, time / 60_000 % 60);
-    let (second, milli) = (time / 1000 % 60, time % 1000);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
-}
-
-/// Year, month and day of a day counted from 1970-01-01, in the proleptic Gregorian calendar.
-fn civil(days: i64) -> (i64, i64, i64) {
-    // Eras of 400 years that start on the first of March, so leap days come last.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day)
 }
 
 /// A double with six significant digits, the way C++ streams print by default.

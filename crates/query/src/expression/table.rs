@@ -2,12 +2,15 @@
 
 use super::arithmetic::{divide, power, rounding, trigonometry};
 use super::array::{iterate, pick, to_object};
+use super::date::{difference, from_parts, from_string, parts, to_string, truncate};
 use super::evaluate::{Call, Computed};
 use super::named;
 use super::node::{CallNode, Node};
 use super::parse::Parser;
 use super::string::{regex, replace, substring, trim};
-use super::{arithmetic, array, bits, boolean, comparison, conditional, literal, misc, object, set, string};
+use super::{
+    arithmetic, array, bits, boolean, comparison, conditional, date, literal, misc, object, set, string,
+};
 use base::bson::{Builder, Value};
 use base::{Result, err};
 
@@ -125,6 +128,17 @@ pub static OPERATORS: &[Operator] = &[
     op("$const", Own(literal::parse_literal), misc::never),
     op("$cos", Exactly(1), trigonometry::cos),
     op("$cosh", Exactly(1), trigonometry::cosh),
+    op("$dateAdd", Named(&date::arithmetic::ADD), date::arithmetic::add),
+    op("$dateDiff", Named(&difference::ARGUMENTS), difference::difference),
+    op("$dateFromParts", Own(from_parts::parse), from_parts::from_parts).described(from_parts::describe),
+    op("$dateFromString", Named(&from_string::ARGUMENTS), from_string::from_string),
+    op("$dateSubtract", Named(&date::arithmetic::SUBTRACT), date::arithmetic::subtract),
+    op("$dateToParts", Named(&parts::TO_PARTS), parts::to_parts),
+    op("$dateToString", Named(&to_string::ARGUMENTS), to_string::to_string),
+    op("$dateTrunc", Named(&truncate::ARGUMENTS), truncate::truncate),
+    op("$dayOfMonth", Own(parts::parse), parts::day_of_month).described(parts::describe),
+    op("$dayOfWeek", Own(parts::parse), parts::day_of_week).described(parts::describe),
+    op("$dayOfYear", Own(parts::parse), parts::day_of_year).described(parts::describe),
     op("$degreesToRadians", Exactly(1), trigonometry::degrees_to_radians),
     op("$divide", Exactly(2), divide::divide),
     op("$eq", Exactly(2), comparison::eq),
@@ -137,12 +151,16 @@ pub static OPERATORS: &[Operator] = &[
     op("$getField", Own(object::parse_get), object::get).described(object::describe_get),
     op("$gt", Exactly(2), comparison::gt),
     op("$gte", Exactly(2), comparison::gte),
+    op("$hour", Own(parts::parse), parts::hour).described(parts::describe),
     op("$ifNull", Own(conditional::parse_if_null), conditional::if_null),
     op("$in", Exactly(2), array::contains),
     op("$indexOfArray", Between(2, 4), array::index_of::index_of),
     op("$indexOfBytes", Between(2, 4), string::index_of::bytes),
     op("$indexOfCP", Between(2, 4), string::index_of::code_points),
     op("$isArray", Exactly(1), array::is_array),
+    op("$isoDayOfWeek", Own(parts::parse), parts::iso_day_of_week).described(parts::describe),
+    op("$isoWeek", Own(parts::parse), parts::iso_week).described(parts::describe),
+    op("$isoWeekYear", Own(parts::parse), parts::iso_week_year).described(parts::describe),
     op("$last", Exactly(1), array::last),
     op("$lastN", Named(&pick::ARGUMENTS), pick::last_n),
     op("$let", Own(literal::parse_let), literal::r#let).described(literal::describe_let),
@@ -157,8 +175,11 @@ pub static OPERATORS: &[Operator] = &[
     op("$maxN", Named(&pick::ARGUMENTS), pick::max_n),
     op("$mergeObjects", Any, object::merge),
     op("$meta", Own(misc::parse_meta), misc::never),
+    op("$millisecond", Own(parts::parse), parts::millisecond).described(parts::describe),
     op("$minN", Named(&pick::ARGUMENTS), pick::min_n),
+    op("$minute", Own(parts::parse), parts::minute).described(parts::describe),
     op("$mod", Exactly(2), divide::modulo),
+    op("$month", Own(parts::parse), parts::month).described(parts::describe),
     op("$multiply", Any, arithmetic::multiply),
     op("$ne", Exactly(2), comparison::ne),
     op("$not", Exactly(1), boolean::not),
@@ -177,6 +198,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$reverseArray", Exactly(1), array::reverse),
     op("$round", Between(1, 2), rounding::round),
     op("$rtrim", Named(&trim::RIGHT), trim::right),
+    op("$second", Own(parts::parse), parts::second).described(parts::describe),
     op("$setDifference", Exactly(2), set::difference),
     op("$setEquals", Own(set::parse_equals), set::equals),
     op("$setField", Own(object::parse_set), object::set).described(object::describe_set),
@@ -206,7 +228,11 @@ pub static OPERATORS: &[Operator] = &[
     op("$toUpper", Exactly(1), string::to_upper),
     op("$trim", Named(&trim::TRIM), trim::both),
     op("$trunc", Between(1, 2), rounding::trunc),
+    op("$tsIncrement", Exactly(1), parts::ts_increment),
+    op("$tsSecond", Exactly(1), parts::ts_second),
     op("$unsetField", Own(object::parse_set), object::set).described(object::describe_set),
+    op("$week", Own(parts::parse), parts::week).described(parts::describe),
+    op("$year", Own(parts::parse), parts::year).described(parts::describe),
     op("$zip", Own(array::zip::parse), array::zip::zip).described(array::zip::describe),
 ];
 

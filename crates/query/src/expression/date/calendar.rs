@@ -1,0 +1,161 @@
+//! The proleptic Gregorian calendar in whole numbers: days, weeks and times of day.
+//!
+//! Local times are milliseconds since 1970 as the clock on the wall would count them, so all of
+//! this knows nothing of zones. Years far outside of four digits work as well.
+
+/// Milliseconds of a second, a minute, an hour, a day.
+pub(crate) const SECOND: i64 = 1000;
+pub(crate) const MINUTE: i64 = 60 * SECOND;
+pub(crate) const HOUR: i64 = 60 * MINUTE;
+pub(crate) const DAY: i64 = 24 * HOUR;
+
+/// A local time taken apart. Parts out of their range carry over when put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub(crate) struct Civil {
+    pub year: i64,
+    /// From 1.
+    pub month: i64,
+    /// From 1.
+    pub day: i64,
+    pub hour: i64,
+    pub minute: i64,
+    pub second: i64,
+    pub milli: i64,
+}
+
+/// A date of the ISO calendar of weeks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub(crate) struct IsoDate {
+    pub year: i64,
+    /// From 1.
+    pub week: i64,
+    /// From 1, which is Monday.
+    pub weekday: i64,
+}
+
+impl Civil {
+    /// Takes a local time apart.
+    pub(crate) fn from_local(local: i64) -> Civil {
+        let (days, time) = (local.div_euclid(DAY), local.rem_euclid(DAY));
+        let (year, month, day) = from_days(days);
+        Civil {
+            year,
+            month,
+            day,
+            hour: time / HOUR,
+            minute: time / MINUTE % 60,
+            second: time / SECOND % 60,
+            milli: time % SECOND,
+        }
+    }
+
+    /// Puts a local time together; `None` where it is out of range.
+    pub(crate) fn to_local(self) -> Option<i64> {
+        let days = to_days(self.year, self.month, self.day)?;
+        let add = |sum: Option<i64>, count: i64, unit: i64| sum?.checked_add(count.checked_mul(unit)?);
+        let sum = add(Some(0), days, DAY);
+        let sum = add(add(sum, self.hour, HOUR), self.minute, MINUTE);
+        add(add(sum, self.second, SECOND), self.milli, 1)
+    }
+}
+
+/// The number of days since 1970-01-01; months and days out of range carry over. `None` where
+/// the year is out of range.
+pub(crate) fn to_days(year: i64, month: i64, day: i64) -> Option<i64> {
+    let months = year.checked_mul(12)?.checked_add(month.checked_sub(1)?)?;
+    let (year, month) = (months.div_euclid(12), months.rem_euclid(12) + 1);
+    if year.abs() > 400_000_000 {
+        return None;
+    }
+    // Years that start in March end with the leap day.
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let month_from_march = if month > 2 { month - 3 } else { month + 9 };
+    let day_of_year = (153 * month_from_march + 2) / 5;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    (era * 146_097 + day_of_era - 719_468).checked_add(day.checked_sub(1)?)
+}
+
+/// Year, month and day of a day counted from 1970-01-01.
+pub(crate) fn from_days(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    (year + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// How many days the month has.
+pub(crate) fn days_in_month(year: i64, month: i64) -> i64 {
+    match (to_days(year, month, 1), to_days(year, month + 1, 1)) {
+        (Some(first), Some(next)) => next - first,
+        _ => 31,
+    }
+}
+
+/// The day of the week from 0, which is Sunday.
+pub(crate) fn weekday(days: i64) -> i64 {
+    (days + 4).rem_euclid(7)
+}
+
+/// The day of the year from 1.
+pub(crate) fn day_of_year(days: i64) -> i64 {
+    let (year, _, _) = from_days(days);
+    days - to_days(year, 1, 1).unwrap_or(days) + 1
+}
+
+/// The week of the year, weeks starting on Sunday; days before the first Sunday are in week 0.
+pub(crate) fn week_of_year(days: i64) -> i64 {
+    (day_of_year(days) + 6 - weekday(days)) / 7
+}
+
+/// The date in the ISO calendar.
+pub(crate) fn iso(days: i64) -> IsoDate {
+    let weekday = (days + 3).rem_euclid(7) + 1;
+    // A week belongs to the year of its Thursday.
+    let thursday = days - weekday + 4;
+    let (year, _, _) = from_days(thursday);
+    IsoDate { year, week: (day_of_year(thursday) - 1) / 7 + 1, weekday }
+}
+
+/// The day of an ISO date; weeks and days out of range carry over.
+pub(crate) fn iso_to_days(date: IsoDate) -> Option<i64> {
+    // The fourth of January is always in week 1.
+    let fourth = to_days(date.year, 1, 4)?;
+    let monday = fourth - (fourth + 3).rem_euclid(7);
+    monday.checked_add((date.week - 1).checked_mul(7)?)?.checked_add(date.weekday - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_and_back() {
+        for days in (-1_000_000..1_000_000).step_by(97) {
+            let (year, month, day) = from_days(days);
+            assert_eq!(to_days(year, month, day), Some(days));
+            assert_eq!(iso_to_days(iso(days)), Some(days));
+        }
+        assert_eq!(to_days(1970, 1, 1), Some(0));
+        assert_eq!(to_days(2000, 14, 1), to_days(2001, 2, 1));
+        assert_eq!(to_days(2001, 0, 1), to_days(2000, 12, 1));
+        assert_eq!(days_in_month(2000, 2), 29);
+        assert_eq!(days_in_month(1900, 2), 28);
+    }
+
+    #[test]
+    fn weeks() {
+        let day = |y, m, d| to_days(y, m, d).unwrap();
+        assert_eq!(weekday(day(2017, 1, 1)), 0);
+        assert_eq!(week_of_year(day(2017, 1, 1)), 1);
+        assert_eq!(week_of_year(day(2016, 1, 2)), 0);
+        assert_eq!(iso(day(2017, 1, 1)), IsoDate { year: 2016, week: 52, weekday: 7 });
+        assert_eq!(iso(day(2018, 12, 31)), IsoDate { year: 2019, week: 1, weekday: 1 });
+    }
+}

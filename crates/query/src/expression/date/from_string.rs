@@ -1,0 +1,364 @@
+//! `$dateFromString`: with a format, or in any of the usual forms ([`free_form`]).
+
+use super::super::evaluate::{Call, Computed, null, type_name, value};
+use super::super::named::{Named, complaint, optional, required};
+use super::super::show;
+use super::calendar::{self, Civil, DAY, IsoDate, MINUTE};
+use super::format::{Piece, for_parsing, month_number};
+use super::free_form::{self, Cursor};
+use super::zone::Zone;
+use base::bson::Value;
+use base::{Error, Result, err};
+
+/// The arguments in the order in which they are read.
+pub(in super::super) static ARGUMENTS: Named = Named {
+    parameters: &[
+        required("dateString", 40542, "Missing 'dateString' parameter to $dateFromString"),
+        optional("format"),
+        optional("timezone"),
+        optional("onError"),
+        optional("onNull"),
+    ],
+    no_object: complaint(40540, "$dateFromString only supports an object as an argument, found: {}"),
+    unknown: complaint(40541, "Unrecognized argument to $dateFromString: {}"),
+};
+
+/// What was read of a date string.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Read {
+    pub(super) year: Option<i64>,
+    pub(super) month: Option<i64>,
+    pub(super) day: Option<i64>,
+    pub(super) day_of_year: Option<i64>,
+    pub(super) iso_year: Option<i64>,
+    pub(super) iso_week: Option<i64>,
+    pub(super) iso_weekday: Option<i64>,
+    pub(super) hour: Option<i64>,
+    pub(super) minute: Option<i64>,
+    pub(super) second: Option<i64>,
+    pub(super) milli: Option<i64>,
+    /// Milliseconds since 1970, which leave nothing open.
+    pub(super) instant: Option<i64>,
+    pub(super) zone: Option<ZoneRead>,
+}
+
+/// A zone within a date string.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ZoneRead {
+    /// Milliseconds ahead of UTC.
+    pub(super) offset: i64,
+    /// Whether it was an offset rather than the name of a zone.
+    pub(super) numeric: bool,
+    /// The first letter of the name.
+    pub(super) name: char,
+}
+
+/// Errors: 40684 where the format is no string, those of formats and zones; ConversionFailure
+/// where the text is none or cannot be read, unless `onError` was given.
+pub(in super::super) fn from_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let zone = super::zone(call, 2)?;
+    let text = call.get(0)?;
+    let format = match (call.given(1), call.get_non_null(1)?) {
+        (false, _) => None,
+        (true, Some(Value::String(format))) => Some(for_parsing(format)?),
+        (true, None) if text.is_none_or(|text| text.is_nullish()) && call.given(4) => return call.get(4),
+        (true, None) => return null(),
+        (true, Some(other)) => {
+            let (kind, value) = (other.kind().alias(), show::value(other));
+            return Err(err!(
+                40684,
+                "$dateFromString requires that 'format' be a string, found: {kind} with value {value}"
+            ));
+        }
+    };
+    if text.is_none_or(|text| text.is_nullish()) {
+        return if call.given(4) { call.get(4) } else { null() };
+    }
+    let parsed = match text {
+        Some(Value::String(text)) => match &zone {
+            None => return null(),
+            Some(zone) => read(text, format.as_deref(), zone, call.given(2)),
+        },
+        other => Err(err!(
+            ConversionFailure,
+            "$dateFromString requires that 'dateString' be a string, found: {} with value {}",
+            type_name(other),
+            show::optional(other)
+        )),
+    };
+    match parsed {
+        Ok(millis) => value(Value::DateTime(millis)),
+        Err(_) if call.given(3) => call.get(3),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads a date string as `$toDate` does.
+///
+/// Errors: ConversionFailure.
+pub(in super::super) fn read_free_form(text: &str) -> Result<i64> {
+    read(text, None, &Zone::UTC, false)
+}
+
+fn read(text: &str, format: Option<&[Piece]>, zone: &Zone, zone_given: bool) -> Result<i64> {
+    let found = match format {
+        Some(pieces) => by_format(text, pieces),
+        None => free_form::read(text),
+    };
+    let found = found.map_err(|Mistake { position, what }| {
+        let c = text.get(position..).and_then(|rest| rest.chars().next()).unwrap_or(' ');
+        err!(ConversionFailure, "Error parsing date string '{text}'; {position}: {what} '{c}'")
+    })?;
+    if let Some(read) = found.zone.filter(|_| zone_given) {
+        return Err(if read.numeric {
+            err!(
+                ConversionFailure,
+                "you cannot pass in a date/time string with GMT offset together with a timezone argument"
+            )
+        } else {
+            let name = read.name;
+            err!(
+                ConversionFailure,
+                "you cannot pass in a date/time string with time zone information ('{name}') together with a timezone argument"
+            )
+        });
+    }
+    resolve(text, &found, zone)
+}
+
+/// Why a string is no date: the byte position and MongoDB's words for it.
+#[derive(Debug)]
+pub(super) struct Mistake {
+    pub(super) position: usize,
+    pub(super) what: &'static str,
+}
+
+/// A mistake at this position.
+pub(super) fn mistake<T>(position: usize, what: &'static str) -> std::result::Result<T, Mistake> {
+    Err(Mistake { position, what })
+}
+
+fn by_format(text: &str, pieces: &[Piece]) -> std::result::Result<Read, Mistake> {
+    let mut cursor = Cursor::new(text);
+    let mut read = Read::default();
+    for piece in pieces {
+        if cursor.at_end() {
+            return mistake(cursor.position(), "Data missing");
+        }
+        let position = cursor.position();
+        match piece {
+            Piece::Literal(wanted) => {
+                if !cursor.take(*wanted) {
+                    return mistake(position, "Format literal not found");
+                }
+            }
+            Piece::Specifier(letter) => specifier(*letter, &mut cursor, &mut read)?,
+        }
+    }
+    if !cursor.at_end() {
+        return mistake(cursor.position(), "Trailing data");
+    }
+    let natural = read.year.is_some() || read.month.is_some() || read.day.is_some();
+    let iso = read.iso_year.is_some() || read.iso_week.is_some() || read.iso_weekday.is_some();
+    if natural && iso {
+        return mistake(text.len(), "Mixing of ISO dates with natural dates is not allowed");
+    }
+    if iso && read.iso_year.is_none() {
+        return mistake(text.len(), "The parsed date was invalid");
+    }
+    Ok(read)
+}
+
+fn specifier(letter: char, cursor: &mut Cursor<'_>, read: &mut Read) -> std::result::Result<(), Mistake> {
+    let position = cursor.position();
+    let digits = |most: usize, what: &'static str, cursor: &mut Cursor<'_>| {
+        cursor.number(most).map(Some).ok_or(Mistake { position, what })
+    };
+    match letter {
+        'Y' => read.year = digits(4, "A four digit year could not be found", cursor)?,
+        'm' => read.month = digits(2, "A two digit month could not be found", cursor)?,
+        'd' => read.day = digits(2, "A two digit day could not be found", cursor)?,
+        'j' => read.day_of_year = digits(3, "A three digit day-of-year could not be found", cursor)?,
+        'G' => read.iso_year = digits(4, "A four digit ISO year could not be found", cursor)?,
+        'V' => read.iso_week = digits(2, "A two digit ISO week could not be found", cursor)?,
+        'u' => read.iso_weekday = digits(1, "A single digit ISO weekday could not be found", cursor)?,
+        'H' => read.hour = digits(2, "A two digit hour could not be found", cursor)?,
+        'M' => read.minute = digits(2, "A two digit minute could not be found", cursor)?,
+        'S' => read.second = digits(2, "A two digit second could not be found", cursor)?,
+        'L' => {
+            read.milli = Some(
+                cursor
+                    .fraction(3)
+                    .ok_or(Mistake { position, what: "A three digit millisecond could not be found" })?,
+            );
+        }
+        'b' | 'B' => {
+            let month = month_number(cursor.word());
+            read.month = Some(month.ok_or(Mistake { position, what: "A textual month could not be found" })?);
+        }
+        'Z' => {
+            let minutes = cursor.signed_number(4);
+            let minutes =
+                minutes.ok_or(Mistake { position, what: "The timezone offset could not be found" })?;
+            read.zone = Some(ZoneRead { offset: minutes * MINUTE, numeric: true, name: ' ' });
+        }
+        _ => {
+            cursor.skip_blanks();
+            let zone = cursor.zone().map_err(|what| Mistake { position, what })?;
+            read.zone = Some(zone);
+        }
+    }
+    Ok(())
+}
+
+/// Puts together what was read.
+fn resolve(text: &str, read: &Read, zone: &Zone) -> Result<i64> {
+    if let Some(instant) = read.instant {
+        return Ok(instant);
+    }
+    let days = day(read).ok_or_else(|| {
+        err!(
+            ConversionFailure,
+            "an incomplete date/time string has been found, with elements missing: \"{text}\""
+        )
+    })?;
+    let invalid = |position: usize| -> Error {
+        err!(
+            ConversionFailure,
+            "Error parsing date string '{text}'; {position}: The parsed date was invalid ' '"
+        )
+    };
+    let fits = |part: Option<i64>, range: std::ops::RangeInclusive<i64>| {
+        part.is_none_or(|part| range.contains(&part))
+    };
+    if !(fits(read.hour, 0..=24) && fits(read.minute, 0..=59) && fits(read.second, 0..=60)) {
+        return Err(invalid(text.len()));
+    }
+    let days = days.ok_or_else(|| invalid(text.len()))?;
+    let start = Civil::from_local(days.checked_mul(DAY).ok_or_else(|| invalid(text.len()))?);
+    let or_zero = |part: Option<i64>| part.unwrap_or(0);
+    let local = Civil {
+        hour: or_zero(read.hour),
+        minute: or_zero(read.minute),
+        second: or_zero(read.second),
+        milli: or_zero(read.milli),
+        ..start
+    };
+    let local = local.to_local().ok_or_else(|| invalid(text.len()))?;
+    Ok(match read.zone {
+        Some(zone) => local - zone.offset,
+        None => zone.to_utc(local),
+    })
+}
+
+/// The day: `None` where parts are missing, `Some(None)` where there is no such day.
+fn day(read: &Read) -> Option<Option<i64>> {
+    if let Some(year) = read.iso_year {
+        let (week, weekday) = (read.iso_week.unwrap_or(1), read.iso_weekday.unwrap_or(1));
+        let valid = (1..=53).contains(&week) && (1..=7).contains(&weekday);
+        return Some(calendar::iso_to_days(IsoDate { year, week, weekday }).filter(|_| valid));
+    }
+    let year = read.year?;
+    if let Some(day) = read.day_of_year {
+        return Some(calendar::to_days(year, 1, day).filter(|_| (1..=366).contains(&day)));
+    }
+    let (month, day) = (read.month?, read.day?);
+    // Days past the month's end carry over into the next, as MongoDB's do.
+    let valid = (1..=12).contains(&month) && (1..=31).contains(&day);
+    Some(calendar::to_days(year, month, day).filter(|_| valid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::{check, check_error, check_parse_error};
+
+    fn reads(arguments: &str, expected: &str) {
+        check(&format!("{{$dateFromString: {{{arguments}}}}}"), "{}", &format!("ISODate('{expected}')"));
+    }
+
+    fn refuses(arguments: &str, code: i32) {
+        check_error(&format!("{{$dateFromString: {{{arguments}}}}}"), "{}", code);
+    }
+
+    #[test]
+    fn by_format() {
+        reads("dateString: '05 12 1988', format: '%d %m %Y'", "1988-12-05T00:00:00Z");
+        reads(
+            "dateString: '1992 % 04', format: '%Y %% %m', onError: ISODate('2000-01-01T00:00:00Z')",
+            "2000-01-01T00:00:00Z",
+        );
+        reads("dateString: '4/26/1992:+0445', format: '%m/%d/%Y:%z'", "1992-04-25T19:15:00Z");
+        reads("dateString: '4/26/1992:+285', format: '%m/%d/%Y:%Z'", "1992-04-25T19:15:00Z");
+        reads("dateString: '2017, Week 53', format: '%G, Week %V'", "2018-01-01T00:00:00Z");
+        reads("dateString: '53.7.2017', format: '%V.%u.%G'", "2018-01-07T00:00:00Z");
+        reads("dateString: '2020 060', format: '%Y %j'", "2020-02-29T00:00:00Z");
+        reads("dateString: '4 July 2017', format: '%d %B %Y'", "2017-07-04T00:00:00Z");
+        reads(
+            "dateString: '2017-07-04T11:56.02.8', format: '%Y-%m-%dT%H:%M.%S.%L', timezone: 'Europe/London'",
+            "2017-07-04T10:56:02.800Z",
+        );
+        reads(
+            "dateString: '2017-07-14T12:02:44.771 GMT+02', format: '%Y-%m-%dT%H:%M:%S.%L%z'",
+            "2017-07-14T10:02:44.771Z",
+        );
+    }
+
+    #[test]
+    fn free_form() {
+        let cases = [
+            ("2017-07-04T11:56:02Z", "2017-07-04T11:56:02Z"),
+            ("2017-07-04T11:56:02.81Z", "2017-07-04T11:56:02.810Z"),
+            ("2017-07-04T11:56.02.813", "2017-07-04T11:56:02.813Z"),
+            ("2017-07-06 11:36:54", "2017-07-06T11:36:54Z"),
+            ("2017-07-06", "2017-07-06T00:00:00Z"),
+            ("20170706T113654", "2017-07-06T11:36:54Z"),
+            ("2017-07-14T12:02:44.771 GMT+02:00", "2017-07-14T10:02:44.771Z"),
+            ("2017-07-14T12:02:44.771+0330", "2017-07-14T08:32:44.771Z"),
+            ("2017-07-14T12:02:44.771 CEST", "2017-07-14T10:02:44.771Z"),
+            ("2017-07-14T12:02:44.771 A", "2017-07-14T11:02:44.771Z"),
+            ("2017-07-14T12:02:44.771 P", "2017-07-14T15:02:44.771Z"),
+            ("July 4th, 2017", "2017-07-04T00:00:00Z"),
+            ("July 4th, 2017 12:39:30 BST", "2017-07-04T11:39:30Z"),
+            ("July 4th, 2017 11am", "2017-07-04T11:00:00Z"),
+            ("July 4th, 2017 12pm", "2017-07-04T12:00:00Z"),
+            ("7/4/17", "2017-07-04T00:00:00Z"),
+            ("04-07-2017", "2017-07-04T00:00:00Z"),
+            ("2017-Jul-04 noon", "2017-07-04T12:00:00Z"),
+            ("2017-07-04 12:48:07 GMT+0545", "2017-07-04T07:03:07Z"),
+            ("Tue, 04 Jul 2017 12:00:00 +0000", "2017-07-04T12:00:00Z"),
+            ("@1499169362", "2017-07-04T11:56:02Z"),
+        ];
+        for (text, expected) in cases {
+            reads(&format!("dateString: '{text}'"), expected);
+        }
+        reads("dateString: '2017-07-04T11:56.02', timezone: 'Europe/London'", "2017-07-04T10:56:02Z");
+    }
+
+    #[test]
+    fn null_and_errors() {
+        check("{$dateFromString: {dateString: null}}", "{}", "null");
+        check("{$dateFromString: {dateString: '$x', onNull: 1}}", "{}", "1");
+        check("{$dateFromString: {dateString: 'x', onError: 2}}", "{}", "2");
+        check("{$dateFromString: {dateString: 7, onError: 2}}", "{}", "2");
+        check("{$dateFromString: {dateString: '2017-07-04', format: '$x'}}", "{}", "null");
+        check("{$dateFromString: {dateString: '2017-07-04', timezone: '$x'}}", "{}", "null");
+        for text in
+            ["July 4th", "12:50:53", "2017, 12:50:53", "60.Monday1770/06:59", "nonsense", "2017-13-01"]
+        {
+            refuses(&format!("dateString: '{text}'"), 241);
+        }
+        refuses("dateString: 5", 241);
+        refuses("dateString: '2017-07-12T22:23:55 GMT+02:00', timezone: 'Europe/Amsterdam'", 241);
+        refuses("dateString: '2017-07-12T22:23:55Z', timezone: 'Europe/Amsterdam'", 241);
+        refuses("dateString: '2017-07-12T22:23:55 America/New_York'", 241);
+        refuses("dateString: '2018-01', format: '%Y-%m-%d'", 241);
+        refuses("dateString: '2018-01', format: '%Y'", 241);
+        refuses("dateString: 'ISO Day 6', format: 'ISO Day %u'", 241);
+        refuses("dateString: '12/31/2018', format: '%m/%d/%G'", 241);
+        refuses("dateString: '1992', format: '%n'", 18536);
+        refuses("dateString: '4/26/1992', format: 5", 40684);
+        check_parse_error("{$dateFromString: 'no-object'}", 40540);
+        check_parse_error("{$dateFromString: {unknown: 1}}", 40541);
+        check_parse_error("{$dateFromString: {}}", 40542);
+    }
+}

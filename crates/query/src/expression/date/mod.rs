@@ -1,0 +1,60 @@
+//! Dates: instants in milliseconds since 1970, seen through a time zone.
+
+pub(super) mod arithmetic;
+pub(super) mod calendar;
+pub(super) mod difference;
+pub(super) mod format;
+pub(super) mod free_form;
+pub(super) mod from_parts;
+pub(super) mod from_string;
+pub(super) mod parts;
+pub(super) mod to_string;
+pub(super) mod truncate;
+pub(super) mod unit;
+pub(super) mod zone;
+
+use super::evaluate::Call;
+use super::show;
+use base::bson::Value;
+use base::{Result, err};
+use zone::Zone;
+
+/// The instant in a date, a timestamp or an object id; `None` for other types.
+pub(super) fn to_millis(value: Value<'_>) -> Option<i64> {
+    match value {
+        Value::DateTime(millis) => Some(millis),
+        Value::Timestamp(time) => i64::try_from(time >> 32).ok().map(|seconds| seconds * calendar::SECOND),
+        Value::ObjectId(id) => Some(id.timestamp_millis()),
+        _ => None,
+    }
+}
+
+/// The instant of an operand that must be one, or null.
+///
+/// Errors: 16006 for other types.
+fn instant(call: &Call<'_, '_>, position: usize) -> Result<Option<i64>> {
+    let Some(value) = call.get_non_null(position)? else { return Ok(None) };
+    to_millis(value)
+        .map(Some)
+        .ok_or_else(|| err!(16006, "can't convert from BSON type {} to Date", value.kind().alias()))
+}
+
+/// The zone of an operand: UTC where it isn't given, `None` where it is null.
+///
+/// Errors: 40517 for what is no string, 40485 for an unknown zone.
+fn zone(call: &Call<'_, '_>, position: usize) -> Result<Option<Zone>> {
+    if !call.given(position) {
+        return Ok(Some(Zone::UTC));
+    }
+    match call.get_non_null(position)? {
+        None => Ok(None),
+        Some(Value::String(name)) => named_zone(name).map(Some),
+        Some(other) => Err(err!(40517, "timezone must evaluate to a string, found {}", other.kind().alias())),
+    }
+}
+
+/// Errors: 40485.
+fn named_zone(name: &str) -> Result<Zone> {
+    Zone::parse(name)
+        .ok_or_else(|| err!(40485, "unrecognized time zone identifier: {}", show::value(Value::String(name))))
+}

@@ -1,0 +1,242 @@
+//! `$year`, `$hour`, `$isoWeek` and the other parts of a date; `$dateToParts`; the parts of a
+//! timestamp.
+
+use super::super::evaluate::{Call, Computed, null, value};
+use super::super::named::{Named, complaint, optional, required};
+use super::super::node::{CallNode, Node};
+use super::super::parse::Parser;
+use super::super::show;
+use super::super::table::Operator;
+use super::calendar::{self, Civil, DAY};
+use super::{instant, zone};
+use base::bson::{Builder, Value};
+use base::{Result, err};
+
+/// A part of a date is asked for as `{$year: date}`, `{$year: [date]}` or
+/// `{$year: {date, timezone}}`; the operands are the date and the zone.
+///
+/// Errors: 40536 for an array of another length, 40535 and 40539 for the named form.
+pub(in super::super) fn parse(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    let name = operator.name;
+    let date = match argument {
+        Value::Array(array) => {
+            let parts: Vec<_> = array.iter().collect();
+            let [single] = parts[..] else {
+                let count = parts.len();
+                return Err(err!(
+                    40536,
+                    "{name} accepts exactly one argument if given an array, but was given {count}"
+                ));
+            };
+            parser.operand(single)?
+        }
+        Value::Document(document) if !document.first().is_some_and(|first| first.name().starts_with('$')) => {
+            let (mut date, mut zone) = (None, Node::Absent);
+            for element in document {
+                match element.name() {
+                    "date" => date = Some(parser.operand(element.value())?),
+                    "timezone" => zone = parser.operand(element.value())?,
+                    other => return Err(err!(40535, "unrecognized option to {name}: \"{other}\"")),
+                }
+            }
+            let given = show::document(document);
+            let date =
+                date.ok_or_else(|| err!(40539, "missing 'date' argument to {name}, provided: {given}"))?;
+            return Ok(Node::call(operator, vec![date, zone]));
+        }
+        single => parser.operand(single)?,
+    };
+    Ok(Node::call(operator, vec![date, Node::Absent]))
+}
+
+/// A part of a date back as BSON.
+pub(in super::super) fn describe(
+    call: &CallNode,
+    name: &str,
+    out: &mut Builder,
+    append: &dyn Fn(&Node, &str, &mut Builder),
+) {
+    out.begin_document(name);
+    for (parameter, node) in ["date", "timezone"].iter().zip(&call.operands) {
+        append(node, parameter, out);
+    }
+    out.end();
+}
+
+/// The local time that the operands give; `None` where either is null.
+fn local(call: &Call<'_, '_>) -> Result<Option<i64>> {
+    let Some(millis) = instant(call, 0)? else { return Ok(None) };
+    Ok(zone(call, 1)?.map(|zone| zone.to_local(millis)))
+}
+
+macro_rules! parts {
+    ($($name:ident, $part:expr;)+) => {
+        $(pub(in super::super) fn $name<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+            let part: fn(i64) -> i64 = $part;
+            match local(call)? {
+                Some(local) => value(part(local) as i32),
+                None => null(),
+            }
+        })+
+    };
+}
+
+fn days(local: i64) -> i64 {
+    local.div_euclid(DAY)
+}
+
+parts! {
+    year, |local| Civil::from_local(local).year;
+    month, |local| Civil::from_local(local).month;
+    day_of_month, |local| Civil::from_local(local).day;
+    hour, |local| Civil::from_local(local).hour;
+    minute, |local| Civil::from_local(local).minute;
+    second, |local| Civil::from_local(local).second;
+    millisecond, |local| Civil::from_local(local).milli;
+    day_of_week, |local| calendar::weekday(days(local)) + 1;
+    day_of_year, |local| calendar::day_of_year(days(local));
+    week, |local| calendar::week_of_year(days(local));
+    iso_week, |local| calendar::iso(days(local)).week;
+    iso_day_of_week, |local| calendar::iso(days(local)).weekday;
+}
+
+/// `$isoWeekYear`: an int64, unlike the other parts.
+pub(in super::super) fn iso_week_year<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    match local(call)? {
+        Some(local) => value(calendar::iso(days(local)).year),
+        None => null(),
+    }
+}
+
+/// The arguments of `$dateToParts` in the order in which they are read.
+pub(in super::super) static TO_PARTS: Named = Named {
+    parameters: &[
+        required("date", 40522, "Missing 'date' argument to $dateToParts"),
+        optional("timezone"),
+        optional("iso8601"),
+    ],
+    no_object: complaint(40524, "$dateToParts only supports an object as its argument"),
+    unknown: complaint(40520, "Unrecognized argument to $dateToParts: {}"),
+};
+
+/// `$dateToParts`. Errors: 40521 where `iso8601` is no boolean.
+pub(in super::super) fn to_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let iso = match (call.given(2), call.get_non_null(2)?) {
+        (false, _) => false,
+        (true, None) => return null(),
+        (true, Some(Value::Boolean(iso))) => iso,
+        (true, Some(other)) => {
+            return Err(err!(40521, "iso8601 must evaluate to a bool, found {}", other.kind().alias()));
+        }
+    };
+    let Some(local) = local(call)? else { return null() };
+    let time = Civil::from_local(local);
+    let mut builder = Builder::new();
+    let mut put = |name: &str, part: i64| {
+        builder.append(name, part as i32);
+    };
+    if iso {
+        let date = calendar::iso(days(local));
+        put("isoWeekYear", date.year);
+        put("isoWeek", date.week);
+        put("isoDayOfWeek", date.weekday);
+    } else {
+        put("year", time.year);
+        put("month", time.month);
+        put("day", time.day);
+    }
+    put("hour", time.hour);
+    put("minute", time.minute);
+    put("second", time.second);
+    put("millisecond", time.milli);
+    call.scope.document(builder)
+}
+
+/// The high half of a timestamp. Errors: 5687301 for other types.
+pub(in super::super) fn ts_second<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    timestamp(call, 5687301, |time| time >> 32)
+}
+
+/// The low half of a timestamp. Errors: 5687302 for other types.
+pub(in super::super) fn ts_increment<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    timestamp(call, 5687302, |time| time & 0xFFFF_FFFF)
+}
+
+fn timestamp<'a>(call: &Call<'_, 'a>, code: i32, half: fn(u64) -> u64) -> Computed<'a> {
+    match call.get_non_null(0)? {
+        None => null(),
+        Some(Value::Timestamp(time)) => value(half(time) as i64),
+        Some(other) => {
+            let (name, found) = (call.name(), other.kind().alias());
+            let message = format!("Argument to {name} must be a timestamp, but is {found}");
+            Err(base::Error::new(base::ErrorCode::Location(code), message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::{check, check_described, check_error, check_parse_error};
+
+    const DATE: &str = "{d: ISODate('2017-01-01T03:04:05.006Z')}";
+
+    #[test]
+    fn parts() {
+        check("{$year: '$d'}", DATE, "2017");
+        check("{$month: ['$d']}", DATE, "1");
+        check("{$dayOfMonth: {date: '$d', timezone: 'America/New_York'}}", DATE, "31");
+        check("{$dayOfYear: '$d'}", DATE, "1");
+        check("{$dayOfWeek: '$d'}", DATE, "1");
+        check("{$hour: {date: '$d', timezone: '+0530'}}", DATE, "8");
+        check("{$minute: '$d'}", DATE, "4");
+        check("{$second: '$d'}", DATE, "5");
+        check("{$millisecond: '$d'}", DATE, "6");
+        check("{$week: '$d'}", DATE, "1");
+        check("{$isoWeek: '$d'}", DATE, "52");
+        check("{$isoWeekYear: '$d'}", DATE, "NumberLong(2016)");
+        check("{$isoDayOfWeek: '$d'}", DATE, "7");
+        check("{$year: null}", "{}", "null");
+        check("{$year: {date: '$d', timezone: '$z'}}", DATE, "null");
+        check("{$year: ObjectId('58c7cba47bbadf523cf2c313')}", "{}", "2017");
+        check_described("{$year: '$d'}", "{$year: {date: '$d'}}");
+    }
+
+    #[test]
+    fn errors() {
+        check_error("{$year: 'x'}", "{}", 16006);
+        check_error("{$year: {date: '$d', timezone: 'Nowhere'}}", DATE, 40485);
+        check_error("{$year: {date: '$d', timezone: 1}}", DATE, 40517);
+        check_parse_error("{$week: []}", 40536);
+        check_parse_error("{$week: {x: 1}}", 40535);
+        check_parse_error("{$week: {timezone: 'x'}}", 40539);
+    }
+
+    #[test]
+    fn all_parts_at_once() {
+        check(
+            "{$dateToParts: {date: '$d'}}",
+            DATE,
+            "{year: 2017, month: 1, day: 1, hour: 3, minute: 4, second: 5, millisecond: 6}",
+        );
+        check(
+            "{$dateToParts: {date: '$d', iso8601: true}}",
+            DATE,
+            "{isoWeekYear: 2016, isoWeek: 52, isoDayOfWeek: 7, hour: 3, minute: 4, second: 5, millisecond: 6}",
+        );
+        check_error("{$dateToParts: {date: '$d', iso8601: 1}}", DATE, 40521);
+        check_parse_error("{$dateToParts: 1}", 40524);
+        check_parse_error("{$dateToParts: {x: 1}}", 40520);
+        check_parse_error("{$dateToParts: {}}", 40522);
+    }
+
+    #[test]
+    fn timestamps() {
+        check("{$tsSecond: '$t'}", "{t: Timestamp(7, 3)}", "NumberLong(7)");
+        check("{$tsIncrement: '$t'}", "{t: Timestamp(7, 3)}", "NumberLong(3)");
+        check_error("{$tsSecond: 1}", "{}", 5687301);
+    }
+}

@@ -1,0 +1,155 @@
+//! `$dateToString`.
+
+use super::super::evaluate::{Call, Computed};
+use super::super::named::{Named, complaint, optional, required};
+use super::super::show;
+use super::calendar::{self, Civil, DAY, MINUTE};
+use super::format::{MONTHS, Piece, for_printing};
+use super::zone::Zone;
+use super::{instant, zone};
+use base::bson::Value;
+use base::{Result, err};
+use std::fmt::Write;
+
+/// The arguments in the order in which they are read.
+pub(in super::super) static ARGUMENTS: Named = Named {
+    parameters: &[
+        required("date", 18628, "Missing 'date' parameter to $dateToString"),
+        optional("format"),
+        optional("timezone"),
+        optional("onNull"),
+    ],
+    no_object: complaint(18629, "$dateToString only supports an object as its argument"),
+    unknown: complaint(18534, "Unrecognized argument to $dateToString: {}"),
+};
+
+/// Errors: 18533 where the format is no string, those of formats, dates and zones; 18537 for a
+/// year that has no four digits.
+pub(in super::super) fn to_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    // The format first: a bad one is an error even where the date is null.
+    let format = match (call.given(1), call.get_non_null(1)?) {
+        (false, _) if call.given(2) => Some("%Y-%m-%dT%H:%M:%S.%L"),
+        (false, _) => Some("%Y-%m-%dT%H:%M:%S.%LZ"),
+        (true, None) => None,
+        (true, Some(Value::String(format))) => Some(format),
+        (true, Some(other)) => {
+            let (kind, value) = (other.kind().alias(), show::value(other));
+            return Err(err!(
+                18533,
+                "$dateToString requires that 'format' be a string, found: {kind} with value {value}"
+            ));
+        }
+    };
+    let pieces = format.map(for_printing).transpose()?;
+    let zone = zone(call, 2)?;
+    let Some(millis) = instant(call, 0)? else { return on_null(call) };
+    match (pieces, zone) {
+        (Some(pieces), Some(zone)) => call.scope.text(&print(millis, &zone, &pieces)?),
+        _ => Ok(Some(Value::Null)),
+    }
+}
+
+fn on_null<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    if call.given(3) { call.get(3) } else { Ok(Some(Value::Null)) }
+}
+
+fn print(millis: i64, zone: &Zone, pieces: &[Piece]) -> Result<String> {
+    let local = zone.to_local(millis);
+    let offset_minutes = (local.saturating_sub(millis)) / MINUTE;
+    let mut out = String::new();
+    for piece in pieces {
+        match piece {
+            Piece::Literal(c) => out.push(*c),
+            Piece::Specifier(letter) => print_part(*letter, local, offset_minutes, &mut out)?,
+        }
+    }
+    Ok(out)
+}
+
+fn print_part(letter: char, local: i64, offset_minutes: i64, out: &mut String) -> Result<()> {
+    let (civil, days) = (Civil::from_local(local), local.div_euclid(DAY));
+    let iso = calendar::iso(days);
+    // Writing to a string cannot fail.
+    let _ = match letter {
+        'Y' => write!(out, "{:04}", four_digits(civil.year)?),
+        'G' => write!(out, "{:04}", four_digits(iso.year)?),
+        'm' => write!(out, "{:02}", civil.month),
+        'd' => write!(out, "{:02}", civil.day),
+        'H' => write!(out, "{:02}", civil.hour),
+        'M' => write!(out, "{:02}", civil.minute),
+        'S' => write!(out, "{:02}", civil.second),
+        'L' => write!(out, "{:03}", civil.milli),
+        'j' => write!(out, "{:03}", calendar::day_of_year(days)),
+        'w' => write!(out, "{}", calendar::weekday(days) + 1),
+        'u' => write!(out, "{}", iso.weekday),
+        'U' => write!(out, "{:02}", calendar::week_of_year(days)),
+        'V' => write!(out, "{:02}", iso.week),
+        'B' => write!(out, "{}", month_name(civil.month)),
+        'b' => write!(out, "{}", month_name(civil.month).get(..3).unwrap_or_default()),
+        'z' => {
+            let (sign, minutes) = (sign(offset_minutes), offset_minutes.abs());
+            write!(out, "{sign}{:02}{:02}", minutes / 60, minutes % 60)
+        }
+        _ => write!(out, "{}{:03}", sign(offset_minutes), offset_minutes.abs()),
+    };
+    Ok(())
+}
+
+fn sign(number: i64) -> char {
+    if number < 0 { '-' } else { '+' }
+}
+
+fn month_name(month: i64) -> &'static str {
+    usize::try_from(month - 1).ok().and_then(|index| MONTHS.get(index)).copied().unwrap_or_default()
+}
+
+fn four_digits(year: i64) -> Result<i64> {
+    if (0..=9999).contains(&year) {
+        return Ok(year);
+    }
+    Err(err!(18537, "$dateToString is only defined on year 0-9999, tried to use year {year}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::{check, check_error, check_parse_error};
+
+    const DATE: &str = "{d: ISODate('2017-01-01T03:04:05.006Z')}";
+
+    #[test]
+    fn every_specifier() {
+        check("{$dateToString: {date: '$d'}}", DATE, "'2017-01-01T03:04:05.006Z'");
+        check("{$dateToString: {date: '$d', timezone: '+02'}}", DATE, "'2017-01-01T05:04:05.006'");
+        check(
+            "{$dateToString: {date: '$d', format: '%Y/%m/%d %H:%M:%S.%L %%'}}",
+            DATE,
+            "'2017/01/01 03:04:05.006 %'",
+        );
+        check(
+            "{$dateToString: {date: '$d', format: '%G-%V-%u %j %U %w %b %B'}}",
+            DATE,
+            "'2016-52-7 001 01 1 Jan January'",
+        );
+        check(
+            "{$dateToString: {date: '$d', format: '%z %Z', timezone: 'America/New_York'}}",
+            DATE,
+            "'-0500 -300'",
+        );
+        check("{$dateToString: {date: '$d', format: '%Z', timezone: '+0045'}}", DATE, "'+045'");
+    }
+
+    #[test]
+    fn null_and_errors() {
+        check("{$dateToString: {date: '$x'}}", DATE, "null");
+        check("{$dateToString: {date: '$x', onNull: 'none'}}", DATE, "'none'");
+        check("{$dateToString: {date: '$d', format: '$x'}}", DATE, "null");
+        check("{$dateToString: {date: '$d', timezone: '$x'}}", DATE, "null");
+        check_error("{$dateToString: {date: '$d', format: 1}}", DATE, 18533);
+        check_error("{$dateToString: {date: '$d', format: '%n'}}", DATE, 18536);
+        check_error("{$dateToString: {date: '$d', format: '%'}}", DATE, 18535);
+        check_error("{$dateToString: {date: 'x'}}", DATE, 16006);
+        check_parse_error("{$dateToString: 1}", 18629);
+        check_parse_error("{$dateToString: {format: '%Y'}}", 18628);
+        check_parse_error("{$dateToString: {date: 1, x: 1}}", 18534);
+    }
+}

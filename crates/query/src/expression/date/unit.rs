@@ -1,0 +1,133 @@
+//! Units of time, from milliseconds to years, and the days of the week.
+
+use super::super::evaluate::Call;
+use super::super::show;
+use super::calendar::{DAY, HOUR, MINUTE, SECOND};
+use base::bson::Value;
+use base::{Error, ErrorCode, Result};
+
+/// A unit of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub(crate) enum Unit {
+    Year,
+    Quarter,
+    Month,
+    Week,
+    Day,
+    Hour,
+    Minute,
+    Second,
+    Millisecond,
+}
+
+/// How long a unit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// So many months.
+    Months(i64),
+    /// So many days of the calendar.
+    Days(i64),
+    /// So many milliseconds, whatever the clock on the wall says.
+    Millis(i64),
+}
+
+impl Unit {
+    /// The unit of this name.
+    pub(crate) fn parse(name: &str) -> Option<Unit> {
+        Some(match name {
+            "year" => Unit::Year,
+            "quarter" => Unit::Quarter,
+            "month" => Unit::Month,
+            "week" => Unit::Week,
+            "day" => Unit::Day,
+            "hour" => Unit::Hour,
+            "minute" => Unit::Minute,
+            "second" => Unit::Second,
+            "millisecond" => Unit::Millisecond,
+            _ => return None,
+        })
+    }
+
+    /// How long the unit is.
+    pub(crate) fn length(self) -> Length {
+        match self {
+            Unit::Year => Length::Months(12),
+            Unit::Quarter => Length::Months(3),
+            Unit::Month => Length::Months(1),
+            Unit::Week => Length::Days(7),
+            Unit::Day => Length::Days(1),
+            Unit::Hour => Length::Millis(HOUR),
+            Unit::Minute => Length::Millis(MINUTE),
+            Unit::Second => Length::Millis(SECOND),
+            Unit::Millisecond => Length::Millis(1),
+        }
+    }
+}
+
+/// The number of milliseconds in a unit that has a fixed one, days and weeks of 24-hour days
+/// included: for window bounds by range and `$densify`.
+#[allow(dead_code)]
+pub(crate) fn fixed_millis(unit: Unit) -> Option<i64> {
+    match unit.length() {
+        Length::Months(_) => None,
+        Length::Days(days) => Some(days * DAY),
+        Length::Millis(millis) => Some(millis),
+    }
+}
+
+/// The unit of an operand, or `None` for null.
+///
+/// Errors: the first code for what is no string, the second for an unknown unit.
+pub(super) fn operand(
+    call: &Call<'_, '_>,
+    position: usize,
+    codes: (ErrorCode, ErrorCode),
+) -> Result<Option<Unit>> {
+    let name = call.name();
+    match call.get_non_null(position)? {
+        None => Ok(None),
+        Some(Value::String(text)) => Unit::parse(text).map(Some).ok_or_else(|| {
+            Error::new(
+                codes.1,
+                format!("{name} parameter 'unit' value cannot be recognized as a time unit: {text}"),
+            )
+        }),
+        Some(other) => {
+            let found = other.kind().alias();
+            Err(Error::new(codes.0, format!("{name} requires 'unit' to be a string, but got {found}")))
+        }
+    }
+}
+
+/// The first day of the week as an operand, counted from Monday as 0: Sunday where it isn't
+/// given, `None` for null.
+///
+/// Errors: 5439015 for what is no string, 5439016 for no day of the week.
+pub(super) fn start_of_week(call: &Call<'_, '_>, position: usize) -> Result<Option<i64>> {
+    const DAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+    if !call.given(position) {
+        return Ok(Some(6));
+    }
+    let name = call.name();
+    let error = |code, message| Error::new(ErrorCode::Location(code), message);
+    let text = match call.get_non_null(position)? {
+        None => return Ok(None),
+        Some(Value::String(text)) => text,
+        Some(other) => {
+            let found = show::value(other);
+            return Err(error(
+                5439015,
+                format!("{name} requires 'startOfWeek' to be a string, but got {found}"),
+            ));
+        }
+    };
+    let lower = text.to_ascii_lowercase();
+    let found = DAYS.iter().position(|day| *day == lower || (lower.len() == 3 && day.starts_with(&lower)));
+    found.map(|day| Some(day as i64)).ok_or_else(|| {
+        error(
+            5439016,
+            format!("{name} parameter 'startOfWeek' value cannot be recognized as a day of a week: {text}"),
+        )
+    })
+}

@@ -1,0 +1,114 @@
+//! Time zones: by Olson name from the database bundled with the binary, or by offset.
+
+use super::calendar::{DAY, MINUTE, SECOND};
+use jiff::Timestamp;
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+use std::sync::LazyLock;
+
+/// Bundled, so that the same binary answers alike on every machine.
+static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
+
+/// A time zone.
+#[derive(Clone, Debug)]
+pub(crate) enum Zone {
+    /// So many milliseconds ahead of UTC, always.
+    Fixed(i64),
+    /// A place, with its history of offsets.
+    Named(TimeZone),
+}
+
+impl Zone {
+    /// Universal time.
+    pub(crate) const UTC: Zone = Zone::Fixed(0);
+
+    /// Reads `Europe/London`, `UTC`, `+02`, `+0230` or `+02:30`.
+    pub(crate) fn parse(text: &str) -> Option<Zone> {
+        if let Some(offset) = parse_offset(text) {
+            return Some(Zone::Fixed(offset));
+        }
+        if matches!(text, "UTC" | "GMT" | "Z") {
+            return Some(Zone::UTC);
+        }
+        DATABASE.get(text).ok().map(Zone::Named)
+    }
+
+    /// How far the zone is ahead of UTC at an instant, both in milliseconds.
+    pub(crate) fn offset_at(&self, utc: i64) -> i64 {
+        match self {
+            Zone::Fixed(offset) => *offset,
+            Zone::Named(zone) => {
+                let clamped = utc.clamp(Timestamp::MIN.as_millisecond(), Timestamp::MAX.as_millisecond());
+                let instant = Timestamp::from_millisecond(clamped).unwrap_or(Timestamp::UNIX_EPOCH);
+                i64::from(zone.to_offset(instant).seconds()) * SECOND
+            }
+        }
+    }
+
+    /// The local time of an instant.
+    pub(crate) fn to_local(&self, utc: i64) -> i64 {
+        utc.saturating_add(self.offset_at(utc))
+    }
+
+    /// The instant of a local time. What exists twice is the earlier instant; what is skipped is
+    /// moved forward by as much as the clocks.
+    pub(crate) fn to_utc(&self, local: i64) -> i64 {
+        let before = self.offset_at(local.saturating_sub(DAY));
+        let after = self.offset_at(local.saturating_add(DAY));
+        let (first, second) = (local.saturating_sub(before), local.saturating_sub(after));
+        if before != after && self.offset_at(first) != before && self.offset_at(second) == after {
+            return second;
+        }
+        first
+    }
+}
+
+/// The milliseconds of `+hh`, `+hhmm` or `+hh:mm`.
+pub(crate) fn parse_offset(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.split_at_checked(1)? {
+        ("+", digits) => (1, digits),
+        ("-", digits) => (-1, digits),
+        _ => return None,
+    };
+    let number =
+        |part: &str| if part.bytes().all(|b| b.is_ascii_digit()) { part.parse::<i64>().ok() } else { None };
+    let (hours, minutes) = match digits.len() {
+        2 => (number(digits)?, 0),
+        4 => (number(digits.get(..2)?)?, number(digits.get(2..)?)?),
+        5 if digits.get(2..3) == Some(":") => (number(digits.get(..2)?)?, number(digits.get(3..)?)?),
+        _ => return None,
+    };
+    Some(sign * (hours * 60 + minutes) * MINUTE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::calendar::{Civil, HOUR};
+    use super::*;
+
+    fn local(year: i64, month: i64, day: i64, hour: i64, minute: i64) -> i64 {
+        Civil { year, month, day, hour, minute, second: 0, milli: 0 }.to_local().unwrap()
+    }
+
+    #[test]
+    fn offsets_and_names() {
+        assert_eq!(parse_offset("+0530"), Some(330 * MINUTE));
+        assert_eq!(parse_offset("-03:30"), Some(-210 * MINUTE));
+        assert_eq!(parse_offset("+05"), Some(5 * HOUR));
+        assert_eq!(parse_offset("+5"), None);
+        assert!(Zone::parse("Nowhere/Land").is_none());
+        let london = Zone::parse("Europe/London").unwrap();
+        assert_eq!(london.offset_at(local(2017, 7, 1, 0, 0)), HOUR);
+        assert_eq!(london.offset_at(local(2017, 1, 1, 0, 0)), 0);
+    }
+
+    #[test]
+    fn local_times_around_changes_of_the_clock() {
+        let zone = Zone::parse("America/New_York").unwrap();
+        // Skipped: half past two becomes half past three, daylight time.
+        assert_eq!(zone.to_utc(local(2020, 3, 8, 2, 30)), local(2020, 3, 8, 7, 30));
+        assert_eq!(zone.to_utc(local(2020, 3, 8, 3, 30)), local(2020, 3, 8, 7, 30));
+        // Twice: the first one, daylight time.
+        assert_eq!(zone.to_utc(local(2020, 11, 1, 1, 30)), local(2020, 11, 1, 5, 30));
+        assert_eq!(zone.to_utc(local(2020, 11, 1, 3, 0)), local(2020, 11, 1, 8, 0));
+    }
+}
