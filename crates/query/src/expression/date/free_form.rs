@@ -178,7 +178,7 @@ pub(super) fn read(text: &str) -> Step<Read> {
             ' ' | '\t' | ',' | ';' | '\n' => cursor.position += 1,
             '@' => unix_time(&mut cursor, &mut read)?,
             '0'..='9' => number(&mut cursor, &mut read)?,
-            'T' | 't' if cursor.rest().bytes().nth(1).is_some_and(|b| b.is_ascii_digit()) => {
+            'T' | 't' if cursor.rest().as_bytes().get(1).is_some_and(u8::is_ascii_digit) => {
                 cursor.position += 1;
                 time(&mut cursor, &mut read)?;
             }
