@@ -58,3 +58,9 @@ fn check_shape(filter: &str, expected: &str) {
     let again = Matcher::parse(described.view(), &Context::for_tests()).unwrap();
     assert_eq!(again.describe().view().to_string(), described.view().to_string(), "{filter}");
 }
+
+#[test]
+fn a_filter_can_be_shared_between_threads() {
+    fn check<T: Send + Sync>() {}
+    check::<Matcher>();
+}
