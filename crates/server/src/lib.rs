@@ -10,6 +10,7 @@
 
 mod activity;
 mod arguments;
+mod background;
 mod buffers;
 mod call;
 mod command;

@@ -50,6 +50,11 @@ pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result
         .thread_stack_size(STACK_SIZE)
         .enable_all()
         .build()?;
+    let background = Arc::downgrade(server);
+    std::thread::Builder::new()
+        .name("vellum-background".to_string())
+        .stack_size(STACK_SIZE)
+        .spawn(move || crate::background::run(&background))?;
     let result = runtime.block_on(listen(server, ready));
     // Connections that are idle by now are closed by dropping their tasks.
     runtime.shutdown_timeout(Duration::from_millis(100));

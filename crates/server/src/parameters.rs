@@ -52,7 +52,6 @@ const PARAMETERS: &[Parameter] = &[
     fixed("acceptApiVersion2", false),
     fixed("enableLocalhostAuthBypass", true),
     integer("logLevel", 0, 0),
-    boolean("notablescan", false),
     boolean("quiet", false),
     fixed("requireApiVersion", false),
     boolean("ttlMonitorEnabled", true),

@@ -1,0 +1,42 @@
+//! Work that no client asks for: sweeping TTL indexes, closing cursors nobody reads.
+
+use crate::parameters::Setting;
+use crate::server::Server;
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+/// How often the thread looks whether something is due.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How often idle cursors are looked for.
+const CURSORS_EVERY: Duration = Duration::from_secs(4);
+
+/// Runs until the server is dropped; start it on a thread of its own.
+pub(crate) fn run(server: &Weak<Server>) {
+    let (mut swept, mut closed) = (Instant::now(), Instant::now());
+    loop {
+        std::thread::sleep(TICK);
+        let Some(server) = server.upgrade() else { return };
+        if swept.elapsed() >= server.ttl_pause() {
+            swept = Instant::now();
+            if server.parameters.get("ttlMonitorEnabled") == Some(Setting::Boolean(true)) {
+                let deleted = server.database.sweep_ttl();
+                log::debug!("TTL pass: {deleted} documents expired");
+            }
+        }
+        if closed.elapsed() >= CURSORS_EVERY {
+            closed = Instant::now();
+            server.database.cursors.close_idle();
+        }
+    }
+}
+
+impl Server {
+    /// The time between two TTL passes, as the parameter ttlMonitorSleepSecs says now.
+    fn ttl_pause(&self) -> Duration {
+        match self.parameters.get("ttlMonitorSleepSecs") {
+            Some(Setting::Integer(seconds)) => Duration::from_secs(seconds.unsigned_abs().into()),
+            _ => Duration::from_secs(60),
+        }
+    }
+}
