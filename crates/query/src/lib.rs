@@ -15,6 +15,7 @@ pub mod regex;
 pub mod sort;
 mod tick;
 pub mod update;
+pub mod window;
 
 pub use context::{Arena, Context, Interrupt};
 pub use expression::Expression;

@@ -40,6 +40,20 @@ impl Accumulation {
         (entry.parse)(entry.name, spec, context)
     }
 
+    /// Parses an accumulator used as a window function: other than in a group, an array is an
+    /// operand like any other.
+    pub(crate) fn parse_in_window(spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
+        let Value::Array(array) = spec.value() else { return Accumulation::parse(spec, context) };
+        // Joining one array gives that array, as an expression that isn't written as one.
+        let mut operand = Builder::new();
+        operand.begin_document(spec.name()).begin_array("$concatArrays").push(array);
+        let operand = operand.finish();
+        operand.view().first().map_or_else(
+            || Err(err!(15952, "unknown group operator '{}'", spec.name())),
+            |operand| Accumulation::parse(&operand, context),
+        )
+    }
+
     /// An accumulator whose argument is an expression.
     ///
     /// Errors: 40237 for an array, since there is only one operand.

@@ -33,6 +33,7 @@ mod redact;
 mod registry;
 mod replace_root;
 mod sample;
+mod set_window_fields;
 mod skip;
 mod sort;
 mod sort_by_count;

@@ -3,7 +3,7 @@
 use super::parse::{Parsed, Scope};
 use super::{
     bucket, count, documents, external, facet, graph_lookup, group, limit, lookup, r#match, merge, out,
-    project, redact, replace_root, sample, skip, sort, sort_by_count, union_with, unwind,
+    project, redact, replace_root, sample, set_window_fields, skip, sort, sort_by_count, union_with, unwind,
 };
 use base::bson::Element;
 use base::{Result, err};
@@ -88,7 +88,7 @@ pub(crate) const STAGES: &[Entry] = &[
     refused("$search").first(),
     refused("$searchMeta").first(),
     stage("$set", project::parse_add_fields),
-    refused("$setWindowFields"),
+    stage("$setWindowFields", set_window_fields::parse),
     refused("$shardedDataDistribution").first(),
     stage("$skip", skip::parse),
     stage("$sort", sort::parse),

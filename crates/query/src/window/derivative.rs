@@ -1,0 +1,149 @@
+//! `$derivative`: the rate of change from a frame's first document to its last.
+
+use super::frame::{Bounds, window_of};
+use super::{Function, Partition, SortBy, Unit};
+use crate::tick::Tick;
+use crate::{Context, Expression};
+use base::bson::{Document, Element, Number, Path, Value, ValueBuf};
+use base::{Result, err};
+
+struct Derivative {
+    rate: Rate,
+    bounds: Bounds,
+}
+
+/// What `$derivative` and `$integral` have in common: a value along the one sorted by.
+pub(super) struct Rate {
+    pub(super) name: &'static str,
+    pub(super) input: Expression,
+    pub(super) path: Path,
+    /// Milliseconds of the unit, where the one sorted by is a date.
+    pub(super) unit: Option<i64>,
+}
+
+/// Errors: FailedToParse for bad arguments and without a window.
+pub(super) fn parse(
+    function: &Element<'_>,
+    spec: Document<'_>,
+    sort_by: Option<&SortBy>,
+    context: &Context,
+) -> Result<Box<dyn Function>> {
+    let rate = Rate::parse("$derivative", function, sort_by, context)?;
+    let Some(window) = window_of(spec, true)? else {
+        return Err(err!(FailedToParse, "$derivative requires explicit window bounds"));
+    };
+    Ok(Box::new(Derivative { rate, bounds: Bounds::parse(window, sort_by)? }))
+}
+
+impl Rate {
+    /// Errors: FailedToParse for bad arguments; a unit whose length varies is among them.
+    pub(super) fn parse(
+        name: &'static str,
+        function: &Element<'_>,
+        sort_by: Option<&SortBy>,
+        context: &Context,
+    ) -> Result<Rate> {
+        let Value::Document(arguments) = function.value() else {
+            return Err(err!(FailedToParse, "{name} expects an object, but got {}", function.value()));
+        };
+        let (mut input, mut unit) = (None, None);
+        for argument in arguments {
+            match argument.name() {
+                "input" => input = Some(Expression::parse(argument.value(), context)?),
+                "unit" => unit = Some(parse_unit(name, argument.value())?),
+                other => return Err(err!(FailedToParse, "{name} got unexpected argument: {other}")),
+            }
+        }
+        let input = input.ok_or_else(|| err!(FailedToParse, "{name} requires an 'input' expression"))?;
+        let Some(path) = sort_by.and_then(SortBy::single_ascending) else {
+            return Err(err!(FailedToParse, "{name} requires a sortBy with exactly one, ascending, field"));
+        };
+        Ok(Rate { name, input, path: path.clone(), unit })
+    }
+
+    /// The places of the documents along the field sorted by, in units.
+    ///
+    /// Errors: 5624900 to 5624902 for what is no date or number, as the unit wants.
+    pub(super) fn places(&self, partition: &Partition<'_>) -> Result<Vec<Number>> {
+        let place = |value: &ValueBuf| match (value.view(), self.unit) {
+            (Value::DateTime(date), Some(unit)) => Ok(in_units(date, unit)),
+            (other, Some(_)) => Err(err!(
+                5624901,
+                "{} with 'unit' expects the sortBy field to be a Date, but found {}",
+                self.name,
+                other.kind().alias()
+            )),
+            (Value::DateTime(_), None) => {
+                Err(err!(5624900, "{} where the sortBy is a Date requires a 'unit'", self.name))
+            }
+            (other, None) => other.as_number().ok_or_else(|| {
+                err!(
+                    5624902,
+                    "{} expects the sortBy field to be numeric, but found {}",
+                    self.name,
+                    other.kind().alias()
+                )
+            }),
+        };
+        partition.sort_values(&self.path).iter().map(place).collect()
+    }
+
+    /// The numbers of the input; `None` for null and missing.
+    ///
+    /// Errors: 5624903 for what is no number.
+    pub(super) fn numbers(&self, partition: &Partition<'_>) -> Result<Vec<Option<Number>>> {
+        let number = |value: &Option<ValueBuf>| match value.as_ref().map(ValueBuf::view) {
+            None | Some(Value::Null | Value::Undefined) => Ok(None),
+            Some(Value::DateTime(date)) => Ok(Some(Number::Int64(date))),
+            Some(other) => other.as_number().map(Some).ok_or_else(|| {
+                err!(5624903, "{} expects numeric input, but found {}", self.name, other.kind().alias())
+            }),
+        };
+        partition.values(&self.input)?.iter().map(number).collect()
+    }
+}
+
+fn in_units(date: i64, unit: i64) -> Number {
+    if date % unit == 0 { Number::Int64(date / unit) } else { Number::Double(date as f64 / unit as f64) }
+}
+
+fn parse_unit(name: &str, value: Value<'_>) -> Result<i64> {
+    let Value::String(unit) = value else {
+        return Err(err!(FailedToParse, "{name} unit must be a string, but found {value}"));
+    };
+    Unit::parse(unit)?.milliseconds().ok_or_else(|| {
+        err!(5490710, "unit must be 'week' or smaller, because longer units have a variable length: '{unit}'")
+    })
+}
+
+/// The quotient: a decimal where either is one, else a double.
+pub(super) fn divide(a: Number, b: Number) -> Number {
+    if a.is_decimal() || b.is_decimal() {
+        return Number::Decimal128(a.to_decimal().divided_by(b.to_decimal()));
+    }
+    Number::Double(a.to_f64() / b.to_f64())
+}
+
+impl Function for Derivative {
+    fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+        let (places, numbers) = (self.rate.places(partition)?, self.rate.numbers(partition)?);
+        let mut results = Vec::with_capacity(partition.len());
+        for frame in self.bounds.frames(partition)? {
+            tick.check()?;
+            let last = frame.end.wrapping_sub(1);
+            let ends =
+                (places.get(frame.start), places.get(last), numbers.get(frame.start), numbers.get(last));
+            let (Some(x0), Some(x1), Some(Some(y0)), Some(Some(y1))) = ends else {
+                results.push(ValueBuf::null());
+                continue;
+            };
+            let run = x1.minus(*x0);
+            results.push(if frame.len() < 2 || run.is_zero() {
+                ValueBuf::null()
+            } else {
+                Value::from(divide(y1.minus(*y0), run)).to_owned()
+            });
+        }
+        Ok(results)
+    }
+}

@@ -1,0 +1,93 @@
+//! `$expMovingAvg`: a mean in which the past fades.
+
+use super::frame::window_of;
+use super::{Function, Partition, SortBy};
+use crate::tick::Tick;
+use crate::{Context, Expression};
+use base::bson::{Decimal128, Document, Element, Number, Value, ValueBuf};
+use base::{Result, err};
+
+struct ExpMovingAvg {
+    input: Expression,
+    alpha: Number,
+}
+
+/// Errors: FailedToParse for bad and missing arguments.
+pub(super) fn parse(
+    function: &Element<'_>,
+    spec: Document<'_>,
+    sort_by: Option<&SortBy>,
+    context: &Context,
+) -> Result<Box<dyn Function>> {
+    if spec.find("window").is_some() {
+        return Err(err!(FailedToParse, "$expMovingAvg does not accept a 'window' field"));
+    }
+    window_of(spec, false)?;
+    let Value::Document(arguments) = function.value() else {
+        return Err(err!(FailedToParse, "$expMovingAvg must have exactly one argument that is an object"));
+    };
+    if sort_by.is_none() {
+        return Err(err!(FailedToParse, "$expMovingAvg requires an explicit 'sortBy'"));
+    }
+    let mut input = None;
+    for argument in arguments {
+        match argument.name() {
+            "input" => input = Some(Expression::parse(argument.value(), context)?),
+            "N" | "alpha" => {}
+            other => return Err(err!(FailedToParse, "Got unrecognized field in $expMovingAvg: {other}")),
+        }
+    }
+    let alpha = match (arguments.get("N"), arguments.get("alpha")) {
+        (Some(count), None) => alpha_of_count(count)?,
+        (None, Some(alpha)) => check_alpha(alpha)?,
+        _ => {
+            return Err(err!(
+                FailedToParse,
+                "$expMovingAvg sub object must have exactly two fields: An 'input' field, and either an 'N' field or \
+                 an 'alpha' field"
+            ));
+        }
+    };
+    let input = input.ok_or_else(|| err!(FailedToParse, "$expMovingAvg requires an 'input' field"))?;
+    Ok(Box::new(ExpMovingAvg { input, alpha }))
+}
+
+fn alpha_of_count(value: Value<'_>) -> Result<Number> {
+    match value.as_i64() {
+        Some(count) if count > 0 => Ok(Number::Double(2.0 / (count as f64 + 1.0))),
+        _ => Err(err!(FailedToParse, "'N' field must be an integer greater than zero, but found {value}")),
+    }
+}
+
+fn check_alpha(value: Value<'_>) -> Result<Number> {
+    match value.as_number() {
+        Some(alpha) if alpha.to_f64() > 0.0 && alpha.to_f64() < 1.0 => Ok(alpha),
+        _ => Err(err!(FailedToParse, "'alpha' must be between 0 and 1 (exclusive), found alpha: {value}")),
+    }
+}
+
+impl Function for ExpMovingAvg {
+    fn compute(&self, partition: &Partition<'_>, _tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+        let rest = Number::Double(1.0).minus(self.alpha);
+        let mut mean: Option<Number> = None;
+        let mut results = Vec::with_capacity(partition.len());
+        for value in partition.values(&self.input)? {
+            if let Some(number) = value.as_ref().and_then(|value| value.view().as_number()) {
+                mean = Some(match mean {
+                    Some(mean) => number.times(self.alpha).plus(mean.times(rest)),
+                    None => number,
+                });
+            }
+            results.push(mean.map_or_else(ValueBuf::null, |mean| Value::from(in_double(mean)).to_owned()));
+        }
+        Ok(results)
+    }
+}
+
+/// Integers as doubles, as all means are.
+fn in_double(number: Number) -> Number {
+    match number {
+        Number::Decimal128(decimal) => Number::Decimal128(decimal.plus(Decimal128::from_i64(0))),
+        other => Number::Double(other.to_f64()),
+    }
+}

@@ -1,0 +1,138 @@
+//! `$locf` and `$linearFill`: values for documents that have none.
+
+use super::frame::window_of;
+use super::{Function, Partition, SortBy};
+use crate::tick::Tick;
+use crate::{Context, Expression};
+use base::bson::{Decimal128, Document, Element, Number, Path, Value, ValueBuf};
+use base::{Result, err};
+
+struct Locf(Expression);
+
+/// Errors: FailedToParse for a window.
+pub(super) fn parse_locf(
+    function: &Element<'_>,
+    spec: Document<'_>,
+    _sort_by: Option<&SortBy>,
+    context: &Context,
+) -> Result<Box<dyn Function>> {
+    check_no_window("$locf", spec)?;
+    Ok(Box::new(Locf(Expression::parse(function.value(), context)?)))
+}
+
+fn check_no_window(name: &str, spec: Document<'_>) -> Result<()> {
+    if spec.find("window").is_some() {
+        return Err(err!(FailedToParse, "'window' field is not allowed in {name}"));
+    }
+    window_of(spec, false).map(drop)
+}
+
+fn present(value: &Option<ValueBuf>) -> Option<&ValueBuf> {
+    value.as_ref().filter(|value| !value.view().is_nullish())
+}
+
+impl Function for Locf {
+    fn compute(&self, partition: &Partition<'_>, _tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+        let mut last = ValueBuf::null();
+        let mut results = Vec::with_capacity(partition.len());
+        for value in partition.values(&self.0)? {
+            if let Some(value) = present(&value) {
+                last = value.clone();
+            }
+            results.push(last.clone());
+        }
+        Ok(results)
+    }
+}
+
+struct LinearFill {
+    input: Expression,
+    path: Path,
+}
+
+/// Errors: 605001 unless sorted by one ascending field.
+pub(super) fn parse_linear(
+    function: &Element<'_>,
+    spec: Document<'_>,
+    sort_by: Option<&SortBy>,
+    context: &Context,
+) -> Result<Box<dyn Function>> {
+    check_no_window("$linearFill", spec)?;
+    let Some(path) = sort_by.and_then(SortBy::single) else {
+        return Err(err!(
+            605001,
+            "$linearFill must be specified with a top level sortBy expression with exactly one element"
+        ));
+    };
+    Ok(Box::new(LinearFill { input: Expression::parse(function.value(), context)?, path: path.clone() }))
+}
+
+/// Errors: TypeMismatch unless the value is a number or a date.
+fn coordinate(value: Value<'_>) -> Result<Number> {
+    match value {
+        Value::DateTime(date) => Ok(Number::Int64(date)),
+        other => other.as_number().ok_or_else(|| {
+            err!(
+                TypeMismatch,
+                "$linearFill: Expected the sortBy field to be numeric or a date, but found {other}"
+            )
+        }),
+    }
+}
+
+/// Errors: TypeMismatch for a value that is neither a number nor null.
+fn number(value: &ValueBuf) -> Result<Number> {
+    let value = value.view();
+    value
+        .as_number()
+        .ok_or_else(|| err!(TypeMismatch, "Value to be filled must be numeric or nullish, but found {value}"))
+}
+
+fn divide(a: Number, b: Number) -> Number {
+    if a.is_decimal() || b.is_decimal() {
+        return Number::Decimal128(a.to_decimal().divided_by(b.to_decimal()));
+    }
+    Number::Double(a.to_f64() / b.to_f64())
+}
+
+impl LinearFill {
+    /// The value at `x` on the line through two points.
+    fn between((x0, y0): (Number, Number), (x1, y1): (Number, Number), x: Number) -> Number {
+        let share = divide(x.minus(x0), x1.minus(x0));
+        match share.times(y1.minus(y0)).plus(y0) {
+            Number::Decimal128(value) => Number::Decimal128(value.plus(Decimal128::from_i64(0))),
+            other => Number::Double(other.to_f64()),
+        }
+    }
+}
+
+impl Function for LinearFill {
+    fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+        let values = partition.values(&self.input)?;
+        let positions = partition.sort_values(&self.path);
+        let mut places = Vec::with_capacity(positions.len());
+        for position in &positions {
+            places.push(coordinate(position.view())?);
+        }
+        if partition.ties()?.contains(&true) {
+            return Err(err!(6050106, "There can be no repeated values in the sort field"));
+        }
+        let mut results = vec![ValueBuf::null(); values.len()];
+        let mut before: Option<(usize, (Number, Number))> = None;
+        for (at, (value, place)) in values.iter().zip(&places).enumerate() {
+            tick.check()?;
+            let Some(value) = present(value) else { continue };
+            let point = (*place, number(value)?);
+            if let Some((start, from)) = before {
+                for (result, place) in results.iter_mut().zip(&places).take(at).skip(start + 1) {
+                    *result = Value::from(LinearFill::between(from, point, *place)).to_owned();
+                }
+            }
+            if let Some(result) = results.get_mut(at) {
+                *result = value.clone();
+            }
+            before = Some((at, point));
+        }
+        Ok(results)
+    }
+}

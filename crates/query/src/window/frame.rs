@@ -1,0 +1,249 @@
+//! Frames: which documents around one a window function looks at.
+
+use super::{Partition, SortBy, Unit};
+use base::bson::{Array, Document, Number, Value, ValueBuf, compare};
+use base::{Result, err};
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// Parsed bounds of a window.
+#[derive(Clone)]
+pub(super) enum Bounds {
+    /// By position, counted from the document.
+    Documents(Bound<i64>, Bound<i64>),
+    /// By the value sorted by, counted from the document's.
+    Range { lower: Bound<ValueBuf>, upper: Bound<ValueBuf>, unit: Option<Unit> },
+}
+
+/// One end of a window.
+#[derive(Clone)]
+pub(super) enum Bound<T> {
+    Unbounded,
+    Current,
+    Offset(T),
+}
+
+impl Bounds {
+    /// The whole partition.
+    pub(super) const ALL: Bounds = Bounds::Documents(Bound::Unbounded, Bound::Unbounded);
+
+    /// Parses `window`.
+    ///
+    /// Errors: FailedToParse for bad bounds, 5339900 for those in the wrong order, 5339901,
+    /// 5339902 and 8947400 where the sort pattern doesn't fit.
+    pub(super) fn parse(window: Value<'_>, sort_by: Option<&SortBy>) -> Result<Bounds> {
+        let Value::Document(window) = window else {
+            return Err(err!(FailedToParse, "'window' field must be an object"));
+        };
+        for field in window {
+            if !matches!(field.name(), "documents" | "range" | "unit") {
+                return Err(err!(
+                    FailedToParse,
+                    "'window' field can only contain 'documents' as the only argument or 'range' with an optional \
+                     'unit' field"
+                ));
+            }
+        }
+        match (window.get("documents"), window.get("range"), window.get("unit")) {
+            (Some(_), Some(_), _) => {
+                Err(err!(FailedToParse, "Window bounds can specify either 'documents' or 'range', not both."))
+            }
+            (Some(_), None, Some(_)) | (None, None, Some(_)) => {
+                Err(err!(FailedToParse, "Window bounds can only specify 'unit' with range-based bounds."))
+            }
+            (Some(documents), None, None) => documents_bounds(pair(documents)?, sort_by),
+            (None, Some(range), unit) => range_bounds(pair(range)?, unit, sort_by),
+            (None, None, None) => Ok(Bounds::ALL),
+        }
+    }
+
+    /// The frame of each document of a partition.
+    ///
+    /// Errors: 5429413 and 5429414 where a value sorted by is no date or number, as the unit
+    /// wants.
+    pub(super) fn frames(&self, partition: &Partition<'_>) -> Result<Vec<Range<usize>>> {
+        match self {
+            Bounds::Documents(lower, upper) => {
+                let frame = |at: usize| {
+                    let (start, end) = (position(lower, at, 0), position(upper, at, i64::MAX - 1));
+                    let end = usize::try_from(end.saturating_add(1)).unwrap_or(0).min(partition.len());
+                    usize::try_from(start).unwrap_or(0).min(end)..end
+                };
+                Ok((0..partition.len()).map(frame).collect())
+            }
+            Bounds::Range { lower, upper, unit } => range_frames(lower, upper, *unit, partition),
+        }
+    }
+}
+
+fn position(bound: &Bound<i64>, at: usize, unbounded: i64) -> i64 {
+    let at = i64::try_from(at).unwrap_or(i64::MAX);
+    match bound {
+        Bound::Unbounded => unbounded,
+        Bound::Current => at,
+        Bound::Offset(offset) => at.saturating_add(*offset),
+    }
+}
+
+fn pair(bounds: Value<'_>) -> Result<(Value<'_>, Value<'_>)> {
+    let bad = || err!(FailedToParse, "Window bounds must be a 2-element array: {bounds}");
+    let array: Array<'_> = bounds.as_array().ok_or_else(bad)?;
+    match (array.get(0), array.get(1), array.get(2)) {
+        (Some(lower), Some(upper), None) => Ok((lower, upper)),
+        _ => Err(bad()),
+    }
+}
+
+fn documents_bounds((lower, upper): (Value<'_>, Value<'_>), sort_by: Option<&SortBy>) -> Result<Bounds> {
+    let bound = |value: Value<'_>| match keyword(value)? {
+        Some(bound) => Ok(bound),
+        None => value
+            .as_i64()
+            .map(Bound::Offset)
+            .ok_or_else(|| err!(FailedToParse, "Numeric document-based bounds must be an integer: {value}")),
+    };
+    let (lower, upper) = (bound(lower)?, bound(upper)?);
+    let all = matches!((&lower, &upper), (Bound::Unbounded, Bound::Unbounded));
+    if sort_by.is_none() && !all {
+        return Err(err!(5339901, "Document-based bounds require a sortBy"));
+    }
+    if position(&lower, 0, i64::MIN) > position(&upper, 0, i64::MAX) {
+        return Err(wrong_order());
+    }
+    Ok(Bounds::Documents(lower, upper))
+}
+
+fn wrong_order() -> base::Error {
+    err!(5339900, "Lower bound must not exceed upper bound")
+}
+
+/// `"unbounded"` and `"current"`; `None` for a number.
+fn keyword<T>(value: Value<'_>) -> Result<Option<Bound<T>>> {
+    match value {
+        Value::String("unbounded") => Ok(Some(Bound::Unbounded)),
+        Value::String("current") => Ok(Some(Bound::Current)),
+        other if other.as_number().is_some() => Ok(None),
+        other => {
+            Err(err!(FailedToParse, "Window bounds must be 'unbounded', 'current', or a number: {other}"))
+        }
+    }
+}
+
+fn range_bounds(
+    (lower, upper): (Value<'_>, Value<'_>),
+    unit: Option<Value<'_>>,
+    sort_by: Option<&SortBy>,
+) -> Result<Bounds> {
+    let unit = match unit {
+        None => None,
+        Some(Value::String(name)) => Some(Unit::parse(name)?),
+        Some(other) => return Err(err!(FailedToParse, "'unit' must be a string: {other}")),
+    };
+    let bound = |value: Value<'_>| match keyword(value)? {
+        Some(bound) => Ok(bound),
+        None if unit.is_some() && value.as_i64().is_none() => {
+            Err(err!(FailedToParse, "With 'unit', range-based bounds must be an integer: {value}"))
+        }
+        None => Ok(Bound::Offset(value.to_owned())),
+    };
+    let (lower, upper) = (bound(lower)?, bound(upper)?);
+    let Some(sort_by) = sort_by else {
+        return Err(err!(5339902, "Range-based bounds require sortBy a single field"));
+    };
+    if sort_by.single().is_none() {
+        return Err(err!(5339902, "Range-based bounds require sortBy a single field"));
+    }
+    if sort_by.single_ascending().is_none() {
+        return Err(err!(8947400, "Range-based bounds require an ascending sortBy"));
+    }
+    let zero = || Value::Int32(0).to_owned();
+    let order = match (&lower, &upper) {
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) | (Bound::Current, Bound::Current) => Ordering::Less,
+        (Bound::Offset(lower), Bound::Offset(upper)) => compare(lower.view(), upper.view()),
+        (Bound::Offset(lower), Bound::Current) => compare(lower.view(), zero().view()),
+        (Bound::Current, Bound::Offset(upper)) => compare(zero().view(), upper.view()),
+    };
+    if order == Ordering::Greater {
+        return Err(wrong_order());
+    }
+    Ok(Bounds::Range { lower, upper, unit })
+}
+
+fn range_frames(
+    lower: &Bound<ValueBuf>,
+    upper: &Bound<ValueBuf>,
+    unit: Option<Unit>,
+    partition: &Partition<'_>,
+) -> Result<Vec<Range<usize>>> {
+    let Some(path) = partition.sort_by.and_then(SortBy::single_ascending) else { return Ok(Vec::new()) };
+    let values = partition.sort_values(path);
+    for value in &values {
+        check_value(value.view(), unit)?;
+    }
+    let mut frames = Vec::with_capacity(values.len());
+    for value in &values {
+        let start = match shifted(value.view(), lower, unit)? {
+            Some(least) => {
+                values.partition_point(|other| compare(other.view(), least.view()) == Ordering::Less)
+            }
+            None => 0,
+        };
+        let end = match shifted(value.view(), upper, unit)? {
+            Some(most) => {
+                values.partition_point(|other| compare(other.view(), most.view()) != Ordering::Greater)
+            }
+            None => values.len(),
+        };
+        frames.push(start.min(end)..end);
+    }
+    Ok(frames)
+}
+
+fn check_value(value: Value<'_>, unit: Option<Unit>) -> Result<()> {
+    let fits = if unit.is_some() { matches!(value, Value::DateTime(_)) } else { value.as_number().is_some() };
+    if fits {
+        return Ok(());
+    }
+    let found = value.kind().alias();
+    match unit {
+        Some(_) => {
+            Err(err!(5429513, "Invalid range: Expected the sortBy field to be a Date, but it was {found}"))
+        }
+        None => {
+            Err(err!(5429414, "Invalid range: Expected the sortBy field to be a number, but it was {found}"))
+        }
+    }
+}
+
+/// The value that a bound stands for; `None` where it is unbounded.
+fn shifted(value: Value<'_>, bound: &Bound<ValueBuf>, unit: Option<Unit>) -> Result<Option<ValueBuf>> {
+    let offset = match bound {
+        Bound::Unbounded => return Ok(None),
+        Bound::Current => return Ok(Some(value.to_owned())),
+        Bound::Offset(offset) => offset.view(),
+    };
+    let shifted = match (value, unit) {
+        (Value::DateTime(date), Some(unit)) => {
+            let amount = offset.as_i64().unwrap_or(0);
+            // Beyond the range of dates nothing lies.
+            let end = if amount < 0 { i64::MIN } else { i64::MAX };
+            Value::DateTime(unit.add(date, amount).unwrap_or(end))
+        }
+        _ => {
+            let number = value.as_number().unwrap_or(Number::Int32(0));
+            Value::from(number.plus(offset.as_number().unwrap_or(Number::Int32(0))))
+        }
+    };
+    Ok(Some(shifted.to_owned()))
+}
+
+/// Errors: FailedToParse for a field that is neither the function nor `window`.
+pub(super) fn window_of<'a>(spec: Document<'a>, takes_window: bool) -> Result<Option<Value<'a>>> {
+    for field in spec {
+        let known = field.name().starts_with('$') || field.name() == "window" && takes_window;
+        if !known {
+            return Err(err!(FailedToParse, "Window function found an unknown argument: {}", field.name()));
+        }
+    }
+    Ok(spec.get("window"))
+}

@@ -1,0 +1,38 @@
+//! Window functions: what `$setWindowFields` computes for each document of a partition from the
+//! documents around it.
+//!
+//! A function sees the whole sorted partition and gives a value for each of its documents. The
+//! accumulators become window functions by folding the documents of each frame ([`frame`]).
+
+mod accumulate;
+mod covariance;
+mod derivative;
+mod exp_moving_avg;
+mod fill;
+mod frame;
+mod integral;
+mod min_max_scaler;
+mod partition;
+mod rank;
+mod shift;
+mod table;
+mod unit;
+
+pub(crate) use partition::{Partition, SortBy};
+pub(crate) use table::parse_output;
+pub(crate) use unit::Unit;
+
+use crate::tick::Tick;
+use base::Result;
+use base::bson::ValueBuf;
+
+/// A parsed window function.
+pub(crate) trait Function: Send + Sync {
+    /// A value for each document of the partition, in its order.
+    fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>>;
+}
+
+/// The names of all window functions, sorted.
+pub fn window_functions() -> impl Iterator<Item = &'static str> {
+    table::names()
+}

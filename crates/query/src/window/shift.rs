@@ -1,0 +1,72 @@
+//! `$shift`: a value of the document so many places away.
+
+use super::frame::window_of;
+use super::{Function, Partition, SortBy};
+use crate::tick::Tick;
+use crate::{Context, Expression};
+use base::bson::{Document, Element, Value, ValueBuf};
+use base::{Result, err};
+
+struct Shift {
+    output: Expression,
+    by: i64,
+    default: ValueBuf,
+}
+
+/// Errors: FailedToParse for bad and missing arguments.
+pub(super) fn parse(
+    function: &Element<'_>,
+    spec: Document<'_>,
+    sort_by: Option<&SortBy>,
+    context: &Context,
+) -> Result<Box<dyn Function>> {
+    if spec.find("window").is_some() {
+        return Err(err!(FailedToParse, "$shift does not accept a 'window' field"));
+    }
+    window_of(spec, false)?;
+    if sort_by.is_none() {
+        return Err(err!(FailedToParse, "'$shift' requires a sortBy"));
+    }
+    let Value::Document(arguments) = function.value() else {
+        return Err(err!(FailedToParse, "Argument to $shift must be an object"));
+    };
+    let (mut output, mut by, mut default) = (None, None, ValueBuf::null());
+    for argument in arguments {
+        match argument.name() {
+            "output" => output = Some(Expression::parse(argument.value(), context)?),
+            "by" => by = Some(places(argument.value())?),
+            "default" => default = constant(argument.value(), context)?,
+            other => return Err(err!(FailedToParse, "Unknown argument in $shift: {other}")),
+        }
+    }
+    let output = output.ok_or_else(|| err!(FailedToParse, "'$shift' requires an 'output' expression"))?;
+    let by = by.ok_or_else(|| err!(FailedToParse, "'$shift' requires 'by' as an integer value"))?;
+    Ok(Box::new(Shift { output, by, default }))
+}
+
+fn places(value: Value<'_>) -> Result<i64> {
+    let places = value.as_i64().filter(|places| i32::try_from(*places).is_ok());
+    places.ok_or_else(|| err!(FailedToParse, "'$shift:by' field must be an integer, but found {value}"))
+}
+
+fn constant(value: Value<'_>, context: &Context) -> Result<ValueBuf> {
+    let expression = Expression::parse(value, context)?;
+    if !expression.is_constant() {
+        return Err(err!(FailedToParse, "'$shift:default' expression must yield a constant value"));
+    }
+    Ok(expression.constant().map_or_else(ValueBuf::null, |value| value.to_owned()))
+}
+
+impl Function for Shift {
+    fn compute(&self, partition: &Partition<'_>, _tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+        let values = partition.values(&self.output)?;
+        let shifted = |at: usize| {
+            let from = usize::try_from((at as i64).saturating_add(self.by)).ok();
+            match from.and_then(|from| values.get(from)) {
+                Some(value) => value.clone().unwrap_or_else(ValueBuf::null),
+                None => self.default.clone(),
+            }
+        };
+        Ok((0..partition.len()).map(shifted).collect())
+    }
+}

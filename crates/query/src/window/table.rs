@@ -1,0 +1,89 @@
+//! The table of window functions, sorted by name.
+
+use super::{
+    Function, SortBy, accumulate, covariance, derivative, exp_moving_avg, fill, integral, min_max_scaler,
+    rank, shift,
+};
+use crate::Context;
+use base::bson::{Document, Element, Value};
+use base::{Result, err};
+
+type Parse = fn(&Element<'_>, Document<'_>, Option<&SortBy>, &Context) -> Result<Box<dyn Function>>;
+
+const FUNCTIONS: &[(&str, Parse)] = &[
+    ("$addToSet", accumulate::parse),
+    ("$avg", accumulate::parse),
+    ("$bottom", accumulate::parse),
+    ("$bottomN", accumulate::parse),
+    ("$concatArrays", accumulate::parse),
+    ("$count", accumulate::parse),
+    ("$covariancePop", covariance::parse),
+    ("$covarianceSamp", covariance::parse),
+    ("$denseRank", rank::parse),
+    ("$derivative", derivative::parse),
+    ("$documentNumber", rank::parse),
+    ("$expMovingAvg", exp_moving_avg::parse),
+    ("$first", accumulate::parse),
+    ("$firstN", accumulate::parse),
+    ("$integral", integral::parse),
+    ("$last", accumulate::parse),
+    ("$lastN", accumulate::parse),
+    ("$linearFill", fill::parse_linear),
+    ("$locf", fill::parse_locf),
+    ("$max", accumulate::parse),
+    ("$maxN", accumulate::parse),
+    ("$median", accumulate::parse),
+    ("$min", accumulate::parse),
+    ("$minMaxScaler", min_max_scaler::parse),
+    ("$minN", accumulate::parse),
+    ("$percentile", accumulate::parse),
+    ("$push", accumulate::parse),
+    ("$rank", rank::parse),
+    ("$setUnion", accumulate::parse),
+    ("$shift", shift::parse),
+    ("$stdDevPop", accumulate::parse),
+    ("$stdDevSamp", accumulate::parse),
+    ("$sum", accumulate::parse),
+    ("$top", accumulate::parse),
+    ("$topN", accumulate::parse),
+];
+
+/// The names, sorted.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    FUNCTIONS.iter().map(|(name, _)| *name)
+}
+
+/// Parses the value of one output field: `{$function: …, window: …}`.
+///
+/// Errors: FailedToParse for what is no window function, and each function's own.
+pub(crate) fn parse_output(
+    field: &Element<'_>,
+    sort_by: Option<&SortBy>,
+    context: &Context,
+) -> Result<Box<dyn Function>> {
+    let Value::Document(spec) = field.value() else {
+        return Err(err!(FailedToParse, "The field '{}' must be an object", field.name()));
+    };
+    let mut functions = spec.iter().filter(|part| part.name().starts_with('$'));
+    let Some(function) = functions.next() else {
+        return Err(err!(FailedToParse, "Expected a $-prefixed window function, {field}"));
+    };
+    if functions.next().is_some() {
+        return Err(err!(FailedToParse, "Cannot specify two functions in window function spec, {field}"));
+    }
+    let known = FUNCTIONS.binary_search_by_key(&function.name(), |(name, _)| name).ok();
+    match known.and_then(|at| FUNCTIONS.get(at)) {
+        Some((_, parse)) => parse(&function, spec, sort_by, context),
+        None => Err(err!(FailedToParse, "Unrecognized window function, {}", function.name())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted() {
+        assert!(FUNCTIONS.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    }
+}
