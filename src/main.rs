@@ -4,13 +4,13 @@ mod config;
 
 use clap::Parser;
 use config::{Cli, Config};
-use database::Database;
+use database::{Database, SystemClock};
 use server::{Server, Settings};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use storage::MemoryEngine;
 
 fn main() -> ExitCode {
     let config = Cli::parse().into_config(std::env::args().collect());
@@ -31,9 +31,8 @@ fn serve(config: Config) -> Result<(), String> {
     if !bind.is_loopback() {
         log::warn!("listening on {bind} without users: anyone who reaches it can read and write");
     }
-    let clock = Arc::new(database::SystemClock);
-    let database = Database::open(Arc::new(storage::MemoryEngine::new()), clock, seed())
-        .map_err(|error| format!("cannot open the database: {error}"))?;
+    let database = Database::open(Arc::new(MemoryEngine::new()), Arc::new(SystemClock), server::seed());
+    let database = database.map_err(|error| format!("cannot open the database: {error}"))?;
     let server = Arc::new(Server::new(config.settings.clone(), database));
     if config.parent_pipe {
         stop_with_parent(server.clone());
@@ -45,12 +44,6 @@ fn serve(config: Config) -> Result<(), String> {
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     };
     server::serve(&server, announce).map_err(|error| explain(&error, bind, port))
-}
-
-/// A number that differs between runs.
-fn seed() -> u64 {
-    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-    nanos.rotate_left(32) ^ u64::from(std::process::id()).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 /// What clients are given: the first line printed.

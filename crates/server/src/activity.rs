@@ -1,29 +1,23 @@
-//! What each connection is doing: for currentOp and killOp, and to interrupt long work.
+//! What each connection is doing: for currentOp and killOp.
 //!
 //! One [`Activity`] lives as long as its connection, so that starting a command allocates
 //! nothing; the registry is locked only when a connection comes or goes, or is looked at.
 
-use base::{Result, err};
 use database::Operation;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
-/// A connection's present operation, and the means to stop it.
+/// A connection, and what it runs now.
 pub(crate) struct Activity {
     /// The connection's number.
     pub(crate) connection_id: i32,
     /// Who is connected.
     pub(crate) client: SocketAddr,
     current: Mutex<Current>,
-    opened: Instant,
-    /// Microseconds after `opened` at which the operation has taken too long; 0 is never.
-    deadline_micros: AtomicU64,
-    killed: AtomicBool,
-    stopping: Arc<AtomicBool>,
 }
 
 /// The operation that a connection runs now.
@@ -37,7 +31,7 @@ pub(crate) struct Current {
     pub(crate) namespace: String,
     /// When it began.
     pub(crate) started: Instant,
-    /// What the database runs for it.
+    /// What stops it, where it is one that can take long.
     operation: Option<Arc<Operation>>,
 }
 
@@ -48,11 +42,7 @@ impl Activity {
         operation_id: u64,
         command: &'static str,
         (database, collection): (&str, &str),
-        limit: Option<Duration>,
     ) {
-        let deadline = limit.map_or(0, |limit| (self.opened.elapsed() + limit).as_micros() as u64);
-        self.deadline_micros.store(deadline, Ordering::Relaxed);
-        self.killed.store(false, Ordering::Relaxed);
         let mut current = self.current.lock();
         current.operation_id = operation_id;
         current.command = command;
@@ -64,6 +54,11 @@ impl Activity {
         current.namespace.push_str(collection);
     }
 
+    /// Says what killOp has to stop.
+    pub(crate) fn adopt(&self, operation: Arc<Operation>) {
+        self.current.lock().operation = Some(operation);
+    }
+
     /// Marks its end.
     pub(crate) fn end(&self) {
         let mut current = self.current.lock();
@@ -71,40 +66,10 @@ impl Activity {
         current.operation = None;
     }
 
-    /// The number of the operation that runs now.
-    pub(crate) fn operation_id(&self) -> u64 {
-        self.current.lock().operation_id
-    }
-
-    /// Notes what the database runs for the present operation, so that it can be interrupted.
-    pub(crate) fn attach(&self, operation: &Arc<Operation>) {
-        if self.killed.load(Ordering::Relaxed) {
-            operation.kill();
-        }
-        self.current.lock().operation = Some(operation.clone());
-    }
-
     /// What is running now.
     pub(crate) fn current(&self) -> Option<Current> {
         let current = self.current.lock();
         (current.operation_id != 0).then(|| current.clone())
-    }
-
-    /// Whether the operation may go on; cheap enough to be asked in every loop.
-    ///
-    /// Errors: MaxTimeMSExpired, Interrupted, InterruptedAtShutdown.
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.killed.load(Ordering::Relaxed) {
-            return Err(err!(Interrupted, "operation was interrupted"));
-        }
-        if self.stopping.load(Ordering::Relaxed) {
-            return Err(err!(InterruptedAtShutdown, "interrupted at shutdown"));
-        }
-        let deadline = self.deadline_micros.load(Ordering::Relaxed);
-        if deadline != 0 && self.opened.elapsed().as_micros() as u64 >= deadline {
-            return Err(err!(MaxTimeMSExpired, "operation exceeded time limit"));
-        }
-        Ok(())
     }
 }
 
@@ -114,7 +79,6 @@ pub(crate) struct Activities {
     open: Mutex<BTreeMap<i32, Arc<Activity>>>,
     connections: AtomicU64,
     operations: AtomicU64,
-    stopping: Arc<AtomicBool>,
 }
 
 impl Activities {
@@ -132,10 +96,6 @@ impl Activities {
                 started: Instant::now(),
                 operation: None,
             }),
-            opened: Instant::now(),
-            deadline_micros: AtomicU64::new(0),
-            killed: AtomicBool::new(false),
-            stopping: self.stopping.clone(),
         });
         self.open.lock().insert(connection_id, activity.clone());
         activity
@@ -165,20 +125,9 @@ impl Activities {
     pub(crate) fn kill(&self, operation_id: u64) {
         for activity in self.all() {
             let current = activity.current.lock();
-            if current.operation_id == operation_id {
-                activity.killed.store(true, Ordering::Relaxed);
-                if let Some(operation) = &current.operation {
-                    operation.kill();
-                }
-            }
-        }
-    }
-
-    /// Interrupts everything that runs, now and later.
-    pub(crate) fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
-        for activity in self.all() {
-            if let Some(operation) = &activity.current.lock().operation {
+            if current.operation_id == operation_id
+                && let Some(operation) = &current.operation
+            {
                 operation.kill();
             }
         }
@@ -190,19 +139,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_are_killed_by_number_and_time_out() {
+    fn operations_are_killed_by_number() {
         let activities = Activities::default();
         let activity = activities.open(([127, 0, 0, 1], 1).into());
-        activity.begin(7, "find", ("d", "c"), None);
+        let operation = Arc::new(Operation::new(7));
+        activity.begin(7, "find", ("d", "c"));
+        activity.adopt(operation.clone());
         assert_eq!(activity.current().unwrap().namespace, "d.c");
         activities.kill(8);
-        assert!(activity.check().is_ok());
+        assert_eq!(Arc::strong_count(&operation), 2);
         activities.kill(7);
-        assert_eq!(activity.check().unwrap_err().code().number(), 11601);
-        activity.begin(9, "find", ("d", "c"), Some(Duration::from_micros(1)));
-        std::thread::sleep(Duration::from_millis(1));
-        assert_eq!(activity.check().unwrap_err().code().number(), 50);
         activity.end();
+        assert!(activity.current().is_none());
+        assert_eq!(Arc::strong_count(&operation), 1);
         activities.close(&activity);
         assert_eq!(activities.counts(), (0, 1));
     }

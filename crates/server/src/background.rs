@@ -1,4 +1,4 @@
-//! Work that no client asks for: sweeping TTL indexes, closing cursors nobody reads.
+//! Work that no client asks for: sweeping TTL indexes, closing cursors and sessions nobody uses.
 
 use crate::parameters::Setting;
 use crate::server::Server;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 /// How often the thread looks whether something is due.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How often idle cursors are looked for.
-const CURSORS_EVERY: Duration = Duration::from_secs(4);
+/// How often idle cursors and sessions are looked for.
+const IDLE_EVERY: Duration = Duration::from_secs(4);
 
 /// Runs until the server is dropped; start it on a thread of its own.
 pub(crate) fn run(server: &Weak<Server>) {
@@ -24,9 +24,12 @@ pub(crate) fn run(server: &Weak<Server>) {
                 log::debug!("TTL pass: {deleted} documents expired");
             }
         }
-        if closed.elapsed() >= CURSORS_EVERY {
+        if closed.elapsed() >= IDLE_EVERY {
             closed = Instant::now();
             server.database.cursors.close_idle();
+            for session in server.sessions.sweep() {
+                server.database.cursors.kill_session(&session);
+            }
         }
     }
 }

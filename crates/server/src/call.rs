@@ -4,7 +4,7 @@ use crate::arguments::{Arguments, is_generic};
 use crate::command::Command;
 use crate::connection::ConnectionState;
 use crate::fields::Fields;
-use crate::net::in_place;
+use crate::net;
 use crate::server::Server;
 use crate::wire::Request;
 use base::bson::Builder;
@@ -27,6 +27,8 @@ pub(crate) struct Call<'a> {
     pub(crate) arguments: Arguments<'a>,
     /// The reply so far; `ok` and what every reply carries are appended afterwards.
     pub(crate) reply: &'a mut Builder,
+    /// The number by which killOp knows this command.
+    pub(crate) operation_id: u64,
     /// Whether the client takes further replies unasked.
     pub(crate) exhaust_allowed: bool,
     /// Set by a handler that goes on replying, to the topology's version that it told: the same
@@ -58,18 +60,24 @@ impl<'a> Call<'a> {
         Fields::of_command(self.request, is_generic)
     }
 
-    /// What the database is given of this command: maxTimeMS, killOp and shutdown reach it.
+    /// What the database is given for work that may take long: it stops at maxTimeMS, killOp and
+    /// shutdown.
+    ///
+    /// Its `blocking` runs work so that other clients aren't kept waiting: the network thread
+    /// gives its other connections away meanwhile. That costs some ten microseconds, so the
+    /// database does it only around plans expected to read many documents.
     pub(crate) fn operation(&self) -> Arc<Operation> {
-        let activity = &self.connection.activity;
-        let operation = Arc::new(Operation::with_blocking(activity.operation_id(), in_place));
-        operation.set_max_time(self.arguments.max_time.map_or(0, |limit| limit.as_millis() as u64));
-        activity.attach(&operation);
+        let operation = Arc::new(Operation::with_blocking(self.operation_id, net::in_place));
+        if let Some(limit) = self.arguments.max_time {
+            operation.set_max_time(limit.as_millis() as u64);
+        }
+        self.adopt(&operation);
         operation
     }
 
-    /// Makes an open cursor's operation the one that killOp reaches.
+    /// Says that this command carries an operation on, such as a cursor's.
     pub(crate) fn adopt(&self, operation: &Arc<Operation>) {
-        self.connection.activity.attach(operation);
+        self.connection.activity.adopt(operation.clone());
     }
 
     /// Waits at most this long since the handler was first called: `None` once the time is over

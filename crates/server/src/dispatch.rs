@@ -58,7 +58,15 @@ pub(crate) fn run(
         return refuse(server, reply, &error);
     };
     let began = Instant::now();
-    let mut run = Run { server, request, command, exhaust_allowed, retry: Retry::default(), labels: None };
+    let mut run = Run {
+        server,
+        request,
+        command,
+        exhaust_allowed,
+        operation_id: 0,
+        retry: Retry::default(),
+        labels: None,
+    };
     let result = run.checked(state, &mut reply);
     if let (Some(counter), false) = (server.counters.commands.get(at), matches!(result, Ok(Ran::Wait(_)))) {
         counter.total.add(1);
@@ -101,6 +109,7 @@ struct Run<'a> {
     request: &'a Request<'a>,
     command: &'static Command,
     exhaust_allowed: bool,
+    operation_id: u64,
     retry: Retry,
     labels: Option<Vec<String>>,
 }
@@ -117,12 +126,8 @@ impl<'a> Run<'a> {
         self.retry.retryable_write = arguments.transaction_number.is_some() && command.kind == Kind::Write;
         use_session(state, server, &arguments)?;
         let operation_id = server.activities.next_operation_id();
-        state.activity.begin(
-            operation_id,
-            command.name,
-            (self.request.database, self.collection()),
-            arguments.max_time,
-        );
+        state.activity.begin(operation_id, command.name, (self.request.database, self.collection()));
+        self.operation_id = operation_id;
         let failure = self.failure(state, &arguments);
         let failure = match failure {
             Some(failure) if failure.delay.is_some() => return Ok(delay(state, failure)),
@@ -153,6 +158,7 @@ impl<'a> Run<'a> {
             arguments,
             reply,
             exhaust_allowed: self.exhaust_allowed,
+            operation_id: self.operation_id,
             streams: None,
         };
         match (self.command.run)(&mut call)? {

@@ -5,9 +5,6 @@
 //! may carry (`arguments`), the handler in `commands` takes its declared `fields`, makes one call
 //! and writes its reply behind the header; `net` sends it.
 
-// The commands on data, which come next, use the rest.
-#![allow(dead_code)]
-
 mod activity;
 mod arguments;
 mod background;
@@ -20,6 +17,7 @@ mod counters;
 mod dispatch;
 mod fail_point;
 mod fields;
+mod local;
 pub mod logging;
 mod net;
 mod parameters;
@@ -29,5 +27,6 @@ mod session;
 mod signal;
 mod wire;
 
+pub use local::LocalConnection;
 pub use net::serve;
-pub use server::{Server, Settings};
+pub use server::{Server, Settings, seed};

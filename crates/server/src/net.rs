@@ -122,7 +122,7 @@ async fn finish_replies(server: &Server) {
         }
     };
     if tokio::time::timeout(GRACE, idle()).await.is_err() {
-        server.activities.stop();
+        database::Operation::stop_all();
         if tokio::time::timeout(GRACE_INTERRUPTED, idle()).await.is_err() {
             log::warn!("stopping while commands still run");
         }

@@ -52,9 +52,8 @@ impl Default for Settings {
 
 /// The state of one server, shared by its connections.
 pub struct Server {
-    pub(crate) settings: Settings,
-    /// What is served.
     pub(crate) database: Arc<Database>,
+    pub(crate) settings: Settings,
     pub(crate) activities: Activities,
     pub(crate) sessions: Sessions,
     pub(crate) counters: Counters,
@@ -68,7 +67,7 @@ pub struct Server {
     /// Raised when the server is to stop.
     pub(crate) stop: Arc<Signal>,
     pub(crate) started: Instant,
-    pub(crate) started_millis: i64,
+    random: AtomicU64,
     message_ids: AtomicU64,
 }
 
@@ -83,13 +82,14 @@ pub(crate) struct TopologyState {
 }
 
 impl Server {
-    /// A server that isn't listening yet.
+    /// A server of this database that isn't listening yet.
     pub fn new(settings: Settings, database: Arc<Database>) -> Server {
         let seed = seed();
         let fail_points = FailPoints::new(settings.bind.is_loopback());
         let seconds = (now_millis() / 1000) as u32;
         let process = std::array::from_fn(|i| (seed >> (8 * i)) as u8);
         Server {
+            database,
             activities: Activities::default(),
             sessions: Sessions::new(seed),
             counters: Counters::default(),
@@ -102,12 +102,11 @@ impl Server {
             },
             fail_points,
             settings,
-            database,
             busy: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             stop: Arc::default(),
             started: Instant::now(),
-            started_millis: now_millis(),
+            random: AtomicU64::new(seed),
             message_ids: AtomicU64::new(0),
         }
     }
@@ -127,10 +126,11 @@ impl Server {
         self.database.cluster_time()
     }
 
-    /// A number for an operation's own random numbers to start from.
+    /// A random number, to start an operation's own; not for secrets.
     pub(crate) fn random(&self) -> u64 {
-        let count = self.message_ids.load(Ordering::Relaxed);
-        (count ^ self.started_millis as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        let state = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed ^ (mixed >> 29)
     }
 
     /// The number of the next message sent.
@@ -139,8 +139,8 @@ impl Server {
     }
 }
 
-/// A number that differs between runs.
-fn seed() -> u64 {
+/// A number that differs between runs, to start random numbers with; not for secrets.
+pub fn seed() -> u64 {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     nanos.rotate_left(32) ^ u64::from(std::process::id()).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

@@ -2,16 +2,18 @@
 //!
 //! Sessions are made on first use and expire half an hour after the last. A retryable write
 //! carries a number; the server remembers the replies of the newest number's statements, so that
-//! the same write sent again after a broken connection isn't carried out twice.
+//! the same write sent again after a broken connection isn't carried out twice. That memory is
+//! bounded: where it had to be given up, a repetition is refused rather than carried out again.
 
 use crate::arguments::SessionId;
-use base::bson::DocumentBuf;
+use crate::logging::now_millis;
+use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Result, err};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 /// How long a session lives unused, in minutes; hello tells clients.
 pub(crate) const TIMEOUT_MINUTES: i32 = 30;
@@ -19,8 +21,17 @@ pub(crate) const TIMEOUT_MINUTES: i32 = 30;
 /// The most sessions kept, as MongoDB's maxSessions.
 const SESSIONS_MAX: usize = 1_000_000;
 
-/// How often the registry looks for expired sessions, at least.
-const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// The most memory that the answers of retryable writes take in all, in bytes.
+const ANSWERS_MAX: usize = 64 * 1024 * 1024;
+
+/// What one recorded answer takes beside its own bytes, about.
+const ANSWER_OVERHEAD: usize = 40;
+
+/// The digest that stands for the user of a session without users: SHA-256 of nothing.
+const NOBODY: [u8; 32] = [
+    0xE3, 0xB0, 0xC4, 0x42, 0x98, 0xFC, 0x1C, 0x14, 0x9A, 0xFB, 0xF4, 0xC8, 0x99, 0x6F, 0xB9, 0x24, 0x27,
+    0xAE, 0x41, 0xE4, 0x64, 0x9B, 0x93, 0x4C, 0xA4, 0x95, 0x99, 0x1B, 0x78, 0x52, 0xB8, 0x55,
+];
 
 /// One logical session.
 pub(crate) struct Session {
@@ -28,21 +39,30 @@ pub(crate) struct Session {
     pub(crate) id: SessionId,
     /// Seconds after the registry's start at which it was last used.
     last_use: AtomicU64,
+    /// Set once the registry has forgotten it: whoever still holds it must look it up again.
+    ended: AtomicBool,
     writes: Mutex<Writes>,
+    /// Bytes of answers that all sessions remember.
+    answers: Arc<AtomicUsize>,
 }
 
 /// The retryable write of the highest number that the session has sent.
 #[derive(Default)]
 struct Writes {
     number: Option<i64>,
-    statements: BTreeMap<i32, DocumentBuf>,
+    /// What each statement answered; `None` is the empty document, which inserts answer.
+    statements: BTreeMap<i32, Option<Box<[u8]>>>,
+    bytes: usize,
+    /// Whether answers were given up for lack of memory.
+    forgotten: bool,
 }
 
 impl Session {
     /// Begins the retryable write `number`, forgetting older ones. Returns whether it is new:
     /// `false` is a repetition, some of whose statements may have been carried out.
     ///
-    /// Errors: TransactionTooOld where a newer one has begun.
+    /// Errors: TransactionTooOld where a newer one has begun; IncompleteTransactionHistory where
+    /// it isn't known any more which statements were carried out.
     pub(crate) fn begin_write(&self, number: i64) -> Result<bool> {
         let mut writes = self.writes.lock();
         match writes.number {
@@ -52,9 +72,15 @@ impl Session {
                  write with txnNumber {newest} has already started on this session.",
                 hex(&self.id)
             )),
+            Some(newest) if newest == number && writes.forgotten => Err(err!(
+                IncompleteTransactionHistory,
+                "Incomplete history detected for transaction {number} on session {}",
+                hex(&self.id)
+            )),
             Some(newest) if newest == number => Ok(false),
             _ => {
-                *writes = Writes { number: Some(number), statements: BTreeMap::new() };
+                self.forget(&mut writes);
+                *writes = Writes { number: Some(number), ..Writes::default() };
                 Ok(true)
             }
         }
@@ -63,14 +89,23 @@ impl Session {
     /// What the statement answered when it was carried out, if it was.
     pub(crate) fn executed(&self, number: i64, statement: i32) -> Option<DocumentBuf> {
         let writes = self.writes.lock();
-        (writes.number == Some(number)).then(|| writes.statements.get(&statement).cloned()).flatten()
+        let answer = writes.statements.get(&statement).filter(|_| writes.number == Some(number))?;
+        Some(answer.as_ref().map_or_else(DocumentBuf::empty, |bytes| DocumentBuf::from_valid(bytes.to_vec())))
     }
 
     /// Remembers what a statement answered.
     pub(crate) fn record(&self, number: i64, statement: i32, answer: DocumentBuf) {
         let mut writes = self.writes.lock();
-        if writes.number == Some(number) {
-            writes.statements.insert(statement, answer);
+        if writes.number != Some(number) || writes.forgotten {
+            return;
+        }
+        let answer = (answer.view() != Document::EMPTY).then(|| answer.into_bytes().into_boxed_slice());
+        let bytes = ANSWER_OVERHEAD + answer.as_ref().map_or(0, |bytes| bytes.len());
+        writes.bytes += bytes;
+        writes.statements.insert(statement, answer);
+        // The registry frees memory once a second; until then one write may go beyond, not all.
+        if self.answers.fetch_add(bytes, Ordering::Relaxed) > 2 * ANSWERS_MAX {
+            self.forget(&mut writes);
         }
     }
 
@@ -79,14 +114,27 @@ impl Session {
         let writes = self.writes.lock();
         writes.number == Some(number) && !writes.statements.is_empty()
     }
+
+    fn forget(&self, writes: &mut Writes) {
+        self.answers.fetch_sub(writes.bytes, Ordering::Relaxed);
+        writes.forgotten = !writes.statements.is_empty();
+        writes.statements = BTreeMap::new();
+        writes.bytes = 0;
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.answers.fetch_sub(self.writes.get_mut().bytes, Ordering::Relaxed);
+    }
 }
 
 /// All sessions.
 pub(crate) struct Sessions {
     start: Instant,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
-    next_sweep: AtomicU64,
-    random: Mutex<u64>,
+    answers: Arc<AtomicUsize>,
+    random: AtomicU64,
 }
 
 impl Sessions {
@@ -95,8 +143,8 @@ impl Sessions {
         Sessions {
             start: Instant::now(),
             sessions: Mutex::default(),
-            next_sweep: AtomicU64::new(SWEEP_EVERY.as_secs()),
-            random: Mutex::new(seed | 1),
+            answers: Arc::default(),
+            random: AtomicU64::new(seed),
         }
     }
 
@@ -105,7 +153,6 @@ impl Sessions {
     /// Errors: TooManyLogicalSessions.
     pub(crate) fn touch(&self, id: SessionId) -> Result<Arc<Session>> {
         let now = self.start.elapsed().as_secs();
-        self.sweep(now);
         let mut sessions = self.sessions.lock();
         if let Some(session) = sessions.get(&id) {
             session.last_use.store(now, Ordering::Relaxed);
@@ -114,18 +161,21 @@ impl Sessions {
         if sessions.len() >= SESSIONS_MAX {
             return Err(err!(TooManyLogicalSessions, "cannot add session into the cache: too many sessions"));
         }
-        let session = Arc::new(Session { id, last_use: AtomicU64::new(now), writes: Mutex::default() });
+        let session = Arc::new(Session {
+            id,
+            last_use: AtomicU64::new(now),
+            ended: AtomicBool::new(false),
+            writes: Mutex::default(),
+            answers: self.answers.clone(),
+        });
         sessions.insert(id, session.clone());
         Ok(session)
     }
 
-    /// Marks a session that the caller holds as used now; `false` when it has expired meanwhile.
+    /// Marks a session that the caller holds as used now; `false` when it has ended meanwhile.
     pub(crate) fn refresh(&self, session: &Session) -> bool {
-        let now = self.start.elapsed().as_secs();
-        session.last_use.store(now, Ordering::Relaxed);
-        // A session that a connection still holds may have been ended by another one; it is
-        // looked up again once in a while, when the sweep is due.
-        now < self.next_sweep.load(Ordering::Relaxed)
+        session.last_use.store(self.start.elapsed().as_secs(), Ordering::Relaxed);
+        !session.ended.load(Ordering::Acquire)
     }
 
     /// Starts a session with a number of its own.
@@ -134,6 +184,7 @@ impl Sessions {
         for half in id.chunks_mut(8) {
             half.copy_from_slice(&self.next_random().to_le_bytes());
         }
+        // The bits that mark a random UUID.
         id[6] = id[6] & 0x0F | 0x40;
         id[8] = id[8] & 0x3F | 0x80;
         self.touch(id).map(|session| session.id)
@@ -141,23 +192,16 @@ impl Sessions {
 
     /// Forgets a session.
     pub(crate) fn end(&self, id: &SessionId) {
-        self.sessions.lock().remove(id);
+        if let Some(session) = self.sessions.lock().remove(id) {
+            session.ended.store(true, Ordering::Release);
+        }
     }
 
-    /// Forgets all sessions.
-    pub(crate) fn end_all(&self) {
-        self.sessions.lock().clear();
-    }
-
-    /// The sessions as `$listLocalSessions` shows them.
-    pub(crate) fn documents(&self) -> Vec<DocumentBuf> {
-        let describe = |session: &Arc<Session>| {
-            let mut out = base::bson::Builder::new();
-            let id = base::bson::Value::Binary { subtype: 4, bytes: &session.id };
-            out.begin_document("_id").append("id", id).end();
-            out.finish()
-        };
-        self.sessions.lock().values().map(describe).collect()
+    /// Forgets all sessions and returns their numbers.
+    pub(crate) fn end_all(&self) -> Vec<SessionId> {
+        let ended = std::mem::take(&mut *self.sessions.lock());
+        ended.values().for_each(|session| session.ended.store(true, Ordering::Release));
+        ended.into_keys().collect()
     }
 
     /// How many there are.
@@ -165,21 +209,59 @@ impl Sessions {
         self.sessions.lock().len()
     }
 
-    fn sweep(&self, now: u64) {
-        if now < self.next_sweep.load(Ordering::Relaxed) {
-            return;
-        }
-        self.next_sweep.store(now + SWEEP_EVERY.as_secs(), Ordering::Relaxed);
+    /// Each session as `$listLocalSessions` shows it.
+    pub(crate) fn documents(&self) -> Vec<DocumentBuf> {
+        let (now, now_millis) = (self.start.elapsed().as_secs(), now_millis());
+        let sessions = self.sessions.lock();
+        let describe = |session: &Arc<Session>| {
+            let unused = now.saturating_sub(session.last_use.load(Ordering::Relaxed));
+            let mut document = Builder::new();
+            document.begin_document("_id").append("id", Value::Binary { subtype: 4, bytes: &session.id });
+            document.append("uid", Value::Binary { subtype: 0, bytes: &NOBODY }).end();
+            document.append("lastUse", Value::DateTime(now_millis - unused as i64 * 1000));
+            document.finish()
+        };
+        sessions.values().map(describe).collect()
+    }
+
+    /// Ends what has expired and returns the numbers; forgets answers beyond the limit, those of
+    /// sessions unused for longest first.
+    pub(crate) fn sweep(&self) -> Vec<SessionId> {
+        self.sweep_at(self.start.elapsed().as_secs())
+    }
+
+    fn sweep_at(&self, now: u64) -> Vec<SessionId> {
         let timeout = TIMEOUT_MINUTES as u64 * 60;
-        let is_alive = |session: &Arc<Session>| session.last_use.load(Ordering::Relaxed) + timeout > now;
-        self.sessions.lock().retain(|_, session| is_alive(session));
+        let mut expired = Vec::new();
+        let mut sessions = self.sessions.lock();
+        sessions.retain(|id, session| {
+            let lives = session.last_use.load(Ordering::Relaxed) + timeout > now;
+            if !lives {
+                session.ended.store(true, Ordering::Release);
+                expired.push(*id);
+            }
+            lives
+        });
+        if self.answers.load(Ordering::Relaxed) > ANSWERS_MAX {
+            self.forget_answers(sessions.values().cloned().collect());
+        }
+        expired
+    }
+
+    fn forget_answers(&self, mut sessions: Vec<Arc<Session>>) {
+        sessions.sort_by_cached_key(|session| session.last_use.load(Ordering::Relaxed));
+        for session in sessions {
+            if self.answers.load(Ordering::Relaxed) <= ANSWERS_MAX / 2 {
+                return;
+            }
+            session.forget(&mut session.writes.lock());
+        }
     }
 
     fn next_random(&self) -> u64 {
         // splitmix64: session numbers must differ, not be secret.
-        let mut state = self.random.lock();
-        *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let state = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ (mixed >> 31)
     }
@@ -193,18 +275,28 @@ fn hex(id: &SessionId) -> String {
 mod tests {
     use super::*;
 
+    fn answer(size: usize) -> DocumentBuf {
+        let mut answer = Builder::new();
+        answer.append("text", &"x".repeat(size));
+        answer.finish()
+    }
+
     #[test]
     fn a_write_sent_again_finds_its_answer_and_an_older_one_is_refused() {
         let sessions = Sessions::new(1);
         let session = sessions.touch([1; 16]).unwrap();
         assert!(session.begin_write(5).unwrap());
         session.record(5, 0, DocumentBuf::empty());
+        session.record(5, 1, answer(3));
         assert!(!session.begin_write(5).unwrap());
         assert!(session.has_executed(5));
-        assert!(session.executed(5, 0).is_some() && session.executed(5, 1).is_none());
+        assert_eq!(session.executed(5, 0), Some(DocumentBuf::empty()));
+        assert_eq!(session.executed(5, 1), Some(answer(3)));
+        assert_eq!(session.executed(5, 2), None);
         assert_eq!(session.begin_write(4).unwrap_err().code().number(), 225);
         assert!(session.begin_write(6).unwrap());
-        assert!(session.executed(5, 0).is_none());
+        assert_eq!(session.executed(5, 0), None);
+        assert_eq!(sessions.answers.load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -212,9 +304,30 @@ mod tests {
         let sessions = Sessions::new(1);
         let id = sessions.start().unwrap();
         assert_eq!((id[6] >> 4, id[8] >> 6, sessions.len()), (4, 2, 1));
+        let held = sessions.touch(id).unwrap();
+        assert!(sessions.refresh(&held));
         sessions.end(&id);
+        assert!(!sessions.refresh(&held), "whoever holds it learns that it has ended");
         sessions.touch([2; 16]).unwrap();
-        sessions.sweep(31 * 60);
+        assert!(sessions.documents()[0].view().find("lastUse").is_some());
+        assert!(sessions.sweep().is_empty());
+        assert_eq!(sessions.sweep_at(31 * 60), [[2; 16]]);
         assert_eq!(sessions.len(), 0);
+    }
+
+    #[test]
+    fn answers_given_up_make_a_repetition_fail() {
+        let sessions = Sessions::new(1);
+        for at in 0..3 {
+            let session = sessions.touch([at; 16]).unwrap();
+            session.last_use.store(u64::from(at), Ordering::Relaxed);
+            session.begin_write(1).unwrap();
+            session.record(1, 0, answer(ANSWERS_MAX / 2 - 1000));
+        }
+        sessions.sweep();
+        assert!(sessions.answers.load(Ordering::Relaxed) <= ANSWERS_MAX);
+        let error = sessions.touch([0; 16]).unwrap().begin_write(1).unwrap_err();
+        assert_eq!(error.code().number(), 217);
+        assert!(!sessions.touch([2; 16]).unwrap().begin_write(1).unwrap());
     }
 }

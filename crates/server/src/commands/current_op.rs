@@ -6,7 +6,7 @@ use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use crate::logging::{format_time, now_millis};
 use crate::server::Server;
-use base::bson::{Builder, Document, Value};
+use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -45,10 +45,10 @@ fn current_op(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// What `$currentOp` shows: an entry for each operation that runs.
-pub(crate) fn documents(server: &Server) -> Vec<base::bson::DocumentBuf> {
-    let running = |activity: Arc<Activity>| activity.current().map(|current| entry(&activity, Some(current)));
-    server.activities.all().into_iter().filter_map(running).collect()
+/// Every operation that runs now, as the stage `$currentOp` shows them.
+pub(crate) fn documents(server: &Server) -> Vec<DocumentBuf> {
+    let running = |activity: &Arc<Activity>| activity.current().map(|current| entry(activity, Some(current)));
+    server.activities.all().iter().filter_map(running).collect()
 }
 
 fn is_simple(condition: Value<'_>) -> bool {
@@ -75,7 +75,7 @@ fn holds(entry: Document<'_>, name: &str, condition: Value<'_>) -> bool {
     }
 }
 
-fn entry(activity: &Activity, current: Option<Current>) -> base::bson::DocumentBuf {
+fn entry(activity: &Activity, current: Option<Current>) -> DocumentBuf {
     let mut entry = Builder::new();
     entry.append("type", "op").append("desc", &format!("conn{}", activity.connection_id));
     entry.append("connectionId", activity.connection_id).append("client", &activity.client.to_string());

@@ -8,6 +8,7 @@ use crate::logging::now_millis;
 use crate::server::Server;
 use base::bson::{Builder, Value};
 use base::{Result, err};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The row of `serverStatus`.
 pub(crate) const SERVER_STATUS: Command =
@@ -109,8 +110,6 @@ fn command_counter<'a>(server: &'a Server, name: &str) -> Option<&'a CommandCoun
 }
 
 fn storage_engine(server: &Server, reply: &mut Builder) {
-    // Named as MongoDB names its own in-memory engine where nothing outlives the process, since
-    // clients under test decide by the name what they may expect of it.
     reply.append("name", server.settings.engine).append("persistent", !server.settings.ephemeral);
     reply.append("supportsCommittedReads", true).append("supportsSnapshotReadConcern", true);
     reply.append("readOnly", false);
@@ -141,6 +140,21 @@ fn metrics(server: &Server, reply: &mut Builder) {
         reply.append("failed", counter.failed.get()).append("total", counter.total.get()).end();
     }
     reply.end();
+    let cursors = &server.database.cursors;
+    let (open, without_timeout) = cursors.count();
+    reply.begin_document("cursor").append("timedOut", cursors.timed_out() as i64);
+    reply.begin_document("open").append("noTimeout", without_timeout as i64);
+    reply.append("total", open as i64).end().end();
+    let counted = &server.database.counters;
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as i64;
+    reply.begin_document("document").append("deleted", count(&counted.documents_deleted));
+    reply.append("inserted", count(&counted.documents_inserted));
+    reply
+        .append("returned", server.counters.returned.get())
+        .append("updated", count(&counted.documents_updated))
+        .end();
+    reply.begin_document("ttl").append("deletedDocuments", count(&counted.ttl_deleted));
+    reply.append("passes", count(&counted.ttl_passes)).end();
 }
 
 /// The row of `top`.

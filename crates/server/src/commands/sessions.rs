@@ -42,9 +42,22 @@ pub(crate) const END_SESSIONS: Command = Command::new("endSessions", Kind::Admin
 
 fn end(call: &mut Call<'_>) -> Result<Answer> {
     for id in listed_sessions(call)? {
-        call.server.sessions.end(&id);
+        end_session(call, &id);
     }
     Ok(Answer::Done)
+}
+
+/// Ends a session and the cursors that it has open.
+fn end_session(call: &Call<'_>, id: &SessionId) {
+    call.server.sessions.end(id);
+    call.server.database.cursors.kill_session(id);
+}
+
+/// Ends every session.
+fn end_all_sessions(call: &Call<'_>) {
+    for id in call.server.sessions.end_all() {
+        call.server.database.cursors.kill_session(&id);
+    }
 }
 
 /// The row of `killSessions`.
@@ -54,10 +67,10 @@ pub(crate) const KILL_SESSIONS: Command =
 fn kill(call: &mut Call<'_>) -> Result<Answer> {
     let ids = listed_sessions(call)?;
     if ids.is_empty() {
-        call.server.sessions.end_all();
+        end_all_sessions(call);
     }
     for id in ids {
-        call.server.sessions.end(&id);
+        end_session(call, &id);
     }
     Ok(Answer::Done)
 }
@@ -73,7 +86,7 @@ fn kill_all(call: &mut Call<'_>) -> Result<Answer> {
     let users = users.as_array().ok_or_else(|| wrong_list(call, &users))?;
     // Without users every session belongs to nobody; a list of users names none of them.
     if users.is_empty() {
-        call.server.sessions.end_all();
+        end_all_sessions(call);
     }
     Ok(Answer::Done)
 }
@@ -88,7 +101,7 @@ fn kill_by_pattern(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let patterns = patterns.as_array().ok_or_else(|| wrong_list(call, &patterns))?;
     if patterns.is_empty() {
-        call.server.sessions.end_all();
+        end_all_sessions(call);
     }
     for pattern in patterns.iter() {
         let pattern = pattern.as_document().ok_or_else(|| wrong_list(call, &pattern))?;
@@ -99,8 +112,8 @@ fn kill_by_pattern(call: &mut Call<'_>) -> Result<Answer> {
         pattern.refuse_unless_default("uid")?;
         pattern.finish()?;
         match session {
-            Some(session) => call.server.sessions.end(&session_id(session)?),
-            None => call.server.sessions.end_all(),
+            Some(session) => end_session(call, &session_id(session)?),
+            None => end_all_sessions(call),
         }
     }
     Ok(Answer::Done)

@@ -6,6 +6,8 @@ use crate::server::{Server, Settings};
 use crate::wire::header::{self, Opcode};
 use crate::wire::{compression, message, query};
 use base::bson::{Builder, Document, DocumentBuf, Value};
+use database::{Database, SystemClock};
+use std::sync::Arc;
 
 /// One client of a server in memory.
 struct Client {
@@ -15,7 +17,9 @@ struct Client {
 
 impl Client {
     fn new(settings: Settings) -> Client {
-        let server = Server::new(settings, database());
+        let engine = Arc::new(storage::MemoryEngine::new());
+        let database = Database::open(engine, Arc::new(SystemClock), 1).unwrap();
+        let server = Server::new(settings, database);
         let activity = server.activities.open(([127, 0, 0, 1], 50_000).into());
         let state = ConnectionState::new(activity, ([127, 0, 0, 1], 27_017).into());
         Client { server, state }
@@ -252,9 +256,4 @@ fn parameters_and_replication_are_answered_as_clients_expect() {
     assert!(is_ok(&Client::replica_set().run(|b| _ = b.append("replSetGetStatus", 1))));
     let refused = client.run(|b| _ = b.append("mapReduce", "c"));
     assert_eq!((code(&refused), text(&refused, "codeName")), (Some(238), Some("NotImplemented")));
-}
-
-fn database() -> std::sync::Arc<database::Database> {
-    let engine = std::sync::Arc::new(storage::MemoryEngine::new());
-    database::Database::open(engine, std::sync::Arc::new(database::SystemClock), 1).unwrap()
 }

@@ -1,0 +1,110 @@
+//! A connection without a socket: whole commands handled in process.
+//!
+//! For scripts and tests that need no network, and for fuzzing: [`LocalConnection::frame`] takes
+//! any bytes a socket could have brought.
+
+use crate::activity::Activity;
+use crate::connection::{ConnectionState, Outcome, handle};
+use crate::server::Server;
+use crate::wire::header::{self, HEADER_SIZE, Opcode};
+use base::bson::{Document, DocumentBuf, validate};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Instant;
+
+/// The bytes between header and document in a message with one section.
+const PREFIX_SIZE: usize = 5;
+
+/// A client of a server in the same process.
+pub struct LocalConnection {
+    server: Arc<Server>,
+    activity: Arc<Activity>,
+    state: ConnectionState,
+}
+
+impl LocalConnection {
+    /// Connects.
+    pub fn new(server: &Arc<Server>) -> LocalConnection {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 27017));
+        let activity = server.activities.open(address);
+        let state = ConnectionState::new(activity.clone(), address);
+        LocalConnection { server: server.clone(), activity, state }
+    }
+
+    /// Runs a command, `$db` included, and returns its reply; `None` where the server hangs up.
+    pub fn command(&mut self, command: Document<'_>) -> Option<DocumentBuf> {
+        let mut message = Vec::with_capacity(HEADER_SIZE + PREFIX_SIZE + command.bytes().len());
+        header::begin(&mut message, 1, 0, Opcode::Message);
+        message.extend_from_slice(&[0; PREFIX_SIZE]);
+        message.extend_from_slice(command.bytes());
+        header::finish(&mut message, 0);
+        let mut reply = Vec::new();
+        self.frame(&message, &mut reply);
+        let document = reply.get(HEADER_SIZE + PREFIX_SIZE..)?;
+        validate(document).ok()?;
+        Some(DocumentBuf::from_valid(document.to_vec()))
+    }
+
+    /// Handles one frame, waiting where the server wants to; the first reply is in `out`.
+    /// Returns whether the connection stays open.
+    pub fn frame(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        loop {
+            match handle(&mut self.state, &self.server, frame, out) {
+                Outcome::Reply | Outcome::NoReply => return true,
+                Outcome::Stream => {
+                    self.state.stream = None;
+                    return true;
+                }
+                Outcome::Close => return false,
+                Outcome::Wait(mut wait) => {
+                    while !(wait.ready)(&waker) && Instant::now() < wait.until {
+                        thread::park_timeout(wait.until - Instant::now());
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for LocalConnection {
+    fn drop(&mut self) {
+        self.server.activities.close(&self.activity);
+    }
+}
+
+/// Wakes a waiting thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::Settings;
+    use base::bson::Builder;
+    use database::{Database, SystemClock};
+
+    #[test]
+    fn commands_run_without_a_socket() {
+        let engine = Arc::new(storage::MemoryEngine::new());
+        let database = Database::open(engine, Arc::new(SystemClock), 1).unwrap();
+        let server = Arc::new(Server::new(Settings::default(), database));
+        let mut connection = LocalConnection::new(&server);
+        let mut hello = Builder::new();
+        hello.append("hello", 1).append("maxAwaitTimeMS", 5).begin_document("topologyVersion");
+        hello.append("processId", server.topology.process_id).append("counter", 0i64).end();
+        hello.append("$db", "admin");
+        let began = Instant::now();
+        let reply = connection.command(hello.finish().view()).unwrap();
+        assert!(reply.view().find("isWritablePrimary").is_some());
+        assert!(began.elapsed().as_millis() >= 5);
+        assert!(!connection.frame(b"nonsense", &mut Vec::new()));
+    }
+}
