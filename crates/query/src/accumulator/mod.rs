@@ -23,6 +23,9 @@ mod table;
 mod top;
 
 pub(crate) use parse::{Accumulation, Argument, count_value, parse_field};
+pub(crate) use percentile::Ranked;
+pub(crate) use std_dev::Deviation;
+pub(crate) use sum::Total;
 pub(crate) use table::{ACCUMULATORS, find};
 
 use base::bson::{Builder, Value, ValueBuf};

@@ -6,7 +6,7 @@
 use super::{Accumulation, Accumulator, Argument, array, check_memory};
 use crate::Context;
 use crate::expression::Expression;
-use base::bson::{Element, Value, ValueBuf};
+use base::bson::{Array, Element, Value, ValueBuf};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -83,11 +83,27 @@ fn check_method(field: &Element<'_>) -> Result<bool> {
     }
 }
 
-struct Ranked {
+/// The numbers so far, and the ranks wanted of them.
+pub(crate) struct Ranked {
     name: &'static str,
     median: bool,
     ranks: Vec<f64>,
     numbers: Vec<f64>,
+}
+
+impl Ranked {
+    /// The number in the middle.
+    pub(crate) fn median() -> Ranked {
+        Ranked { name: "$median", median: true, ranks: vec![0.5], numbers: Vec::new() }
+    }
+
+    /// The numbers at these ranks.
+    ///
+    /// Errors: 7750302 and 7750303 for what is no rank.
+    pub(crate) fn percentiles(ranks: Array<'_>) -> Result<Ranked> {
+        let ranks = ranks.iter().map(parse_rank).collect::<Result<_>>()?;
+        Ok(Ranked { name: "$percentile", median: false, ranks, numbers: Vec::new() })
+    }
 }
 
 impl Accumulator for Ranked {

@@ -9,19 +9,25 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
     if name == "$stdDevPop" {
         Accumulation::unary(name, spec, context, || Box::new(Deviation::default()))
     } else {
-        Accumulation::unary(name, spec, context, || {
-            Box::new(Deviation { sample: true, ..Deviation::default() })
-        })
+        Accumulation::unary(name, spec, context, || Box::new(Deviation::of_sample()))
     }
 }
 
+/// A running standard deviation, of a population by default.
 #[derive(Default)]
-struct Deviation {
+pub(crate) struct Deviation {
     sample: bool,
     count: u64,
     mean: f64,
     /// The sum of squared distances from the mean.
     squares: f64,
+}
+
+impl Deviation {
+    /// The deviation of a sample.
+    pub(crate) fn of_sample() -> Deviation {
+        Deviation { sample: true, ..Deviation::default() }
+    }
 }
 
 impl Accumulator for Deviation {

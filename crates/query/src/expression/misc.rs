@@ -5,6 +5,7 @@ use super::node::Node;
 use super::parse::Parser;
 use super::table::Operator;
 use base::bson::Value;
+use base::hash::hash64;
 use base::{Result, err};
 
 /// `$binarySize`: the bytes of a string or a binary. Errors: 51276 for other types.
@@ -30,6 +31,11 @@ pub(super) fn bson_size<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             Err(err!(31393, "$bsonSize requires a document input, found: {}", other.kind().alias()))
         }
     }
+}
+
+/// `$toHashedIndexKey`: what a hashed index stores for the value.
+pub(super) fn hashed_index_key<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    value(hash64(call.get(0)?.unwrap_or(Value::Null)))
 }
 
 /// `$rand` takes `{}` or `[]`. Errors: 3040501 for arguments, 10065 for other forms.

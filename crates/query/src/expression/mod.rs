@@ -10,6 +10,7 @@
 //! constants, or from the [`Arena`], where computed strings, arrays and documents are put.
 //! A missing value is `None` throughout.
 
+mod accumulators;
 mod arithmetic;
 mod array;
 mod array_literal;

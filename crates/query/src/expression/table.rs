@@ -1,5 +1,6 @@
 //! The table of all operators, sorted by name: how many arguments each takes and what it does.
 
+use super::accumulators::ranks;
 use super::arithmetic::{divide, power, rounding, trigonometry};
 use super::array::{iterate, pick, to_object};
 use super::date::{difference, from_parts, from_string, parts, to_string, truncate};
@@ -9,7 +10,8 @@ use super::node::{CallNode, Node};
 use super::parse::Parser;
 use super::string::{regex, replace, substring, trim};
 use super::{
-    arithmetic, array, bits, boolean, comparison, conditional, date, literal, misc, object, set, string,
+    accumulators, arithmetic, array, bits, boolean, comparison, conditional, convert, date, literal, misc,
+    object, set, string,
 };
 use base::bson::{Builder, Value};
 use base::{Result, err};
@@ -114,6 +116,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$atan", Exactly(1), trigonometry::atan),
     op("$atan2", Exactly(2), trigonometry::atan2),
     op("$atanh", Exactly(1), trigonometry::atanh),
+    op("$avg", Any, accumulators::avg),
     op("$binarySize", Exactly(1), misc::binary_size),
     op("$bitAnd", Any, bits::and),
     op("$bitNot", Exactly(1), bits::not),
@@ -126,6 +129,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$concatArrays", Any, array::concat),
     op("$cond", Own(conditional::parse_cond), conditional::cond),
     op("$const", Own(literal::parse_literal), misc::never),
+    op("$convert", Named(&convert::ARGUMENTS), convert::operator),
     op("$cos", Exactly(1), trigonometry::cos),
     op("$cosh", Exactly(1), trigonometry::cosh),
     op("$dateAdd", Named(&date::arithmetic::ADD), date::arithmetic::add),
@@ -158,6 +162,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$indexOfBytes", Between(2, 4), string::index_of::bytes),
     op("$indexOfCP", Between(2, 4), string::index_of::code_points),
     op("$isArray", Exactly(1), array::is_array),
+    op("$isNumber", Exactly(1), convert::is_number),
     op("$isoDayOfWeek", Own(parts::parse), parts::iso_day_of_week).described(parts::describe),
     op("$isoWeek", Own(parts::parse), parts::iso_week).described(parts::describe),
     op("$isoWeekYear", Own(parts::parse), parts::iso_week_year).described(parts::describe),
@@ -172,10 +177,13 @@ pub static OPERATORS: &[Operator] = &[
     op("$lte", Exactly(2), comparison::lte),
     op("$ltrim", Named(&trim::LEFT), trim::left),
     op("$map", Own(iterate::parse_map), iterate::map).described(iterate::describe),
+    op("$max", Any, accumulators::max),
     op("$maxN", Named(&pick::ARGUMENTS), pick::max_n),
+    op("$median", Named(&ranks::MEDIAN), ranks::median),
     op("$mergeObjects", Any, object::merge),
     op("$meta", Own(misc::parse_meta), misc::never),
     op("$millisecond", Own(parts::parse), parts::millisecond).described(parts::describe),
+    op("$min", Any, accumulators::min),
     op("$minN", Named(&pick::ARGUMENTS), pick::min_n),
     op("$minute", Own(parts::parse), parts::minute).described(parts::describe),
     op("$mod", Exactly(2), divide::modulo),
@@ -185,6 +193,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$not", Exactly(1), boolean::not),
     op("$objectToArray", Exactly(1), to_object::object_to_array),
     op("$or", Any, boolean::or),
+    op("$percentile", Named(&ranks::PERCENTILE), ranks::percentile),
     op("$pow", Exactly(2), power::pow),
     op("$radiansToDegrees", Exactly(1), trigonometry::radians_to_degrees),
     op("$rand", Own(misc::parse_rand), misc::rand).impure(),
@@ -213,6 +222,8 @@ pub static OPERATORS: &[Operator] = &[
     op("$sortArray", Own(array::sort::parse), array::sort::sort).described(array::sort::describe),
     op("$split", Exactly(2), string::split::split),
     op("$sqrt", Exactly(1), power::sqrt),
+    op("$stdDevPop", Any, accumulators::std_dev_pop),
+    op("$stdDevSamp", Any, accumulators::std_dev_samp),
     op("$strLenBytes", Exactly(1), string::length_bytes),
     op("$strLenCP", Exactly(1), string::length_code_points),
     op("$strcasecmp", Exactly(2), string::compare_ignoring_case),
@@ -220,16 +231,28 @@ pub static OPERATORS: &[Operator] = &[
     op("$substrBytes", Exactly(3), substring::bytes),
     op("$substrCP", Exactly(3), substring::code_points),
     op("$subtract", Exactly(2), arithmetic::subtract),
+    op("$sum", Any, accumulators::sum),
     op("$switch", Own(conditional::parse_switch), conditional::switch)
         .described(conditional::describe_switch),
     op("$tan", Exactly(1), trigonometry::tan),
     op("$tanh", Exactly(1), trigonometry::tanh),
+    op("$toBool", Exactly(1), convert::to_bool_operator),
+    op("$toDate", Exactly(1), convert::to_date_operator),
+    op("$toDecimal", Exactly(1), convert::to_decimal),
+    op("$toDouble", Exactly(1), convert::to_double),
+    op("$toHashedIndexKey", Exactly(1), misc::hashed_index_key),
+    op("$toInt", Exactly(1), convert::to_int),
+    op("$toLong", Exactly(1), convert::to_long),
     op("$toLower", Exactly(1), string::to_lower),
+    op("$toObjectId", Exactly(1), convert::to_object_id_operator),
+    op("$toString", Exactly(1), convert::to_string_operator),
+    op("$toUUID", Exactly(1), convert::to_uuid),
     op("$toUpper", Exactly(1), string::to_upper),
     op("$trim", Named(&trim::TRIM), trim::both),
     op("$trunc", Between(1, 2), rounding::trunc),
     op("$tsIncrement", Exactly(1), parts::ts_increment),
     op("$tsSecond", Exactly(1), parts::ts_second),
+    op("$type", Exactly(1), convert::type_of),
     op("$unsetField", Own(object::parse_set), object::set).described(object::describe_set),
     op("$week", Own(parts::parse), parts::week).described(parts::describe),
     op("$year", Own(parts::parse), parts::year).described(parts::describe),

@@ -3,7 +3,7 @@
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Standard base64 with padding.
-pub(super) fn encode(bytes: &[u8]) -> String {
+pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
         let group = chunk.iter().fold(0u32, |group, &byte| group << 8 | u32::from(byte));
@@ -21,7 +21,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
 }
 
 /// Reads base64 with or without padding; `None` for other characters.
-pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
+pub fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut group, mut bits) = (0u32, 0);
     for byte in text.trim_end_matches('=').bytes() {
@@ -37,7 +37,7 @@ pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Reads hexadecimal digits, dashes between them skipped.
-pub(super) fn decode_hex(text: &str) -> Option<Vec<u8>> {
+pub fn decode_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.chars().filter(|&c| c != '-').map(|c| c.to_digit(16)).collect::<Option<Vec<_>>>()?;
     let pairs = digits.chunks(2).map(|pair| match pair {
         [high, low] => Some((high * 16 + low) as u8),

@@ -8,7 +8,7 @@
 //! `$date`, …). `$regex` and `$type` are not among them: they are query operators, and the older
 //! form of extended JSON that used them differently isn't read.
 
-mod base64;
+pub mod base64;
 mod date;
 mod parse;
 mod shell;

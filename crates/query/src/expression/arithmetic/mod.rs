@@ -7,20 +7,18 @@ pub(super) mod decimals;
 pub(super) mod divide;
 pub(super) mod power;
 pub(super) mod rounding;
-mod summation;
 pub(super) mod trigonometry;
 
-pub(crate) use summation::Summation;
-
 use super::evaluate::{Call, Computed, null, number, type_name, value};
-use base::bson::{Number, Value};
+use crate::accumulator::Total;
+use base::bson::{Number, Rounding, Value};
 use base::{Error, Result, err};
 
 /// `$add`: the sum of numbers; with one date among them, that date moved by so many milliseconds.
 ///
 /// Errors: 14 for other types, 16612 for a second date, Overflow for a date out of range.
 pub(super) fn add<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    let mut sum = Summation::default();
+    let mut sum = Total::default();
     let mut with_date = false;
     for operand in call.values() {
         match operand? {
@@ -39,10 +37,10 @@ pub(super) fn add<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         }
     }
     if with_date {
-        let millis = sum.to_millis().ok_or_else(|| date_overflow("$add"))?;
+        let millis = to_millis(sum.number(), "$add")?;
         return value(Value::DateTime(millis));
     }
-    number(sum.total())
+    number(sum.number())
 }
 
 /// `$subtract`: numbers; a date less a number of milliseconds; the milliseconds between dates.
@@ -59,7 +57,8 @@ pub(super) fn subtract<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             value(a.checked_sub(b).ok_or_else(|| date_overflow("$subtract"))?)
         }
         (Value::DateTime(a), _, Some(millis)) => {
-            let moved = a.checked_sub(to_millis(millis)?).ok_or_else(|| date_overflow("$subtract"))?;
+            let moved =
+                a.checked_sub(to_millis(millis, "$subtract")?).ok_or_else(|| date_overflow("$subtract"))?;
             value(Value::DateTime(moved))
         }
         _ => Err(err!(TypeMismatch, "can't $subtract {} from {}", right.kind().alias(), left.kind().alias())),
@@ -103,16 +102,16 @@ fn date_overflow(name: &str) -> Error {
     err!(Overflow, "date overflow in {name}")
 }
 
-/// A number of milliseconds to move a date by, rounded to the nearest whole one.
-fn to_millis(number: Number) -> Result<i64> {
-    if number.is_nan() {
-        return Err(date_overflow("$subtract"));
-    }
-    Ok(match number {
-        Number::Double(value) => value.round() as i64,
-        Number::Decimal128(value) => value.to_f64().round() as i64,
-        other => other.to_i64_clamped(),
-    })
+/// A number of milliseconds, rounded to the nearest whole one.
+///
+/// Errors: Overflow out of range and for NaN.
+fn to_millis(number: Number, name: &str) -> Result<i64> {
+    let rounded = match number {
+        Number::Double(value) => Number::Double(value.round()),
+        Number::Decimal128(value) => Number::Decimal128(value.round_to_integer(Rounding::HalfEven)),
+        integer => integer,
+    };
+    rounded.to_i64_exact().ok_or_else(|| date_overflow(name))
 }
 
 #[cfg(test)]

@@ -1,5 +1,197 @@
 //! Conversions between types: `$convert`, its shorthands `$toInt` and the like, `$type`.
+//!
+//! [`convert`] knows every pair of types; where a pair or a value has no conversion it gives
+//! ConversionFailure, which is what `onError` catches. Anything else is an error of the caller's.
 
+mod binary;
+mod number;
+mod target;
 mod text;
 
 pub(super) use text::to_text;
+
+use super::date;
+use super::evaluate::{Call, Computed, Scope, null, type_name, value};
+use super::named::{Complaint, Named, Parameter, optional};
+use base::bson::{ObjectId, Type, Value};
+use base::{ErrorCode, Result, err};
+use binary::Format;
+use target::Target;
+
+/// The arguments in the order in which they are read.
+pub(super) static ARGUMENTS: Named = Named {
+    parameters: &[
+        needed("input", "Missing 'input' parameter to $convert"),
+        needed("to", "Missing 'to' parameter to $convert"),
+        optional("onError"),
+        optional("onNull"),
+        optional("format"),
+    ],
+    no_object: Complaint(
+        ErrorCode::FailedToParse,
+        "$convert expects an object of named arguments but found: {}",
+    ),
+    unknown: Complaint(ErrorCode::FailedToParse, "$convert found an unknown argument: {}"),
+};
+
+const fn needed(name: &'static str, message: &'static str) -> Parameter {
+    Parameter { name, missing: Some(Complaint(ErrorCode::FailedToParse, message)) }
+}
+
+/// `$convert`. Errors: those of the target and the format; ConversionFailure without `onError`.
+pub(super) fn operator<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let (input, to) = (call.get_non_null(0)?, call.get_non_null(1)?);
+    let Some(input) = input else {
+        return if call.given(3) { call.get(3) } else { null() };
+    };
+    let Some(to) = to else { return null() };
+    let target = Target::read(to)?;
+    let format = if call.given(4) { Some(Format::read(call.get(4)?)?) } else { None };
+    match convert(input, target, format, call.scope) {
+        Err(error) if error.code() == ErrorCode::ConversionFailure && call.given(2) => call.get(2),
+        converted => converted,
+    }
+}
+
+/// Converts a value that is not null.
+///
+/// Errors: ConversionFailure where there is no conversion; 4341115 without a format where one is
+/// needed.
+fn convert<'a>(
+    input: Value<'a>,
+    target: Target,
+    format: Option<Format>,
+    scope: &Scope<'_, 'a>,
+) -> Computed<'a> {
+    let converted = match target.kind {
+        Type::Double | Type::Int32 | Type::Int64 | Type::Decimal128 => number::convert(input, target.kind)?,
+        Type::Boolean => Some(Value::Boolean(to_bool(input))),
+        Type::DateTime => to_date(input)?,
+        Type::ObjectId => to_object_id(input)?,
+        Type::String => return to_string(input, format, scope),
+        Type::Binary => return binary::to_binary(input, target.subtype, format, scope),
+        _ => None,
+    };
+    match converted {
+        Some(converted) => Ok(Some(converted)),
+        None => Err(unsupported(input, target.kind)),
+    }
+}
+
+fn unsupported(input: Value<'_>, target: Type) -> base::Error {
+    let (from, to) = (input.kind().alias(), target.alias());
+    err!(ConversionFailure, "Unsupported conversion from {from} to {to} in $convert with no onError value")
+}
+
+/// Numbers are true unless zero, everything else is true.
+fn to_bool(input: Value<'_>) -> bool {
+    match input {
+        Value::Boolean(value) => value,
+        other => other.as_number().is_none_or(|number| !number.is_zero()),
+    }
+}
+
+fn to_date(input: Value<'_>) -> Result<Option<Value<'static>>> {
+    Ok(Some(Value::DateTime(match input {
+        Value::String(text) => date::from_string::read_free_form(text)?,
+        Value::Int64(millis) => millis,
+        Value::Double(_) | Value::Decimal128(_) => match number::convert(input, Type::Int64)? {
+            Some(Value::Int64(millis)) => millis,
+            _ => return Ok(None),
+        },
+        other => match date::to_millis(other) {
+            Some(millis) => millis,
+            None => return Ok(None),
+        },
+    })))
+}
+
+fn to_object_id(input: Value<'_>) -> Result<Option<Value<'static>>> {
+    let text = match input {
+        Value::ObjectId(id) => return Ok(Some(Value::ObjectId(id))),
+        Value::String(text) => text,
+        _ => return Ok(None),
+    };
+    ObjectId::parse(text).map(|id| Some(Value::ObjectId(id))).ok_or_else(|| {
+        let reason = if text.len() == 24 {
+            format!("Invalid character found in hex string: \"{text}\"")
+        } else {
+            format!("Invalid string length for parsing to OID, expected 24 but found {}", text.len())
+        };
+        err!(
+            ConversionFailure,
+            "Failed to parse objectId '{text}' in $convert with no onError value: {reason}"
+        )
+    })
+}
+
+fn to_string<'a>(input: Value<'a>, format: Option<Format>, scope: &Scope<'_, 'a>) -> Computed<'a> {
+    match input {
+        Value::String(_) => Ok(Some(input)),
+        Value::Binary { subtype, bytes } => binary::to_string(subtype, bytes, format, scope),
+        Value::Timestamp(_) | Value::Symbol(_) => Err(unsupported(input, Type::String)),
+        other => match to_text(other) {
+            Some(text) => scope.text(&text),
+            None => Err(unsupported(input, Type::String)),
+        },
+    }
+}
+
+fn shorthand<'a>(call: &Call<'_, 'a>, kind: Type, format: Option<Format>) -> Computed<'a> {
+    let Some(input) = call.get_non_null(0)? else { return null() };
+    convert(
+        input,
+        Target { kind, subtype: if format == Some(Format::Uuid) { 4 } else { 0 } },
+        format,
+        call.scope,
+    )
+}
+
+pub(super) fn to_bool_operator<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    shorthand(call, Type::Boolean, None)
+}
+
+pub(super) fn to_date_operator<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    shorthand(call, Type::DateTime, None)
+}
+
+pub(super) fn to_decimal<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    shorthand(call, Type::Decimal128, None)
+}
+
+pub(super) fn to_double<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    shorthand(call, Type::Double, None)
+}
+
+pub(super) fn to_int<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    shorthand(call, Type::Int32, None)
+}
+
+pub(super) fn to_long<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    shorthand(call, Type::Int64, None)
+}
+
+pub(super) fn to_object_id_operator<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    shorthand(call, Type::ObjectId, None)
+}
+
+pub(super) fn to_string_operator<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    shorthand(call, Type::String, Some(Format::Auto))
+}
+
+pub(super) fn to_uuid<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    shorthand(call, Type::Binary, Some(Format::Uuid))
+}
+
+/// `$type`: the alias of the type, or `missing`.
+pub(super) fn type_of<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    value(type_name(call.get(0)?))
+}
+
+/// `$isNumber`.
+pub(super) fn is_number<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    value(call.get(0)?.is_some_and(|value| value.as_number().is_some()))
+}
+
+#[cfg(test)]
+mod tests;

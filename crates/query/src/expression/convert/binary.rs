@@ -1,0 +1,151 @@
+//! Strings to binaries and back, by `format`.
+
+use super::super::evaluate::{Computed, Scope, type_name};
+use super::unsupported;
+use base::bson::extended_json::base64;
+use base::bson::{Type, Value};
+use base::{Result, err};
+
+/// How a binary is written as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// A UUID where the subtype says so, else base64.
+    Auto,
+    Base64,
+    Base64Url,
+    Hex,
+    Utf8,
+    Uuid,
+}
+
+const UUID: u8 = 4;
+
+impl Format {
+    /// Errors: 4341114 for what is no string, 4341125 for an unknown format.
+    pub(super) fn read(found: Option<Value<'_>>) -> Result<Format> {
+        let Some(Value::String(name)) = found else {
+            let found = type_name(found);
+            return Err(err!(4341114, "$convert requires that 'format' be a string, found: {found}"));
+        };
+        Ok(match name {
+            "auto" => Format::Auto,
+            "base64" => Format::Base64,
+            "base64url" => Format::Base64Url,
+            "hex" => Format::Hex,
+            "utf8" => Format::Utf8,
+            "uuid" => Format::Uuid,
+            other => return Err(err!(4341125, "Invalid 'format' argument for $convert: {other}")),
+        })
+    }
+}
+
+/// Errors: 4341115 without a format, ConversionFailure where the bytes are no text or no UUID.
+pub(super) fn to_string<'a>(
+    subtype: u8,
+    bytes: &[u8],
+    format: Option<Format>,
+    scope: &Scope<'_, 'a>,
+) -> Computed<'a> {
+    let failed = |what: &str| err!(ConversionFailure, "{what} in $convert with no onError value");
+    let text = match format {
+        None => return Err(format_missing("binData", "string")),
+        Some(Format::Auto) if subtype == UUID && bytes.len() == 16 => uuid_text(bytes),
+        Some(Format::Auto | Format::Base64) => base64::encode(bytes),
+        Some(Format::Base64Url) => base64_url_text(bytes),
+        Some(Format::Hex) => bytes.iter().map(|byte| format!("{byte:02X}")).collect(),
+        Some(Format::Utf8) => std::str::from_utf8(bytes)
+            .map_err(|_| failed("BinData does not represent a valid UTF-8 string"))?
+            .to_string(),
+        Some(Format::Uuid) if subtype == UUID && bytes.len() == 16 => uuid_text(bytes),
+        Some(Format::Uuid) => return Err(failed("Unsupported format 'uuid' for BinData of another subtype")),
+    };
+    scope.text(&text)
+}
+
+/// Errors: 4341115 without a format, ConversionFailure where the text doesn't have it.
+pub(super) fn to_binary<'a>(
+    input: Value<'a>,
+    subtype: u8,
+    format: Option<Format>,
+    scope: &Scope<'_, 'a>,
+) -> Computed<'a> {
+    let text = match input {
+        Value::String(text) => text,
+        Value::Binary { subtype: found, .. } if found == subtype => return Ok(Some(input)),
+        Value::Binary { .. } => {
+            return Err(err!(
+                ConversionFailure,
+                "Conversions between different BinData subtypes are not supported in $convert with no onError value"
+            ));
+        }
+        other => return Err(unsupported(other, Type::Binary)),
+    };
+    let uuid = subtype == UUID;
+    let bytes = match format {
+        None => return Err(format_missing("string", "binData")),
+        Some(Format::Auto | Format::Uuid) if uuid => uuid_bytes(text),
+        Some(_) if uuid => None,
+        Some(Format::Uuid) => None,
+        Some(Format::Auto | Format::Base64) => base64_bytes(text),
+        Some(Format::Base64Url) => base64_url_bytes(text),
+        Some(Format::Hex) => hex_bytes(text),
+        Some(Format::Utf8) => Some(text.as_bytes().to_vec()),
+    };
+    let bytes = bytes.ok_or_else(|| {
+        let name = format.map_or_else(String::new, |format| format!("{format:?}").to_ascii_lowercase());
+        err!(
+            ConversionFailure,
+            "Input string '{text}' does not represent binary data in format '{name}' in $convert with no onError value"
+        )
+    })?;
+    scope.check_memory()?;
+    Ok(Some(Value::Binary { subtype, bytes: scope.arena.bytes(&bytes) }))
+}
+
+fn format_missing(from: &str, to: &str) -> base::Error {
+    err!(4341115, "Format must be specified when converting from '{from}' to '{to}'")
+}
+
+fn uuid_text(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+fn uuid_bytes(text: &str) -> Option<Vec<u8>> {
+    let dashes = text.char_indices().filter(|(_, c)| *c == '-').map(|(index, _)| index);
+    if text.len() != 36 || !dashes.eq([8, 13, 18, 23]) {
+        return None;
+    }
+    hex_bytes(&text.replace('-', ""))
+}
+
+fn hex_bytes(text: &str) -> Option<Vec<u8>> {
+    base64::decode_hex(text).filter(|_| !text.contains('-'))
+}
+
+/// Without padding and with the two letters that mean something in addresses replaced.
+fn base64_url_text(bytes: &[u8]) -> String {
+    base64::encode(bytes).trim_end_matches('=').replace('+', "-").replace('/', "_")
+}
+
+fn base64_url_bytes(text: &str) -> Option<Vec<u8>> {
+    if text.contains(['+', '/']) || text.trim_end_matches('=').len() % 4 == 1 {
+        return None;
+    }
+    base64::decode(&text.replace('-', "+").replace('_', "/"))
+}
+
+/// Padding is asked for, as MongoDB does.
+fn base64_bytes(text: &str) -> Option<Vec<u8>> {
+    let padding = text.len() - text.trim_end_matches('=').len();
+    if padding > 2 || !text.len().is_multiple_of(4) {
+        return None;
+    }
+    base64::decode(text)
+}

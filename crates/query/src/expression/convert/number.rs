@@ -1,0 +1,130 @@
+//! Conversions to the numeric types.
+
+use super::super::show;
+use base::bson::{Decimal128, Number, Rounding, Type, Value};
+use base::{Error, Result, err};
+
+/// Two to the 63rd: the first double past the int64 range.
+const TWO_63: f64 = 9_223_372_036_854_775_808.0;
+
+/// The value as a number of that type; `None` where the pair of types has no conversion.
+///
+/// Errors: ConversionFailure for a value that doesn't fit or doesn't parse.
+pub(super) fn convert(input: Value<'_>, target: Type) -> Result<Option<Value<'static>>> {
+    let number = match input {
+        Value::String(text) => return parse(text, target).map(Some),
+        Value::Boolean(value) => Number::Int32(i32::from(value)),
+        Value::DateTime(_) if target == Type::Int32 => return Ok(None),
+        Value::DateTime(millis) => Number::Int64(millis),
+        other => match other.as_number() {
+            Some(number) => number,
+            None => return Ok(None),
+        },
+    };
+    let converted = match target {
+        Type::Int32 => {
+            let whole = to_whole(number)?;
+            Value::Int32(i32::try_from(whole).map_err(|_| overflow(number))?)
+        }
+        Type::Int64 => Value::Int64(to_whole(number)?),
+        Type::Double => Value::Double(to_double(number)?),
+        Type::Decimal128 => Value::Decimal128(number.to_decimal()),
+        _ => return Ok(None),
+    };
+    Ok(Some(converted))
+}
+
+fn overflow(number: Number) -> Error {
+    let found = show::value(Value::from(number));
+    err!(
+        ConversionFailure,
+        "Conversion would overflow target type in $convert with no onError value: {found}"
+    )
+}
+
+/// The number without its fraction.
+fn to_whole(number: Number) -> Result<i64> {
+    if number.is_nan() {
+        return Err(err!(
+            ConversionFailure,
+            "Attempt to convert NaN value to integer type in $convert with no onError value"
+        ));
+    }
+    if is_infinite(number) {
+        return Err(err!(
+            ConversionFailure,
+            "Attempt to convert infinity value to integer type in $convert with no onError value"
+        ));
+    }
+    match number {
+        Number::Int32(value) => Ok(i64::from(value)),
+        Number::Int64(value) => Ok(value),
+        Number::Double(value) if (-TWO_63..TWO_63).contains(&value) => Ok(value as i64),
+        Number::Double(_) => Err(overflow(number)),
+        Number::Decimal128(value) => value.to_i64(Rounding::TowardZero).ok_or_else(|| overflow(number)),
+    }
+}
+
+fn is_infinite(number: Number) -> bool {
+    match number {
+        Number::Double(value) => value.is_infinite(),
+        Number::Decimal128(value) => value.is_infinite(),
+        Number::Int32(_) | Number::Int64(_) => false,
+    }
+}
+
+fn to_double(number: Number) -> Result<f64> {
+    let double = number.to_f64();
+    if double.is_infinite() && !is_infinite(number) {
+        return Err(overflow(number));
+    }
+    Ok(double)
+}
+
+/// Reads a number in base ten: all of the text, no blanks.
+fn parse(text: &str, target: Type) -> Result<Value<'static>> {
+    let failed = |reason: &str| {
+        err!(ConversionFailure, "Failed to parse number '{text}' in $convert with no onError value: {reason}")
+    };
+    if text.is_empty() {
+        return Err(failed("Empty string"));
+    }
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if unsigned.starts_with("0x") || unsigned.starts_with("0X") {
+        return Err(err!(
+            ConversionFailure,
+            "Illegal hexadecimal input in $convert with no onError value: {text}"
+        ));
+    }
+    if unsigned.starts_with(|c: char| c.is_whitespace()) {
+        return Err(failed("Leading whitespace"));
+    }
+    match target {
+        Type::Int32 => whole(text, unsigned, failed)
+            .and_then(|value| i32::try_from(value).map(Value::Int32).map_err(|_| failed("Overflow"))),
+        Type::Int64 => whole(text, unsigned, failed).map(Value::Int64),
+        Type::Double => double(text, unsigned, failed).map(Value::Double),
+        _ => Decimal128::parse(text)
+            .map(Value::Decimal128)
+            .ok_or_else(|| failed("Failed to parse string to decimal")),
+    }
+}
+
+fn whole(text: &str, unsigned: &str, failed: impl Fn(&str) -> Error) -> Result<i64> {
+    if !unsigned.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(failed("Did not consume any digits"));
+    }
+    if !unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(failed("Did not consume whole string."));
+    }
+    text.parse().map_err(|_| failed("Overflow"))
+}
+
+fn double(text: &str, unsigned: &str, failed: impl Fn(&str) -> Error) -> Result<f64> {
+    // The standard library reads what C's strtod does, `inf` and `nan` in any case included.
+    let value: f64 = text.parse().map_err(|_| failed("Did not consume whole string."))?;
+    if value.is_infinite() && unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return Err(failed("Out of range"));
+    }
+    Ok(value)
+}

@@ -1,0 +1,65 @@
+//! The `to` of `$convert`: a type by name or number, or `{type, subtype}`.
+
+use super::super::show;
+use base::bson::{Type, Value};
+use base::{Result, err};
+
+/// What is converted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) kind: Type,
+    /// Of a binary.
+    pub(super) subtype: u8,
+}
+
+impl Target {
+    /// Reads the target.
+    ///
+    /// Errors: FailedToParse for what is no type's name or number, BadValue for an unknown name,
+    /// 4341107 and 4341108 for the subtype.
+    pub(super) fn read(to: Value<'_>) -> Result<Target> {
+        let Value::Document(document) = to else { return Ok(Target { kind: kind(to)?, subtype: 0 }) };
+        let (mut found, mut subtype) = (None, 0);
+        for element in document {
+            match element.name() {
+                "type" => found = Some(kind(element.value())?),
+                "subtype" => subtype = read_subtype(element.value())?,
+                other => return Err(err!(FailedToParse, "$convert found an unknown argument: {other}")),
+            }
+        }
+        let kind = found.ok_or_else(|| err!(FailedToParse, "Missing 'type' parameter to $convert"))?;
+        Ok(Target { kind, subtype })
+    }
+}
+
+fn kind(to: Value<'_>) -> Result<Type> {
+    if let Value::String(name) = to {
+        return Type::from_alias(name).ok_or_else(|| err!(BadValue, "Unknown type name: {name}"));
+    }
+    let Some(number) = to.as_number() else {
+        let found = to.kind().alias();
+        return Err(err!(
+            FailedToParse,
+            "$convert's 'to' argument must be a string or number, but is {found}"
+        ));
+    };
+    let whole = number
+        .to_i64_exact()
+        .ok_or_else(|| err!(FailedToParse, "In $convert, numeric 'to' argument is not an integer"))?;
+    i32::try_from(whole).ok().and_then(Type::from_number).ok_or_else(|| {
+        let found = show::value(to);
+        err!(FailedToParse, "In $convert, numeric value for 'to' does not correspond to a BSON type: {found}")
+    })
+}
+
+fn read_subtype(found: Value<'_>) -> Result<u8> {
+    let whole = found.as_i64().ok_or_else(|| {
+        err!(4341107, "In $convert, 'subtype' must be an integer, found: {}", show::value(found))
+    })?;
+    u8::try_from(whole).ok().filter(|subtype| *subtype <= 9 || *subtype >= 128).ok_or_else(|| {
+        err!(
+            4341108,
+            "In $convert, numeric value for 'subtype' does not correspond to a BinData type: {whole}"
+        )
+    })
+}
