@@ -1,5 +1,10 @@
 //! Running plans: streams of records over one snapshot.
 
+mod sort;
+mod window;
+
+use self::sort::Sort;
+use self::window::Window;
 use crate::collection::Collection;
 use crate::database::View;
 use crate::keys::RecordId;
@@ -45,16 +50,26 @@ pub(crate) fn start(
     read: Read,
     context: &Arc<Context>,
 ) -> Result<Box<dyn RecordStream>> {
-    let forward = !matches!(read.hint, Some(Hint::Natural { forward: false }));
-    let direction = if forward { Direction::Forward } else { Direction::Backward };
+    let natural = read.sort.as_ref().and_then(|sort| sort.natural());
+    let backward = natural == Some(false) || matches!(read.hint, Some(Hint::Natural { forward: false }));
+    let direction = if backward { Direction::Backward } else { Direction::Forward };
     let cursor =
         view.snapshot.scan(collection.data()?.ident, Range::all(), direction).map_err(storage_error)?;
-    Ok(Box::new(CollectionScan {
+    let scan = CollectionScan {
         cursor,
         matcher: read.matcher,
         context: context.clone(),
         operation: operation.clone(),
-    }))
+    };
+    let mut stream: Box<dyn RecordStream> = Box::new(scan);
+    if let Some(pattern) = read.sort.filter(|_| natural.is_none()) {
+        let wanted = if read.limit == 0 { 0 } else { read.limit.saturating_add(read.skip) };
+        stream = Box::new(Sort::new(stream, pattern, wanted, !read.allow_disk_use));
+    }
+    if read.skip > 0 || read.limit > 0 {
+        stream = Box::new(Window::new(stream, read.skip, read.limit));
+    }
+    Ok(stream)
 }
 
 struct CollectionScan {

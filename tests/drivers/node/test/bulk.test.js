@@ -77,12 +77,16 @@ test('client.bulkWrite names the write that failed', async () => {
 
 test('a statement sent twice is applied once', { skip: !isReplicaSet }, async () => {
   const command = { update: 'items', updates: [{ q: { _id: 1 }, u: { $inc: { n: 1 } } }], txnNumber: Long.fromNumber(1) };
-  await context.client.withSession(async (session) => {
-    const first = await context.db.command(command, { session });
-    const second = await context.db.command(command, { session });
+  // A client of its own has a new session, whose numbers begin at 1.
+  const client = newClient();
+  await client.withSession(async (session) => {
+    const db = client.db(context.db.databaseName);
+    const first = await db.command(command, { session });
+    const second = await db.command(command, { session });
     assert.deepEqual([first.n, first.nModified, first.retriedStmtIds], [1, 1, undefined]);
     assert.deepEqual([second.n, second.nModified, second.retriedStmtIds], [1, 1, [0]]);
   });
+  await client.close();
   assert.equal((await items.findOne({ _id: 1 })).n, 2);
 });
 

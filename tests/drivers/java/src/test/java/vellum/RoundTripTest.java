@@ -198,9 +198,11 @@ class RoundTripTest {
         assumeTrue(REPLICA_SET, "a standalone server has no retryable writes");
         Document command = new Document("insert", "people")
                 .append("documents", List.of(new Document("_id", 30))).append("txnNumber", 1L);
-        try (ClientSession session = client.startSession()) {
-            assertEquals(1, database.runCommand(session, command).getInteger("n"));
-            assertEquals(1, database.runCommand(session, command).getInteger("n"));
+        // A client of its own has a new session, whose numbers begin at 1.
+        try (MongoClient other = MongoClients.create(URI); ClientSession session = other.startSession()) {
+            MongoDatabase same = other.getDatabase(database.getName());
+            assertEquals(1, same.runCommand(session, command).getInteger("n"));
+            assertEquals(1, same.runCommand(session, command).getInteger("n"));
         }
         assertEquals(1, people.countDocuments(eq("_id", 30)));
     }
