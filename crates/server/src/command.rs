@@ -88,12 +88,6 @@ impl Command {
         self
     }
 
-    /// Takes a read concern too, though it writes.
-    pub(crate) const fn takes_read_concern(mut self) -> Command {
-        self.takes_read_concern = true;
-        self
-    }
-
     /// Takes a write concern, though it isn't a write.
     pub(crate) const fn takes_write_concern(mut self) -> Command {
         self.takes_write_concern = true;
@@ -210,6 +204,7 @@ static ALIASES: &[(&str, &str)] = &[
 ];
 
 /// The command of this name or alias.
+#[cfg(test)]
 pub(crate) fn find(name: &str) -> Option<&'static Command> {
     position(name).and_then(|at| COMMANDS.get(at))
 }

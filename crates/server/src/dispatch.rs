@@ -9,7 +9,7 @@ use crate::reply::{self, Retry};
 use crate::server::Server;
 use crate::wire::Request;
 use base::bson::{Builder, DocumentBuf, Value};
-use base::{Error, Result, err};
+use base::{Error, ErrorCode, Result, err};
 use std::task::Waker;
 use std::time::Instant;
 
@@ -183,6 +183,7 @@ impl<'a> Run<'a> {
             Some(labels) => reply::failure(&mut reply, error, labels),
             None => reply::failure(&mut reply, error, reply::labels(error.code(), self.retry)),
         }
+        self.append_topology_version(&mut reply, error.code());
         append_cluster_time(self.server, &mut reply);
         Outcome::Reply { reply, compressible: self.compressible(), streams: None }
     }
@@ -223,7 +224,7 @@ impl<'a> Run<'a> {
         let Some(error) = error else { return };
         let error = error.view();
         let code = error.get("code").and_then(|code| code.as_i64()).and_then(|code| i32::try_from(code).ok());
-        let code = base::ErrorCode::from_number(code.unwrap_or_default());
+        let code = ErrorCode::from_number(code.unwrap_or_default());
         reply.begin_document("writeConcernError").append_all(error);
         if error.find("codeName").is_none() {
             reply.append("codeName", &code.name());
@@ -232,6 +233,13 @@ impl<'a> Run<'a> {
         match &self.labels {
             Some(labels) => reply::append_labels(reply, labels),
             None => reply::append_labels(reply, reply::labels(code, self.retry)),
+        }
+        self.append_topology_version(reply, code);
+    }
+
+    fn append_topology_version(&self, reply: &mut Builder, code: ErrorCode) {
+        if self.server.is_replica_set() && reply::is_not_primary(code) {
+            self.server.topology.append_version(reply);
         }
     }
 }

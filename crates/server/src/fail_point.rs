@@ -15,7 +15,6 @@ use crate::fields::Fields;
 /// The names of the fail points there are; the position is their number.
 const NAMES: [&str; 3] = ["failCommand", "maxTimeAlwaysTimeOut", "onPrimaryTransactionalWrite"];
 const FAIL_COMMAND: usize = 0;
-const MAX_TIME: usize = 1;
 const TRANSACTIONAL_WRITE: usize = 2;
 
 /// Commands that no fail point touches, so that a test can always clean up.

@@ -34,6 +34,20 @@ fn is_retryable(code: ErrorCode) -> bool {
     )
 }
 
+/// Whether the code says that this server isn't the primary (any more). Such errors tell the
+/// topology's version, from which clients see whether they know better already.
+pub(crate) fn is_not_primary(code: ErrorCode) -> bool {
+    use ErrorCode as C;
+    matches!(
+        code,
+        C::PrimarySteppedDown
+            | C::NotWritablePrimary
+            | C::InterruptedDueToReplStateChange
+            | C::NotPrimaryNoSecondaryOk
+            | C::NotPrimaryOrSecondary
+    )
+}
+
 /// The labels that belong to an error with this code.
 pub(crate) fn labels(code: ErrorCode, retry: Retry) -> &'static [&'static str] {
     if retry.retryable_write && is_retryable(code) { &["RetryableWriteError"] } else { &[] }

@@ -7,7 +7,7 @@ use crate::logging::now_millis;
 use crate::parameters::Parameters;
 use crate::session::Sessions;
 use crate::signal::Signal;
-use base::bson::ObjectId;
+use base::bson::{Builder, ObjectId};
 use database::Database;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -79,6 +79,14 @@ pub(crate) struct TopologyState {
     pub(crate) election_id: ObjectId,
     /// Raised when what hello says changes.
     pub(crate) changed: Arc<Signal>,
+}
+
+impl TopologyState {
+    /// Appends `topologyVersion`, by which clients tell newer news from older.
+    pub(crate) fn append_version(&self, reply: &mut Builder) {
+        reply.begin_document("topologyVersion").append("processId", self.process_id);
+        reply.append("counter", self.changed.count() as i64).end();
+    }
 }
 
 impl Server {

@@ -3,7 +3,7 @@
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
-use base::bson::{Builder, Document, Value};
+use base::bson::{Builder, Value};
 use base::{Namespace, Result, err};
 use database::RenameRequest;
 
@@ -166,9 +166,4 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
     }
     call.acknowledge(committed)?;
     Ok(Answer::Done)
-}
-
-/// An empty filter document, where a client leaves one out.
-pub(crate) fn or_empty(document: Option<Document<'_>>) -> Document<'_> {
-    document.unwrap_or(Document::EMPTY)
 }

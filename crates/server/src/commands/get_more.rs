@@ -3,12 +3,11 @@
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
+use crate::signal::{Listener, Signal};
 use base::bson::Value;
 use base::{Namespace, Result, err};
 use database::{Cursor, Watch};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Waker;
 use std::time::Duration;
 
 /// How long a tailable cursor with awaitData waits where the client doesn't say.
@@ -86,9 +85,13 @@ fn answer(
         return Err(err!(BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor"));
     }
     call.adopt(&cursor.operation);
-    if waits && cursor.is_exhausted()? {
+    // Watching begins before looking, so that no insert falls between the two.
+    let watch = waits.then(|| InsertWatch::new(call, namespace));
+    if let Some(watch) = watch
+        && cursor.is_exhausted()?
+    {
         let at_most = call.arguments.max_time.unwrap_or(AWAIT_DEFAULT);
-        if let Some(answer) = wait_for_insert(call, namespace, at_most) {
+        if let Some(answer) = watch.wait(call, at_most) {
             return Ok(Next::Wait(answer));
         }
     }
@@ -101,23 +104,27 @@ fn answer(
     Ok(if closes { Next::Ended } else { Next::Open })
 }
 
-/// Waits until something is written to the collection; `None` once the time is over.
-fn wait_for_insert(call: &mut Call<'_>, namespace: &Namespace, at_most: Duration) -> Option<Answer> {
-    let database = call.server.database.clone();
-    let namespace = namespace.clone();
-    let changed = Arc::new(AtomicBool::new(false));
-    let mut watch: Option<Watch> = None;
-    call.wait(at_most, move |waker: &Waker| {
-        if watch.is_none() {
-            let (changed, waker) = (changed.clone(), waker.clone());
-            watch = Some(database.watch(
-                &namespace,
-                Arc::new(move || {
-                    changed.store(true, Ordering::Release);
-                    waker.wake_by_ref();
-                }),
-            ));
-        }
-        changed.load(Ordering::Acquire)
-    })
+/// Notices writes to a collection from when it is made.
+struct InsertWatch {
+    change: Listener,
+    watch: Watch,
+}
+
+impl InsertWatch {
+    fn new(call: &Call<'_>, namespace: &Namespace) -> InsertWatch {
+        let signal = Arc::new(Signal::default());
+        let change = signal.listen(0);
+        let watch = call.server.database.watch(namespace, Arc::new(move || signal.raise()));
+        InsertWatch { change, watch }
+    }
+
+    /// Waits until something is written; `None` once the time is over.
+    fn wait(self, call: &mut Call<'_>, at_most: Duration) -> Option<Answer> {
+        let InsertWatch { mut change, watch } = self;
+        call.wait(at_most, move |waker| {
+            // The watch lives for as long as the wait does.
+            let _ = &watch;
+            change.has_happened(waker)
+        })
+    }
 }

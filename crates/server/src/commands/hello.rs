@@ -198,12 +198,10 @@ fn topology_counter(call: &Call<'_>) -> i64 {
 }
 
 fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
-    let counter = topology_counter(call);
     if greeting.hello_ok {
         call.reply.append("helloOk", true);
     }
-    call.reply.begin_document("topologyVersion");
-    call.reply.append("processId", call.server.topology.process_id).append("counter", counter).end();
+    call.server.topology.append_version(call.reply);
     if call.server.is_replica_set() {
         append_set(call);
     }

@@ -53,11 +53,6 @@ impl<'a> Request<'a> {
     pub(crate) fn name(&self) -> &'a str {
         self.body.first().map_or("", |element| element.name())
     }
-
-    /// The sequence that stands for this field.
-    pub(crate) fn sequence(&self, name: &str) -> Option<Documents<'a>> {
-        self.sequences.iter().find(|sequence| sequence.name == name).map(|sequence| sequence.documents)
-    }
 }
 
 /// A list of documents, from an array or from a sequence; iterating copies nothing.
