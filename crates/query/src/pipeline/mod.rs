@@ -9,12 +9,16 @@
 //! A stage of the language is one file here and one line of the table in [`registry`].
 
 mod bucket;
+mod bucket_auto;
 mod collections;
 mod count;
+mod densify;
+mod densify_spec;
 mod documents;
 mod external;
 mod facet;
 mod fields;
+mod fill;
 mod filter_paths;
 mod graph_lookup;
 mod group;

@@ -2,8 +2,9 @@
 
 use super::parse::{Parsed, Scope};
 use super::{
-    bucket, count, documents, external, facet, graph_lookup, group, limit, lookup, r#match, merge, out,
-    project, redact, replace_root, sample, set_window_fields, skip, sort, sort_by_count, union_with, unwind,
+    bucket, bucket_auto, count, densify, documents, external, facet, fill, graph_lookup, group, limit,
+    lookup, r#match, merge, out, project, redact, replace_root, sample, set_window_fields, skip, sort,
+    sort_by_count, union_with, unwind,
 };
 use base::bson::Element;
 use base::{Result, err};
@@ -52,16 +53,16 @@ impl Entry {
 pub(crate) const STAGES: &[Entry] = &[
     stage("$addFields", project::parse_add_fields),
     stage("$bucket", bucket::parse),
-    refused("$bucketAuto"),
+    stage("$bucketAuto", bucket_auto::parse),
     refused("$changeStream").first(),
     refused("$changeStreamSplitLargeEvent"),
     stage("$collStats", external::parse).first(),
     stage("$count", count::parse),
     stage("$currentOp", external::parse).first(),
-    refused("$densify"),
+    stage("$densify", densify::parse),
     stage("$documents", documents::parse).first(),
     stage("$facet", facet::parse).not_in_facet(),
-    refused("$fill"),
+    stage("$fill", fill::parse),
     refused("$geoNear").first(),
     stage("$graphLookup", graph_lookup::parse),
     stage("$group", group::parse),

@@ -1,0 +1,286 @@
+//! `$densify`: documents for the steps of a range that no document stands at.
+//!
+//! Documents are sorted by partition and field. Going through them, a counter runs along the
+//! steps and gives a document for each step that it passes without meeting one.
+
+use super::densify_spec::{Densify, Ends};
+use super::fields::set_path;
+use super::operator::Operator;
+use super::parse::{Parsed, Scope};
+use super::sort::Sorter;
+use super::{Environment, Stage, Stream};
+use crate::tick::Tick;
+use base::bson::{Document, DocumentBuf, DocumentCow, Element, Value, ValueBuf, compare};
+use base::{Result, err, key_string};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Documents that one stage may make, as MongoDB's.
+const MADE_MAX: u64 = 500_000;
+
+/// Errors: see [`Densify::parse`].
+pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+    Ok(Parsed::one(Densify::parse(spec)?))
+}
+
+impl Operator for Densify {
+    fn name(&self) -> &'static str {
+        "$densify"
+    }
+
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        Ok(Box::new(Running {
+            stage: self,
+            input: Some(input),
+            sorter: Sorter::new(usize::MAX, environment),
+            tick: Tick::new(&environment.context),
+            extremes: None,
+            ahead: None,
+            partition: None,
+            made: 0,
+        }))
+    }
+}
+
+struct Running {
+    stage: Arc<Densify>,
+    input: Option<Stream>,
+    sorter: Sorter,
+    tick: Tick,
+    /// The least and greatest value of all documents.
+    extremes: Option<(ValueBuf, ValueBuf)>,
+    /// The next document that was there.
+    ahead: Option<DocumentCow>,
+    partition: Option<Steps>,
+    made: u64,
+}
+
+/// The steps of one partition.
+struct Steps {
+    key: Vec<u8>,
+    /// What the documents made carry besides the field.
+    base: DocumentBuf,
+    anchor: ValueBuf,
+    count: i64,
+    /// The next step; `None` beyond the range of dates.
+    next: Option<ValueBuf>,
+    /// Where the steps end, and whether they include the end.
+    end: Option<(ValueBuf, bool)>,
+}
+
+impl Steps {
+    fn is_within(&self, value: Value<'_>) -> bool {
+        match &self.end {
+            None => false,
+            Some((end, inclusive)) => match compare(value, end.view()) {
+                Ordering::Less => true,
+                Ordering::Equal => *inclusive,
+                Ordering::Greater => false,
+            },
+        }
+    }
+
+    fn advance(&mut self, stage: &Densify) {
+        self.count += 1;
+        self.next = self.next.take().and_then(|value| stage.step(&self.anchor, &value, self.count));
+    }
+}
+
+impl Running {
+    /// The field's value; `None` where the document is passed on as it is.
+    fn value<'d>(&self, document: Document<'d>) -> Option<Value<'d>> {
+        self.stage.field.get(document).filter(|value| !value.is_nullish())
+    }
+
+    fn sort(&mut self, mut input: Stream) -> Result<()> {
+        while let Some(document) = input.next()? {
+            self.tick.check()?;
+            let mut key = self.partition_key(document.view());
+            let value = self.value(document.view());
+            if let Some(value) = value {
+                self.stage.check_value(value)?;
+                self.widen(value.to_owned());
+            }
+            key_string::encode(value.unwrap_or(Value::Null), true, &mut key);
+            self.sorter.add(key, document)?;
+        }
+        self.sorter.finish()?;
+        self.ahead = self.sorter.next()?;
+        if self.ahead.is_none() && self.stage.partition_by.is_empty() {
+            self.begin_without_documents();
+        }
+        Ok(())
+    }
+
+    fn widen(&mut self, value: ValueBuf) {
+        match &mut self.extremes {
+            None => self.extremes = Some((value.clone(), value)),
+            Some((least, greatest)) => {
+                if compare(value.view(), least.view()) == Ordering::Less {
+                    *least = value;
+                } else if compare(value.view(), greatest.view()) == Ordering::Greater {
+                    *greatest = value;
+                }
+            }
+        }
+    }
+
+    fn partition_key(&self, document: Document<'_>) -> Vec<u8> {
+        let mut key = Vec::new();
+        for path in &self.stage.partition_by {
+            key_string::encode(path.get(document).unwrap_or(Value::Null), true, &mut key);
+        }
+        key
+    }
+
+    /// The steps of the partition that begins with this document, whose field has this value.
+    fn begin(&self, document: Document<'_>, value: Value<'_>) -> Steps {
+        let mut base = DocumentBuf::empty();
+        for path in &self.stage.partition_by {
+            if let Some(value) = path.get(document) {
+                base = set_path(base.view(), path, Some(value));
+            }
+        }
+        let (anchor, end) = match (&self.stage.ends, &self.extremes) {
+            (Ends::Explicit(lower, upper), _) => (lower.clone(), Some((upper.clone(), false))),
+            (Ends::Full, Some((least, greatest))) => (least.clone(), Some((greatest.clone(), true))),
+            (Ends::Full, None) | (Ends::Partition, _) => (value.to_owned(), None),
+        };
+        let next = Some(anchor.clone());
+        Steps { key: self.partition_key(document), base, anchor, count: 0, next, end }
+    }
+
+    /// A range of its own is filled even where there are no documents.
+    fn begin_without_documents(&mut self) {
+        if let Ends::Explicit(..) = self.stage.ends {
+            self.partition = Some(self.begin(Document::EMPTY, Value::Null));
+        }
+    }
+
+    /// The document of the next step, if there is one before `value` (or before the end, for
+    /// `None`).
+    fn make(&mut self, value: Option<Value<'_>>) -> Result<Option<DocumentBuf>> {
+        let Some(steps) = &mut self.partition else { return Ok(None) };
+        let Some(next) = &steps.next else { return Ok(None) };
+        let due = match value {
+            Some(value) => {
+                compare(next.view(), value) == Ordering::Less
+                    && (steps.end.is_none() || steps.is_within(next.view()))
+            }
+            None => steps.is_within(next.view()),
+        };
+        if !due {
+            return Ok(None);
+        }
+        let made = set_path(steps.base.view(), &self.stage.field, Some(next.view()));
+        steps.advance(&self.stage);
+        self.made += 1;
+        if self.made > MADE_MAX {
+            return Err(err!(
+                5897900,
+                "Generated {} documents in $densify, which is over the limit of {MADE_MAX}. Increase the \
+                 'internalQueryMaxAllowedDensifyDocs' parameter to allow more generated documents",
+                self.made
+            ));
+        }
+        Ok(Some(made))
+    }
+
+    /// What comes before the next document, or that document.
+    fn step(&mut self, document: DocumentCow) -> Result<DocumentCow> {
+        let key = self.partition_key(document.view());
+        let changes = self.partition.as_ref().is_some_and(|steps| steps.key != key);
+        if changes {
+            if let Some(made) = self.make(None)? {
+                self.ahead = Some(document);
+                return Ok(made.into());
+            }
+            self.partition = None;
+        }
+        let Some(value) = self.value(document.view()) else {
+            self.ahead = self.sorter.next()?;
+            return Ok(document);
+        };
+        if self.partition.is_none() {
+            self.partition = Some(self.begin(document.view(), value));
+        }
+        if let Some(made) = self.make(Some(value))? {
+            self.ahead = Some(document);
+            return Ok(made.into());
+        }
+        if let Some(steps) = &mut self.partition
+            && steps.next.as_ref().is_some_and(|next| compare(next.view(), value).is_eq())
+        {
+            steps.advance(&self.stage);
+        }
+        self.ahead = self.sorter.next()?;
+        Ok(document)
+    }
+}
+
+impl Stage for Running {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        if let Some(input) = self.input.take() {
+            self.sort(input)?;
+        }
+        self.tick.check()?;
+        match self.ahead.take() {
+            Some(document) => self.step(document).map(Some),
+            None => Ok(self.make(None)?.map(DocumentCow::from)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::testing::{gives, running_fails};
+
+    const INPUT: &str =
+        "[{_id: 1, p: 'a', x: 1}, {_id: 2, p: 'a', x: 4}, {_id: 3, p: 'b', x: 2}, {_id: 4, p: 'b'}]";
+
+    #[test]
+    fn steps_between_documents() {
+        gives(
+            "[{x: 1}, {x: 4.5}, {y: 1}]",
+            "[{$densify: {field: 'x', range: {step: 1, bounds: 'full'}}}]",
+            "[{y: 1}, {x: 1}, {x: 2}, {x: 3}, {x: 4}, {x: 4.5}]",
+        );
+        gives(
+            INPUT,
+            "[{$densify: {field: 'x', partitionByFields: ['p'], range: {step: 1, bounds: 'partition'}}}]",
+            "[{_id: 1, p: 'a', x: 1}, {p: 'a', x: 2}, {p: 'a', x: 3}, {_id: 2, p: 'a', x: 4}, {_id: 4, p: 'b'},
+              {_id: 3, p: 'b', x: 2}]",
+        );
+        gives(
+            INPUT,
+            "[{$densify: {field: 'x', partitionByFields: ['p'], range: {step: 2, bounds: 'full'}}}]",
+            "[{_id: 1, p: 'a', x: 1}, {p: 'a', x: 3}, {_id: 2, p: 'a', x: 4}, {_id: 4, p: 'b'}, {p: 'b', x: 1},
+              {_id: 3, p: 'b', x: 2}, {p: 'b', x: 3}]",
+        );
+        gives(
+            "[{x: 1}, {x: 9}]",
+            "[{$densify: {field: 'x', range: {step: 2, bounds: [0, 5]}}}]",
+            "[{x: 0}, {x: 1}, {x: 2}, {x: 4}, {x: 9}]",
+        );
+        gives("[]", "[{$densify: {field: 'x', range: {step: 2, bounds: [0, 3]}}}]", "[{x: 0}, {x: 2}]");
+    }
+
+    #[test]
+    fn steps_of_time() {
+        gives(
+            "[{t: ISODate('2024-01-31T00:00:00Z')}, {t: ISODate('2024-03-31T00:00:00Z')}]",
+            "[{$densify: {field: 't', range: {step: 1, unit: 'month', bounds: 'full'}}}]",
+            "[{t: ISODate('2024-01-31T00:00:00Z')}, {t: ISODate('2024-02-29T00:00:00Z')}, {t: ISODate('2024-03-31T00:00:00Z')}]",
+        );
+    }
+
+    #[test]
+    fn refuses_values_of_other_types() {
+        let by_number = "[{$densify: {field: 'x', range: {step: 1, bounds: 'full'}}}]";
+        running_fails("[{x: 'a'}]", by_number, 5733201, "Densify field type must be numeric");
+        let by_day = "[{$densify: {field: 'x', range: {step: 1, unit: 'day', bounds: 'full'}}}]";
+        running_fails("[{x: 1}]", by_day, 6053600, "numeric densify value");
+        let endless = "[{$densify: {field: 'x', range: {step: 1, bounds: [0, 1000000]}}}, {$count: 'n'}]";
+        running_fails("[]", endless, 5897900, "over the limit of 500000");
+    }
+}

@@ -1,0 +1,167 @@
+//! `$fill`: values for null and missing fields. It is what it stands for: a `$setWindowFields`
+//! for those filled from their neighbours, an `$addFields` for those given a value.
+
+use super::parse::{Parsed, Scope};
+use base::bson::{Builder, Document, Element, Value};
+use base::{Result, err};
+
+/// Errors: FailedToParse, 40414, 40415 for bad, missing and unknown options, 6050200 to 6050204
+/// as MongoDB's.
+pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
+    let Value::Document(options) = spec.value() else {
+        let found = spec.kind().alias();
+        return Err(err!(FailedToParse, "the $fill stage specification must be an object, found {found}"));
+    };
+    for option in options {
+        if !matches!(option.name(), "partitionBy" | "partitionByFields" | "sortBy" | "output") {
+            return Err(err!(40415, "BSON field '$fill.{}' is an unknown field.", option.name()));
+        }
+    }
+    let Some(output) = options.get("output") else {
+        return Err(err!(40414, "BSON field '$fill.output' is missing but a required field"));
+    };
+    let Some(output) = output.as_document().filter(|output| !output.is_empty()) else {
+        return Err(err!(6050203, "$fill 'output' must be an object with at least one field"));
+    };
+    let mut stages = Builder::new();
+    stages.begin_array("stages");
+    append_windows(&mut stages, options, output)?;
+    append_values(&mut stages, output)?;
+    Parsed::stages(stages, scope)
+}
+
+/// How one field is filled.
+enum Filling<'a> {
+    Value(Value<'a>),
+    Window(&'static str),
+}
+
+/// Errors: 6050200 to 6050202 for what is neither a value nor a known method.
+fn filling<'a>(field: &Element<'a>) -> Result<Filling<'a>> {
+    let Value::Document(spec) = field.value() else {
+        return Err(err!(6050200, "$fill output '{}' must be an object", field.name()));
+    };
+    let mut options = spec.iter();
+    match (options.next(), options.next()) {
+        (Some(option), None) if option.name() == "value" => Ok(Filling::Value(option.value())),
+        (Some(option), None) if option.name() == "method" => match option.value() {
+            Value::String("linear") => Ok(Filling::Window("$linearFill")),
+            Value::String("locf") => Ok(Filling::Window("$locf")),
+            _ => Err(err!(6050202, "Method must be either 'locf' or 'linear'")),
+        },
+        _ => Err(err!(
+            6050201,
+            "$fill output '{}' must be an object with exactly one of 'value' and 'method'",
+            field.name()
+        )),
+    }
+}
+
+fn append_windows(stages: &mut Builder, options: Document<'_>, output: Document<'_>) -> Result<()> {
+    let mut windows = Builder::new();
+    for field in output {
+        if let Filling::Window(function) = filling(&field)? {
+            let path = format!("${}", field.name());
+            windows.begin_document(field.name()).append(function, path.as_str()).end();
+        }
+    }
+    let partition = partition(options)?;
+    if windows.is_empty() {
+        return Ok(());
+    }
+    if options.find("sortBy").is_none() {
+        return Err(err!(6050207, "$fill with a 'method' requires 'sortBy'"));
+    }
+    stages.push_document().begin_document("$setWindowFields");
+    stages.append_all(partition.finish().view());
+    stages.append_optional("sortBy", options.get("sortBy"));
+    stages.append("output", &windows.finish()).end().end();
+    Ok(())
+}
+
+/// `partitionBy` as `$setWindowFields` takes it.
+///
+/// Errors: 6050204 where both forms are given, TypeMismatch for fields that are no strings.
+fn partition(options: Document<'_>) -> Result<Builder> {
+    let mut partition = Builder::new();
+    match (options.get("partitionBy"), options.get("partitionByFields")) {
+        (Some(_), Some(_)) => {
+            return Err(err!(
+                6050204,
+                "Maximum one of 'partitionBy' and 'partitionByFields can be specified in '$fill'"
+            ));
+        }
+        (Some(expression), None) => {
+            partition.append("partitionBy", expression);
+        }
+        (None, Some(Value::Array(fields))) => {
+            partition.begin_document("partitionBy");
+            for (at, field) in fields.iter().enumerate() {
+                let path = field.as_str().filter(|path| !path.starts_with('$'));
+                let path = path.ok_or_else(|| {
+                    err!(TypeMismatch, "$fill 'partitionByFields' must be field names, but found {field}")
+                })?;
+                partition.append(&format!("p{at}"), format!("${path}").as_str());
+            }
+            partition.end();
+        }
+        (None, Some(other)) => {
+            return Err(err!(
+                TypeMismatch,
+                "BSON field '$fill.partitionByFields' is the wrong type '{}', expected type 'array'",
+                other.kind().alias()
+            ));
+        }
+        (None, None) => {}
+    }
+    Ok(partition)
+}
+
+fn append_values(stages: &mut Builder, output: Document<'_>) -> Result<()> {
+    let mut values = Builder::new();
+    for field in output {
+        if let Filling::Value(value) = filling(&field)? {
+            let path = format!("${}", field.name());
+            values.begin_document(field.name()).begin_array("$ifNull");
+            values.push(path.as_str()).push(value).end().end();
+        }
+    }
+    if !values.is_empty() {
+        stages.push_document().append("$addFields", &values.finish()).end();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::testing::{fails, gives};
+
+    #[test]
+    fn fills_from_values_and_neighbours() {
+        gives(
+            "[{_id: 1, a: 1, b: null}, {_id: 2}, {_id: 3, a: 3, b: 7}]",
+            "[{$fill: {sortBy: {_id: 1}, output: {a: {method: 'linear'}, b: {value: {$add: [1, 1]}}}}}]",
+            "[{_id: 1, a: 1, b: 2}, {_id: 2, a: 2.0, b: 2}, {_id: 3, a: 3, b: 7}]",
+        );
+        gives(
+            "[{_id: 1, p: 1, a: 1}, {_id: 2, p: 2}, {_id: 3, p: 1}]",
+            "[{$fill: {partitionByFields: ['p'], sortBy: {_id: 1}, output: {a: {method: 'locf'}}}}]",
+            "[{_id: 1, p: 1, a: 1}, {_id: 3, p: 1, a: 1}, {_id: 2, p: 2, a: null}]",
+        );
+    }
+
+    #[test]
+    fn refuses_bad_specifications() {
+        fails("[{$fill: 1}]", 9, "must be an object, found int");
+        fails("[{$fill: {}}]", 40414, "'$fill.output' is missing");
+        fails("[{$fill: {output: {a: {value: 1}}, x: 1}}]", 40415, "'$fill.x' is an unknown field");
+        fails("[{$fill: {output: {a: {method: 'x'}}}}]", 6050202, "either 'locf' or 'linear'");
+        fails("[{$fill: {output: {a: {}}}}]", 6050201, "exactly one of 'value' and 'method'");
+        fails("[{$fill: {output: {a: {method: 'locf'}}}}]", 6050207, "requires 'sortBy'");
+        fails(
+            "[{$fill: {output: {a: {value: 1}}, partitionBy: '$a', partitionByFields: ['a']}}]",
+            6050204,
+            "Maximum one",
+        );
+    }
+}
