@@ -1,0 +1,277 @@
+// Measures what single operations cost a server, through the official Go driver: operations per
+// second as a client sees them, and the CPU time (user + system) of the server process for each.
+//
+//	go run . -uri mongodb://127.0.0.1:27017/ -pid PID [-connections 1,16] [-only insert,find]
+//
+// CPU per operation is the figure to compare: throughput on a shared machine is noise. Every
+// workload runs for the same number of operations after a warm-up, on its own collection.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// ticks is the kernel's clock rate for /proc/PID/stat.
+const ticks = 100
+
+type workload struct {
+	name       string
+	operations int
+	prepare    func(context.Context, *mongo.Database) error
+	run        func(context.Context, *mongo.Database, int) error
+}
+
+// server's CPU time so far, in microseconds.
+func cpuMicros(pid int) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		log.Fatalf("reading the server's CPU time: %v", err)
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+2:]))
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	return (user + system) * 1e6 / ticks
+}
+
+func document(id int) bson.D {
+	return bson.D{{Key: "_id", Value: id}, {Key: "n", Value: 0}, {Key: "text", Value: strings.Repeat("x", 460)}}
+}
+
+func fill(ctx context.Context, db *mongo.Database, name string, count int) error {
+	if err := db.Collection(name).Drop(ctx); err != nil {
+		return err
+	}
+	for start := 0; start < count; start += 1000 {
+		batch := make([]any, 0, 1000)
+		for id := start; id < min(start+1000, count); id++ {
+			batch = append(batch, document(id))
+		}
+		if _, err := db.Collection(name).InsertMany(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fourIndexes() []mongo.IndexModel {
+	models := []mongo.IndexModel{}
+	for _, field := range []string{"a", "b", "c", "d"} {
+		models = append(models, mongo.IndexModel{Keys: bson.D{{Key: field, Value: 1}}})
+	}
+	return models
+}
+
+func kilobyte(id int) bson.D {
+	fields := bson.D{{Key: "_id", Value: id}, {Key: "group", Value: id % 100}, {Key: "value", Value: float64(id)}}
+	for i := 0; i < 12; i++ {
+		fields = append(fields, bson.E{Key: fmt.Sprintf("field%d", i), Value: strings.Repeat("y", 64)})
+	}
+	return fields
+}
+
+func big(ctx context.Context, db *mongo.Database) error {
+	count, err := db.Collection("big").EstimatedDocumentCount(ctx)
+	if err != nil || count == 100_000 {
+		return err
+	}
+	for start := 0; start < 100_000; start += 1000 {
+		batch := make([]any, 0, 1000)
+		for id := start; id < start+1000; id++ {
+			batch = append(batch, kilobyte(id))
+		}
+		if _, err := db.Collection("big").InsertMany(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func drain(ctx context.Context, cursor *mongo.Cursor, err error) error {
+	if err != nil {
+		return err
+	}
+	for cursor.Next(ctx) {
+	}
+	return cursor.Err()
+}
+
+func workloads() []workload {
+	nothing := func(context.Context, *mongo.Database) error { return nil }
+	return []workload{
+		{"ping", 20_000, nothing, func(ctx context.Context, db *mongo.Database, _ int) error {
+			return db.RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err()
+		}},
+		{"insert one 500-byte document", 20_000, func(ctx context.Context, db *mongo.Database) error {
+			return db.Collection("inserts").Drop(ctx)
+		}, func(ctx context.Context, db *mongo.Database, _ int) error {
+			_, err := db.Collection("inserts").InsertOne(ctx, bson.D{{Key: "text", Value: strings.Repeat("x", 460)}})
+			return err
+		}},
+		{"insertMany of 1,000 (per document)", 100_000, func(ctx context.Context, db *mongo.Database) error {
+			return db.Collection("many").Drop(ctx)
+		}, nil},
+		{"findOne by _id", 20_000, func(ctx context.Context, db *mongo.Database) error {
+			return fill(ctx, db, "points", 10_000)
+		}, func(ctx context.Context, db *mongo.Database, _ int) error {
+			return db.Collection("points").FindOne(ctx, bson.D{{Key: "_id", Value: rand.IntN(10_000)}}).Err()
+		}},
+		{"update $inc by _id", 20_000, func(ctx context.Context, db *mongo.Database) error {
+			return fill(ctx, db, "points", 10_000)
+		}, func(ctx context.Context, db *mongo.Database, _ int) error {
+			_, err := db.Collection("points").UpdateOne(ctx, bson.D{{Key: "_id", Value: rand.IntN(10_000)}},
+				bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}})
+			return err
+		}},
+		{"delete_many, empty collection", 20_000, func(ctx context.Context, db *mongo.Database) error {
+			_, err := db.Collection("empty").DeleteMany(ctx, bson.D{})
+			return err
+		}, func(ctx context.Context, db *mongo.Database, _ int) error {
+			_, err := db.Collection("empty").DeleteMany(ctx, bson.D{})
+			return err
+		}},
+		{"insert 20 + delete_many", 5_000, nothing, func(ctx context.Context, db *mongo.Database, worker int) error {
+			batch := make([]any, 20)
+			for i := range batch {
+				batch[i] = bson.D{{Key: "text", Value: "x"}, {Key: "n", Value: i}}
+			}
+			c := db.Collection(fmt.Sprintf("clean%d", worker))
+			if _, err := c.InsertMany(ctx, batch); err != nil {
+				return err
+			}
+			_, err := c.DeleteMany(ctx, bson.D{})
+			return err
+		}},
+		{"drop + recreate with 4 indexes", 5_000, nothing, func(ctx context.Context, db *mongo.Database, worker int) error {
+			c := db.Collection(fmt.Sprintf("drop%d", worker))
+			if err := c.Drop(ctx); err != nil {
+				return err
+			}
+			_, err := c.Indexes().CreateMany(ctx, fourIndexes())
+			return err
+		}},
+		{"scan 100,000 × 1 KB, no match (per document)", 20, big, func(ctx context.Context, db *mongo.Database, _ int) error {
+			cursor, err := db.Collection("big").Find(ctx, bson.D{{Key: "value", Value: -1}})
+			return drain(ctx, cursor, err)
+		}},
+		{"$match + $group (per document)", 20, big, func(ctx context.Context, db *mongo.Database, _ int) error {
+			cursor, err := db.Collection("big").Aggregate(ctx, bson.A{
+				bson.D{{Key: "$match", Value: bson.D{{Key: "value", Value: bson.D{{Key: "$gte", Value: 0}}}}}},
+				bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: "$group"},
+					{Key: "sum", Value: bson.D{{Key: "$sum", Value: "$value"}}}}}}})
+			return drain(ctx, cursor, err)
+		}},
+		{"sort + limit 10 without index (per document)", 20, big, func(ctx context.Context, db *mongo.Database, _ int) error {
+			cursor, err := db.Collection("big").Find(ctx, bson.D{},
+				options.Find().SetSort(bson.D{{Key: "value", Value: -1}}).SetLimit(10))
+			return drain(ctx, cursor, err)
+		}},
+		{"createIndex on 100,000 (per document)", 10, big, func(ctx context.Context, db *mongo.Database, _ int) error {
+			if err := db.Collection("big").Indexes().DropAll(ctx); err != nil {
+				return err
+			}
+			_, err := db.Collection("big").Indexes().CreateOne(ctx, mongo.IndexModel{Keys: bson.D{{Key: "value", Value: 1}}})
+			return err
+		}},
+	}
+}
+
+// insertMany is the one workload whose operations are documents of a batch.
+func insertMany(ctx context.Context, db *mongo.Database, _ int) error {
+	batch := make([]any, 1000)
+	for i := range batch {
+		batch[i] = bson.D{{Key: "n", Value: i}, {Key: "text", Value: strings.Repeat("x", 460)}}
+	}
+	_, err := db.Collection("many").InsertMany(ctx, batch)
+	return err
+}
+
+func main() {
+	uri := flag.String("uri", "mongodb://127.0.0.1:27017/", "the server")
+	pid := flag.Int("pid", 0, "the server's process, whose CPU time is read")
+	connections := flag.String("connections", "1,16", "how many connections work at a time")
+	only := flag.String("only", "", "workloads whose name contains one of these words")
+	flag.Parse()
+	ctx := context.Background()
+	fmt.Printf("%-48s %5s %12s %16s\n", "work", "conns", "per second", "server CPU µs/op")
+	for _, field := range strings.Split(*connections, ",") {
+		workers, err := strconv.Atoi(field)
+		if err != nil {
+			log.Fatal(err)
+		}
+		client, err := mongo.Connect(options.Client().ApplyURI(*uri).SetMaxPoolSize(uint64(workers)).SetMinPoolSize(uint64(workers)))
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, work := range workloads() {
+			if wanted(work.name, *only) {
+				measure(ctx, client.Database("bench"), work, workers, *pid)
+			}
+		}
+		if err := client.Disconnect(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+func wanted(name, only string) bool {
+	if only == "" {
+		return true
+	}
+	for _, word := range strings.Split(only, ",") {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}
+
+func measure(ctx context.Context, db *mongo.Database, work workload, workers, pid int) {
+	if err := work.prepare(ctx, db); err != nil {
+		log.Fatalf("%s: %v", work.name, err)
+	}
+	run, calls, perCall := work.run, work.operations, 1
+	if run == nil {
+		run, calls, perCall = insertMany, work.operations/1000, 1000
+	} else if strings.Contains(work.name, "(per document)") {
+		perCall = 100_000
+	}
+	spread(ctx, db, run, calls/10, workers)
+	cpu, began := cpuMicros(pid), time.Now()
+	spread(ctx, db, run, calls, workers)
+	took, used := time.Since(began).Seconds(), cpuMicros(pid)-cpu
+	operations := float64(calls * perCall)
+	fmt.Printf("%-48s %5d %12.0f %16.2f\n", work.name, workers, operations/took, used/operations)
+}
+
+// spread runs the calls on as many workers at a time.
+func spread(ctx context.Context, db *mongo.Database, run func(context.Context, *mongo.Database, int) error, calls, workers int) {
+	var left atomic.Int64
+	left.Store(int64(calls))
+	var group sync.WaitGroup
+	for worker := range workers {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for left.Add(-1) >= 0 {
+				if err := run(ctx, db, worker); err != nil {
+					log.Fatal(err)
+				}
+			}
+		}()
+	}
+	group.Wait()
+}
