@@ -1,0 +1,157 @@
+//! A server on a real socket: framing across reads, limits, hanging up, stopping.
+
+use super::*;
+use crate::server::Settings;
+use crate::wire::header::{self, Opcode};
+use base::bson::{Builder as DocumentBuilder, Document};
+use database::{Database, SystemClock};
+use std::io::{Read, Write};
+use std::net::TcpStream as Socket;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// A server that runs until dropped.
+struct Running {
+    server: Arc<Server>,
+    address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(settings: Settings) -> Running {
+        let engine = Arc::new(storage::MemoryEngine::new());
+        let database = Database::open(engine, Arc::new(SystemClock), 1).unwrap();
+        let server = Arc::new(Server::new(settings, database));
+        let (send, receive) = mpsc::channel();
+        let its_server = server.clone();
+        let thread =
+            std::thread::spawn(move || serve(&its_server, |address| send.send(address).unwrap()).unwrap());
+        let address = receive.recv().unwrap();
+        Running { server, address, thread: Some(thread) }
+    }
+
+    fn connect(&self) -> Socket {
+        let socket = Socket::connect(self.address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.server.stop();
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn ping(comment: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    header::begin(&mut out, 1, 0, Opcode::Message);
+    out.extend_from_slice(&[0; 5]);
+    let mut document = DocumentBuilder::with_buffer(out);
+    document.append("ping", 1).append("comment", comment).append("$db", "admin");
+    let mut out = document.into_buffer();
+    header::finish(&mut out, 0);
+    out
+}
+
+/// Reads one reply; `false` where the server has hung up.
+fn is_answered(socket: &mut Socket) -> bool {
+    let mut length = [0; 4];
+    if socket.read_exact(&mut length).is_err() {
+        return false;
+    }
+    let mut rest = vec![0; u32::from_le_bytes(length) as usize - 4];
+    socket.read_exact(&mut rest).unwrap();
+    Document::from_valid(&rest[17..]).find("ok").is_some()
+}
+
+#[test]
+fn frames_arrive_in_pieces_and_several_at_once() {
+    let running = Running::start(Settings::default());
+    let mut socket = running.connect();
+    let frame = ping("");
+    for piece in frame.chunks(7) {
+        socket.write_all(piece).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(is_answered(&mut socket));
+    let many = frame.repeat(300);
+    socket.write_all(&many[..many.len() - 5]).unwrap();
+    (0..299).for_each(|_| assert!(is_answered(&mut socket)));
+    socket.write_all(&many[many.len() - 5..]).unwrap();
+    assert!(is_answered(&mut socket));
+    socket.write_all(&ping(&"x".repeat(5_000_000))).unwrap();
+    assert!(is_answered(&mut socket));
+}
+
+#[test]
+fn nonsense_closes_its_own_connection_alone() {
+    let running = Running::start(Settings::default());
+    let mut good = running.connect();
+    for nonsense in
+        [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xFF; 64], &[16, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 9, 0, 0]]
+    {
+        let mut bad = running.connect();
+        bad.write_all(nonsense).unwrap();
+        assert!(!is_answered(&mut bad));
+    }
+    good.write_all(&ping("")).unwrap();
+    assert!(is_answered(&mut good));
+}
+
+#[test]
+fn connections_beyond_the_limit_are_refused() {
+    let running = Running::start(Settings { connections_max: 2, ..Settings::default() });
+    let mut sockets = [running.connect(), running.connect()];
+    for socket in &mut sockets {
+        socket.write_all(&ping("")).unwrap();
+        assert!(is_answered(socket));
+    }
+    let mut third = running.connect();
+    let _ = third.write_all(&ping(""));
+    assert!(!is_answered(&mut third));
+    drop(sockets);
+    let began = Instant::now();
+    while running.server.activities.counts().0 > 0 {
+        assert!(began.elapsed() < Duration::from_secs(10), "closed connections are forgotten");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_client_that_leaves_while_waiting_is_noticed() {
+    let running = Running::start(Settings::default());
+    let mut socket = running.connect();
+    let mut out = Vec::new();
+    header::begin(&mut out, 1, 0, Opcode::Message);
+    out.extend_from_slice(&[0; 5]);
+    let mut hello = DocumentBuilder::with_buffer(out);
+    hello.append("hello", 1).append("maxAwaitTimeMS", 600_000).begin_document("topologyVersion");
+    hello.append("processId", running.server.topology.process_id).append("counter", 0i64).end();
+    hello.append("$db", "admin");
+    let mut out = hello.into_buffer();
+    header::finish(&mut out, 0);
+    socket.write_all(&out).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(running.server.activities.counts().0, 1);
+    drop(socket);
+    let began = Instant::now();
+    while running.server.activities.counts().0 > 0 {
+        assert!(began.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn stopping_closes_idle_connections_at_once() {
+    let running = Running::start(Settings::default());
+    let mut socket = running.connect();
+    socket.write_all(&ping("")).unwrap();
+    assert!(is_answered(&mut socket));
+    let began = Instant::now();
+    drop(running);
+    assert!(!is_answered(&mut socket));
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
