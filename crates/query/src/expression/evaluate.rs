@@ -101,6 +101,16 @@ pub(crate) struct Call<'e, 'a> {
 }
 
 impl<'e, 'a> Call<'e, 'a> {
+    /// A call to be evaluated in this scope.
+    pub(crate) fn new(node: &'a CallNode, scope: &'e Scope<'e, 'a>) -> Call<'e, 'a> {
+        Call { node, scope }
+    }
+
+    /// Whether an operand is constant (or not given).
+    pub(crate) fn is_constant(&self, position: usize) -> bool {
+        self.node.operands.get(position).is_none_or(Node::is_constant)
+    }
+
     /// The operator's name with its dollar, for messages.
     pub(crate) fn name(&self) -> &'static str {
         self.operator().name
@@ -167,7 +177,7 @@ impl Node {
             Node::Field(field) => field_path::evaluate(field, scope),
             Node::Object(fields) => object_literal::evaluate(fields, scope),
             Node::Array(nodes) => array_literal::evaluate(nodes, scope),
-            Node::Call(call) => (call.operator.evaluate)(&Call { node: call, scope }),
+            Node::Call(call) => (call.operator.evaluate)(&Call::new(call, scope)),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! As in MongoDB the whole expression is parsed before any part is computed, so a mistake of
 //! form anywhere is reported before an error of a constant.
 
-use super::evaluate::Scope;
+use super::evaluate::{Call, Scope};
 use super::node::Node;
 use crate::{Arena, Context};
 use base::Result;
@@ -24,6 +24,11 @@ pub(super) fn fold(node: &mut Node, context: &Context) -> Result<()> {
         let value =
             node.evaluate(&Scope::new(Document::EMPTY, context, &arena))?.map(|value| value.to_owned());
         *node = Node::Constant(value);
+    } else if let Node::Call(call) = &*node
+        && let Some(check) = call.operator.check
+    {
+        let arena = Arena::new();
+        check(&Call::new(call, &Scope::new(Document::EMPTY, context, &arena)))?;
     }
     Ok(())
 }

@@ -139,3 +139,33 @@ impl<'c> Parser<'c> {
         Node::Call(CallNode { operator, operands, bindings })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, check_parse_error};
+
+    #[test]
+    fn forms_of_operands() {
+        check("{$add: 5}", "{}", "5");
+        check("['$a', {b: '$a'}, 'text', 1.5]", "{a: 1}", "[1, {b: 1}, 'text', 1.5]");
+        check("{}", "{}", "{}");
+        check_parse_error("{$nothing: 1}", 168);
+        check_parse_error("{$add: [1], $subtract: [1, 2]}", 15983);
+        check_parse_error("{a: {$add: 1, b: 2}}", 15983);
+    }
+
+    #[test]
+    fn mistakes_of_form_come_before_errors_of_constants() {
+        check_parse_error("[{$divide: [1, 0]}, {$nothing: 1}]", 168);
+        check_parse_error("[{$divide: [1, 0]}, '$a']", 2);
+    }
+
+    #[test]
+    fn deep_nesting_is_no_danger() {
+        let levels = 85;
+        let nots = format!("{}'$a'{}", "{$not: [".repeat(levels), "]}".repeat(levels));
+        check(&nots, "{a: 1}", "false");
+        let lets = "{$let: {vars: {x: '$a'}, in: ".repeat(80) + "'$$x'" + &"}}".repeat(80);
+        check(&lets, "{a: 7}", "7");
+    }
+}

@@ -18,6 +18,7 @@ use base::{Result, err};
 
 type Evaluate = for<'e, 'a> fn(&Call<'e, 'a>) -> Computed<'a>;
 type Parse = fn(&mut Parser<'_>, &'static Operator, Value<'_>) -> Result<Node>;
+type Check = for<'e, 'a> fn(&Call<'e, 'a>) -> Result<()>;
 type Describe = fn(&CallNode, &str, &mut Builder, &dyn Fn(&Node, &str, &mut Builder));
 
 /// One operator of the expression language.
@@ -29,6 +30,8 @@ pub struct Operator {
     /// Whether the value depends on nothing but the operands, so that constants can be folded.
     pub pure: bool,
     pub(crate) evaluate: Evaluate,
+    /// What can be found wrong with constant operands although others are not constant.
+    pub(crate) check: Option<Check>,
     pub(crate) describe: Option<Describe>,
 }
 
@@ -51,11 +54,16 @@ pub enum Arity {
 
 impl Operator {
     const fn new(name: &'static str, arity: Arity, evaluate: Evaluate) -> Operator {
-        Operator { name, arity, pure: true, evaluate, describe: None }
+        Operator { name, arity, pure: true, evaluate, check: None, describe: None }
     }
 
     const fn described(mut self, describe: Describe) -> Operator {
         self.describe = Some(describe);
+        self
+    }
+
+    const fn checked(mut self, check: Check) -> Operator {
+        self.check = Some(check);
         self
     }
 
@@ -199,9 +207,9 @@ pub static OPERATORS: &[Operator] = &[
     op("$rand", Own(misc::parse_rand), misc::rand).impure(),
     op("$range", Between(2, 3), array::range::range),
     op("$reduce", Own(iterate::parse_reduce), iterate::reduce).described(iterate::describe),
-    op("$regexFind", Named(&regex::FIND), regex::find),
-    op("$regexFindAll", Named(&regex::FIND_ALL), regex::find_all),
-    op("$regexMatch", Named(&regex::MATCH), regex::is_match),
+    op("$regexFind", Named(&regex::FIND), regex::find).checked(regex::check),
+    op("$regexFindAll", Named(&regex::FIND_ALL), regex::find_all).checked(regex::check),
+    op("$regexMatch", Named(&regex::MATCH), regex::is_match).checked(regex::check),
     op("$replaceAll", Named(&replace::ALL), replace::all),
     op("$replaceOne", Named(&replace::ONE), replace::one),
     op("$reverseArray", Exactly(1), array::reverse),

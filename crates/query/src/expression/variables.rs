@@ -78,7 +78,8 @@ pub(crate) fn check_field_name(name: &str) -> Result<()> {
         ));
     }
     if name.contains('\0') {
-        return Err(err!(16411, "FieldPath field names may not contain '\\0'."));
+        // MongoDB's own message ends at the NUL that it means to show.
+        return Err(err!(16411, "FieldPath field names may not contain '"));
     }
     if name.contains('.') {
         return Err(err!(

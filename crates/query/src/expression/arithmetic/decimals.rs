@@ -1,11 +1,21 @@
 //! What expressions need of decimals beyond what decimals themselves offer.
 
-use base::bson::{Decimal128, Rounding};
+use base::bson::{Decimal128, DecimalParts, Rounding};
 
-/// The value with so many decimal places; as it is where that takes over 34 digits.
+/// The most digits a decimal has.
+const DIGITS_MAX: u32 = 34;
+
+/// The value with so many decimal places, or as many as fit into 34 digits.
 pub(crate) fn round_to_places(value: Decimal128, places: i32, rounding: Rounding) -> Decimal128 {
     let rounded = value.quantize(-places, rounding);
-    if rounded.is_nan() { value } else { rounded }
+    if !rounded.is_nan() {
+        return rounded;
+    }
+    let DecimalParts::Finite { coefficient, exponent, .. } = value.parts() else { return value };
+    let digits = coefficient.checked_ilog10().map_or(1, |log| log + 1);
+    let room = i32::try_from(DIGITS_MAX.saturating_sub(digits)).unwrap_or(0);
+    let padded = value.quantize(exponent - room, rounding);
+    if padded.is_nan() { value } else { padded }
 }
 
 /// A function known for doubles only, as near as a double comes.

@@ -5,6 +5,8 @@
 
 pub(super) mod decimals;
 pub(super) mod divide;
+#[cfg(test)]
+mod model;
 pub(super) mod power;
 pub(super) mod rounding;
 pub(super) mod trigonometry;

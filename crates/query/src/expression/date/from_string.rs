@@ -106,7 +106,8 @@ fn read(text: &str, format: Option<&[Piece]>, zone: &Zone, zone_given: bool) -> 
         None => free_form::read(text),
     };
     let found = found.map_err(|Mistake { position, what }| {
-        let c = text.get(position..).and_then(|rest| rest.chars().next()).unwrap_or(' ');
+        // At the end stands the NUL that ends a C string, also in MongoDB's messages.
+        let c = text.get(position..).and_then(|rest| rest.chars().next()).unwrap_or('\0');
         err!(ConversionFailure, "Error parsing date string '{text}'; {position}: {what} '{c}'")
     })?;
     if let Some(read) = found.zone.filter(|_| zone_given) {
@@ -139,6 +140,9 @@ pub(super) fn mistake<T>(position: usize, what: &'static str) -> std::result::Re
 }
 
 fn by_format(text: &str, pieces: &[Piece]) -> std::result::Result<Read, Mistake> {
+    // A NUL ends text and format, as in the library that MongoDB uses.
+    let text = text.split('\0').next().unwrap_or(text);
+    let pieces = pieces.split(|piece| *piece == Piece::Literal('\0')).next().unwrap_or(pieces);
     let mut cursor = Cursor::new(text);
     let mut read = Read::default();
     for piece in pieces {

@@ -1,6 +1,6 @@
 //! `$dateToString`.
 
-use super::super::evaluate::{Call, Computed};
+use super::super::evaluate::{Call, Computed, null};
 use super::super::named::{Named, complaint, optional, required};
 use super::super::show;
 use super::calendar::{self, Civil, DAY, MINUTE};
@@ -42,15 +42,17 @@ pub(in super::super) fn to_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     };
     let pieces = format.map(for_printing).transpose()?;
     let zone = zone(call, 2)?;
-    let Some(millis) = instant(call, 0)? else { return on_null(call) };
-    match (pieces, zone) {
-        (Some(pieces), Some(zone)) => call.scope.text(&print(millis, &zone, &pieces)?),
-        _ => Ok(Some(Value::Null)),
+    if call.get_non_null(0)?.is_none() {
+        return on_null(call);
     }
+    let (Some(pieces), Some(zone)) = (pieces, zone) else { return null() };
+    // A null zone makes the result null before the type of the date is looked at.
+    let Some(millis) = instant(call, 0)? else { return null() };
+    call.scope.text(&print(millis, &zone, &pieces)?)
 }
 
 fn on_null<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    if call.given(3) { call.get(3) } else { Ok(Some(Value::Null)) }
+    if call.given(3) { call.get(3) } else { null() }
 }
 
 fn print(millis: i64, zone: &Zone, pieces: &[Piece]) -> Result<String> {

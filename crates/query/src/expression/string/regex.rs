@@ -30,20 +30,37 @@ arguments!(FIND_ALL, "$regexFindAll");
 ///
 /// Errors: 51104 to 51110 for the operands, 51111 for a pattern that doesn't compile.
 fn operands<'a>(call: &Call<'_, 'a>) -> Result<Option<(&'a str, Regex)>> {
-    let name = call.name();
-    let (input, regex) = (call.get_non_null(0)?, call.get_non_null(1)?);
-    let text = match input {
+    let text = match call.get_non_null(0)? {
         None => None,
         Some(Value::String(text)) => Some(text),
-        Some(_) => return Err(err!(51104, "{name} needs 'input' to be of type string")),
+        Some(_) => return Err(err!(51104, "{} needs 'input' to be of type string", call.name())),
     };
+    let regex = pattern(call)?;
+    Ok(text.zip(regex))
+}
+
+/// Errors of constant patterns and options are found while parsing.
+pub(in super::super) fn check(call: &Call<'_, '_>) -> Result<()> {
+    if call.is_constant(1) && call.is_constant(2) {
+        pattern(call)?;
+    }
+    Ok(())
+}
+
+/// The compiled expression; `None` for null, whose options are checked all the same.
+fn pattern(call: &Call<'_, '_>) -> Result<Option<Regex>> {
+    let name = call.name();
+    let regex = call.get_non_null(1)?;
     let given = match call.get_non_null(2)? {
         None => None,
         Some(Value::String(options)) => Some(options),
         Some(_) => return Err(err!(51106, "{name} needs 'options' to be of type string")),
     };
     let (pattern, options) = match regex {
-        None => return Ok(None),
+        None => {
+            check_options(name, given.unwrap_or(""))?;
+            return Ok(None);
+        }
         Some(Value::String(pattern)) => (pattern, given.unwrap_or("")),
         Some(Value::Regex { pattern, options }) => {
             if given.is_some() && !options.is_empty() {
@@ -56,20 +73,24 @@ fn operands<'a>(call: &Call<'_, 'a>) -> Result<Option<(&'a str, Regex)>> {
         }
         Some(_) => return Err(err!(51105, "{name} needs 'regex' to be of type string or regex")),
     };
-    let regex = compile(name, pattern, options)?;
-    Ok(text.map(|text| (text, regex)))
+    compile(name, pattern, options).map(Some)
+}
+
+fn check_options(name: &str, options: &str) -> Result<()> {
+    if options.contains('\0') {
+        return Err(err!(51110, "{name}: regular expression options cannot contain an embedded null byte"));
+    }
+    match options.chars().find(|flag| !"imsxu".contains(*flag)) {
+        Some(bad) => Err(err!(51108, "{name} invalid flag in regex options: {bad}")),
+        None => Ok(()),
+    }
 }
 
 fn compile(name: &str, pattern: &str, options: &str) -> Result<Regex> {
     if pattern.contains('\0') {
         return Err(err!(51109, "{name}: regular expression cannot contain an embedded null byte"));
     }
-    if options.contains('\0') {
-        return Err(err!(51110, "{name}: regular expression options cannot contain an embedded null byte"));
-    }
-    if let Some(bad) = options.chars().find(|flag| !"imsxu".contains(*flag)) {
-        return Err(err!(51108, "{name} invalid flag in regex options: {bad}"));
-    }
+    check_options(name, options)?;
     Regex::new(pattern, options).map_err(|error| {
         let reason = error.message().rsplit(": ").next().unwrap_or_default().to_string();
         Error::new(ErrorCode::Location(51111), format!("Invalid Regex in {name}: {reason}"))
@@ -163,7 +184,8 @@ mod tests {
         check_error("{$regexMatch: {input: 'a', regex: 'a', options: 1}}", "{}", 51106);
         check_error("{$regexMatch: {input: 'a', regex: /a/i, options: 'i'}}", "{}", 51107);
         check_error("{$regexMatch: {input: 'a', regex: 'a', options: 'a'}}", "{}", 51108);
-        check_error("{$regexMatch: {input: 'a', regex: '('}}", "{}", 51111);
+        check_parse_error("{$regexMatch: {input: '$a', regex: '('}}", 51111);
+        check_parse_error("{$regexMatch: {input: '$a', regex: null, options: 'I'}}", 51108);
         check_parse_error("{$regexMatch: null}", 51103);
         check_parse_error("{$regexMatch: {regex: 'a'}}", 31022);
         check_parse_error("{$regexMatch: {input: 'a'}}", 31023);
