@@ -54,7 +54,7 @@ pub(crate) const STAGES: &[Entry] = &[
     stage("$addFields", project::parse_add_fields),
     stage("$bucket", bucket::parse),
     stage("$bucketAuto", bucket_auto::parse),
-    refused("$changeStream").first(),
+    stage("$changeStream", external::parse).first(),
     refused("$changeStreamSplitLargeEvent"),
     stage("$collStats", external::parse).first(),
     stage("$count", count::parse),
