@@ -24,7 +24,6 @@ mod graph_lookup;
 mod group;
 mod limit;
 mod lookup;
-mod lookup_unwind;
 mod r#match;
 mod merge;
 mod merge_spec;

@@ -1,7 +1,6 @@
 //! What every parsed stage can do: start running, and tell the optimiser what it does.
 
-use super::unwind::Unwind;
-use super::{Environment, Step, Stream};
+use super::{Environment, Stream};
 use base::Result;
 use base::bson::{DocumentBuf, Path};
 use std::sync::Arc;
@@ -24,12 +23,6 @@ pub(crate) trait Operator: Send + Sync {
         Effect::Opaque
     }
 
-    /// The stage that does what this and an `$unwind` behind it do, where there is one, and how
-    /// explain shows it.
-    fn unwinding(&self, _unwind: &Unwind) -> Option<Step> {
-        None
-    }
-
     /// The paths that the stage reads of its input.
     fn reads(&self) -> Reads {
         Reads::Everything
@@ -46,8 +39,6 @@ pub(crate) enum Kind<'a> {
         limit: Option<u64>,
     },
     Limit(u64),
-    /// An `$unwind`, for what can unwind its own output.
-    Unwind(&'a Unwind),
     Skip(u64),
     /// Brings its own documents; must be first.
     Source,

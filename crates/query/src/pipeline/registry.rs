@@ -54,7 +54,7 @@ pub(crate) const STAGES: &[Entry] = &[
     stage("$addFields", project::parse_add_fields),
     stage("$bucket", bucket::parse),
     stage("$bucketAuto", bucket_auto::parse),
-    stage("$changeStream", external::parse).first(),
+    refused("$changeStream").first(),
     refused("$changeStreamSplitLargeEvent"),
     stage("$collStats", external::parse).first(),
     stage("$count", count::parse),
