@@ -143,6 +143,8 @@ struct Run<'s> {
     server: &'s Server,
     connections: BTreeMap<String, Client>,
     names: Names,
+    /// Where `!` says otherwise than the reply.
+    surprises: Vec<String>,
 }
 
 impl Run<'_> {
@@ -162,15 +164,24 @@ impl Run<'_> {
         let text = pretty(Value::Document(reply.view()));
         if is_error(reply.view()) != step.expects_error {
             let wanted = if step.expects_error { "an error was expected" } else { "no error was expected" };
-            return Err(failed(&format!("{wanted}, but the reply is\n{text}")));
+            self.surprises.push(failed(&format!("{wanted}, but the reply is\n{text}\n")));
         }
         Ok(if step.connection.is_empty() { text } else { format!("{}: {text}", step.connection) })
     }
 }
 
-/// Runs a script and returns it as it would be written with the replies that came, and what
-/// differs from what was written.
-fn run_script(server: &Server, text: &str) -> Result<(String, Vec<String>), String> {
+/// What came of a script.
+struct Outcome {
+    /// The script as it would be written with the replies that came.
+    written: String,
+    /// What differs from the replies that were written.
+    differences: Vec<String>,
+    /// Errors that weren't expected, and those expected that didn't come.
+    surprises: Vec<String>,
+}
+
+/// Runs a script to its end.
+fn run_script(server: &Server, text: &str) -> Result<Outcome, String> {
     let (blocks, tail) = parse_script(text)?;
     let commands = blocks.iter().flat_map(|block| &block.steps);
     let databases: BTreeSet<_> = commands
@@ -179,7 +190,8 @@ fn run_script(server: &Server, text: &str) -> Result<(String, Vec<String>), Stri
     server
         .empty(&databases)
         .map_err(|error| format!("emptying the server: {error}\n{}", server.log_tail()))?;
-    let mut run = Run { server, connections: BTreeMap::new(), names: Names::new(text) };
+    let mut run =
+        Run { server, connections: BTreeMap::new(), names: Names::new(text), surprises: Vec::new() };
     let (mut written, mut differences) = (String::new(), Vec::new());
     for block in &blocks {
         let replies =
@@ -191,7 +203,7 @@ fn run_script(server: &Server, text: &str) -> Result<(String, Vec<String>), Stri
         written.push_str(&format!("{}---\n{replies}\n", block.head));
     }
     written.push_str(&tail);
-    Ok((written, differences))
+    Ok(Outcome { written, differences, surprises: run.surprises })
 }
 
 /// The lines that differ, those expected with `-` and those that came with `+`.
@@ -229,14 +241,15 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 /// Runs one file; the error is ready to be printed.
 fn run_file(server: &Server, file: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
-    let (written, differences) = run_script(server, &text)?;
+    let mut outcome = run_script(server, &text)?;
     if bless() {
-        if !differences.is_empty() {
-            std::fs::write(file, written).map_err(|error| error.to_string())?;
+        if !outcome.differences.is_empty() {
+            std::fs::write(file, outcome.written).map_err(|error| error.to_string())?;
         }
-        return Ok(());
+        outcome.differences.clear();
     }
-    if differences.is_empty() { Ok(()) } else { Err(differences.join("")) }
+    let failures = [outcome.surprises, outcome.differences].concat();
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("")) }
 }
 
 #[test]

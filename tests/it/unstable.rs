@@ -26,6 +26,7 @@ const HIDDEN: &[&str] = &[
     "executionTimeMillisEstimate",
     "lastUse",
     "localTime",
+    "millis",
     "optimizationTimeMillis",
     "startTime",
     "wallTime",
@@ -82,11 +83,11 @@ impl Names {
         }
     }
 
-    /// A message with the cursor ids in it named.
+    /// A message with the cursor ids and UUIDs in it named.
     fn name_within(&self, text: &str) -> ValueBuf {
         let cursors = self.known.iter().filter_map(|(name, value)| Some((name, value.view().as_i64()?)));
         let text = cursors.fold(text.to_string(), |text, (name, id)| text.replace(&id.to_string(), name));
-        Value::String(&text).to_owned()
+        Value::String(&without_uuids(&text)).to_owned()
     }
 
     /// The name of a value, new if it hasn't been seen.
@@ -102,6 +103,18 @@ impl Names {
         });
         Value::String(&name).to_owned()
     }
+}
+
+/// The text with `<uuid>` in place of each UUID.
+fn without_uuids(text: &str) -> String {
+    const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
+    let is_uuid = |word: &str| {
+        let groups: Vec<_> = word.split('-').collect();
+        let is_hex = |group: &&str| group.bytes().all(|b| b.is_ascii_hexdigit());
+        groups.iter().map(|group| group.len()).eq(GROUPS) && groups.iter().all(is_hex)
+    };
+    let words = text.split(' ').map(|word| if is_uuid(word) { "<uuid>" } else { word });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 #[test]

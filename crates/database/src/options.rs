@@ -26,7 +26,7 @@ pub(crate) fn parse(options: Document<'_>, namespace: &Namespace, context: &Cont
 struct Seen<'a> {
     capped: bool,
     size: Option<i64>,
-    max: i64,
+    max: Option<i64>,
     validator: Option<Document<'a>>,
     level: Option<&'a str>,
     action: Option<&'a str>,
@@ -38,9 +38,9 @@ struct Seen<'a> {
 impl<'a> Seen<'a> {
     fn field(&mut self, name: &str, value: Value<'a>) -> Result<()> {
         match name {
-            "capped" => self.capped = value.is_truthy(),
+            "capped" => self.capped = flag(name, value)?,
             "size" => self.size = Some(count(name, value)?),
-            "max" => self.max = count(name, value)?,
+            "max" => self.max = Some(count(name, value)?),
             "validator" => self.validator = Some(object(name, value)?),
             "validationLevel" => self.level = Some(text(name, value)?),
             "validationAction" => self.action = Some(text(name, value)?),
@@ -127,15 +127,30 @@ impl<'a> Seen<'a> {
 
     fn capped(&self) -> Result<Option<Capped>> {
         match (self.capped, self.size) {
-            (false, None) => Ok(None),
-            // A size alone is accepted and means nothing, as in MongoDB.
-            (false, Some(_)) => Ok(None),
+            (false, None) if self.max.is_none() => Ok(None),
+            (false, _) => Err(err!(
+                InvalidOptions,
+                "the 'capped' field needs to be true when either the 'size' or 'max' fields are present"
+            )),
             (true, None) => Err(err!(InvalidOptions, "the 'size' field is required when 'capped' is true")),
             (true, Some(size)) => {
                 let rounded = (size.max(1) + CAPPED_STEP - 1) / CAPPED_STEP * CAPPED_STEP;
-                Ok(Some(Capped { size: rounded, max: self.max.max(0) }))
+                Ok(Some(Capped { size: rounded, max: self.max.unwrap_or(0).max(0) }))
             }
         }
+    }
+}
+
+fn flag(name: &str, value: Value<'_>) -> Result<bool> {
+    match value {
+        Value::Boolean(flag) => Ok(flag),
+        _ => value.as_number().map(|number| !number.is_zero()).ok_or_else(|| {
+            err!(
+                TypeMismatch,
+                "BSON field 'create.{name}' is the wrong type '{}', expected types '[bool, long, int, decimal, double']",
+                value.kind().alias()
+            )
+        }),
     }
 }
 

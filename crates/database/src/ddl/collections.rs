@@ -57,6 +57,9 @@ impl Database {
         namespace: &Namespace,
         _context: &Context,
     ) -> Result<Arc<Collection>> {
+        if matches!(namespace.collection(), "system.views" | "system.profile") {
+            return Err(err!(InvalidNamespace, "cannot write to {namespace}"));
+        }
         if let Some(collection) = self.collection(namespace) {
             collection.data()?;
             return Ok(collection);
@@ -100,6 +103,7 @@ impl Database {
         if from == to {
             return Err(err!(IllegalOperation, "Can't rename a collection to itself"));
         }
+        check_database_writable(to).map_err(|error| error.context("error with target namespace"))?;
         let mut transaction = self.begin();
         let source = transaction.catalog().get(from).cloned();
         let source =

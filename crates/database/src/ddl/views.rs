@@ -84,7 +84,9 @@ impl Transaction<'_> {
         if pipeline.writes() {
             return Err(err!(
                 OptionNotSupportedOnView,
-                "The aggregation stage cannot be used in a view definition"
+                "The aggregation stage {} in location {} of the pipeline cannot be used in the view definition of {namespace} because it writes to disk",
+                pipeline.names().last().unwrap_or_default(),
+                pipeline.len().saturating_sub(1)
             ));
         }
         self.check_cycles(namespace, view)

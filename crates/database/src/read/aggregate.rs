@@ -7,7 +7,7 @@ use crate::database::{Database, View};
 use crate::operation::Operation;
 use crate::plan::{Hint, Read};
 use base::bson::{Array, DocumentBuf, Value};
-use base::{Namespace, Result};
+use base::{Namespace, Result, err};
 use query::matcher::Matcher;
 use query::pipeline::Environment;
 use query::{Context, Pipeline, SortPattern, Stage};
@@ -34,6 +34,31 @@ impl<'a> AggregateRequest<'a> {
     /// A pipeline with MongoDB's default options.
     pub fn new(pipeline: Array<'a>) -> AggregateRequest<'a> {
         AggregateRequest { pipeline, hint: None, allow_disk_use: true, sources: None }
+    }
+}
+
+/// The stages that read no collection, and so stand first in pipelines over none.
+const WITHOUT_COLLECTION: &[&str] = &["$currentOp", "$documents", "$listLocalSessions"];
+
+/// Checks that a pipeline over a collection, or over none, begins with a stage that suits.
+///
+/// Errors: InvalidNamespace.
+fn check_first_stage(namespace: &Namespace, pipeline: &Pipeline) -> Result<()> {
+    let without_collection = namespace.collection() == "$cmd.aggregate";
+    match pipeline.names().next() {
+        // A change stream may watch a collection or a database.
+        Some("$changeStream") => Ok(()),
+        None if without_collection => {
+            Err(err!(InvalidNamespace, "{{aggregate: 1}} is not valid for an empty pipeline."))
+        }
+        Some(first) if without_collection && !WITHOUT_COLLECTION.contains(&first) => Err(err!(
+            InvalidNamespace,
+            "{{aggregate: 1}} is not valid for '{first}'; a collection is required."
+        )),
+        Some(first) if !without_collection && WITHOUT_COLLECTION.contains(&first) => {
+            Err(err!(InvalidNamespace, "'{first}' can only be run with {{aggregate: 1}}"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -76,6 +101,7 @@ impl Database {
         let resolved = view.catalog.resolve(namespace)?;
         let stages = resolved.followed_by(request.pipeline);
         let pipeline = Pipeline::parse(super::find::stages(&stages), context)?;
+        check_first_stage(namespace, &pipeline)?;
         let others = OtherCollections::new(self, operation, namespace, &view, request.sources.clone());
         let mut environment = Environment::new(Arc::new(others), context.clone());
         environment.allow_disk_use = request.allow_disk_use;

@@ -38,10 +38,6 @@ impl Accumulator for Mean {
     fn memory(&self) -> usize {
         size_of::<Mean>()
     }
-
-    fn grows(&self) -> bool {
-        false
-    }
 }
 
 #[cfg(test)]

@@ -125,10 +125,6 @@ impl Accumulator for Total {
     fn memory(&self) -> usize {
         size_of::<Total>()
     }
-
-    fn grows(&self) -> bool {
-        false
-    }
 }
 
 #[cfg(test)]

@@ -31,7 +31,6 @@ mod named;
 mod node;
 mod object;
 mod object_literal;
-mod ordered_fields;
 mod parse;
 mod set;
 mod show;

@@ -211,13 +211,11 @@ impl Running {
 
     fn add(&mut self, position: usize, at: usize, argument: Option<Value<'_>>) -> Result<()> {
         let state = self.table.groups.get_mut(position).and_then(|group| group.accumulators.get_mut(at));
-        let Some(state) = state else { return Ok(()) };
-        if !state.grows() {
-            return state.add(argument);
+        if let Some(state) = state {
+            let before = state.memory();
+            state.add(argument)?;
+            self.table.held = (self.table.held + state.memory()).saturating_sub(before);
         }
-        let before = state.memory();
-        state.add(argument)?;
-        self.table.held = (self.table.held + state.memory()).saturating_sub(before);
         if self.table.is_full() && !self.environment.allow_disk_use {
             return Err(too_much_memory(self.table.limit));
         }

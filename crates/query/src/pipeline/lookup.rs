@@ -13,7 +13,7 @@ use super::source::from_documents;
 use super::variables::{Let, parse_let};
 use super::{Environment, Pipeline, Stage, Stream};
 use crate::Arena;
-use crate::expression::checked_path;
+use crate::sort::checked_path;
 use crate::tick::Tick;
 use base::bson::{Array, Builder, Document, DocumentBuf, DocumentCow, Element, Path, Value};
 use base::{Result, err};

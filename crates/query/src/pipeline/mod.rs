@@ -22,7 +22,6 @@ mod fill;
 mod filter_paths;
 mod graph_lookup;
 mod group;
-mod internal;
 mod limit;
 mod lookup;
 mod r#match;

@@ -149,7 +149,7 @@ fn set_feature_compatibility_version(call: &mut Call<'_>) -> Result<Answer> {
     match version {
         Value::String(FEATURE_VERSION) => Ok(Answer::Done),
         other => {
-            Err(err!(BadValue, "featureCompatibilityVersion can be {FEATURE_VERSION} only, not {other:?}"))
+            Err(err!(BadValue, "featureCompatibilityVersion can be {FEATURE_VERSION} only, not {other}"))
         }
     }
 }

@@ -60,15 +60,22 @@ impl<'a> Parts<'a> {
         let namespace = match fields.command_value() {
             Value::String(name) => Namespace::new(database, name)?,
             value if value.as_i64() == Some(1) => Namespace::new(database, "$cmd.aggregate")?,
-            other => {
+            _ => {
                 return Err(err!(
                     FailedToParse,
-                    "Invalid command format: the 'aggregate' field must specify a collection name or 1, not {other}"
+                    "Invalid command format: the 'aggregate' field must specify a collection name or 1"
                 ));
             }
         };
         let pipeline = fields.required("pipeline", Fields::array)?;
-        let cursor = fields.document("cursor")?;
+        let cursor = match fields.any("cursor")? {
+            None => None,
+            Some(value) => Some(
+                value
+                    .as_document()
+                    .ok_or_else(|| err!(TypeMismatch, "cursor field must be missing or an object"))?,
+            ),
+        };
         let parts = Parts {
             namespace,
             pipeline,

@@ -154,6 +154,9 @@ fn read<'a>(operation: Document<'a>, namespaces: &[Namespace]) -> Result<(Namesp
 fn read_update<'a>(fields: &mut Fields<'a>) -> Result<Operation<'a>> {
     let filter = fields.required("filter", Fields::document)?;
     let update = fields.required("updateMods", Fields::any)?;
+    if !matches!(update, Value::Document(_) | Value::Array(_)) {
+        return Err(err!(FailedToParse, "Update argument must be either an object or an array"));
+    }
     let multi = fields.boolean("multi")?.unwrap_or(false);
     let upsert = fields.boolean("upsert")?.unwrap_or(false);
     let hint = fields.hint()?;
@@ -187,8 +190,9 @@ impl Operation<'_> {
             }
             Operation::Update(statement) => {
                 call.server.counters.updated.add(1);
-                let request = statement.parse(surroundings, bypass_validation)?;
-                let outcome = database.update(operation, namespace, &request, context)?;
+                let context = statement.context(surroundings);
+                let request = statement.parse(&context, bypass_validation)?;
+                let outcome = database.update(operation, namespace, &request, &context)?;
                 Ok(Done {
                     n: outcome.matched,
                     modified: Some(outcome.modified),
@@ -229,7 +233,7 @@ impl Done {
         out.append("ok", 1.0).append("idx", position as i32).append("n", n as i32);
         out.append_optional("nModified", self.modified.map(|modified| modified as i32));
         if let Some(id) = &self.upserted {
-            out.begin_document("upserted").append("index", 0i32).append("_id", id).end();
+            out.begin_document("upserted").append("_id", id).end();
         }
         out.finish()
     }

@@ -51,7 +51,7 @@ pub(crate) const DROP_DATABASE: Command =
 
 fn drop_database(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
-    check_is_one("dropDatabase", fields.command_value())?;
+    check_is_one(fields.command_value())?;
     fields.finish()?;
     let name = call.request.database;
     if name == "admin" {
@@ -65,10 +65,15 @@ fn drop_database(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-fn check_is_one(command: &str, value: Value<'_>) -> Result<()> {
-    match value.as_i64() {
-        Some(1) => Ok(()),
-        _ => Err(err!(5255100, "Expected '{command}' to be 1, got {value}")),
+fn check_is_one(value: Value<'_>) -> Result<()> {
+    match value.as_number() {
+        Some(number) if number.to_f64() == 1.0 => Ok(()),
+        Some(_) => Err(err!(5255100, "Have to pass 1 as 'drop' parameter")),
+        None => Err(err!(
+            TypeMismatch,
+            "BSON field 'dropDatabase.dropDatabase' is the wrong type '{}', expected types '[long, int, decimal, double']",
+            value.kind().alias()
+        )),
     }
 }
 

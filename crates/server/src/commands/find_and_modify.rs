@@ -77,6 +77,9 @@ impl<'a> Parts<'a> {
         fields.refuse_unless_default("encryptionInformation")?;
         fields.refuse_unless_default("sampleId")?;
         fields.finish()?;
+        if update.is_some_and(|update| !matches!(update, Value::Document(_) | Value::Array(_))) {
+            return Err(err!(FailedToParse, "Update argument must be either an object or an array"));
+        }
         check(remove, update, upsert, return_new, &array_filters)?;
         let statement =
             update.map(|update| Statement::new(query, update, (false, upsert), hint.clone(), array_filters));
@@ -99,7 +102,7 @@ impl<'a> Parts<'a> {
         let sort = (!self.sort.is_empty()).then(|| SortPattern::parse(self.sort)).transpose()?;
         let action = match &self.statement {
             Some(statement) => Action::Update {
-                request: Box::new(statement.parse(surroundings, self.bypass_validation)?),
+                request: Box::new(statement.parse(&surroundings.context, self.bypass_validation)?),
                 return_new: self.return_new,
             },
             None => Action::Remove,

@@ -39,12 +39,10 @@ fn get_more(call: &mut Call<'_>) -> Result<Answer> {
 
     let cursors = &call.server.database.cursors;
     let mut cursor = cursors.take(id, &namespace)?;
-    if cursor.session != call.arguments.session && cursor.session.is_some() {
+    if let Err(error) = check(call, id, &cursor) {
+        // What is wrong is the request, not the cursor.
         cursors.put_back(id, cursor);
-        return Err(err!(
-            50738,
-            "Cannot run getMore on cursor {id}, which was created in another session than the one given"
-        ));
+        return Err(error);
     }
     match answer(call, id, &mut cursor, &namespace, batch_size) {
         Ok(Next::Wait(answer)) => {
@@ -66,6 +64,25 @@ fn get_more(call: &mut Call<'_>) -> Result<Answer> {
     }
 }
 
+/// Whether this request may go on with the cursor.
+fn check(call: &Call<'_>, id: i64, cursor: &Cursor) -> Result<()> {
+    if cursor.session != call.arguments.session && cursor.session.is_some() {
+        return Err(err!(
+            50738,
+            "Cannot run getMore on cursor {id}, which was created in another session than the one given"
+        ));
+    }
+    if call.arguments.max_time.is_some() && !waits(cursor) {
+        return Err(err!(BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor"));
+    }
+    Ok(())
+}
+
+/// Whether the cursor waits for more at its end.
+fn waits(cursor: &Cursor) -> bool {
+    cursor.tailable && cursor.await_data
+}
+
 enum Next {
     Open,
     Ended,
@@ -80,13 +97,9 @@ fn answer(
     batch_size: Option<u64>,
 ) -> Result<Next> {
     call.server.database.check_cursor(cursor)?;
-    let waits = cursor.tailable && cursor.await_data;
-    if call.arguments.max_time.is_some() && !waits {
-        return Err(err!(BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor"));
-    }
     call.adopt(&cursor.operation);
     // Watching begins before looking, so that no insert falls between the two.
-    let watch = waits.then(|| InsertWatch::new(call, namespace));
+    let watch = waits(cursor).then(|| InsertWatch::new(call, namespace));
     if let Some(watch) = watch
         && cursor.is_exhausted()?
     {

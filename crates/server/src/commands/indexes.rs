@@ -161,7 +161,10 @@ pub(crate) fn change(call: &mut Call<'_>, namespace: &Namespace, index: Document
         (Some(_), Some(_)) => return Err(err!(InvalidOptions, "Cannot specify both key pattern and name.")),
     };
     if expire.is_none() && hidden.is_none() && unique.is_none() {
-        return Err(err!(InvalidOptions, "no expireAfterSeconds, hidden, or unique field"));
+        return Err(err!(InvalidOptions, "no expireAfterSeconds, hidden, unique, or prepareUnique field"));
+    }
+    if expire.is_some_and(|seconds| seconds < 0.0) {
+        return Err(err!(InvalidOptions, "TTL index 'expireAfterSeconds' option cannot be less than 0"));
     }
     if unique == Some(true) {
         return Err(err!(NotImplemented, "collMod: 'unique' is not implemented"));

@@ -16,6 +16,9 @@ fn coll_stats(call: &mut Call<'_>) -> Result<Answer> {
     let scale = scale(&mut fields)?;
     fields.finish()?;
     let database = &call.server.database;
+    if let Some(collection) = database.collection(&namespace) {
+        collection.data()?;
+    }
     let statistics = database.collection_statistics(&namespace)?;
     call.reply.append("ns", namespace.as_str());
     statistics.append_to(call.reply, scale);

@@ -8,7 +8,7 @@ use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
 use base::{Result, err};
-use database::language::{Matcher, SortPattern, Update};
+use database::language::{Context, Matcher, SortPattern, Update};
 use database::{Hint, UpdateOutcome, UpdateRequest};
 use std::sync::Arc;
 
@@ -52,10 +52,12 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
         Retryable::check_single(batch.retryable.as_ref(), statement.multi)?;
         let outcome = match batch.answered(position) {
             Some(answer) => Ok(from_answer(answer.view())),
-            None => statement.parse(&surroundings, bypass_validation).and_then(|request| {
-                let Surroundings { operation, context } = &surroundings;
-                call.server.database.update(operation, &namespace, &request, context)
-            }),
+            None => {
+                let context = statement.context(&surroundings);
+                statement.parse(&context, bypass_validation).and_then(|request| {
+                    call.server.database.update(&surroundings.operation, &namespace, &request, &context)
+                })
+            }
         };
         call.server.counters.updated.add(1);
         match outcome {
@@ -92,6 +94,9 @@ impl<'a> Statement<'a> {
         let mut fields = Fields::of_document("update.updates", document);
         let filter = fields.required("q", Fields::document)?;
         let update = fields.required("u", Fields::any)?;
+        if !matches!(update, Value::Document(_) | Value::Array(_)) {
+            return Err(err!(FailedToParse, "Update argument must be either an object or an array"));
+        }
         let statement = Statement {
             filter,
             update,
@@ -128,31 +133,22 @@ impl<'a> Statement<'a> {
         Statement { sort, constants, ..self }
     }
 
+    /// The context in which the statement is parsed and run: its constants are variables.
+    pub(crate) fn context(&self, surroundings: &Surroundings) -> Arc<Context> {
+        let Some(constants) = self.constants else { return surroundings.context.clone() };
+        let mut variables = surroundings.context.variables.clone();
+        for constant in constants {
+            variables.push((constant.name().to_string(), Some(constant.value().to_owned())));
+        }
+        Arc::new(surroundings.context.with_variables(variables))
+    }
+
     /// Parses filter and update.
-    pub(crate) fn parse(
-        &self,
-        surroundings: &Surroundings,
-        bypass_validation: bool,
-    ) -> Result<UpdateRequest> {
+    pub(crate) fn parse(&self, context: &Context, bypass_validation: bool) -> Result<UpdateRequest> {
         let is_pipeline = matches!(self.update, Value::Array(_));
         if self.constants.is_some() && !is_pipeline {
             return Err(err!(51198, "Constant values may only be specified for pipeline updates"));
         }
-        if !matches!(self.update, Value::Document(_) | Value::Array(_)) {
-            return Err(err!(FailedToParse, "Update argument must be either an object or an array"));
-        }
-        let with_constants;
-        let context = match self.constants {
-            None => &surroundings.context,
-            Some(constants) => {
-                let mut variables = surroundings.context.variables.clone();
-                for constant in constants {
-                    variables.push((constant.name().to_string(), Some(constant.value().to_owned())));
-                }
-                with_constants = Arc::new(surroundings.context.with_variables(variables));
-                &with_constants
-            }
-        };
         let matcher = Arc::new(Matcher::parse(self.filter, context)?);
         let update = Update::parse(self.update, &self.array_filters, context)?;
         if self.multi && update.is_replacement() {

@@ -55,12 +55,8 @@ impl WriteBatch {
     ///
     /// Errors: what ends the whole command (interruption, an invalid namespace).
     pub(crate) fn failed(&mut self, position: usize, error: Error) -> Result<bool> {
-        let ends_command = matches!(
-            error.code(),
-            ErrorCode::InterruptedAtShutdown
-                | ErrorCode::CommandNotSupportedOnView
-                | ErrorCode::InvalidNamespace
-        );
+        let ends_command =
+            matches!(error.code(), ErrorCode::InterruptedAtShutdown | ErrorCode::InvalidNamespace);
         if ends_command {
             return Err(error);
         }
