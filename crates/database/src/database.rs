@@ -5,7 +5,9 @@ use crate::clock::Clock;
 use crate::collection::{Collection, Data, from_entry};
 use crate::commit::Writer;
 use crate::cursor::Cursors;
+use crate::history::History;
 use crate::keys::{CATALOG, RecordId};
+use crate::operation::Operation;
 use crate::watch::Watchers;
 use base::bson::{Document, ObjectId};
 use base::{Namespace, Result};
@@ -24,6 +26,7 @@ pub struct Database {
     /// The commit lock and what only its holder changes.
     pub(crate) writer: Mutex<Writer>,
     pub(crate) watchers: Watchers,
+    pub(crate) history: History,
     /// Open cursors.
     pub cursors: Cursors,
     /// Counts what the writes did, for serverStatus.
@@ -74,6 +77,7 @@ impl Database {
             published: RwLock::new(Arc::new(catalog)),
             writer: Mutex::new(Writer::new(next_ident, seed)),
             watchers: Watchers::default(),
+            history: History::default(),
             cursors: Cursors::default(),
             counters: Counters::default(),
             process,
@@ -87,6 +91,11 @@ impl Database {
         // engine's commit, so what is read here belongs together.
         let catalog = self.published.read();
         View { snapshot: self.engine.snapshot(), catalog: catalog.clone() }
+    }
+
+    /// What an operation reads: the view it was given, or all there is now.
+    pub(crate) fn view_for(&self, operation: &Operation) -> View {
+        operation.snapshot().map_or_else(|| self.view(), |(_, view)| view.clone())
     }
 
     /// The catalog alone.

@@ -13,6 +13,7 @@ mod database;
 mod ddl;
 mod duplicate;
 mod exec;
+mod history;
 pub mod index;
 pub mod keys;
 mod operation;

@@ -1,5 +1,6 @@
 //! One running operation: when it must stop, and how long work gives way to other clients.
 
+use crate::database::View;
 use base::{Result, err};
 use query::Interrupt;
 use std::sync::OnceLock;
@@ -23,6 +24,8 @@ pub struct Operation {
     pub keys_examined: AtomicI64,
     /// Documents examined so far.
     pub docs_examined: AtomicI64,
+    /// What a snapshot read sees, and its cluster time.
+    snapshot: OnceLock<(u64, View)>,
 }
 
 /// Set once the process shuts down: every operation ends with InterruptedAtShutdown.
@@ -45,6 +48,7 @@ impl Operation {
             blocking: |work| work(),
             keys_examined: AtomicI64::new(0),
             docs_examined: AtomicI64::new(0),
+            snapshot: OnceLock::new(),
         }
     }
 
@@ -70,6 +74,16 @@ impl Operation {
             0 => 0,
             deadline => (deadline.saturating_sub(epoch().elapsed().as_micros() as u64) / 1000).max(1),
         }
+    }
+
+    /// Makes it read from one view, that of a cluster time; said once, before it reads.
+    pub fn read_from(&self, time: u64, view: View) {
+        let _ = self.snapshot.set((time, view));
+    }
+
+    /// The view it was told to read from, with its cluster time.
+    pub fn snapshot(&self) -> Option<&(u64, View)> {
+        self.snapshot.get()
     }
 
     /// Ends the operation at its next check, as `killOp` does.

@@ -1,6 +1,6 @@
 //! Sizes and counts of collections and databases, as collStats, dbStats and their stages show them.
 
-use crate::collection::Collection;
+use crate::collection::{Capped, Collection};
 use crate::database::Database;
 use crate::storage_error;
 use base::bson::{Builder, DocumentBuf, Value};
@@ -18,6 +18,8 @@ pub struct CollectionStatistics {
     pub storage_size: i64,
     /// Each index with what the engine needs for it.
     pub index_sizes: Vec<(String, i64)>,
+    /// The limits of a capped collection.
+    pub capped: Option<Capped>,
 }
 
 impl CollectionStatistics {
@@ -56,6 +58,7 @@ impl Database {
             size: collection.bytes(),
             storage_size: bytes(data.ident)?,
             index_sizes,
+            capped: collection.options.capped,
         })
     }
 
@@ -137,6 +140,12 @@ impl CollectionStatistics {
             append_number(out, name, size / scale);
         }
         out.end();
+        out.append("capped", self.capped.is_some());
+        if let Some(capped) = self.capped {
+            // MongoDB writes "no limit" as -1 here.
+            append_number(out, "max", if capped.max == 0 { -1 } else { capped.max });
+            append_number(out, "maxSize", capped.size / scale);
+        }
         append_number(out, "scaleFactor", scale);
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Arguments<'a> {
     pub(crate) max_time: Option<Duration>,
     /// The read concern's level, where one was given.
     pub(crate) read_concern: Option<ReadConcern>,
+    /// The cluster time that a snapshot read names.
+    pub(crate) at_cluster_time: Option<u64>,
     /// The write concern, where one was given.
     pub(crate) write_concern: Option<WriteConcern<'a>>,
     /// The client's remark, for logs and currentOp.
@@ -119,7 +121,9 @@ impl<'a> Arguments<'a> {
                 }
                 "startTransaction" | "autocommit" => transaction = true,
                 "maxTimeMS" => arguments.max_time = max_time(&element, command)?,
-                "readConcern" => arguments.read_concern = read_concern(&element, command)?,
+                "readConcern" => {
+                    (arguments.read_concern, arguments.at_cluster_time) = read_concern(&element, command)?;
+                }
                 "writeConcern" => arguments.write_concern = Some(write_concern(&element, command)?),
                 "comment" => arguments.comment = Some(value),
                 "$readPreference" => check_read_preference(&element, command)?,
@@ -256,14 +260,21 @@ fn max_time(element: &Element<'_>, command: &Command) -> Result<Option<Duration>
     Ok((millis > 0).then(|| Duration::from_millis(millis as u64)))
 }
 
-fn read_concern(element: &Element<'_>, command: &Command) -> Result<Option<ReadConcern>> {
+fn read_concern(element: &Element<'_>, command: &Command) -> Result<(Option<ReadConcern>, Option<u64>)> {
     let document = typed(element, command, "object", element.value().as_document())?;
     let mut level = None;
+    let mut at = None;
     for field in document {
         match field.name() {
             "level" => level = Some(read_concern_level(field.value())?),
             // One node has seen every cluster time that it has given out.
-            "afterClusterTime" | "atClusterTime" if matches!(field.value(), Value::Timestamp(_)) => {}
+            "afterClusterTime" if matches!(field.value(), Value::Timestamp(_)) => {}
+            "atClusterTime" if matches!(field.value(), Value::Timestamp(_)) => {
+                at = match field.value() {
+                    Value::Timestamp(time) => Some(time),
+                    _ => None,
+                };
+            }
             "provenance" => {}
             name => {
                 return Err(err!(
@@ -274,6 +285,20 @@ fn read_concern(element: &Element<'_>, command: &Command) -> Result<Option<ReadC
             }
         }
     }
+    if at.is_some() && level != Some(ReadConcern::Snapshot) {
+        return Err(err!(
+            InvalidOptions,
+            "readConcern.atClusterTime is only supported with readConcern level snapshot"
+        ));
+    }
+    if level == Some(ReadConcern::Snapshot) && !command.reads_snapshots() {
+        return Err(err!(
+            InvalidOptions,
+            "Command {} does not support {{ readConcern: {{ level: \"snapshot\" }} }} :: caused by :: read concern \
+             snapshot is not supported",
+            command.name
+        ));
+    }
     if !command.takes_read_concern && level.is_some_and(|level| level != ReadConcern::Local) {
         return Err(err!(
             InvalidOptions,
@@ -281,7 +306,7 @@ fn read_concern(element: &Element<'_>, command: &Command) -> Result<Option<ReadC
             command.name
         ));
     }
-    Ok(level)
+    Ok((level, at))
 }
 
 fn read_concern_level(value: Value<'_>) -> Result<ReadConcern> {

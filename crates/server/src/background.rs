@@ -1,4 +1,5 @@
-//! Work that no client asks for: sweeping TTL indexes, closing cursors and sessions nobody uses.
+//! Work that no client asks for: sweeping TTL indexes, closing cursors, sessions and
+//! views nobody uses.
 
 use crate::parameters::Setting;
 use crate::server::Server;
@@ -27,6 +28,7 @@ pub(crate) fn run(server: &Weak<Server>) {
         if closed.elapsed() >= IDLE_EVERY {
             closed = Instant::now();
             server.database.cursors.close_idle();
+            server.database.forget_old_views();
             for session in server.sessions.sweep() {
                 server.database.cursors.kill_session(&session);
             }

@@ -44,8 +44,7 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// A row; what else applies is added by the methods below. Reads take a read concern and
-    /// writes a write concern.
+    /// A row; what else applies is added by the methods below. Writes take a write concern.
     pub(crate) const fn new(name: &'static str, kind: Kind, help: &'static str, run: Handler) -> Command {
         Command {
             name,
@@ -54,7 +53,7 @@ impl Command {
             admin_only: false,
             without_auth: false,
             stable_api: false,
-            takes_read_concern: matches!(kind, Kind::Read),
+            takes_read_concern: false,
             takes_write_concern: matches!(kind, Kind::Write),
             run,
         }
@@ -86,6 +85,17 @@ impl Command {
     pub(crate) const fn stable_api(mut self) -> Command {
         self.stable_api = true;
         self
+    }
+
+    /// Takes a read concern other than local.
+    pub(crate) const fn takes_read_concern(mut self) -> Command {
+        self.takes_read_concern = true;
+        self
+    }
+
+    /// Whether it can read as of one cluster time.
+    pub(crate) fn reads_snapshots(&self) -> bool {
+        matches!(self.name, "aggregate" | "distinct" | "find")
     }
 
     /// Takes a write concern, though it isn't a write.
@@ -157,6 +167,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     admin::LOGOUT,
     Command::refused("mapReduce"),
     diagnostics::PING,
+    diagnostics::PLAN_CACHE_CLEAR,
     admin::PROFILE,
     indexes::RE_INDEX,
     sessions::REFRESH_SESSIONS,
@@ -186,7 +197,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     update::UPDATE,
     Command::refused("updateRole"),
     Command::refused("updateUser"),
-    Command::refused("usersInfo"),
+    diagnostics::USERS_INFO,
     statistics::VALIDATE,
     diagnostics::WHATS_MY_URI,
 ];

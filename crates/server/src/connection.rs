@@ -11,7 +11,7 @@ use crate::fail_point::Failure;
 use crate::server::Server;
 use crate::session::Session;
 use crate::wire::{Compressor, Header, Opcode, Request, Trouble, compression, message, query};
-use base::bson::{Builder, DocumentBuf};
+use base::bson::{Builder, Document, DocumentBuf};
 use base::{Error, err};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,11 +75,14 @@ impl ConnectionState {
 
     /// The application's name from the client's metadata, empty where it gave none.
     pub(crate) fn app_name(&self) -> &str {
-        let application = self.metadata.as_ref().and_then(|metadata| metadata.view().get("application"));
-        let name =
-            application.and_then(|value| value.as_document()).and_then(|document| document.get("name"));
-        name.and_then(|name| name.as_str()).unwrap_or("")
+        self.metadata.as_ref().map_or("", |metadata| app_name(metadata.view()))
     }
+}
+
+/// The application's name in a client's metadata, empty where there is none.
+pub(crate) fn app_name(metadata: Document<'_>) -> &str {
+    let application = metadata.get("application").and_then(|value| value.as_document());
+    application.and_then(|document| document.get("name")).and_then(|name| name.as_str()).unwrap_or("")
 }
 
 /// How the reply to a frame must be framed.

@@ -3,7 +3,7 @@
 use crate::arguments::{Arguments, Topology};
 use crate::call::{Answer, Call, Wait};
 use crate::command::{self, Command, Kind};
-use crate::connection::ConnectionState;
+use crate::connection::{self, ConnectionState};
 use crate::fail_point::{Failure, Target};
 use crate::reply::{self, Retry};
 use crate::server::Server;
@@ -66,6 +66,7 @@ pub(crate) fn run(
         operation_id: 0,
         retry: Retry::default(),
         labels: None,
+        write_concern_error: None,
     };
     let result = run.checked(state, &mut reply);
     if let (Some(counter), false) = (server.counters.commands.get(at), matches!(result, Ok(Ran::Wait(_)))) {
@@ -112,6 +113,9 @@ struct Run<'a> {
     operation_id: u64,
     retry: Retry,
     labels: Option<Vec<String>>,
+    /// What a failing write says of its write concern besides: its statements may have had
+    /// effects before it failed.
+    write_concern_error: Option<Error>,
 }
 
 impl<'a> Run<'a> {
@@ -150,6 +154,10 @@ impl<'a> Run<'a> {
         if let Some(error) = failure.error {
             return Err(error);
         }
+        if self.command.kind == Kind::Write {
+            let concern = arguments.write_concern.as_ref();
+            self.write_concern_error = concern.and_then(|concern| concern.unsatisfiable());
+        }
         let mut call = Call {
             server: self.server,
             connection: state,
@@ -183,6 +191,9 @@ impl<'a> Run<'a> {
             Some(labels) => reply::failure(&mut reply, error, labels),
             None => reply::failure(&mut reply, error, reply::labels(error.code(), self.retry)),
         }
+        if let Some(error) = &self.write_concern_error {
+            reply::write_concern_error(&mut reply, error);
+        }
         self.append_topology_version(&mut reply, error.code());
         append_cluster_time(self.server, &mut reply);
         Outcome::Reply { reply, compressible: self.compressible(), streams: None }
@@ -213,11 +224,23 @@ impl<'a> Run<'a> {
         let executed = |number| state.session.as_ref().is_some_and(|session| session.has_executed(number));
         self.server.fail_points.check(&Target {
             names: [self.request.name(), self.command.name],
-            app_name: state.app_name(),
+            app_name: self.app_name(state),
             namespace: format!("{}.{}", self.request.database, self.collection()),
             has_max_time: arguments.max_time.is_some(),
             is_new_retryable_write: number.is_some_and(|number| !executed(number)),
         })
+    }
+
+    /// The client's application, which a handshake names itself.
+    fn app_name<'s>(&self, state: &'s ConnectionState) -> &'s str
+    where
+        'a: 's,
+    {
+        let metadata = self.request.body.get("client").and_then(|client| client.as_document());
+        match metadata.filter(|_| matches!(self.command.name, "hello" | "isMaster")) {
+            Some(metadata) => connection::app_name(metadata),
+            None => state.app_name(),
+        }
     }
 
     fn append_write_concern_error(&self, reply: &mut Builder, error: Option<DocumentBuf>) {

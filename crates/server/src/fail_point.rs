@@ -101,7 +101,7 @@ impl FailPoints {
             .ok_or_else(|| err!(FailPointSetFailed, "{name} not found"))?;
         let mode = parse_mode(mode)?;
         match at {
-            FAIL_COMMAND => check_fail_command(data, mode)?,
+            FAIL_COMMAND => check_fail_command(data)?,
             TRANSACTIONAL_WRITE => check_transactional_write(data)?,
             _ => Fields::of_document("configureFailPoint.data", data).finish()?,
         }
@@ -137,6 +137,19 @@ impl FailPoints {
             return Some(write_failure(transactional_write.data.view()));
         }
         None
+    }
+}
+
+impl FailPoints {
+    /// Expires the time limit of a command that has one without giving it, as a getMore does.
+    ///
+    /// Errors: MaxTimeMSExpired.
+    pub(crate) fn check_max_time(&self) -> Result<()> {
+        if !self.active() {
+            return Ok(());
+        }
+        let [_, max_time, _] = &mut *self.points.lock();
+        if max_time.fires() { Err(err!(MaxTimeMSExpired, "operation exceeded time limit")) } else { Ok(()) }
     }
 }
 
@@ -188,10 +201,10 @@ fn parse_mode(mode: Value<'_>) -> Result<Mode> {
     }
 }
 
-fn check_fail_command(data: Document<'_>, mode: Mode) -> Result<()> {
+fn check_fail_command(data: Document<'_>) -> Result<()> {
     let mut fields = Fields::of_document("configureFailPoint.data", data);
-    let commands = fields.strings("failCommands")?;
-    let all = fields.boolean("failAllCommands")?;
+    fields.strings("failCommands")?;
+    fields.boolean("failAllCommands")?;
     fields.integer("errorCode")?;
     fields.document("errorExtraInfo")?;
     fields.strings("errorLabels")?;
@@ -206,9 +219,6 @@ fn check_fail_command(data: Document<'_>, mode: Mode) -> Result<()> {
     fields.finish()?;
     if blocks && block_millis.is_none() {
         return Err(err!(InvalidOptions, "must specify 'blockTimeMS' when 'blockConnection' is true"));
-    }
-    if mode != Mode::Off && commands.is_none() && all != Some(true) {
-        return Err(err!(BadValue, "'failCommands' must name the commands that fail"));
     }
     Ok(())
 }

@@ -207,7 +207,9 @@ impl Parser {
             "wildcardProjection" => {
                 return Err(err!(NotImplemented, "wildcard indexes are not supported: option '{name}'"));
             }
-            "clustered" | "prepareUnique" | "dropDups" => {
+            // No effect since MongoDB 3.0, and still taken.
+            "dropDups" => {}
+            "clustered" | "prepareUnique" => {
                 return Err(err!(NotImplemented, "index option '{name}' is not supported"));
             }
             _ => {

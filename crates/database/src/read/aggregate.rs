@@ -97,7 +97,7 @@ impl Database {
         request: &AggregateRequest<'_>,
         context: &Arc<Context>,
     ) -> Result<Cursor> {
-        let view = self.view();
+        let view = self.view_for(operation);
         let resolved = view.catalog.resolve(namespace)?;
         let stages = resolved.followed_by(request.pipeline);
         let pipeline = Pipeline::parse(super::find::stages(&stages), context)?;

@@ -26,7 +26,7 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
         let matcher = Arc::new(Matcher::parse(filter, context)?);
-        let view = self.view();
+        let view = self.view_for(operation);
         let mut values = Values::new(Path::new(key));
         let Some(collection) = view.catalog.get(namespace).cloned() else { return Ok(values.finish()) };
         let mut source: Box<dyn Stage> = if collection.is_view() {

@@ -140,7 +140,7 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<Cursor> {
         let (read, projection) = request.parse(context)?;
-        let view = self.view();
+        let view = self.view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return Ok(Cursor::new(namespace.clone(), Box::new(Nothing), operation.clone()));
         };

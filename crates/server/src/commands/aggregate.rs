@@ -2,6 +2,7 @@
 
 use super::cursor_reply;
 use super::explain;
+use crate::arguments::ReadConcern;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -13,7 +14,12 @@ use database::{AggregateRequest, FIRST_BATCH};
 pub(crate) const AGGREGATE: Command =
     Command::new("aggregate", Kind::Read, "Runs an aggregation pipeline.", aggregate)
         .stable_api()
+        .takes_read_concern()
         .takes_write_concern();
+
+/// Stages that the stable API leaves out, `$collStats` apart, which may count.
+const UNSTABLE_STAGES: [&str; 6] =
+    ["$currentOp", "$indexStats", "$listLocalSessions", "$listSessions", "$planCacheStats", "$search"];
 
 /// The command's fields.
 pub(crate) struct Parts<'a> {
@@ -38,11 +44,21 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
             "The 'cursor' option is required, except for aggregate with the explain argument"
         ));
     }
+    if call.arguments.api_strict {
+        parts.check_stable_api()?;
+    }
     let surroundings = call.surroundings_with(parts.variables)?;
     let request = parts.request(call);
     let database = &call.server.database;
     let mut cursor =
         database.aggregate(&surroundings.operation, &parts.namespace, &request, &surroundings.context)?;
+    if cursor.writes && call.arguments.read_concern == Some(ReadConcern::Linearizable) {
+        return Err(err!(
+            InvalidOptions,
+            "{} cannot be used with a 'linearizable' read concern level",
+            parts.last_stage()
+        ));
+    }
     if cursor.writes {
         // $out and $merge do their work however few documents the client asks for.
         cursor.is_exhausted()?;
@@ -96,6 +112,33 @@ impl<'a> Parts<'a> {
             return Err(err!(FailedToParse, "The 'cursor' option cannot be used with the 'explain' option"));
         }
         Ok(parts)
+    }
+
+    /// Errors: APIStrictError for a stage outside of the stable API.
+    fn check_stable_api(&self) -> Result<()> {
+        for stage in self.pipeline.iter().filter_map(|stage| stage.as_document()?.first()) {
+            let counts_only = || {
+                stage.value().as_document().is_some_and(|spec| spec.iter().all(|part| part.name() == "count"))
+            };
+            let unstable = match stage.name() {
+                "$collStats" => !counts_only(),
+                name => UNSTABLE_STAGES.contains(&name),
+            };
+            if unstable {
+                return Err(err!(
+                    APIStrictError,
+                    "stage {} is not allowed with 'apiStrict: true' in API Version 1",
+                    stage.name()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of the last stage: `$out` or `$merge` where the pipeline writes.
+    fn last_stage(&self) -> &'a str {
+        let last = self.pipeline.iter().last().and_then(|stage| stage.as_document());
+        last.and_then(|stage| stage.first()).map_or("", |stage| stage.name())
     }
 
     /// What the database is asked for.

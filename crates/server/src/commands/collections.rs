@@ -35,6 +35,7 @@ fn drop_collection(call: &mut Call<'_>) -> Result<Answer> {
     let namespace = fields.namespace()?;
     fields.finish()?;
     let Some((dropped, committed)) = call.server.database.drop_collection(&namespace)? else {
+        call.acknowledge(None)?;
         return Ok(Answer::Done);
     };
     if let Some(data) = &dropped.data {

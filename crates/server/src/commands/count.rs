@@ -9,7 +9,9 @@ use database::Hint;
 
 /// The row of the table.
 pub(crate) const COUNT: Command =
-    Command::new("count", Kind::Read, "Counts the documents that match.", count).stable_api();
+    Command::new("count", Kind::Read, "Counts the documents that match.", count)
+        .stable_api()
+        .takes_read_concern();
 
 /// The command's fields.
 pub(crate) struct Parts<'a> {

@@ -1,7 +1,7 @@
 //! The replies that carry a cursor: its first batch, and the later ones.
 
 use crate::call::Call;
-use base::bson::{Document, DocumentBuf};
+use base::bson::{Document, DocumentBuf, Value};
 use base::{Namespace, Result};
 use database::Cursor;
 
@@ -13,6 +13,7 @@ pub(crate) fn first(
     single_batch: bool,
 ) -> Result<()> {
     let namespace = cursor.namespace.clone();
+    let snapshot = cursor.operation.snapshot().map(|(time, _)| *time);
     call.reply.begin_document("cursor").begin_array("firstBatch");
     let (count, ended) = cursor.next_batch(batch_size, call.reply)?;
     call.reply.end();
@@ -25,6 +26,9 @@ pub(crate) fn first(
         }
         false => 0,
     };
+    if let Some(time) = snapshot {
+        call.reply.append("atClusterTime", Value::Timestamp(time));
+    }
     call.reply.append("id", id).append("ns", namespace.as_str()).end();
     Ok(())
 }

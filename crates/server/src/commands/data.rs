@@ -1,6 +1,6 @@
 //! What the commands on documents share: their operation, their context, fields that several take.
 
-use crate::arguments::WriteConcern;
+use crate::arguments::{ReadConcern, WriteConcern};
 use crate::call::Call;
 use crate::fields::Fields;
 use crate::reply;
@@ -28,9 +28,14 @@ impl Call<'_> {
 
     /// The surroundings of this command with the variables of its `let`.
     ///
-    /// Errors: those of the variables' expressions, which must be constant.
+    /// Errors: those of the variables' expressions, which must be constant; of a snapshot that is
+    /// gone.
     pub(crate) fn surroundings_with(&self, variables: Option<Document<'_>>) -> Result<Surroundings> {
         let operation = self.operation();
+        if self.arguments.read_concern == Some(ReadConcern::Snapshot) {
+            let (time, view) = self.server.database.snapshot_at(self.arguments.at_cluster_time)?;
+            operation.read_from(time, view);
+        }
         let mut context = self.context(&operation);
         for variable in variables.into_iter().flatten() {
             check_variable_name(variable.name())?;

@@ -3,13 +3,14 @@
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
-use base::bson::Document;
+use base::bson::{Document, Value};
 use base::{Namespace, Result, err};
 use database::Hint;
 
 /// The row of the table.
 pub(crate) const DISTINCT: Command =
-    Command::new("distinct", Kind::Read, "Lists the different values of a field.", distinct).stable_api();
+    Command::new("distinct", Kind::Read, "Lists the different values of a field.", distinct)
+        .takes_read_concern();
 
 /// The command's fields.
 pub(crate) struct Parts<'a> {
@@ -21,7 +22,7 @@ pub(crate) struct Parts<'a> {
 
 fn distinct(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields())?;
-    let surroundings = call.surroundings();
+    let surroundings = call.surroundings_with(None)?;
     let values = call.server.database.distinct(
         &surroundings.operation,
         &parts.namespace,
@@ -31,6 +32,9 @@ fn distinct(call: &mut Call<'_>) -> Result<Answer> {
         &surroundings.context,
     )?;
     call.reply.append_all(values.view());
+    if let Some((time, _)) = surroundings.operation.snapshot() {
+        call.reply.append("atClusterTime", Value::Timestamp(*time));
+    }
     Ok(Answer::Done)
 }
 

@@ -9,7 +9,9 @@ pub(crate) const DEFAULT_VERBOSITY: &str = "allPlansExecution";
 
 /// The row of the table.
 pub(crate) const EXPLAIN: Command =
-    Command::new("explain", Kind::Read, "Tells how a command is carried out.", explain).stable_api();
+    Command::new("explain", Kind::Read, "Tells how a command is carried out.", explain)
+        .stable_api()
+        .takes_read_concern();
 
 fn explain(_: &mut Call<'_>) -> Result<Answer> {
     Err(err!(NotImplemented, "explain is not implemented"))

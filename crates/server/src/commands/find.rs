@@ -9,7 +9,8 @@ use base::{Namespace, Result, err};
 use database::{FIRST_BATCH, FindRequest};
 
 /// The row of the table.
-pub(crate) const FIND: Command = Command::new("find", Kind::Read, "Finds documents.", find).stable_api();
+pub(crate) const FIND: Command =
+    Command::new("find", Kind::Read, "Finds documents.", find).stable_api().takes_read_concern();
 
 /// The command's fields.
 pub(crate) struct Parts<'a> {

@@ -97,6 +97,9 @@ fn answer(
     batch_size: Option<u64>,
 ) -> Result<Next> {
     call.server.database.check_cursor(cursor)?;
+    if cursor.operation.remaining_millis() > 0 {
+        call.server.fail_points.check_max_time()?;
+    }
     call.adopt(&cursor.operation);
     // Watching begins before looking, so that no insert falls between the two.
     let watch = waits(cursor).then(|| InsertWatch::new(call, namespace));
@@ -113,6 +116,10 @@ fn answer(
     call.reply.end();
     call.server.counters.returned.add(count);
     let closes = ended && !cursor.tailable;
+    if call.exhaust_allowed && !closes {
+        // The client wants all batches unasked: the same request is handled again and again.
+        call.streams = Some(0);
+    }
     call.reply.append("id", if closes { 0 } else { id }).append("ns", namespace.as_str()).end();
     Ok(if closes { Next::Ended } else { Next::Open })
 }

@@ -8,6 +8,7 @@ use base::{Namespace, Result};
 use database::collection::Collection;
 use database::index::IndexSpec;
 use database::language::Matcher;
+use std::collections::BTreeSet;
 
 /// The row of `listDatabases`.
 pub(crate) const LIST_DATABASES: Command =
@@ -29,7 +30,7 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
     let catalog = database.catalog();
     let mut total = 0i64;
     call.reply.begin_array("databases");
-    for name in catalog.databases() {
+    for name in with_system_databases(catalog.databases()) {
         let mut size = 0;
         for collection in catalog.collections(name) {
             let statistics = database.statistics_of(collection)?;
@@ -53,6 +54,11 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.append("totalSize", total).append("totalSizeMb", total / (1024 * 1024));
     }
     Ok(Answer::Done)
+}
+
+/// The names with those of the databases that every MongoDB has, also while they are empty.
+fn with_system_databases<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'a str> {
+    names.into_iter().chain(["admin", "config", "local"]).collect()
 }
 
 /// The row of `listCollections`.

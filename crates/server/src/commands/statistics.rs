@@ -22,11 +22,6 @@ fn coll_stats(call: &mut Call<'_>) -> Result<Answer> {
     let statistics = database.collection_statistics(&namespace)?;
     call.reply.append("ns", namespace.as_str());
     statistics.append_to(call.reply, scale);
-    let capped = database.collection(&namespace).and_then(|collection| collection.options.capped);
-    call.reply.append("capped", capped.is_some());
-    if let Some(capped) = capped {
-        call.reply.append("max", capped.max).append("maxSize", capped.size / scale);
-    }
     Ok(Answer::Done)
 }
 
@@ -108,6 +103,7 @@ fn validate(call: &mut Call<'_>) -> Result<Answer> {
     let namespace = fields.namespace()?;
     // Every validation is a full one.
     fields.flag("full")?;
+    fields.flag("scandata")?;
     fields.flag("checkBSONConformance")?;
     for part in ["repair", "background", "metadata", "fixMultikey", "enforceFastCount"] {
         fields.refuse_unless_default(part)?;

@@ -69,6 +69,9 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
                 upserted.extend(outcome.upserted.map(|id| (position, id)));
             }
             Err(error) => {
+                if is_unknown_stage(&error, statement) {
+                    return Err(error);
+                }
                 if !batch.failed(position, error)? {
                     break;
                 }
@@ -86,6 +89,11 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
     call.reply.append("nModified", modified);
     batch.finish(call)?;
     Ok(Answer::Done)
+}
+
+/// Whether a pipeline has a stage that there isn't: MongoDB then fails the whole command.
+fn is_unknown_stage(error: &base::Error, statement: &Statement<'_>) -> bool {
+    matches!(statement.update, Value::Array(_)) && error.code().number() == 40324
 }
 
 impl<'a> Statement<'a> {

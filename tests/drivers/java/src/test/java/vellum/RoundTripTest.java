@@ -199,7 +199,8 @@ class RoundTripTest {
         Document command = new Document("insert", "people")
                 .append("documents", List.of(new Document("_id", 30))).append("txnNumber", 1L);
         // A client of its own has a new session, whose numbers begin at 1.
-        try (MongoClient other = MongoClients.create(URI); ClientSession session = other.startSession()) {
+        try (MongoClient other = MongoClients.create(System.getenv("VELLUM_URI"));
+                ClientSession session = other.startSession()) {
             MongoDatabase same = other.getDatabase(database.getName());
             assertEquals(1, same.runCommand(session, command).getInteger("n"));
             assertEquals(1, same.runCommand(session, command).getInteger("n"));
