@@ -27,8 +27,6 @@ pub(crate) struct Writer {
     next_ident: u64,
     /// State of the numbers that collections' UUIDs are made of.
     random: u64,
-    /// The last cluster time given out: seconds in the high half, a counter in the low.
-    cluster_time: u64,
 }
 
 /// What a commit tells its caller.
@@ -55,7 +53,7 @@ pub struct Transaction<'db> {
 
 impl Writer {
     pub(crate) fn new(next_ident: u64, seed: u64) -> Writer {
-        Writer { next_ident, random: seed | 1, cluster_time: 0 }
+        Writer { next_ident, random: seed | 1 }
     }
 }
 
@@ -84,10 +82,20 @@ impl Database {
     /// The time of the latest commit, for `operationTime`; advances with the clock when nothing
     /// is written.
     pub fn cluster_time(&self) -> u64 {
-        let seconds = (self.now_millis() as u64 / 1000) << 32;
-        let mut writer = self.writer.lock();
-        writer.cluster_time = writer.cluster_time.max(seconds | 1);
-        writer.cluster_time
+        let now = self.earliest_cluster_time();
+        self.cluster_time.fetch_max(now, Relaxed).max(now)
+    }
+
+    /// A time that no commit had before, for the holder of the commit lock.
+    fn next_cluster_time(&self) -> u64 {
+        let now = self.earliest_cluster_time();
+        let next = (self.cluster_time.load(Relaxed) + 1).max(now);
+        self.cluster_time.fetch_max(next, Relaxed);
+        next
+    }
+
+    fn earliest_cluster_time(&self) -> u64 {
+        (self.now_millis() as u64 / 1000) << 32 | 1
     }
 }
 
@@ -259,13 +267,12 @@ impl Transaction<'_> {
     /// Makes the change: takes the next cluster time, hands the engine the batch, publishes the
     /// catalog, and lets the next transaction in.
     pub fn commit(self) -> Result<Committed> {
-        let Transaction { database, mut writer, snapshot, catalog, catalog_changed, batch, counts, changed } =
+        let Transaction { database, writer, snapshot, catalog, catalog_changed, batch, counts, changed } =
             self;
         // The snapshot goes first, so that the engine finds its trees unshared and changes them in
         // place.
         drop(snapshot);
-        let seconds = (database.now_millis() as u64 / 1000) << 32;
-        writer.cluster_time = (writer.cluster_time + 1).max(seconds | 1);
+        let cluster_time = database.next_cluster_time();
         let position = if catalog_changed {
             let mut published = database.published.write();
             let position = database.engine.commit(batch).map_err(storage_error)?;
@@ -279,7 +286,7 @@ impl Transaction<'_> {
             counts.records.fetch_add(records, Relaxed);
             counts.bytes.fetch_add(bytes, Relaxed);
         }
-        let committed = Committed { position, cluster_time: writer.cluster_time };
+        let committed = Committed { position, cluster_time };
         drop(writer);
         for namespace in &changed {
             database.watchers.notify(namespace);

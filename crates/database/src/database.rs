@@ -31,6 +31,8 @@ pub struct Database {
     pub cursors: Cursors,
     /// Counts what the writes did, for serverStatus.
     pub counters: Counters,
+    /// The last cluster time given out: seconds in the high half, a counter in the low.
+    pub(crate) cluster_time: AtomicU64,
     process: [u8; 5],
     object_ids: AtomicU32,
 }
@@ -80,6 +82,7 @@ impl Database {
             history: History::default(),
             cursors: Cursors::default(),
             counters: Counters::default(),
+            cluster_time: AtomicU64::new(0),
             process,
             object_ids: AtomicU32::new(seed as u32),
         }))

@@ -1,5 +1,7 @@
 //! Statements end to end, without a server: insert, find, update, delete, indexes, views.
 
+#![allow(clippy::unwrap_used)]
+
 use base::bson::{Builder, DocumentBuf, Value, extended_json};
 use base::{ErrorCode, Namespace, Result};
 use database::{

@@ -38,6 +38,10 @@ impl Accumulator for Mean {
     fn memory(&self) -> usize {
         size_of::<Mean>()
     }
+
+    fn grows(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

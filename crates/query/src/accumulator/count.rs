@@ -30,6 +30,10 @@ impl Accumulator for Count {
     fn memory(&self) -> usize {
         size_of::<Count>()
     }
+
+    fn grows(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -44,6 +44,11 @@ pub(crate) trait Accumulator: Send {
 
     /// Bytes held, roughly.
     fn memory(&self) -> usize;
+
+    /// Whether adding may hold more bytes than before.
+    fn grows(&self) -> bool {
+        true
+    }
 }
 
 /// The names of all accumulators, sorted.

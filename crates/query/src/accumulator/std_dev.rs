@@ -52,6 +52,10 @@ impl Accumulator for Deviation {
     fn memory(&self) -> usize {
         size_of::<Deviation>()
     }
+
+    fn grows(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -125,6 +125,10 @@ impl Accumulator for Total {
     fn memory(&self) -> usize {
         size_of::<Total>()
     }
+
+    fn grows(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

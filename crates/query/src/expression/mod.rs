@@ -31,6 +31,7 @@ mod named;
 mod node;
 mod object;
 mod object_literal;
+mod ordered_fields;
 mod parse;
 mod set;
 mod show;

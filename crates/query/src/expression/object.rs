@@ -2,6 +2,7 @@
 
 use super::evaluate::{Call, Computed, null, type_name};
 use super::node::{FieldNode, Node, Source};
+use super::ordered_fields::OrderedFields;
 use super::parse::Parser;
 use super::show;
 use super::table::Operator;
@@ -12,7 +13,7 @@ use base::{Error, ErrorCode, Result, err};
 ///
 /// Errors: 40400 for what is no document.
 pub(super) fn merge<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    let mut merged: Vec<(&str, Value<'a>)> = Vec::new();
+    let mut merged = OrderedFields::default();
     for operand in call.values() {
         match operand?.filter(|value| !value.is_nullish()) {
             None => {}
@@ -26,19 +27,12 @@ pub(super) fn merge<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             Some(other) => return Err(not_an_object(other)),
         }
     }
-    let mut builder = Builder::new();
-    merged.iter().for_each(|(name, value)| {
-        builder.append(name, *value);
-    });
-    call.scope.document(builder)
+    call.scope.document(merged.build())
 }
 
-fn merge_into<'a>(merged: &mut Vec<(&'a str, Value<'a>)>, document: Document<'a>) {
+fn merge_into<'a>(merged: &mut OrderedFields<'a>, document: Document<'a>) {
     for element in document {
-        match merged.iter_mut().find(|(name, _)| *name == element.name()) {
-            Some(known) => known.1 = element.value(),
-            None => merged.push((element.name(), element.value())),
-        }
+        merged.set(element.name(), element.value());
     }
 }
 

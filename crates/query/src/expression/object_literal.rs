@@ -2,9 +2,10 @@
 
 use super::evaluate::{Computed, Scope};
 use super::node::Node;
+use super::ordered_fields::OrderedFields;
 use super::parse::Parser;
 use super::{show, variables};
-use base::bson::{Builder, Document};
+use base::bson::{Builder, Document, Value};
 use base::{Result, err};
 
 /// Parses the fields of a document that is no operator's.
@@ -12,10 +13,11 @@ use base::{Result, err};
 /// Errors: those of field names; 16406 for a name given twice.
 pub(super) fn parse(parser: &mut Parser<'_>, document: Document<'_>) -> Result<Node> {
     let mut fields: Vec<(Box<str>, Node)> = Vec::new();
+    let mut names = OrderedFields::default();
     for element in document {
         let name = element.name();
         variables::check_field_name(name)?;
-        if fields.iter().any(|(known, _)| **known == *name) {
+        if names.set(name, Value::Null) {
             return Err(err!(
                 16406,
                 "duplicate field name specified in object literal: {}",
@@ -46,5 +48,6 @@ mod tests {
     fn missing_fields_are_left_out() {
         check("{a: '$x', b: {c: '$y', d: 1}, e: {}}", "{x: 1}", "{a: 1, b: {d: 1}, e: {}}");
         check_parse_error("{a: 1, $b: 2}", 16410);
+        check_parse_error("{a: 1, a: 2}", 16406);
     }
 }

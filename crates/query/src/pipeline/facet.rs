@@ -2,10 +2,12 @@
 
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
+use super::spill::{Run, RunWriter};
 use super::{Environment, Pipeline, Stage, Stream, from_iter};
 use crate::tick::Tick;
 use base::bson::{Builder, DocumentCow, Element, Value};
 use base::{Result, err};
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Bytes that the result may take, as MongoDB's.
@@ -64,41 +66,70 @@ struct Running {
     tick: Tick,
 }
 
+/// The input, which every facet reads from its start: the first documents in memory, the rest in
+/// a file.
+struct Gathered {
+    documents: Vec<DocumentCow>,
+    rest: Option<Mutex<Run>>,
+}
+
+impl Gathered {
+    /// A source that reads everything; only one may be read at a time.
+    fn source(self: &Arc<Gathered>) -> Result<Stream> {
+        if let Some(rest) = &self.rest {
+            rest.lock().restart()?;
+        }
+        let gathered = Arc::clone(self);
+        let mut at = 0;
+        Ok(from_iter(std::iter::from_fn(move || {
+            at += 1;
+            match (gathered.documents.get(at - 1), &gathered.rest) {
+                (Some(document), _) => Some(Ok(document.clone())),
+                (None, None) => None,
+                (None, Some(rest)) => {
+                    rest.lock().next().map(|record| record.map(|(_, document)| document.into())).transpose()
+                }
+            }
+        })))
+    }
+}
+
 impl Running {
-    /// The input, which every facet reads from its start.
-    ///
-    /// Errors: ExceededMemoryLimit beyond the memory.
-    fn gather(&mut self, mut input: Stream) -> Result<Arc<Vec<DocumentCow>>> {
+    /// Errors: 292 beyond the memory where spilling isn't allowed; those of temporary files.
+    fn gather(&mut self, mut input: Stream) -> Result<Arc<Gathered>> {
         let (mut documents, mut held) = (Vec::new(), 0);
+        let mut writer: Option<RunWriter> = None;
         while let Some(document) = input.next()? {
             self.tick.check()?;
-            held += document.view().bytes().len();
-            if held > self.environment.memory_limit {
-                return Err(err!(
-                    ExceededMemoryLimit,
-                    "$facet holds its input in memory, which exceeds the limit of {} bytes",
-                    self.environment.memory_limit
-                ));
+            if let Some(writer) = &mut writer {
+                writer.write(&[], document.view().bytes())?;
+                continue;
             }
+            held += document.view().bytes().len();
             documents.push(document);
+            if held > self.environment.memory_limit {
+                if !self.environment.allow_disk_use {
+                    return Err(err!(
+                        QueryExceededMemoryLimitNoDiskUseAllowed,
+                        "Exceeded memory limit for $facet, but didn't allow external spilling. Pass \
+                         allowDiskUse:true to opt in."
+                    ));
+                }
+                writer = Some(RunWriter::create()?);
+            }
         }
-        Ok(Arc::new(documents))
+        let rest = writer.map(RunWriter::finish).transpose()?.map(Mutex::new);
+        Ok(Arc::new(Gathered { documents, rest }))
     }
 }
 
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<DocumentCow>> {
         let Some(input) = self.input.take() else { return Ok(None) };
-        let documents = self.gather(input)?;
+        let gathered = self.gather(input)?;
         let mut builder = Builder::new();
         for (name, pipeline) in &self.stage.0 {
-            let shared = Arc::clone(&documents);
-            let mut at = 0;
-            let source = from_iter(std::iter::from_fn(move || {
-                at += 1;
-                shared.get(at - 1).cloned().map(Ok)
-            }));
-            let mut results = pipeline.run(source, &self.environment)?;
+            let mut results = pipeline.run(gathered.source()?, &self.environment)?;
             builder.begin_array(name);
             while let Some(document) = results.next()? {
                 self.tick.check()?;
@@ -119,7 +150,7 @@ impl Stage for Running {
 
 #[cfg(test)]
 mod tests {
-    use crate::pipeline::testing::{fails, gives};
+    use crate::pipeline::testing::{Run, fails, gives};
 
     #[test]
     fn each_facet_sees_all_documents() {
@@ -129,6 +160,15 @@ mod tests {
             "[{n: [{n: 3}], big: [{a: 2}], none: []}]",
         );
         gives("[]", "[{$facet: {a: []}}]", "[{a: []}]");
+    }
+
+    #[test]
+    fn an_input_beyond_the_memory_is_read_from_disk() {
+        let documents: String = (0..100).map(|i| format!("{{a: {i}}},")).collect();
+        let pipeline = "[{$facet: {n: [{$count: 'n'}], last: [{$skip: 99}], first: [{$limit: 1}]}}]";
+        let run = Run::new(&format!("[{documents}]"), pipeline).memory(100);
+        run.gives("[{n: [{n: 100}], last: [{a: 99}], first: [{a: 0}]}]");
+        run.no_disk().fails(292, "Exceeded memory limit for $facet");
     }
 
     #[test]

@@ -211,11 +211,13 @@ impl Running {
 
     fn add(&mut self, position: usize, at: usize, argument: Option<Value<'_>>) -> Result<()> {
         let state = self.table.groups.get_mut(position).and_then(|group| group.accumulators.get_mut(at));
-        if let Some(state) = state {
-            let before = state.memory();
-            state.add(argument)?;
-            self.table.held = (self.table.held + state.memory()).saturating_sub(before);
+        let Some(state) = state else { return Ok(()) };
+        if !state.grows() {
+            return state.add(argument);
         }
+        let before = state.memory();
+        state.add(argument)?;
+        self.table.held = (self.table.held + state.memory()).saturating_sub(before);
         if self.table.is_full() && !self.environment.allow_disk_use {
             return Err(too_much_memory(self.table.limit));
         }

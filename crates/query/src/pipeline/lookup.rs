@@ -10,25 +10,32 @@ use super::r#match::Match;
 use super::operator::{Effect, Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::source::from_documents;
+use super::unwind::Unwind;
 use super::variables::{Let, parse_let};
-use super::{Environment, Pipeline, Stage, Stream};
+use super::{Environment, Pipeline, Stage, Step, Stream, lookup_unwind};
 use crate::Arena;
-use crate::sort::checked_path;
+use crate::expression::checked_path;
 use crate::tick::Tick;
-use base::bson::{Array, Builder, Document, DocumentBuf, DocumentCow, Element, Path, Value};
+use base::bson::{Array, Builder, Document, DocumentBuf, DocumentCow, Element, Path, Value, ValueBuf};
 use base::{Result, err};
 use std::sync::Arc;
 
 /// Bytes that one document's matches may take, as MongoDB's.
 const MATCHES_MAX: usize = 16 * 1024 * 1024 + 16 * 1024;
 
-struct Lookup {
+/// A parsed `$lookup`.
+#[derive(Clone)]
+pub(super) struct Lookup {
     /// `None` where the pipeline begins with `$documents`.
     from: Option<Namespace>,
     output: Path,
     equality: Option<(Path, Path)>,
     pipeline: Option<Pipeline>,
     variables: Let,
+    /// The specification as written.
+    spec: ValueBuf,
+    /// The `$unwind` of the output that was joined to it.
+    unwind: Option<Unwind>,
 }
 
 /// Errors: FailedToParse for bad, missing and unknown options, as MongoDB words them; those of
@@ -64,7 +71,8 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         return Err(err!(FailedToParse, "missing 'from' option to $lookup stage specification: {spec}"));
     }
     let from = from.filter(|_| !brings_own).map(Namespace::local);
-    Ok(Parsed::one(Lookup { from, output: checked_path(output)?, equality, pipeline, variables }))
+    let (output, spec) = (checked_path(output)?, spec.value().to_owned());
+    Ok(Parsed::one(Lookup { from, output, equality, pipeline, variables, spec, unwind: None }))
 }
 
 fn stages_option<'a>(option: &Element<'a>) -> Result<Array<'a>> {
@@ -127,7 +135,26 @@ impl Operator for Lookup {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Changes(vec![self.output.first().to_string()])
+        match &self.unwind {
+            Some(unwind) => Effect::Multiplies(unwind.changed()),
+            None => Effect::Changes(vec![self.output.first().to_string()]),
+        }
+    }
+
+    /// Unwinding its own output at once keeps the matches from ever being one array.
+    fn unwinding(&self, unwind: &Unwind) -> Option<Step> {
+        if self.unwind.is_some() || unwind.path != self.output {
+            return None;
+        }
+        let mut spec = Builder::new();
+        spec.begin_document("$lookup");
+        spec.append_all(self.spec.view().as_document().unwrap_or(Document::EMPTY));
+        spec.begin_document("unwinding").append("preserveNullAndEmptyArrays", unwind.preserve);
+        spec.append_optional("includeArrayIndex", unwind.index.as_ref().map(|path| path.as_str()))
+            .end()
+            .end();
+        let operator = Lookup { unwind: Some(unwind.clone()), ..self.clone() };
+        Some(Step { spec: spec.finish(), operator: Arc::new(operator) })
     }
 
     fn reads(&self) -> Reads {
@@ -144,31 +171,36 @@ impl Operator for Lookup {
     }
 
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
-        Ok(Box::new(Running {
+        let search = Search {
             tick: Tick::new(&environment.context),
-            stage: self,
-            input,
             environment: environment.clone(),
             arena: Arena::new(),
-            unchanging: None,
-        }))
+        };
+        match self.unwind.clone() {
+            Some(unwind) => Ok(lookup_unwind::start(self, unwind, input, search)),
+            None => Ok(Box::new(Running { stage: self, input, search, unchanging: None })),
+        }
     }
 }
 
 struct Running {
     stage: Arc<Lookup>,
     input: Stream,
-    environment: Environment,
-    tick: Tick,
-    arena: Arena,
+    search: Search,
     /// What was found, where it is the same for every document.
     unchanging: Option<DocumentBuf>,
 }
 
-impl Running {
+/// What finding matches takes.
+pub(super) struct Search {
+    environment: Environment,
+    pub(super) tick: Tick,
+    arena: Arena,
+}
+
+impl Search {
     /// The stream of matches for one document.
-    fn matches(&mut self, document: Document<'_>) -> Result<Stream> {
-        let stage = &self.stage;
+    pub(super) fn matches(&mut self, stage: &Lookup, document: Document<'_>) -> Result<Stream> {
         let environment = &self.environment;
         let filter =
             stage.equality.as_ref().map(|(local, foreign)| equality_filter(document, local, foreign));
@@ -195,14 +227,14 @@ impl Running {
     }
 
     /// The matches as `{"": [ … ]}`.
-    fn collect(&mut self, mut matches: Stream) -> Result<DocumentBuf> {
+    fn collect(&mut self, stage: &Lookup, mut matches: Stream) -> Result<DocumentBuf> {
         let mut builder = Builder::new();
         builder.begin_array("");
         while let Some(found) = matches.next()? {
             self.tick.check()?;
             builder.push(found.view());
             if builder.len() > MATCHES_MAX {
-                let from = self.stage.from.as_ref().map_or("", |from| from.collection.as_str());
+                let from = stage.from.as_ref().map_or("", |from| from.collection.as_str());
                 return Err(err!(
                     4568,
                     "Total size of documents in {from} matching pipeline's $lookup stage exceeds {MATCHES_MAX} bytes"
@@ -216,12 +248,12 @@ impl Running {
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<DocumentCow>> {
         let Some(document) = self.input.next()? else { return Ok(None) };
-        self.tick.check()?;
+        self.search.tick.check()?;
         let found = match self.unchanging.take() {
             Some(found) => found,
             None => {
-                let matches = self.matches(document.view())?;
-                self.collect(matches)?
+                let matches = self.search.matches(&self.stage, document.view())?;
+                self.search.collect(&self.stage, matches)?
             }
         };
         let joined = set_path(document.view(), &self.stage.output, found.view().get(""));
@@ -292,6 +324,21 @@ mod tests {
         run.gives("[{a: 1, r: [{n: 5}]}, {a: 2, r: [{n: 5}]}]");
         // Once plain and once optimised.
         assert_eq!(*run.collections.log.lock(), ["aggregate f", "aggregate f"]);
+    }
+
+    #[test]
+    fn an_unwind_of_the_output_joins_it() {
+        let stage = "{from: 'f', localField: 'a', foreignField: 'x', as: 'r'}";
+        let run = |unwind: &str, expected: &str| {
+            let pipeline = format!("[{{$lookup: {stage}}}, {{$unwind: {unwind}}}]");
+            Run::new("[{a: 1}, {a: 8}]", &pipeline).with("f", FOREIGN).gives(expected);
+        };
+        run("'$r'", "[{a: 1, r: {_id: 1, x: 1}}, {a: 1, r: {_id: 2, x: [1, 2]}}]");
+        run(
+            "{path: '$r', preserveNullAndEmptyArrays: true, includeArrayIndex: 'i'}",
+            "[{a: 1, r: {_id: 1, x: 1}, i: NumberLong(0)}, {a: 1, r: {_id: 2, x: [1, 2]}, i: NumberLong(1)},
+              {a: 8, i: null}]",
+        );
     }
 
     #[test]

@@ -40,17 +40,43 @@ struct Running {
     environment: Environment,
 }
 
+/// Documents and bytes that are written together.
+const BATCH_DOCUMENTS: usize = 1000;
+const BATCH_BYTES: usize = 16 * 1024 * 1024;
+
+/// Documents read and not yet written, each with its filter.
+#[derive(Default)]
+struct Batch {
+    writes: Vec<(Option<DocumentBuf>, DocumentCow)>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn push(&mut self, filter: Option<DocumentBuf>, document: DocumentCow) {
+        self.bytes += document.view().bytes().len();
+        self.writes.push((filter, document));
+    }
+
+    fn is_full(&self) -> bool {
+        self.writes.len() >= BATCH_DOCUMENTS || self.bytes >= BATCH_BYTES
+    }
+}
+
 impl Stage for Running {
     /// Merges everything and gives nothing.
     fn next(&mut self) -> Result<Option<DocumentCow>> {
         let Some(mut input) = self.input.take() else { return Ok(None) };
         let mut tick = Tick::new(&self.environment.context);
-        let mut arena = Arena::new();
+        let mut batch = Batch::default();
         while let Some(document) = input.next()? {
             tick.check()?;
-            arena.reset();
-            self.merge(document.view(), &arena)?;
+            let filter = filter(&self.stage.on, document.view())?;
+            batch.push(filter, document);
+            if batch.is_full() {
+                self.write(std::mem::take(&mut batch))?;
+            }
         }
+        self.write(batch)?;
         Ok(None)
     }
 }
@@ -60,48 +86,78 @@ impl Running {
         &self.stage.into
     }
 
-    fn merge(&self, document: Document<'_>, arena: &Arena) -> Result<()> {
+    /// Writes a batch as MongoDB does: all of it, and then the first failure counts.
+    fn write(&self, batch: Batch) -> Result<()> {
+        let mut arena = Arena::new();
+        let mut failed = Ok(());
+        for (filter, document) in batch.writes {
+            arena.reset();
+            match self.merge(filter.as_ref(), document.view(), &arena) {
+                Err(error) if concerns_one_document(error.code()) => failed = failed.and(Err(error)),
+                result => result?,
+            }
+        }
+        failed
+    }
+
+    fn merge(&self, filter: Option<&DocumentBuf>, document: Document<'_>, arena: &Arena) -> Result<()> {
         let (collections, context) = (&self.environment.collections, &self.environment.context);
-        let stage = &self.stage;
-        let Some(filter) = filter(&stage.on, document)? else {
+        let not_matched = self.stage.not_matched;
+        let Some(filter) = filter else {
             // Without `_id` nothing can match; inserting makes one.
-            return match stage.not_matched {
+            return match not_matched {
                 NotMatched::Insert => collections.insert(self.into(), document, context),
                 NotMatched::Discard => Ok(()),
                 NotMatched::Fail => Err(no_match()),
             };
         };
-        if let Matched::Fail = stage.matched {
+        if let Matched::Fail = self.stage.matched {
             return collections.insert(self.into(), document, context);
         }
-        let insert = matches!(stage.not_matched, NotMatched::Insert).then_some(document);
-        let found = match &stage.matched {
-            Matched::Pipeline { update, variables } => {
-                let context: Arc<Context> = Arc::new(variables.set(document, context, arena)?);
-                collections.update(self.into(), filter.view(), update.view(), insert, &context)
-            }
-            Matched::Replace => {
-                collections.update(self.into(), filter.view(), Value::Document(document), insert, context)
-            }
-            Matched::Merge | Matched::KeepExisting | Matched::Fail => {
-                let operator = if matches!(stage.matched, Matched::Merge) { "$set" } else { "$setOnInsert" };
-                let mut update = Builder::new();
-                update.append(operator, document);
-                let update = update.finish();
-                collections.update(self.into(), filter.view(), Value::from(&update), insert, context)
-            }
-        };
-        let found = found.map_err(|error| match error.code() {
+        let found = self.update(filter.view(), document, arena).map_err(|error| match error.code() {
             ErrorCode::ImmutableField => error.context(
                 "$merge failed to update the matching document, did you attempt to modify the _id or the shard key?",
             ),
             _ => error,
         })?;
-        match stage.not_matched {
+        match not_matched {
             NotMatched::Fail if !found => Err(no_match()),
             _ => Ok(()),
         }
     }
+
+    /// Updates the matching document, or inserts where that is the mode; whether one matched.
+    fn update(&self, filter: Document<'_>, document: Document<'_>, arena: &Arena) -> Result<bool> {
+        let (collections, context) = (&self.environment.collections, &self.environment.context);
+        let insert = matches!(self.stage.not_matched, NotMatched::Insert).then_some(document);
+        let operator = match &self.stage.matched {
+            Matched::Pipeline { update, variables } => {
+                let context: Arc<Context> = Arc::new(variables.set(document, context, arena)?);
+                return collections.update(self.into(), filter, update.view(), insert, &context);
+            }
+            Matched::Replace => {
+                return collections.update(self.into(), filter, Value::Document(document), insert, context);
+            }
+            Matched::Merge => "$set",
+            Matched::KeepExisting | Matched::Fail => "$setOnInsert",
+        };
+        let mut update = Builder::new();
+        update.append(operator, document);
+        let update = update.finish();
+        collections.update(self.into(), filter, Value::from(&update), insert, context)
+    }
+}
+
+/// Whether a failure is of one document, so that the others are still written.
+fn concerns_one_document(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::DuplicateKey
+            | ErrorCode::DocumentValidationFailure
+            | ErrorCode::ImmutableField
+            | ErrorCode::BSONObjectTooLarge
+            | ErrorCode::Location(13113)
+    )
 }
 
 fn no_match() -> base::Error {
@@ -197,6 +253,14 @@ mod tests {
         let run = merge("{into: 't', whenNotMatched: 'fail'}");
         run.fails(13113, "could not find a matching document");
         run.holds("t", "[{_id: 1, a: 9, b: 1}, {_id: 2, a: 2}]");
+    }
+
+    #[test]
+    fn a_failure_does_not_keep_others_from_being_written() {
+        let run = Run::new("[{_id: 8}, {_id: 2, b: 2}]", "[{$merge: {into: 't', whenNotMatched: 'fail'}}]");
+        let run = run.with("t", TARGET);
+        run.fails(13113, "could not find a matching document");
+        run.holds("t", "[{_id: 1, a: 1, b: 1}, {_id: 2, a: 2, b: 2}]");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::collections::Namespace;
 use super::target;
 use super::variables::{Let, parse_let};
-use crate::sort::checked_path;
+use crate::expression::checked_path;
 use crate::{Context, Update};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value, ValueBuf};
 use base::{Result, err};

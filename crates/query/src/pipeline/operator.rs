@@ -1,6 +1,7 @@
 //! What every parsed stage can do: start running, and tell the optimiser what it does.
 
-use super::{Environment, Stream};
+use super::unwind::Unwind;
+use super::{Environment, Step, Stream};
 use base::Result;
 use base::bson::{DocumentBuf, Path};
 use std::sync::Arc;
@@ -23,6 +24,12 @@ pub(crate) trait Operator: Send + Sync {
         Effect::Opaque
     }
 
+    /// The stage that does what this and an `$unwind` behind it do, where there is one, and how
+    /// explain shows it.
+    fn unwinding(&self, _unwind: &Unwind) -> Option<Step> {
+        None
+    }
+
     /// The paths that the stage reads of its input.
     fn reads(&self) -> Reads {
         Reads::Everything
@@ -39,6 +46,8 @@ pub(crate) enum Kind<'a> {
         limit: Option<u64>,
     },
     Limit(u64),
+    /// An `$unwind`, for what can unwind its own output.
+    Unwind(&'a Unwind),
     Skip(u64),
     /// Brings its own documents; must be first.
     Source,

@@ -40,7 +40,7 @@ impl Pipeline {
                     return Ok(true);
                 }
             }
-            if let Some((taken, made)) = pull_limit(steps) {
+            if let Some((taken, made)) = join_unwind(steps).or_else(|| pull_limit(steps)) {
                 self.steps.splice(at..at + taken, made);
                 return Ok(true);
             }
@@ -160,6 +160,12 @@ fn join_sort_limit(steps: &[Step], _context: &Context) -> Result<Rewrite> {
         }
         _ => Ok(None),
     }
+}
+
+/// `$lookup` and an `$unwind` of its output → one that does both.
+fn join_unwind(steps: &[Step]) -> Rewrite {
+    let (first, Kind::Unwind(unwind)) = (steps.first()?, kind(steps, 1)) else { return None };
+    first.operator.unwinding(unwind).map(|both| (2, vec![both]))
 }
 
 /// A stage that gives one document for each and a `$limit` or `$skip` → the latter first.

@@ -2,8 +2,8 @@
 
 use super::parse::{Parsed, Scope};
 use super::{
-    bucket, bucket_auto, count, densify, documents, external, facet, fill, graph_lookup, group, limit,
-    lookup, r#match, merge, out, project, redact, replace_root, sample, set_window_fields, skip, sort,
+    bucket, bucket_auto, count, densify, documents, external, facet, fill, graph_lookup, group, internal,
+    limit, lookup, r#match, merge, out, project, redact, replace_root, sample, set_window_fields, skip, sort,
     sort_by_count, union_with, unwind,
 };
 use base::bson::Element;
@@ -51,10 +51,12 @@ impl Entry {
 
 /// Every stage of MongoDB's by name, those that are refused included.
 pub(crate) const STAGES: &[Entry] = &[
+    stage("$_internalInhibitOptimization", internal::parse),
+    stage("$_internalSplitPipeline", internal::parse),
     stage("$addFields", project::parse_add_fields),
     stage("$bucket", bucket::parse),
     stage("$bucketAuto", bucket_auto::parse),
-    refused("$changeStream").first(),
+    stage("$changeStream", external::parse).first(),
     refused("$changeStreamSplitLargeEvent"),
     stage("$collStats", external::parse).first(),
     stage("$count", count::parse),

@@ -8,7 +8,7 @@ use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::sort::Sorter;
 use super::{Environment, Stage, Stream};
-use crate::sort::checked_path;
+use crate::expression::checked_path;
 use crate::tick::Tick;
 use crate::window::{Function, Partition, SortBy, parse_output};
 use crate::{Arena, Context, Expression, SortPattern};

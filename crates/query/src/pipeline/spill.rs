@@ -23,6 +23,7 @@ pub(crate) struct RunWriter {
 pub(crate) struct Run {
     reader: BufReader<File>,
     path: PathBuf,
+    records: u64,
     left: u64,
 }
 
@@ -62,7 +63,12 @@ impl RunWriter {
     pub(crate) fn finish(self) -> Result<Run> {
         let mut file = self.writer.into_inner().map_err(|error| failed(error.into_error()))?;
         file.rewind().map_err(failed)?;
-        Ok(Run { reader: BufReader::with_capacity(1 << 16, file), path: self.path, left: self.records })
+        Ok(Run {
+            reader: BufReader::with_capacity(1 << 16, file),
+            path: self.path,
+            records: self.records,
+            left: self.records,
+        })
     }
 }
 
@@ -82,6 +88,12 @@ impl Run {
         head.copy_from_slice(&(length as u32).to_le_bytes());
         self.reader.read_exact(rest).map_err(failed)?;
         Ok(Some((key, DocumentBuf::from_valid(document))))
+    }
+
+    /// Begins again with the first record.
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        self.left = self.records;
+        self.reader.rewind().map_err(failed)
     }
 
     fn read_length(&mut self) -> Result<usize> {
@@ -119,5 +131,7 @@ mod tests {
             assert_eq!(document.view().get("n").unwrap().as_i64(), Some(i64::from(number)));
         }
         assert!(run.next().unwrap().is_none());
+        run.restart().unwrap();
+        assert_eq!(run.next().unwrap().unwrap().0, 0i32.to_be_bytes());
     }
 }

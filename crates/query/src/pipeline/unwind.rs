@@ -1,19 +1,21 @@
 //! `$unwind`: a document for each element of an array.
 
 use super::fields::set_path;
-use super::operator::{Effect, Operator, Reads};
+use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
-use crate::sort::checked_path;
+use crate::expression::checked_path;
 use crate::tick::Tick;
 use base::bson::{Array, Document, DocumentBuf, DocumentCow, Element, Elements, Path, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
-struct Unwind {
-    path: Path,
-    preserve: bool,
-    index: Option<Path>,
+/// A parsed `$unwind`.
+#[derive(Clone)]
+pub(crate) struct Unwind {
+    pub(super) path: Path,
+    pub(super) preserve: bool,
+    pub(super) index: Option<Path>,
 }
 
 /// Errors: 15981, 28808 to 28812, 28818, 28822 as MongoDB's; those of paths.
@@ -83,8 +85,20 @@ fn index_option(option: &Element<'_>) -> Result<Path> {
 }
 
 impl Unwind {
+    /// The top-level fields that change.
+    pub(super) fn changed(&self) -> Vec<String> {
+        let mut changed = vec![self.path.first().to_string()];
+        changed.extend(self.index.as_ref().map(|path| path.first().to_string()));
+        changed
+    }
+
     /// The document with one element, or none, in the array's place.
-    fn output(&self, document: Document<'_>, value: Option<Value<'_>>, index: Option<i64>) -> DocumentBuf {
+    pub(super) fn output(
+        &self,
+        document: Document<'_>,
+        value: Option<Value<'_>>,
+        index: Option<i64>,
+    ) -> DocumentBuf {
         let unwound = set_path(document, &self.path, value);
         match &self.index {
             Some(path) => set_path(unwound.view(), path, Some(index.map_or(Value::Null, Value::Int64))),
@@ -98,10 +112,12 @@ impl Operator for Unwind {
         "$unwind"
     }
 
+    fn kind(&self) -> Kind<'_> {
+        Kind::Unwind(self)
+    }
+
     fn effect(&self) -> Effect {
-        let mut changed = vec![self.path.first().to_string()];
-        changed.extend(self.index.as_ref().map(|path| path.first().to_string()));
-        Effect::Multiplies(changed)
+        Effect::Multiplies(self.changed())
     }
 
     fn reads(&self) -> Reads {

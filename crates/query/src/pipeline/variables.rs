@@ -6,7 +6,7 @@ use base::bson::{Document, Element, Path, Value, ValueBuf};
 use base::{Result, err};
 
 /// Parsed variables, in the order written.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Let {
     variables: Vec<(String, Expression)>,
 }

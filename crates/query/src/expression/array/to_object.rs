@@ -1,6 +1,7 @@
 //! `$arrayToObject` and `$objectToArray`.
 
 use super::super::evaluate::{Call, Computed, null};
+use super::super::ordered_fields::OrderedFields;
 use super::super::show;
 use super::array_or_null;
 use base::bson::{Builder, Document, Value};
@@ -32,7 +33,7 @@ pub(in super::super) fn array_to_object<'a>(call: &Call<'_, 'a>) -> Computed<'a>
         err!(40386, "$arrayToObject requires an array input, found: {found}")
     })?;
     let Some(input) = input else { return null() };
-    let mut pairs: Vec<(&str, Value<'a>)> = Vec::new();
+    let mut pairs = OrderedFields::default();
     let mut first_is_array = None;
     for element in input.iter() {
         let (name, value) = pair(element, first_is_array)?;
@@ -40,16 +41,9 @@ pub(in super::super) fn array_to_object<'a>(call: &Call<'_, 'a>) -> Computed<'a>
         if name.contains('\0') {
             return Err(err!(4940400, "Key field cannot contain an embedded null byte"));
         }
-        match pairs.iter_mut().find(|(known, _)| *known == name) {
-            Some(known) => known.1 = value,
-            None => pairs.push((name, value)),
-        }
+        pairs.set(name, value);
     }
-    let mut builder = Builder::new();
-    pairs.iter().for_each(|(name, value)| {
-        builder.append(name, *value);
-    });
-    call.scope.document(builder)
+    call.scope.document(pairs.build())
 }
 
 fn pair<'a>(element: Value<'a>, first_is_array: Option<bool>) -> Result<(&'a str, Value<'a>)> {

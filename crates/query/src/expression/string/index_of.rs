@@ -29,15 +29,14 @@ pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some((text, wanted)) = operands(call, (40091, 40092))? else { return null() };
     let (start, end) = bounds(call)?;
     let end = end.unwrap_or(text.len()).min(text.len());
-    let found = text.as_bytes().get(start..end).and_then(|part| find(part, wanted.as_bytes()));
-    value(found.map_or(-1, |position| (start + position) as i32))
-}
-
-fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    if wanted.is_empty() {
-        return Some(0);
+    if start > end {
+        return value(-1);
     }
-    text.windows(wanted.len()).position(|window| window == wanted)
+    // A match cannot start or end within a character, so the bounds may move to whole ones.
+    let first = (start..=end).find(|place| text.is_char_boundary(*place)).unwrap_or(end);
+    let last = (start..=end).rev().find(|place| text.is_char_boundary(*place)).unwrap_or(start);
+    let found = text.get(first..last).and_then(|part| part.find(wanted));
+    value(found.map_or(-1, |position| (first + position) as i32))
 }
 
 /// `$indexOfCP`: the position in code points, or −1.
@@ -72,6 +71,8 @@ mod tests {
         check("{$indexOfBytes: ['vanilla', 'll', 0, 2]}", "{}", "-1");
         check("{$indexOfBytes: ['vanilla', 'll', 12]}", "{}", "-1");
         check("{$indexOfBytes: ['vanilla', 'll', 5, 2]}", "{}", "-1");
+        check("{$indexOfBytes: ['éx', 'x', 1]}", "{}", "2");
+        check("{$indexOfBytes: ['xé', 'é', 0, 2]}", "{}", "-1");
         check("{$indexOfBytes: [null, 'x']}", "{}", "null");
         check_error("{$indexOfBytes: [1, 'x']}", "{}", 40091);
         check_error("{$indexOfBytes: ['x', 1]}", "{}", 40092);

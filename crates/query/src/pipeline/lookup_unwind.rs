@@ -1,0 +1,55 @@
+//! `$lookup` with an `$unwind` of its output joined to it: a document for each match.
+//!
+//! The matches are never gathered, so a document may have more of them than an array could hold.
+
+use super::lookup::{Lookup, Search};
+use super::unwind::Unwind;
+use super::{Stage, Stream};
+use base::Result;
+use base::bson::{DocumentCow, Value};
+use std::sync::Arc;
+
+struct Running {
+    stage: Arc<Lookup>,
+    unwind: Unwind,
+    input: Stream,
+    search: Search,
+    current: Option<Current>,
+}
+
+/// The document being joined, the matches to come and how many there were.
+struct Current {
+    document: DocumentCow,
+    matches: Stream,
+    position: i64,
+}
+
+pub(super) fn start(stage: Arc<Lookup>, unwind: Unwind, input: Stream, search: Search) -> Stream {
+    Box::new(Running { stage, unwind, input, search, current: None })
+}
+
+impl Stage for Running {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        loop {
+            self.search.tick.check()?;
+            if let Some(current) = &mut self.current {
+                let document = current.document.view();
+                if let Some(found) = current.matches.next()? {
+                    let found = Value::Document(found.view());
+                    let joined = self.unwind.output(document, Some(found), Some(current.position));
+                    current.position += 1;
+                    return Ok(Some(joined.into()));
+                }
+                let unmatched = current.position == 0 && self.unwind.preserve;
+                let alone = unmatched.then(|| self.unwind.output(document, None, None));
+                self.current = None;
+                if let Some(alone) = alone {
+                    return Ok(Some(alone.into()));
+                }
+            }
+            let Some(document) = self.input.next()? else { return Ok(None) };
+            let matches = self.search.matches(&self.stage, document.view())?;
+            self.current = Some(Current { document, matches, position: 0 });
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The targets, one for each parser of bytes from outside.
+
+use crate::Target;
+use crate::draw::Draw;
+use base::bson::{Array, Builder, Document, DocumentBuf, Value, extended_json, validate};
+use base::key_string;
+use database::{Database, SystemClock};
+use query::expression::Expression;
+use query::matcher::Matcher;
+use query::{Arena, Context, Pipeline, Projection, SortPattern, Update};
+use server::{LocalConnection, Server, Settings};
+use std::sync::Arc;
+
+/// Every target, sorted by name.
+pub const TARGETS: &[Target] = &[
+    Target { name: "bson", seeds: documents, run: bson },
+    Target { name: "expression", seeds: nothing, run: expression },
+    Target { name: "extended_json", seeds: texts, run: extended_json },
+    Target { name: "filter", seeds: nothing, run: filter },
+    Target { name: "key_string", seeds: keys, run: key_string },
+    Target { name: "pipeline", seeds: nothing, run: pipeline },
+    Target { name: "projection", seeds: nothing, run: projection },
+    Target { name: "update", seeds: nothing, run: update },
+    Target { name: "wire_frame", seeds: frames, run: wire_frame },
+];
+
+fn nothing() -> Vec<Vec<u8>> {
+    (0..16u8).map(|seed| (0..200u8).map(|byte| byte.wrapping_mul(seed.wrapping_add(37))).collect()).collect()
+}
+
+fn sample() -> DocumentBuf {
+    let mut out = Builder::new();
+    out.append("_id", 1i32).append("text", "x").append("double", 1.5).append("null", Value::Null);
+    out.begin_array("a").push(1i32).push("two").push_document().append("b", 3i64).end().end();
+    out.begin_document("d").append("e", true).append("when", Value::DateTime(5)).end();
+    out.append("r", Value::Regex { pattern: "a", options: "i" });
+    out.append("code", Value::JavaScriptWithScope { code: "x", scope: Document::EMPTY });
+    out.append("bin", Value::Binary { subtype: 2, bytes: &[1, 0, 0, 0, 9] });
+    out.finish()
+}
+
+fn documents() -> Vec<Vec<u8>> {
+    vec![sample().into_bytes(), DocumentBuf::empty().into_bytes()]
+}
+
+/// What passes validation reads back whole.
+fn bson(data: &[u8]) {
+    if validate(data).is_err() {
+        return;
+    }
+    let document = Document::from_valid(data);
+    let mut copy = Builder::new();
+    for element in document {
+        copy.append(element.name(), element.value());
+    }
+    assert_eq!(copy.finish().bytes(), data, "a validated document is copied to the byte");
+}
+
+fn texts() -> Vec<Vec<u8>> {
+    let texts = [
+        "{a: 1, 'b': [NumberLong(5), /x/i], c: ISODate('2020-01-01T00:00:00Z')}",
+        r#"{"$numberDecimal": "1E+3", "d": {"$date": {"$numberLong": "5"}}, "o": {"$oid": "0123456789abcdef01234567"}}"#,
+    ];
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+/// What parses is valid, and its canonical text parses to the same bytes.
+fn extended_json(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(document) = extended_json::parse(text) else { return };
+    assert!(validate(document.bytes()).is_ok(), "parsed JSON is valid BSON");
+    let again = extended_json::parse(&extended_json::to_canonical(document.view()));
+    assert_eq!(
+        again.map(DocumentBuf::into_bytes).ok(),
+        Some(document.into_bytes()),
+        "canonical text reads back"
+    );
+}
+
+fn keys() -> Vec<Vec<u8>> {
+    let document = sample();
+    let encode = |value| {
+        let mut key = Vec::new();
+        key_string::encode(value, true, &mut key);
+        key
+    };
+    document.view().iter().map(|element| encode(element.value())).collect()
+}
+
+/// Decoding never panics.
+fn key_string(data: &[u8]) {
+    let (key, bits) = data.split_at(data.len() - data.len() / 4);
+    for directions in [&[true][..], &[false], &[true, false, true]] {
+        let _ = key_string::decode(key, bits, directions);
+    }
+}
+
+/// The words of the language, from its own tables.
+fn words() -> Vec<&'static str> {
+    let mut words: Vec<&str> =
+        query::matcher::operators::OPERATORS.iter().map(|operator| operator.name).collect();
+    words.extend(query::expression::OPERATORS.iter().map(|operator| operator.name));
+    words.extend(query::update::operators::names());
+    words.extend([
+        "$each",
+        "$slice",
+        "$sort",
+        "$position",
+        "input",
+        "in",
+        "vars",
+        "as",
+        "cond",
+        "date",
+        "format",
+    ]);
+    words
+}
+
+fn subject() -> DocumentBuf {
+    sample()
+}
+
+fn filter(data: &[u8]) {
+    let filter = Draw::new(data).document(&words());
+    let context = Context::for_tests();
+    if let Ok(matcher) = Matcher::parse(filter.view(), &context) {
+        let _ = matcher.matches(subject().view(), &context);
+        let _ = matcher.equalities();
+        let described = matcher.describe();
+        assert!(validate(described.bytes()).is_ok(), "parsedQuery is valid BSON");
+    }
+}
+
+fn expression(data: &[u8]) {
+    let holder = Draw::new(data).document(&words());
+    let context = Context::for_tests();
+    if let Ok(parsed) = Expression::parse(Value::Document(holder.view()), &context) {
+        let _ = parsed.evaluate(subject().view(), &context, &Arena::new());
+    }
+}
+
+fn update(data: &[u8]) {
+    let mut draw = Draw::new(data);
+    let (update, filter) = (draw.document(&words()), draw.document(&["i", "i.b"]));
+    let context = Context::for_tests();
+    let filters = if draw.below(2) == 0 { vec![] } else { vec![filter.view()] };
+    let Ok(parsed) = Update::parse(Value::Document(update.view()), &filters, &context) else { return };
+    for position in [None, Some(0), Some(100)] {
+        if let Ok(Some(changed)) = parsed.apply(subject().view(), position, false, &context) {
+            assert!(validate(changed.bytes()).is_ok(), "an updated document is valid BSON");
+        }
+    }
+}
+
+fn projection(data: &[u8]) {
+    let mut draw = Draw::new(data);
+    let (spec, sort) = (draw.document(&words()), draw.document(&["$natural"]));
+    let context = Context::for_tests();
+    for parsed in
+        [Projection::parse_find(spec.view(), &context), Projection::parse_aggregate(spec.view(), &context)]
+    {
+        if let Ok(projection) = parsed
+            && let Ok(projected) = projection.apply(subject().view(), Some(0), &context, &Arena::new())
+        {
+            assert!(validate(projected.bytes()).is_ok(), "a projected document is valid BSON");
+        }
+    }
+    if let Ok(sort) = SortPattern::parse(sort.view()) {
+        let _ = sort.key(subject().view(), &mut Vec::new());
+    }
+}
+
+fn pipeline(data: &[u8]) {
+    let stages: Vec<&str> = query::pipeline::stages().map(|stage| stage.name).collect();
+    let holder = Draw::new(data).stages(&stages, &words());
+    let context = Context::for_tests();
+    let array = holder.view().get("stages").and_then(|value| value.as_array()).unwrap_or(Array::EMPTY);
+    if let Ok(mut parsed) = Pipeline::parse(array, &context) {
+        let _ = parsed.optimize(&context);
+        let _ = parsed.dependencies();
+    }
+}
+
+fn frames() -> Vec<Vec<u8>> {
+    let mut message = vec![0; 16];
+    message.extend_from_slice(&[0; 5]);
+    let mut command = Builder::new();
+    command.append("insert", "c").begin_array("documents").push(&sample()).end().append("$db", "d");
+    message.extend_from_slice(command.finish().bytes());
+    let length = message.len() as i32;
+    message[..4].copy_from_slice(&length.to_le_bytes());
+    message[12..16].copy_from_slice(&2013i32.to_le_bytes());
+    let mut hello = message.clone();
+    hello[12..16].copy_from_slice(&2004i32.to_le_bytes());
+    let mut compressed = message.clone();
+    compressed[12..16].copy_from_slice(&2012i32.to_le_bytes());
+    vec![message, hello, compressed]
+}
+
+/// Whatever arrives, the server answers or hangs up, and still serves the next connection.
+fn wire_frame(data: &[u8]) {
+    thread_local! {
+        static SERVER: Arc<Server> = start();
+    }
+    SERVER.with(|server| {
+        let mut frame = data.to_vec();
+        // The length is what net.rs has read by, so it is right by the time a frame is handled.
+        let length = frame.len() as i32;
+        if let Some(place) = frame.get_mut(..4) {
+            place.copy_from_slice(&length.to_le_bytes());
+        }
+        let mut connection = LocalConnection::new(server);
+        connection.frame(&frame, &mut Vec::new());
+        let mut ping = Builder::new();
+        ping.append("ping", 1i32).append("$db", "admin");
+        let reply = LocalConnection::new(server).command(ping.finish().view());
+        let ok = reply.and_then(|reply| reply.view().get("ok").and_then(|ok| ok.as_i64()));
+        assert_eq!(ok, Some(1), "the server serves others");
+    });
+}
+
+fn start() -> Arc<Server> {
+    let engine = Arc::new(storage::MemoryEngine::new());
+    #[allow(clippy::unwrap_used)]
+    let database = Database::open(engine, Arc::new(SystemClock), 1).unwrap();
+    Arc::new(Server::new(Settings::default(), database))
+}
