@@ -6,7 +6,7 @@
 use base::bson::{Builder, Decimal128, DocumentBuf, ObjectId, Value};
 
 /// Reads decisions from bytes; all zero once they are used up.
-pub struct Draw<'a> {
+pub(crate) struct Draw<'a> {
     bytes: &'a [u8],
 }
 
@@ -20,12 +20,12 @@ const TEXTS: [&str; 14] =
 
 impl<'a> Draw<'a> {
     /// Decisions from these bytes.
-    pub fn new(bytes: &'a [u8]) -> Draw<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Draw<'a> {
         Draw { bytes }
     }
 
     /// A number below `bound`.
-    pub fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         usize::from(self.byte()) % bound.max(1)
     }
 
@@ -40,14 +40,14 @@ impl<'a> Draw<'a> {
     }
 
     /// A document whose names are fields or words of the dictionary.
-    pub fn document(&mut self, words: &[&str]) -> DocumentBuf {
+    pub(crate) fn document(&mut self, words: &[&str]) -> DocumentBuf {
         let mut out = Builder::new();
         self.fields(words, 0, &mut out);
         out.finish()
     }
 
     /// An array of documents with one word of the dictionary each, as the field `stages`.
-    pub fn stages(&mut self, stages: &[&str], words: &[&str]) -> DocumentBuf {
+    pub(crate) fn stages(&mut self, stages: &[&str], words: &[&str]) -> DocumentBuf {
         let mut out = Builder::new();
         out.begin_array("stages");
         for _ in 0..1 + self.below(4) {

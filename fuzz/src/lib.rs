@@ -11,7 +11,7 @@ mod draw;
 mod random;
 mod targets;
 
-pub use random::Random;
+use random::Random;
 pub use targets::TARGETS;
 
 use std::time::{Duration, Instant};

@@ -1,16 +1,16 @@
 //! Random numbers from a number, and mutations of seeds.
 
 /// A reproducible sequence (splitmix64).
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// The sequence of this number.
-    pub fn new(number: u64) -> Random {
+    pub(crate) fn new(number: u64) -> Random {
         Random(number.wrapping_mul(0xD129_0000_0BAD_5EED) ^ 0x5851_F42D_4C95_7F2D)
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -19,8 +19,8 @@ impl Random {
     }
 
     /// A number below `bound`; zero where the bound is.
-    pub fn below(&mut self, bound: usize) -> usize {
-        if bound == 0 { 0 } else { (self.next() % bound as u64) as usize }
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        if bound == 0 { 0 } else { (self.draw() % bound as u64) as usize }
     }
 }
 
@@ -31,9 +31,9 @@ const INTERESTING: [i32; 10] = [0, 1, -1, 4, 5, 127, 255, 65_535, i32::MAX, i32:
 const LENGTH_MAX: usize = 4096;
 
 /// A seed with some of its bytes changed, or bytes out of nothing.
-pub fn mutate(seeds: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
+pub(crate) fn mutate(seeds: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut input = match random.below(8) {
-        0 => (0..random.below(256)).map(|_| random.next() as u8).collect(),
+        0 => (0..random.below(256)).map(|_| random.draw() as u8).collect(),
         _ => seeds.get(random.below(seeds.len())).cloned().unwrap_or_default(),
     };
     for _ in 0..random.below(6) {
@@ -53,10 +53,10 @@ fn change(input: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut Random) {
         }
         1 => {
             if let Some(byte) = input.get_mut(at) {
-                *byte = random.next() as u8;
+                *byte = random.draw() as u8;
             }
         }
-        2 => input.insert(at, random.next() as u8),
+        2 => input.insert(at, random.draw() as u8),
         3 => {
             let end = (at + random.below(16)).min(input.len());
             input.drain(at..end);
