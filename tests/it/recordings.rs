@@ -7,7 +7,7 @@
 //! `VELLUM_RECORDING_COUNT` says) of the files whose names contain that, with both replies.
 
 use crate::describe::pretty;
-use crate::replay::{Exchange, Replay, Verdict};
+use crate::replay::{Exchange, Leniency, Replay, Verdict};
 use crate::server::Server;
 use crate::{bless, root, say};
 use base::bson::{Document, DocumentBuf, Value};
@@ -33,11 +33,16 @@ impl Rate {
     }
 }
 
+/// Commands and paths in their replies, without positions in arrays.
+type Paths = BTreeSet<(String, String)>;
+
 /// What may differ: single lines of recordings, and fields of a command's replies.
 #[derive(Default)]
 struct Allowed {
     lines: BTreeSet<String>,
-    fields: BTreeSet<(String, String)>,
+    fields: Paths,
+    /// Documents whose fields may come in any order.
+    orders: Paths,
 }
 
 impl Allowed {
@@ -50,20 +55,36 @@ impl Allowed {
                 ["field", command, path, _reason, ..] => {
                     allowed.fields.insert((command.to_string(), path.to_string()));
                 }
-                [place, _reason, ..] if place.contains(':') => {
-                    allowed.lines.insert(place.to_string());
+                ["order", command, path, _reason, ..] => {
+                    allowed.orders.insert((command.to_string(), path.to_string()));
                 }
+                [place, _reason, ..] if place.contains(':') => allowed.add_lines(place),
                 _ => panic!("allowed.txt: a line without a reason: {line}"),
             }
         }
         allowed
     }
 
-    fn allows(&self, place: &str, command: &str, path: &str) -> bool {
-        // Positions in arrays are of no interest to a rule.
-        let general: Vec<_> = path.split('.').filter(|part| part.parse::<u32>().is_err()).collect();
-        let general = general.join(".").replace(" (elsewhere)", "");
-        self.lines.contains(place) || self.fields.contains(&(command.to_string(), general))
+    /// Adds `group/name:1,5-7`: lines and ranges of lines.
+    fn add_lines(&mut self, place: &str) {
+        let (name, lines) = place.split_once(':').unwrap_or_default();
+        for part in lines.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let number = |text: &str| -> usize {
+                text.parse().unwrap_or_else(|_| panic!("allowed.txt: no line number: {place}"))
+            };
+            self.lines.extend((number(first)..=number(last)).map(|line| format!("{name}:{line}")));
+        }
+    }
+}
+
+impl Leniency for Allowed {
+    fn skips(&self, command: &str, path: &str) -> bool {
+        self.fields.contains(&(command.to_string(), path.to_string()))
+    }
+
+    fn reorders(&self, command: &str, path: &str) -> bool {
+        self.orders.contains(&(command.to_string(), path.to_string()))
     }
 }
 
@@ -201,7 +222,7 @@ impl Runner<'_> {
                 None => self.server.connect(),
             };
             let outcome = client.and_then(|mut client| {
-                let outcome = replay.exchange(exchange, &mut client)?;
+                let outcome = replay.exchange(exchange, &mut client, self.allowed)?;
                 connections.insert(exchange.connection, client);
                 Ok(outcome)
             });
@@ -234,7 +255,7 @@ impl Runner<'_> {
                 self.totals.unordered += 1;
                 true
             }
-            Verdict::Different { path, .. } if self.allowed.allows(place, exchange.name(), &path) => {
+            Verdict::Different { .. } if self.allowed.lines.contains(place) => {
                 self.totals.allowed += 1;
                 true
             }

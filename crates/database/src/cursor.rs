@@ -38,6 +38,8 @@ pub struct Cursor {
     /// Whether the end is found out by looking one document ahead, so that no client is given a
     /// cursor that yields nothing more; MongoDB does so only where it knows the end beforehand.
     pub looks_ahead: bool,
+    /// Whether the collection isn't there, so that there is nothing to come.
+    pub missing: bool,
     /// Whether the stream writes ($out, $merge) rather than yields.
     pub writes: bool,
     /// Documents still wanted; `None` is all there are.
@@ -61,6 +63,7 @@ impl Cursor {
             no_timeout: false,
             operation,
             looks_ahead: false,
+            missing: false,
             writes: false,
             wanted: None,
             remaining_millis: 0,

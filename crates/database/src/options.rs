@@ -117,8 +117,7 @@ impl<'a> Seen<'a> {
                     ));
                 }
                 let filter = self.validator.unwrap_or(Document::EMPTY);
-                let (level, action) = (self.level.unwrap_or("strict"), self.action.unwrap_or("error"));
-                Some(Arc::new(Validator::parse(filter, level, action, context)?))
+                Some(Arc::new(Validator::parse(filter, self.level, self.action, context)?))
             }
             false => None,
         };

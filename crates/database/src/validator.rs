@@ -11,6 +11,8 @@ pub struct Validator {
     matcher: Matcher,
     level: Level,
     action: Action,
+    /// Whether level and action were said, or are what they are by default.
+    said: (bool, bool),
 }
 
 /// Which writes are checked.
@@ -38,7 +40,14 @@ pub(crate) enum Action {
 impl Validator {
     /// Parses a validator. Errors: those of the filter, and BadValue for a level or action that
     /// there isn't.
-    pub fn parse(filter: Document<'_>, level: &str, action: &str, context: &Context) -> Result<Validator> {
+    pub fn parse(
+        filter: Document<'_>,
+        level: Option<&str>,
+        action: Option<&str>,
+        context: &Context,
+    ) -> Result<Validator> {
+        let said = (level.is_some(), action.is_some());
+        let (level, action) = (level.unwrap_or("strict"), action.unwrap_or("error"));
         let level = match level {
             "off" => Level::Off,
             "moderate" => Level::Moderate,
@@ -61,7 +70,7 @@ impl Validator {
             }
         };
         let matcher = Matcher::parse(filter, context)?;
-        Ok(Validator { filter: filter.to_owned(), matcher, level, action })
+        Ok(Validator { filter: filter.to_owned(), matcher, level, action, said })
     }
 
     /// The filter, as it was given.
@@ -116,9 +125,14 @@ impl Validator {
         Err(err!(DocumentValidationFailure, "Document failed validation").with_info(info.finish()))
     }
 
-    /// Appends the options as listCollections shows them.
+    /// Appends the options as listCollections shows them: those that were given.
     pub(crate) fn append_to(&self, out: &mut Builder) {
         out.append("validator", &self.filter);
-        out.append("validationLevel", self.level_name()).append("validationAction", self.action_name());
+        if self.said.0 {
+            out.append("validationLevel", self.level_name());
+        }
+        if self.said.1 {
+            out.append("validationAction", self.action_name());
+        }
     }
 }

@@ -148,7 +148,7 @@ impl Database {
             let filter = validator.or(now.as_ref().map(|v| v.filter())).unwrap_or(empty);
             let level = level.or(now.as_ref().map(|v| v.level_name())).unwrap_or("strict");
             let action = action.or(now.as_ref().map(|v| v.action_name())).unwrap_or("error");
-            let changed = Validator::parse(filter, level, action, context)?;
+            let changed = Validator::parse(filter, Some(level), Some(action), context)?;
             let plain = changed.filter().is_empty() && level == "strict" && action == "error";
             collection.options.validator = if plain { None } else { Some(Arc::new(changed)) };
             Ok(())

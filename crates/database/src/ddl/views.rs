@@ -4,12 +4,17 @@ use crate::catalog::Catalog;
 use crate::collection::{Options, View};
 use crate::commit::{Committed, Transaction};
 use crate::database::Database;
-use base::bson::{Array, Builder, DocumentBuf, Value};
+use base::bson::{Array, Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, err};
 use query::{Context, Pipeline};
+use std::collections::HashMap;
 
 /// How deep views may read views.
 const DEPTH_MAX: usize = 20;
+
+/// How deep the stages of one view may nest pipelines before what they read goes unnoticed; the
+/// parser of pipelines allows less.
+const PIPELINES_MAX: usize = 100;
 
 /// What a view comes down to.
 #[derive(Debug)]
@@ -89,27 +94,7 @@ impl Transaction<'_> {
                 pipeline.len().saturating_sub(1)
             ));
         }
-        self.check_cycles(namespace, view)
-    }
-
-    fn check_cycles(&self, namespace: &Namespace, view: &View) -> Result<()> {
-        let mut path = vec![namespace.clone()];
-        let mut next = Namespace::new(namespace.database(), &view.on)?;
-        loop {
-            let cycle = next == *namespace;
-            path.push(next.clone());
-            if cycle {
-                let names: Vec<&str> = path.iter().map(Namespace::as_str).collect();
-                return Err(err!(GraphContainsCycle, "View cycle detected: {}", names.join(" => ")));
-            }
-            if path.len() > DEPTH_MAX {
-                return Err(depth_error());
-            }
-            match self.catalog().get(&next).and_then(|collection| collection.options.view.as_ref()) {
-                Some(inner) => next = Namespace::new(next.database(), &inner.on)?,
-                None => return Ok(()),
-            }
-        }
+        Views::of(self.catalog(), namespace, view).check(namespace)
     }
 }
 
@@ -137,5 +122,101 @@ impl Database {
         transaction.check_view(namespace, &collection.options, context)?;
         transaction.put_collection(std::sync::Arc::new(collection))?;
         transaction.commit()
+    }
+}
+
+/// What the views of a database read, one of them about to be made.
+struct Views {
+    reads: HashMap<String, Vec<String>>,
+}
+
+impl Views {
+    fn of(catalog: &Catalog, namespace: &Namespace, made: &View) -> Views {
+        let database = namespace.database();
+        let mut views: HashMap<&str, &View> = catalog
+            .collections(database)
+            .filter_map(|collection| {
+                Some((collection.namespace.collection(), collection.options.view.as_ref()?))
+            })
+            .collect();
+        views.insert(namespace.collection(), made);
+        let reads = views.into_iter().map(|(name, view)| {
+            let mut read = vec![view.on.clone()];
+            note_read(view.pipeline.view().as_array().unwrap_or(Array::EMPTY), 0, &mut read);
+            (name.to_string(), read)
+        });
+        Views { reads: reads.collect() }
+    }
+
+    /// Errors: GraphContainsCycle, ViewDepthLimitExceeded.
+    fn check(&self, made: &Namespace) -> Result<()> {
+        let mut depths = HashMap::new();
+        // The new one first: so the path of a cycle begins with it.
+        for name in std::iter::once(made.collection()).chain(self.reads.keys().map(String::as_str)) {
+            self.depth(name, made.database(), &mut Vec::new(), &mut depths)?;
+        }
+        Ok(())
+    }
+
+    /// How many views are read one by the other, from this name down. The path is bounded by
+    /// the number of views that may be, as each may have no more than so many below it.
+    fn depth<'a>(
+        &'a self,
+        name: &'a str,
+        database: &str,
+        path: &mut Vec<&'a str>,
+        depths: &mut HashMap<&'a str, usize>,
+    ) -> Result<usize> {
+        let Some(read) = self.reads.get(name) else { return Ok(0) };
+        if let Some(depth) = depths.get(name) {
+            return Ok(*depth);
+        }
+        if let Some(start) = path.iter().position(|on_path| *on_path == name) {
+            let cycle = path.iter().skip(start).chain([&name]).map(|name| format!("{database}.{name}"));
+            let cycle: Vec<String> = cycle.collect();
+            return Err(err!(GraphContainsCycle, "View cycle detected: {}", cycle.join(" => ")));
+        }
+        if path.len() >= DEPTH_MAX {
+            return Err(depth_error());
+        }
+        path.push(name);
+        let mut depth = 0;
+        for below in read {
+            depth = depth.max(self.depth(below, database, path, depths)?);
+        }
+        path.pop();
+        if depth >= DEPTH_MAX {
+            return Err(depth_error());
+        }
+        depths.insert(name, depth + 1);
+        Ok(depth + 1)
+    }
+}
+
+/// Adds the collections that stages read beside their input.
+fn note_read(stages: Array<'_>, nested: usize, read: &mut Vec<String>) {
+    if nested > PIPELINES_MAX {
+        return;
+    }
+    let documents = stages.iter().filter_map(|stage| stage.as_document());
+    for stage in documents.filter_map(|stage| stage.first()) {
+        let argument = stage.value();
+        let field = |name: &str| argument.as_document().and_then(|argument| argument.get(name));
+        let mut note = |value: Option<Value<'_>>| {
+            read.extend(value.and_then(|value| value.as_str()).map(str::to_string));
+        };
+        match stage.name() {
+            "$lookup" | "$graphLookup" => note(field("from")),
+            "$unionWith" => note(field("coll").or(Some(argument))),
+            "$facet" => {
+                for facet in argument.as_document().unwrap_or(Document::EMPTY) {
+                    note_read(facet.value().as_array().unwrap_or(Array::EMPTY), nested + 1, read);
+                }
+            }
+            _ => {}
+        }
+        if let Some(inner) = field("pipeline").and_then(|pipeline| pipeline.as_array()) {
+            note_read(inner, nested + 1, read);
+        }
     }
 }

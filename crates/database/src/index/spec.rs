@@ -1,7 +1,7 @@
 //! Index specifications: what createIndexes takes, checked, and what listIndexes shows.
 
-use base::bson::{Builder, Document, DocumentBuf, Path, Value};
-use base::{Namespace, Result, err};
+use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
+use base::{ErrorCode, Namespace, Result, err};
 use query::Context;
 use query::matcher::Matcher;
 use std::sync::Arc;
@@ -89,6 +89,19 @@ impl IndexSpec {
             parser.field(element.name(), element.value(), specification)?;
         }
         parser.finish(specification, namespace, context)
+    }
+
+    /// A specification without the fields that none has, for `ignoreUnknownIndexOptions`.
+    pub fn without_unknown(specification: Document<'_>) -> DocumentBuf {
+        let is_known = |element: &Element<'_>| {
+            let outcome = Parser::default().field(element.name(), element.value(), specification);
+            !outcome.is_err_and(|error| error.code() == ErrorCode::InvalidIndexSpecificationOption)
+        };
+        let mut out = Builder::new();
+        for element in specification.iter().filter(is_known) {
+            out.append_element(&element);
+        }
+        out.finish()
     }
 
     /// The specification as listIndexes shows it.

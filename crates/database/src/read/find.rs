@@ -142,7 +142,9 @@ impl Database {
         let (read, projection) = request.parse(context)?;
         let view = self.view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
-            return Ok(Cursor::new(namespace.clone(), Box::new(Nothing), operation.clone()));
+            let mut cursor = Cursor::new(namespace.clone(), Box::new(Nothing), operation.clone());
+            cursor.missing = true;
+            return Ok(cursor);
         };
         if collection.is_view() {
             let pipeline = request.to_pipeline()?;

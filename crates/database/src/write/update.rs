@@ -179,7 +179,7 @@ impl Database {
         if !request.upsert {
             return Ok((UpdateOutcome::default(), None));
         }
-        let described = describe(request, context)?;
+        let described = request.update.upsert(&request.matcher, context)?;
         let document = match described.view().find("_id") {
             Some(_) => described,
             None => {
@@ -196,17 +196,6 @@ impl Database {
             UpdateOutcome { matched: 0, modified: 0, upserted: Some(id), committed: Some(committed) };
         Ok((outcome, Some(document)))
     }
-}
-
-/// The document that filter and update describe together.
-fn describe(request: &UpdateRequest, context: &Context) -> Result<DocumentBuf> {
-    let mut out = Builder::new();
-    for (path, value) in request.matcher.equalities()? {
-        out.append(path.as_str(), value);
-    }
-    let described = out.finish();
-    let updated = request.update.apply(described.view(), None, true, context)?;
-    Ok(updated.unwrap_or(described))
 }
 
 /// Whether a failed upsert is tried again as an update: another client inserted the same key

@@ -6,7 +6,8 @@ use base::{Result, err};
 
 /// Checks what an update by operators did to `_id` and to the names at the top.
 ///
-/// Errors: ImmutableField with the text for the path that changed `_id`; DollarPrefixedFieldName.
+/// Errors: ImmutableField with the text for the path that changed `_id`; DollarPrefixedFieldName;
+/// InvalidDBRef.
 pub(super) fn check_operators(
     tree: &Fields,
     before: Document<'_>,
@@ -59,7 +60,33 @@ fn check_name(name: &str, before: Document<'_>, after: Document<'_>) -> Result<(
         (_, None) => true,
         (None, Some(_)) => false,
     };
-    if same { Ok(()) } else { Err(dollar_prefixed(name)) }
+    if same { Ok(()) } else { check_reference(name, after) }
+}
+
+/// Of the names with a dollar sign only those of a DBRef may be at the top, and in their order.
+///
+/// Errors: InvalidDBRef for a part out of place or not a string; DollarPrefixedFieldName.
+fn check_reference(name: &str, document: Document<'_>) -> Result<()> {
+    let fields: Vec<Element<'_>> = document.iter().collect();
+    let at = fields.iter().position(|field| field.name() == name).unwrap_or(0);
+    let is_named =
+        |at: Option<usize>, name| at.and_then(|at| fields.get(at)).is_some_and(|f| f.name() == name);
+    let found = |before: &str| {
+        err!(InvalidDBRef, "Found {name} field without a {before} before it, which is invalid.")
+    };
+    match name {
+        "$ref" | "$db" if fields.get(at).is_some_and(|field| field.kind() != Type::String) => {
+            let kind = fields.get(at).map_or("", |field| field.kind().alias());
+            Err(err!(InvalidDBRef, "The DBRef {name} field must be a String, not a {kind}"))
+        }
+        "$ref" if !is_named(Some(at + 1), "$id") => {
+            Err(err!(InvalidDBRef, "The DBRef $ref field must be followed by a $id field"))
+        }
+        "$id" if !is_named(at.checked_sub(1), "$ref") => Err(found("$ref")),
+        "$db" if !is_named(at.checked_sub(1), "$id") => Err(found("$id")),
+        "$ref" | "$id" | "$db" => Ok(()),
+        _ => Err(dollar_prefixed(name)),
+    }
 }
 
 /// The refusal of a top-level name that begins with a dollar sign.

@@ -50,7 +50,7 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
     let surroundings = call.surroundings_with(parts.variables)?;
     let request = parts.request(call);
     let database = &call.server.database;
-    let mut cursor =
+    let cursor =
         database.aggregate(&surroundings.operation, &parts.namespace, &request, &surroundings.context)?;
     if cursor.writes && call.arguments.read_concern == Some(ReadConcern::Linearizable) {
         return Err(err!(
@@ -60,9 +60,9 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
         ));
     }
     if cursor.writes {
-        // $out and $merge do their work however few documents the client asks for.
-        cursor.is_exhausted()?;
-        cursor_reply::first(call, cursor, FIRST_BATCH, false)?;
+        // $out and $merge do all their work when the first document is asked for; an empty first
+        // batch leaves it to getMore, as in MongoDB.
+        cursor_reply::first(call, cursor, parts.batch_size.unwrap_or(FIRST_BATCH), false)?;
         call.acknowledge(None)?;
         return Ok(Answer::Done);
     }

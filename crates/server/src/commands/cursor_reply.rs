@@ -1,7 +1,7 @@
 //! The replies that carry a cursor: its first batch, and the later ones.
 
 use crate::call::Call;
-use base::bson::{Document, DocumentBuf, Value};
+use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result};
 use database::Cursor;
 
@@ -19,13 +19,7 @@ pub(crate) fn first(
     call.reply.end();
     call.server.counters.returned.add(count);
     let keeps = !single_batch && (!ended || (cursor.tailable && batch_size > 0));
-    let id = match keeps {
-        true => {
-            cursor.session = call.arguments.session;
-            call.server.database.cursors.add(cursor)
-        }
-        false => 0,
-    };
+    let id = if keeps { keep(call, cursor) } else { 0 };
     if let Some(time) = snapshot {
         call.reply.append("atClusterTime", Value::Timestamp(time));
     }
@@ -33,7 +27,24 @@ pub(crate) fn first(
     Ok(())
 }
 
-/// Writes a reply whose cursor holds all documents there are, unless they are more than a batch.
+/// Leaves a cursor open for getMore; returns its id.
+fn keep(call: &mut Call<'_>, mut cursor: Cursor) -> i64 {
+    cursor.session = call.arguments.session;
+    call.server.database.cursors.add(cursor)
+}
+
+/// Writes the reply of a find on a collection that isn't there, whose fields MongoDB orders so.
+pub(crate) fn nothing(call: &mut Call<'_>, cursor: &Cursor) {
+    call.reply.begin_document("cursor");
+    if let Some((time, _)) = cursor.operation.snapshot() {
+        call.reply.append("atClusterTime", Value::Timestamp(*time));
+    }
+    call.reply.append("id", 0i64).append("ns", cursor.namespace.as_str());
+    call.reply.begin_array("firstBatch").end().end();
+}
+
+/// Writes a reply whose cursor holds all documents there are, unless they are more than a batch:
+/// a list's, whose id comes first.
 pub(crate) fn whole(
     call: &mut Call<'_>,
     namespace: Namespace,
@@ -41,10 +52,18 @@ pub(crate) fn whole(
     batch_size: u64,
 ) -> Result<()> {
     let source = database::language::from_documents(documents);
-    let mut cursor = Cursor::new(namespace, source, call.operation());
+    let mut cursor = Cursor::new(namespace.clone(), source, call.operation());
     // Unlike a plan's, this stream's end is known beforehand.
     cursor.looks_ahead = true;
-    first(call, cursor, batch_size, false)
+    let mut batch = Builder::new();
+    batch.begin_array("firstBatch");
+    let (count, ended) = cursor.next_batch(batch_size, &mut batch)?;
+    batch.end();
+    call.server.counters.returned.add(count);
+    let id = if ended { 0 } else { keep(call, cursor) };
+    call.reply.begin_document("cursor").append("id", id).append("ns", namespace.as_str());
+    call.reply.append_all(batch.finish().view()).end();
+    Ok(())
 }
 
 /// The batch size in a command's `cursor` field.

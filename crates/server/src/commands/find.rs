@@ -28,6 +28,10 @@ fn find(call: &mut Call<'_>) -> Result<Answer> {
     let database = &call.server.database;
     let mut cursor =
         database.find(&surroundings.operation, &parts.namespace, &parts.request, &surroundings.context)?;
+    if cursor.missing {
+        cursor_reply::nothing(call, &cursor);
+        return Ok(Answer::Done);
+    }
     cursor.no_timeout = parts.no_timeout;
     cursor_reply::first(call, cursor, parts.batch_size, parts.single_batch)?;
     Ok(Answer::Done)

@@ -45,6 +45,9 @@ fn run(call: &mut Call<'_>) -> Result<Answer> {
         true => None,
         false => Some(Projection::parse_find(parts.projection, context)?),
     };
+    if parts.return_new && projection.as_ref().is_some_and(Projection::needs_position) {
+        return Err(err!(BadValue, "cannot use a positional projection and return the new document"));
+    }
     let database = &call.server.database;
     let outcome = database.find_and_modify(&surroundings.operation, &parts.namespace, &request, context)?;
     let value = project(&outcome, projection.as_ref(), &request.matcher, context)?;

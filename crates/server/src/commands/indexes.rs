@@ -19,7 +19,7 @@ fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
     let indexes = fields.required("indexes", Fields::documents)?;
     // One node is a quorum of whatever kind.
     fields.any("commitQuorum")?;
-    fields.refuse_unless_default("ignoreUnknownIndexOptions")?;
+    let ignore_unknown = fields.boolean("ignoreUnknownIndexOptions")?.unwrap_or(false);
     fields.finish()?;
     if indexes.is_empty() {
         return Err(err!(BadValue, "Must specify at least one index to create"));
@@ -29,7 +29,8 @@ fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
     let specs = indexes
         .iter()
         .map(|spec| {
-            IndexSpec::parse(spec, &namespace, context).map_err(|error| in_specification(error, spec))
+            let known = if ignore_unknown { IndexSpec::without_unknown(spec) } else { spec.to_owned() };
+            IndexSpec::parse(known.view(), &namespace, context).map_err(|error| in_specification(error, spec))
         })
         .collect::<Result<Vec<_>>>()?;
     let outcome = call.server.database.create_indexes(&namespace, specs, context)?;

@@ -26,6 +26,9 @@ arguments!(MATCH, "$regexMatch");
 arguments!(FIND, "$regexFind");
 arguments!(FIND_ALL, "$regexFindAll");
 
+/// How many bytes all matches of one `$regexFindAll` may take.
+const FOUND_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// The text and the compiled expression; `None` where either is null.
 ///
 /// Errors: 51104 to 51110 for the operands, 51111 for a pattern that doesn't compile.
@@ -124,7 +127,12 @@ pub(in super::super) fn find_all<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         builder.push_document();
         append(&mut builder, text, &captures, index);
         builder.end();
-        call.scope.check_room(builder.len())?;
+        if builder.len() > FOUND_BYTES_MAX {
+            return Err(err!(
+                51151,
+                "$regexFindAll: the size of buffer to store output exceeded the 64MB limit"
+            ));
+        }
         start = captures.whole.end;
         if captures.whole.end == captures.whole.start {
             // An empty match: go on behind the next character.
