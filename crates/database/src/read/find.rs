@@ -203,7 +203,7 @@ impl Database {
         if read.sort.as_ref().is_some_and(|sort| sort.natural() != Some(true)) {
             return Err(err!(BadValue, "cannot use tailable option with a sort other than {{$natural: 1}}"));
         }
-        Ok(Tail::new(self.clone(), operation.clone(), collection, read.matcher, context.clone()))
+        Ok(Tail::new(self.clone(), operation.clone(), collection, (read.matcher, read.skip), context.clone()))
     }
 }
 

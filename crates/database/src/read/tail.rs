@@ -25,6 +25,8 @@ pub(crate) struct Tail {
     context: Arc<Context>,
     /// The last record seen, matching or not.
     last: Option<RecordId>,
+    /// How many more that match are passed over.
+    skip: u64,
     /// The scan of the snapshot being read; `None` between requests.
     cursor: Option<Box<dyn Cursor>>,
 }
@@ -34,11 +36,11 @@ impl Tail {
         database: Arc<Database>,
         operation: Arc<Operation>,
         collection: &Collection,
-        matcher: Arc<Matcher>,
+        (matcher, skip): (Arc<Matcher>, u64),
         context: Arc<Context>,
     ) -> Tail {
         let (namespace, uuid) = (collection.namespace.clone(), collection.uuid);
-        Tail { database, operation, namespace, uuid, matcher, context, last: None, cursor: None }
+        Tail { database, operation, namespace, uuid, matcher, context, last: None, skip, cursor: None }
     }
 
     /// A scan of what lies behind the last record seen, on a new snapshot.
@@ -75,6 +77,10 @@ impl RecordStream for Tail {
             let id = RecordId::from_key(key)?;
             self.last = Some(id);
             if self.matcher.matches(Document::from_valid(value), &self.context)? {
+                if self.skip > 0 {
+                    self.skip -= 1;
+                    continue;
+                }
                 let document = DocumentCow::Shared(value.to_shared());
                 self.cursor = Some(cursor);
                 return Ok(Some(Record { id, document, sort_key: None }));

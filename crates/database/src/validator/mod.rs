@@ -1,5 +1,11 @@
 //! Document validation: a collection's filter, its level and its action.
 
+mod details;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use self::details::Refused;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Result, err};
 use query::Context;
@@ -118,10 +124,9 @@ impl Validator {
         if let Some(id) = document.get("_id") {
             info.append("failingDocumentId", id);
         }
-        info.begin_document("details")
-            .append("operatorName", "$expr")
-            .append("specifiedAs", self.filter.view());
-        info.append("reason", "document did not satisfy the validator").end().end();
+        info.begin_document("details");
+        Refused { document, context }.filter(&mut info, self.filter.view())?;
+        info.end().end();
         Err(err!(DocumentValidationFailure, "Document failed validation").with_info(info.finish()))
     }
 
