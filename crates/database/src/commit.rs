@@ -67,7 +67,7 @@ impl Database {
             snapshot: self.engine.snapshot(),
             catalog: self.catalog(),
             catalog_changed: false,
-            batch: Batch::new(),
+            batch: Batch::with_capacity(4),
             counts: Vec::new(),
             changed: Vec::new(),
         }

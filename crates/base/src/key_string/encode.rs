@@ -49,6 +49,11 @@ impl KeyBuilder {
         self.types.bytes()
     }
 
+    /// Gives up the key and its type bits.
+    pub fn into_parts(self) -> (Vec<u8>, Vec<u8>) {
+        (self.bytes, self.types.into_bytes())
+    }
+
     /// Starts over and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();

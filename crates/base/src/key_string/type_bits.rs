@@ -57,6 +57,10 @@ pub(super) struct TypeBits {
 }
 
 impl TypeBits {
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -20,7 +20,8 @@ pub struct KeyOf {
 pub struct DocumentKeys {
     /// The keys in their order, each once.
     pub keys: Vec<KeyOf>,
-    /// Per key part, a bit for each component of the path at which an array fanned out.
+    /// Per key part, a bit for each component of the path at which an array fanned out; empty
+    /// where it is plain that none did.
     pub multikey: Vec<u32>,
 }
 
@@ -41,12 +42,16 @@ impl IndexSpec {
     /// Errors: CannotIndexParallelArrays, 16746 where a numeric component is ambiguous, 16766 for
     /// an array in a hashed field.
     pub fn keys_of(&self, document: Document<'_>, context: &Context) -> Result<DocumentKeys> {
-        let mut found = DocumentKeys { keys: Vec::new(), multikey: vec![0; self.parts.len()] };
+        let mut found = DocumentKeys::default();
         if let Some(partial) = &self.partial
             && !partial.matcher.matches(document, context)?
         {
             return Ok(found);
         }
+        if self.single_key(document, &mut found) {
+            return Ok(found);
+        }
+        found.multikey = vec![0; self.parts.len()];
         let start = Slot::Pending { value: Value::Document(document), depth: 0, nested: false };
         self.expand(vec![start; self.parts.len()], &mut found)?;
         if found.keys.len() > 1 {
@@ -54,6 +59,23 @@ impl IndexSpec {
             found.keys.dedup_by(|a, b| a.key_string == b.key_string);
         }
         Ok(found)
+    }
+
+    /// The key of the plainest and most frequent kind of index, on one top-level field that holds
+    /// no array; whether that was all there is to do.
+    fn single_key(&self, document: Document<'_>, found: &mut DocumentKeys) -> bool {
+        let [part] = &*self.parts else { return false };
+        if part.kind == KeyKind::Hashed || part.path.components().len() != 1 {
+            return false;
+        }
+        let value = document.get(part.path.as_str());
+        if matches!(value, Some(Value::Array(_))) {
+            return false;
+        }
+        if value.is_some() || !self.sparse {
+            self.push_key(&[value], found);
+        }
+        true
     }
 
     /// Walks all slots as far as they go without choosing an array element, then fans out over
@@ -107,14 +129,21 @@ impl IndexSpec {
         slots.iter().enumerate().map(replace).collect()
     }
 
-    fn emit(&self, slots: &[Slot<'_>], found: &mut DocumentKeys) -> Result<()> {
+    fn emit<'a>(&self, slots: &[Slot<'a>], found: &mut DocumentKeys) -> Result<()> {
         let missing = |slot: &Slot<'_>| matches!(slot, Slot::Fixed(None));
         if self.sparse && slots.iter().all(missing) {
             return Ok(());
         }
+        let value = |slot: &Slot<'a>| if let Slot::Fixed(value) = *slot { value } else { None };
+        let values: Vec<Option<Value<'a>>> = slots.iter().map(value).collect();
+        self.push_key(&values, found);
+        Ok(())
+    }
+
+    /// Adds the key of one value for each part; missing ones count as null.
+    fn push_key(&self, values: &[Option<Value<'_>>], found: &mut DocumentKeys) {
         let mut builder = KeyBuilder::new();
-        for (part, slot) in self.parts.iter().zip(slots) {
-            let Slot::Fixed(value) = slot else { continue };
+        for (part, value) in self.parts.iter().zip(values) {
             let value = value.unwrap_or(Value::Null);
             match part.kind {
                 KeyKind::Ascending => builder.push(value, true),
@@ -122,9 +151,8 @@ impl IndexSpec {
                 KeyKind::Hashed => builder.push(Value::Int64(base::hash::hash64(value)), true),
             };
         }
-        let (key_string, type_bits) = (builder.key().to_vec(), builder.type_bits().to_vec());
+        let (key_string, type_bits) = builder.into_parts();
         found.keys.push(KeyOf { key_string, type_bits });
-        Ok(())
     }
 
     fn parallel(&self, first: usize, second: usize) -> base::Error {

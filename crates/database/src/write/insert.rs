@@ -5,7 +5,7 @@ use crate::collection::{Capped, Collection};
 use crate::commit::{Committed, Transaction};
 use crate::database::Database;
 use crate::keys::RecordId;
-use base::bson::{Builder, Document, MAX_DOCUMENT_SIZE, Value};
+use base::bson::{Builder, Document, MAX_DOCUMENT_SIZE, Type, Value};
 use base::{Namespace, Result, err};
 use query::Context;
 use std::sync::Arc;
@@ -71,7 +71,9 @@ impl Database {
     fn prepare(&self, document: Document<'_>) -> Result<Arc<[u8]>> {
         let first_is_id = document.first().is_some_and(|element| element.name_bytes() == b"_id");
         let zero_time = |document: Document<'_>| {
-            document.iter().any(|e| matches!(e.value(), Value::Timestamp(0)) && e.name_bytes() != b"_id")
+            document
+                .iter()
+                .any(|e| e.kind() == Type::Timestamp && e.value_bytes() == [0; 8] && e.name_bytes() != b"_id")
         };
         let stored: Arc<[u8]> = if first_is_id && !zero_time(document) {
             document.bytes().into()
