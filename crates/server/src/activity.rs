@@ -1,8 +1,9 @@
-//! What each connection is doing: for currentOp and killOp.
+//! What each connection is doing, for currentOp and killOp; and what it did, for top.
 //!
 //! One [`Activity`] lives as long as its connection, so that starting a command allocates
 //! nothing; the registry is locked only when a connection comes or goes, or is looked at.
 
+use crate::usage::Usage;
 use database::Operation;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -18,6 +19,9 @@ pub(crate) struct Activity {
     /// Who is connected.
     pub(crate) client: SocketAddr,
     current: Mutex<Current>,
+    usage: Mutex<Usage>,
+    /// What closed connections did.
+    past: Arc<Mutex<Usage>>,
 }
 
 /// The operation that a connection runs now.
@@ -62,8 +66,19 @@ impl Activity {
     /// Marks its end.
     pub(crate) fn end(&self) {
         let mut current = self.current.lock();
+        if current.operation_id != 0 {
+            self.count(&current);
+        }
         current.operation_id = 0;
         current.operation = None;
+    }
+
+    fn count(&self, current: &Current) {
+        let micros = current.started.elapsed().as_micros() as i64;
+        let mut usage = self.usage.lock();
+        if usage.record(&current.namespace, current.command, micros) {
+            self.past.lock().add(&std::mem::take(&mut usage));
+        }
     }
 
     /// What is running now.
@@ -79,6 +94,7 @@ pub(crate) struct Activities {
     open: Mutex<BTreeMap<i32, Arc<Activity>>>,
     connections: AtomicU64,
     operations: AtomicU64,
+    past: Arc<Mutex<Usage>>,
 }
 
 impl Activities {
@@ -96,6 +112,8 @@ impl Activities {
                 started: Instant::now(),
                 operation: None,
             }),
+            usage: Mutex::default(),
+            past: self.past.clone(),
         });
         self.open.lock().insert(connection_id, activity.clone());
         activity
@@ -104,6 +122,18 @@ impl Activities {
     /// Forgets a connection.
     pub(crate) fn close(&self, activity: &Activity) {
         self.open.lock().remove(&activity.connection_id);
+        let usage = std::mem::take(&mut *activity.usage.lock());
+        self.past.lock().add(&usage);
+    }
+
+    /// What all connections did, open and closed.
+    pub(crate) fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        usage.add(&self.past.lock());
+        for activity in self.all() {
+            usage.add(&activity.usage.lock());
+        }
+        usage
     }
 
     /// How many connections are open, and how many there have been.

@@ -227,8 +227,29 @@ impl<'a> Run<'a> {
             app_name: self.app_name(state),
             namespace: format!("{}.{}", self.request.database, self.collection()),
             has_max_time: arguments.max_time.is_some(),
-            is_new_retryable_write: number.is_some_and(|number| !executed(number)),
+            new_retryable_statements: match number {
+                Some(number) if !executed(number) => self.statements(),
+                _ => 0,
+            },
         })
+    }
+
+    /// How many statements a write command has.
+    fn statements(&self) -> i64 {
+        let list = match self.command.name {
+            "insert" => "documents",
+            "update" => "updates",
+            "delete" => "deletes",
+            "bulkWrite" => "ops",
+            _ => return 1,
+        };
+        let beside = self.request.sequences.iter().find(|sequence| sequence.name == list);
+        let within = || self.request.body.get(list).and_then(|value| value.as_array());
+        let count = match beside {
+            Some(sequence) => sequence.documents.iter().count(),
+            None => within().map_or(1, |array| array.iter().count()),
+        };
+        count.max(1) as i64
     }
 
     /// The client's application, which a handshake names itself.

@@ -57,8 +57,9 @@ pub(crate) struct Target<'a> {
     pub(crate) namespace: String,
     /// Whether maxTimeMS was given.
     pub(crate) has_max_time: bool,
-    /// Whether it is a retryable write that has not been carried out before.
-    pub(crate) is_new_retryable_write: bool,
+    /// How many statements a retryable write has that has not been carried out before; zero for
+    /// any other command.
+    pub(crate) new_retryable_statements: i64,
 }
 
 /// What becomes of a command whose fail point fired.
@@ -133,7 +134,8 @@ impl FailPoints {
             let error = err!(MaxTimeMSExpired, "operation exceeded time limit");
             return Some(Failure { error: Some(error), ..Failure::default() });
         }
-        if target.is_new_retryable_write && transactional_write.fires() {
+        let statements = target.new_retryable_statements;
+        if statements > 0 && transactional_write.fires_within(statements) {
             return Some(write_failure(transactional_write.data.view()));
         }
         None
@@ -156,13 +158,19 @@ impl FailPoints {
 impl FailPoint {
     /// Whether it fires this time.
     fn fires(&mut self) -> bool {
+        self.fires_within(1)
+    }
+
+    /// Whether it fires at one of so many statements, which count one by one for `skip`. It then
+    /// fires before the first of them.
+    fn fires_within(&mut self, statements: i64) -> bool {
         let fires = match &mut self.mode {
             Mode::Off => false,
             Mode::AlwaysOn => true,
-            Mode::Skip(0) => true,
             Mode::Skip(left) => {
-                *left -= 1;
-                false
+                let fires = *left < statements;
+                *left = (*left - statements).max(0);
+                fires
             }
             Mode::Times(left) => {
                 *left -= 1;
@@ -292,7 +300,7 @@ mod tests {
             app_name: "app",
             namespace: "d.c".to_string(),
             has_max_time: false,
-            is_new_retryable_write: false,
+            new_retryable_statements: 0,
         }
     }
 

@@ -25,6 +25,7 @@ mod reply;
 mod server;
 mod session;
 mod signal;
+mod usage;
 mod wire;
 
 pub use local::LocalConnection;

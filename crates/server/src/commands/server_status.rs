@@ -6,8 +6,9 @@ use crate::commands::diagnostics::{VERSION, host_name};
 use crate::counters::CommandCounter;
 use crate::logging::now_millis;
 use crate::server::Server;
+use crate::usage::{KINDS, Sum};
 use base::bson::{Builder, Value};
-use base::{Result, err};
+use base::{Namespace, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The row of `serverStatus`.
@@ -165,8 +166,27 @@ fn top(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
-    Err(err!(
-        NotImplemented,
-        "the command 'top' is not implemented: time is counted by command, see serverStatus"
-    ))
+    let usage = call.server.activities.usage();
+    let catalog = call.server.database.catalog();
+    call.reply.begin_document("totals").append("note", "all times in microseconds");
+    for (name, spent) in usage.sorted() {
+        // Dropped collections aren't told of, nor commands without one.
+        if !Namespace::parse(name).is_ok_and(|namespace| catalog.get(&namespace).is_some()) {
+            continue;
+        }
+        call.reply.begin_document(name);
+        append_sum(call.reply, "total", spent.total());
+        append_sum(call.reply, "readLock", spent.reads);
+        append_sum(call.reply, "writeLock", spent.writes);
+        for (kind, sum) in KINDS.iter().zip(spent.kinds) {
+            append_sum(call.reply, kind, sum);
+        }
+        call.reply.end();
+    }
+    call.reply.end();
+    Ok(Answer::Done)
+}
+
+fn append_sum(reply: &mut Builder, name: &str, sum: Sum) {
+    reply.begin_document(name).append("time", sum.micros).append("count", sum.count).end();
 }

@@ -104,8 +104,10 @@ fn validate(call: &mut Call<'_>) -> Result<Answer> {
     // Every validation is a full one.
     fields.flag("full")?;
     fields.flag("scandata")?;
+    // Any validation lets other clients go on.
+    fields.flag("background")?;
     fields.flag("checkBSONConformance")?;
-    for part in ["repair", "background", "metadata", "fixMultikey", "enforceFastCount"] {
+    for part in ["repair", "metadata", "fixMultikey", "enforceFastCount"] {
         fields.refuse_unless_default(part)?;
     }
     fields.finish()?;
