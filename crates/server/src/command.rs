@@ -95,7 +95,7 @@ impl Command {
 
     /// Whether it can read as of one cluster time.
     pub(crate) fn reads_snapshots(&self) -> bool {
-        matches!(self.name, "aggregate" | "distinct" | "find")
+        matches!(self.name, "aggregate" | "distinct" | "find" | "getMore")
     }
 
     /// Takes a write concern, though it isn't a write.

@@ -33,6 +33,15 @@ def write(record: dict[str, object]) -> None:
         out.write(json.dumps(record) + "\n")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Some tests connect without naming a server: theirs is the one under test too."""
+    import pymongo
+
+    for client in (pymongo.MongoClient, pymongo.AsyncMongoClient):
+        client.HOST = os.environ["DB_IP"]
+        client.PORT = int(os.environ["DB_PORT"])
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Drop unit tests, denied tests and, on a second attempt, all but the failed ones."""

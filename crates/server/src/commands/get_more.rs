@@ -15,7 +15,9 @@ const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
 
 /// The row of the table.
 pub(crate) const GET_MORE: Command =
-    Command::new("getMore", Kind::Read, "Fetches the next batch of a cursor.", get_more).stable_api();
+    Command::new("getMore", Kind::Read, "Fetches the next batch of a cursor.", get_more)
+        .stable_api()
+        .takes_read_concern();
 
 fn get_more(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

@@ -102,10 +102,15 @@ fn validate(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     // Every validation is a full one.
-    fields.flag("full")?;
+    let full = fields.flag("full")?.unwrap_or(false);
     fields.flag("scandata")?;
     // Any validation lets other clients go on.
-    fields.flag("background")?;
+    if fields.flag("background")?.unwrap_or(false) && full {
+        return Err(err!(
+            InvalidOptions,
+            "Running the validate command with both {{ background: true }} and {{ full: true }} is not supported."
+        ));
+    }
     fields.flag("checkBSONConformance")?;
     for part in ["repair", "metadata", "fixMultikey", "enforceFastCount"] {
         fields.refuse_unless_default(part)?;
