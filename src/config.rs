@@ -62,6 +62,10 @@ pub(crate) struct ServeOptions {
     #[arg(long)]
     parent_pipe: bool,
 
+    /// Let clients make commands fail and set the clock; unless said, on while --bind is a loopback address
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    test_commands: Option<bool>,
+
     /// How much to log, to standard error
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
     log_level: LogLevel,
@@ -142,6 +146,7 @@ impl Cli {
                 advertise: options.advertise,
                 engine: options.engine.name(),
                 ephemeral: matches!(options.engine, Engine::Memory),
+                test_commands: options.test_commands.unwrap_or(options.bind.is_loopback()),
                 ..Settings::default()
             },
             promise: options.engine.promise(),
@@ -206,6 +211,18 @@ mod tests {
         for line in ["vellum --port 0 --replset rs0", "vellum serve --replset rs0 --port 0"] {
             let config = parse(line).unwrap();
             assert_eq!((config.settings.port, config.settings.replica_set.as_deref()), (0, Some("rs0")));
+        }
+    }
+
+    #[test]
+    fn test_commands_are_for_loopback_unless_said_otherwise() {
+        for (line, expected) in [
+            ("vellum", true),
+            ("vellum --bind 0.0.0.0", false),
+            ("vellum --bind 0.0.0.0 --test-commands", true),
+            ("vellum --test-commands=false", false),
+        ] {
+            assert_eq!(parse(line).unwrap().settings.test_commands, expected, "{line}");
         }
     }
 

@@ -4,7 +4,7 @@ mod config;
 
 use clap::Parser;
 use config::{Cli, Config};
-use database::{Database, SystemClock};
+use database::{Database, SettableClock};
 use server::{Server, Settings};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -31,7 +31,8 @@ fn serve(config: Config) -> Result<(), String> {
     if !bind.is_loopback() {
         log::warn!("listening on {bind} without users: anyone who reaches it can read and write");
     }
-    let database = Database::open(Arc::new(MemoryEngine::new()), Arc::new(SystemClock), server::seed());
+    let database =
+        Database::open(Arc::new(MemoryEngine::new()), Arc::<SettableClock>::default(), server::seed());
     let database = database.map_err(|error| format!("cannot open the database: {error}"))?;
     let server = Arc::new(Server::new(config.settings.clone(), database));
     if config.parent_pipe {

@@ -3,6 +3,7 @@
 //! An immutable value. Whoever changes it makes a new one, sharing all that stays, and the commit
 //! publishes it together with the engine's batch, so that a reader's catalog and snapshot agree.
 
+use crate::clean_slate::{SavedState, StateName};
 use crate::collection::Collection;
 use base::{Namespace, Result, err};
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ type Collections = BTreeMap<Box<str>, Arc<Collection>>;
 #[derive(Clone, Default)]
 pub struct Catalog {
     databases: BTreeMap<Box<str>, Arc<Collections>>,
+    /// Databases' states kept aside: invisible to everything but the commands that name them.
+    saved: Arc<BTreeMap<StateName, Arc<SavedState>>>,
 }
 
 impl Catalog {
@@ -69,5 +72,25 @@ impl Catalog {
             self.databases.remove(namespace.database());
         }
         removed
+    }
+
+    /// The saved state of this name.
+    pub fn saved(&self, name: &StateName) -> Option<&Arc<SavedState>> {
+        self.saved.get(name)
+    }
+
+    /// Every saved state, in the order of databases and names.
+    pub fn all_saved(&self) -> impl Iterator<Item = &Arc<SavedState>> {
+        self.saved.values()
+    }
+
+    /// Adds a saved state or replaces the one of its name.
+    pub(crate) fn put_saved(&mut self, state: Arc<SavedState>) {
+        Arc::make_mut(&mut self.saved).insert(state.name.clone(), state);
+    }
+
+    /// Takes a saved state away.
+    pub(crate) fn remove_saved(&mut self, name: &StateName) {
+        Arc::make_mut(&mut self.saved).remove(name);
     }
 }

@@ -10,6 +10,7 @@
 //! Transactions of many statements will add an overlay of their own writes and be checked here.
 
 use crate::catalog::Catalog;
+use crate::clean_slate::SavedState;
 use crate::collection::{Collection, Counts, Data, entry};
 use crate::database::Database;
 use crate::duplicate::duplicate_key;
@@ -227,6 +228,15 @@ impl Transaction<'_> {
         ident
     }
 
+    /// A number for a copy-on-write twin of a tree, and the twin: as it stands before this transaction and
+    /// what it has changed so far.
+    pub(crate) fn fork_ident(&mut self, from: Ident) -> Ident {
+        let ident = Ident(self.writer.next_ident);
+        self.writer.next_ident += 1;
+        self.batch.fork(from, ident);
+        ident
+    }
+
     /// Removes a tree with all it holds.
     pub(crate) fn drop_ident(&mut self, ident: Ident) {
         self.batch.drop_ident(ident);
@@ -262,6 +272,27 @@ impl Transaction<'_> {
         self.changed.push(namespace.clone());
         self.catalog_changed = true;
         Arc::make_mut(&mut self.catalog).remove(namespace)
+    }
+
+    /// Puts a database's saved state into the catalog; there is none of its name.
+    pub(crate) fn put_saved(&mut self, state: Arc<SavedState>) {
+        for (key, stored) in state.entries() {
+            self.batch.put(CATALOG, key, Value::from(stored.bytes()));
+        }
+        self.catalog_changed = true;
+        Arc::make_mut(&mut self.catalog).put_saved(state);
+    }
+
+    /// Takes a saved state out of the catalog, with its trees.
+    pub(crate) fn drop_saved(&mut self, state: &SavedState) {
+        for (key, _) in state.entries() {
+            self.batch.delete(CATALOG, key);
+        }
+        for data in state.collections.iter().filter_map(|collection| collection.data.as_ref()) {
+            data.idents().for_each(|ident| self.batch.drop_ident(ident));
+        }
+        self.catalog_changed = true;
+        Arc::make_mut(&mut self.catalog).remove_saved(&state.name);
     }
 
     /// Makes the change: takes the next cluster time, hands the engine the batch, publishes the

@@ -1,12 +1,13 @@
 //! The database: one engine, the published catalog, the commit lock.
 
 use crate::catalog::Catalog;
+use crate::clean_slate::SavedStates;
 use crate::clock::Clock;
 use crate::collection::{Collection, Data, from_entry};
 use crate::commit::Writer;
 use crate::cursor::Cursors;
 use crate::history::History;
-use crate::keys::{CATALOG, RecordId};
+use crate::keys::{CATALOG, RecordId, SAVED};
 use crate::operation::Operation;
 use crate::watch::Watchers;
 use base::bson::{Document, ObjectId};
@@ -116,6 +117,11 @@ impl Database {
         self.clock.now_millis()
     }
 
+    /// The injected clock.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
     /// The engine under it all.
     pub fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine
@@ -135,14 +141,23 @@ fn read_catalog(engine: &Arc<dyn Engine>, context: &Context) -> Result<(Catalog,
     let mut next_ident = CATALOG.0 + 1;
     let mut entries =
         snapshot.scan(CATALOG, Range::all(), Direction::Forward).map_err(crate::storage_error)?;
-    while let Some((_, entry)) = entries.next().map_err(crate::storage_error)? {
-        let collection = from_entry(Document::from_valid(entry), context)?;
+    let mut saved = SavedStates::default();
+    while let Some((key, entry)) = entries.next().map_err(crate::storage_error)? {
+        let entry = Document::from_valid(entry);
+        if key.starts_with(SAVED) && saved.opens(entry)? {
+            continue;
+        }
+        let collection = from_entry(entry, context)?;
         if let Some(data) = &collection.data {
             next_ident = data.idents().map(|ident| ident.0 + 1).fold(next_ident, u64::max);
             read_counts(snapshot.as_ref(), data)?;
         }
-        catalog.put(Arc::new(collection))?;
+        match key.starts_with(SAVED) {
+            true => saved.add(collection)?,
+            false => catalog.put(Arc::new(collection))?,
+        }
     }
+    saved.finish().into_iter().for_each(|state| catalog.put_saved(Arc::new(state)));
     Ok((catalog, next_ident))
 }
 

@@ -3,6 +3,8 @@
 //! | tree | key | value |
 //! |---|---|---|
 //! | the catalog, ident 0 | the namespace | the collection's entry as BSON |
+//! | the catalog, ident 0 | zero, `snapshot`, zero, database, zero, name | a saved state: what it is called, when it was taken |
+//! | the catalog, ident 0 | the same, zero, collection | the entry of a collection in it |
 //! | a collection | record id, eight bytes big endian | the document |
 //! | a unique index | key string | record id, then type bits |
 //! | another index | key string, then record id | type bits |
@@ -14,6 +16,9 @@ use storage::{Ident, Key, Value};
 
 /// The tree of catalog entries.
 pub const CATALOG: Ident = Ident(0);
+
+/// What the keys of saved states begin with. No namespace begins with a zero, so they lie apart.
+pub(crate) const SAVED: &[u8] = b"\0snapshot\0";
 
 /// The number of a document within its collection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]

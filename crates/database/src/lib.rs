@@ -5,6 +5,7 @@
 //! nothing of the wire: every call is synchronous and returns values or MongoDB's errors.
 
 pub mod catalog;
+mod clean_slate;
 mod clock;
 pub mod collection;
 mod commit;
@@ -27,7 +28,8 @@ mod validator;
 mod watch;
 mod write;
 
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clean_slate::{SavedState, StateName};
+pub use clock::{Clock, ManualClock, SettableClock, SystemClock};
 pub use commit::{Committed, Transaction, uuid_text};
 pub use cursor::{Cursor, Cursors, FIRST_BATCH};
 pub use database::{Counters, Database, View};

@@ -2,7 +2,8 @@
 //!
 //! `failCommand` makes commands fail, hang or lose their connection; `maxTimeAlwaysTimeOut`
 //! expires every time limit; `onPrimaryTransactionalWrite` breaks the connection around a
-//! retryable write. They exist only while the server listens on the loopback interface alone.
+//! retryable write. They exist only where test commands are allowed:
+//! unless told otherwise, while the server listens on the loopback interface alone.
 
 use base::bson::{Document, DocumentBuf, Value};
 use base::{Error, ErrorCode, Result, err};

@@ -32,6 +32,8 @@ pub struct Settings {
     pub ephemeral: bool,
     /// The most connections open at once.
     pub connections_max: usize,
+    /// Whether clients may make commands fail and set the clock.
+    pub test_commands: bool,
 }
 
 impl Default for Settings {
@@ -46,6 +48,7 @@ impl Default for Settings {
             engine: "memory",
             ephemeral: true,
             connections_max: 65_536,
+            test_commands: true,
         }
     }
 }
@@ -93,13 +96,14 @@ impl Server {
     /// A server of this database that isn't listening yet.
     pub fn new(settings: Settings, database: Arc<Database>) -> Server {
         let seed = seed();
-        let fail_points = FailPoints::new(settings.bind.is_loopback());
+        let fail_points = FailPoints::new(settings.test_commands);
         let seconds = (now_millis() / 1000) as u32;
         let process = std::array::from_fn(|i| (seed >> (8 * i)) as u8);
+        let sessions = Sessions::new(seed, database.clock().clone());
         Server {
             database,
             activities: Activities::default(),
-            sessions: Sessions::new(seed),
+            sessions,
             counters: Counters::default(),
             parameters: Parameters::default(),
             topology: TopologyState {

@@ -6,9 +6,9 @@
 //! bounded: where it had to be given up, a repetition is refused rather than carried out again.
 
 use crate::arguments::SessionId;
-use crate::logging::now_millis;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Result, err};
+use database::Clock;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -132,6 +132,8 @@ impl Drop for Session {
 /// All sessions.
 pub(crate) struct Sessions {
     start: Instant,
+    /// Where tests may set it, it moves the sessions' time-outs along.
+    clock: Arc<dyn Clock>,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
     answers: Arc<AtomicUsize>,
     random: AtomicU64,
@@ -139,20 +141,28 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// No sessions yet; `seed` starts the numbers that startSession gives out.
-    pub(crate) fn new(seed: u64) -> Sessions {
+    pub(crate) fn new(seed: u64, clock: Arc<dyn Clock>) -> Sessions {
         Sessions {
             start: Instant::now(),
+            clock,
             sessions: Mutex::default(),
             answers: Arc::default(),
             random: AtomicU64::new(seed),
         }
     }
 
+    /// Seconds since the start, never disturbed by corrections to the machine's clock, but moved by
+    /// whoever sets the clock on purpose.
+    fn seconds(&self) -> u64 {
+        let shift = self.clock.settable().map_or(0, |clock| clock.shift_millis());
+        (self.start.elapsed().as_millis() as i64 + shift).max(0) as u64 / 1000
+    }
+
     /// The session with this number, made if need be, marked as used now.
     ///
     /// Errors: TooManyLogicalSessions.
     pub(crate) fn touch(&self, id: SessionId) -> Result<Arc<Session>> {
-        let now = self.start.elapsed().as_secs();
+        let now = self.seconds();
         let mut sessions = self.sessions.lock();
         if let Some(session) = sessions.get(&id) {
             session.last_use.store(now, Ordering::Relaxed);
@@ -174,7 +184,7 @@ impl Sessions {
 
     /// Marks a session that the caller holds as used now; `false` when it has ended meanwhile.
     pub(crate) fn refresh(&self, session: &Session) -> bool {
-        session.last_use.store(self.start.elapsed().as_secs(), Ordering::Relaxed);
+        session.last_use.store(self.seconds(), Ordering::Relaxed);
         !session.ended.load(Ordering::Acquire)
     }
 
@@ -211,7 +221,7 @@ impl Sessions {
 
     /// Each session as `$listLocalSessions` shows it.
     pub(crate) fn documents(&self) -> Vec<DocumentBuf> {
-        let (now, now_millis) = (self.start.elapsed().as_secs(), now_millis());
+        let (now, now_millis) = (self.seconds(), self.clock.now_millis());
         let sessions = self.sessions.lock();
         let describe = |session: &Arc<Session>| {
             let unused = now.saturating_sub(session.last_use.load(Ordering::Relaxed));
@@ -227,7 +237,7 @@ impl Sessions {
     /// Ends what has expired and returns the numbers; forgets answers beyond the limit, those of
     /// sessions unused for longest first.
     pub(crate) fn sweep(&self) -> Vec<SessionId> {
-        self.sweep_at(self.start.elapsed().as_secs())
+        self.sweep_at(self.seconds())
     }
 
     fn sweep_at(&self, now: u64) -> Vec<SessionId> {
@@ -274,6 +284,7 @@ fn hex(id: &SessionId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use database::SystemClock;
 
     fn answer(size: usize) -> DocumentBuf {
         let mut answer = Builder::new();
@@ -283,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_write_sent_again_finds_its_answer_and_an_older_one_is_refused() {
-        let sessions = Sessions::new(1);
+        let sessions = Sessions::new(1, Arc::new(SystemClock));
         let session = sessions.touch([1; 16]).unwrap();
         assert!(session.begin_write(5).unwrap());
         session.record(5, 0, DocumentBuf::empty());
@@ -301,7 +312,7 @@ mod tests {
 
     #[test]
     fn sessions_end_and_expire() {
-        let sessions = Sessions::new(1);
+        let sessions = Sessions::new(1, Arc::new(SystemClock));
         let id = sessions.start().unwrap();
         assert_eq!((id[6] >> 4, id[8] >> 6, sessions.len()), (4, 2, 1));
         let held = sessions.touch(id).unwrap();
@@ -317,7 +328,7 @@ mod tests {
 
     #[test]
     fn answers_given_up_make_a_repetition_fail() {
-        let sessions = Sessions::new(1);
+        let sessions = Sessions::new(1, Arc::new(SystemClock));
         for at in 0..3 {
             let session = sessions.touch([at; 16]).unwrap();
             session.last_use.store(u64::from(at), Ordering::Relaxed);

@@ -38,6 +38,13 @@ impl Index {
         }
     }
 
+    /// The same index over another tree, its uses not counted yet: one that holds the same entries
+    /// or none at all.
+    pub(crate) fn over(&self, ident: Ident, holds_entries: bool, since_millis: i64) -> Index {
+        let bits = if holds_entries { self.multikey_bits() } else { Vec::new() };
+        Index::new(self.spec.clone(), ident, &bits, since_millis)
+    }
+
     /// Whether any document has an array along any of the paths.
     pub fn is_multikey(&self) -> bool {
         self.multikey.iter().any(|bits| bits.load(Relaxed) != 0)

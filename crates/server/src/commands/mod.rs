@@ -43,6 +43,7 @@
 pub(crate) mod admin;
 pub(crate) mod aggregate;
 pub(crate) mod bulk_write;
+pub(crate) mod clean_slate;
 pub(crate) mod collections;
 pub(crate) mod count;
 pub(crate) mod current_op;
@@ -70,6 +71,7 @@ pub(crate) mod sessions;
 pub(crate) mod sources;
 pub(crate) mod statistics;
 pub(crate) mod update;
+pub(crate) mod vellum_clock;
 pub(crate) mod write_batch;
 
 #[cfg(test)]

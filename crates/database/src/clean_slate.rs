@@ -1,0 +1,292 @@
+//! Clean slates: whole databases copied, set aside, brought back and emptied in one commit.
+//!
+//! A fork is a twin of each tree of the origin, which the engine makes in constant time, and a new entry in
+//! the catalog for each collection: the work grows with the number of collections and indexes, never with
+//! documents. A snapshot is a fork that no namespace leads to; restoring is forking it back. So one kind of
+//! copy serves all of it, and whoever reads while it happens keeps the trees that his view began with.
+//!
+//! Copies get UUIDs of their own: by them an open cursor, or a statement planned a moment ago, finds out
+//! that the collection it began on is no longer there.
+
+use crate::collection::{Collection, Counts, Data, entry};
+use crate::commit::{Committed, Transaction};
+use crate::database::Database;
+use crate::index::Index;
+use crate::keys::SAVED;
+use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::namespace::check_database_name;
+use base::{Namespace, Result, err};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The longest name of a snapshot, in bytes.
+const STATE_NAME_MAX: usize = 255;
+
+/// Databases that belong to the server: neither replaced nor emptied.
+const OWN: [&str; 3] = ["admin", "config", "local"];
+
+/// What a snapshot is called: names are a database's own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StateName {
+    /// The database it was taken of.
+    pub database: Box<str>,
+    /// Its name among that database's snapshots.
+    pub name: Box<str>,
+}
+
+/// A database's state kept under a name: collections like any others, that no namespace leads to.
+pub struct SavedState {
+    /// What it is called.
+    pub name: StateName,
+    /// When it was taken, in milliseconds since 1970.
+    pub taken_millis: i64,
+    /// The collections and views in it, under the namespaces they had.
+    pub collections: Vec<Arc<Collection>>,
+}
+
+impl StateName {
+    /// Checks both names.
+    ///
+    /// Errors: InvalidNamespace for the database, BadValue for the snapshot's own name.
+    pub fn new(database: &str, name: &str) -> Result<StateName> {
+        check_database_name(database)?;
+        if name.is_empty() || name.len() > STATE_NAME_MAX || name.contains('\0') {
+            return Err(err!(
+                BadValue,
+                "a snapshot's name has 1 to {STATE_NAME_MAX} bytes and no null character: '{name}'"
+            ));
+        }
+        Ok(StateName { database: database.into(), name: name.into() })
+    }
+
+    fn not_found(&self) -> base::Error {
+        err!(NamespaceNotFound, "database '{}' has no snapshot named '{}'", self.database, self.name)
+    }
+}
+
+impl SavedState {
+    /// Documents in all its collections.
+    pub fn records(&self) -> i64 {
+        self.collections.iter().map(|collection| collection.records()).sum()
+    }
+
+    /// The sizes of these documents together, in bytes.
+    pub fn bytes(&self) -> i64 {
+        self.collections.iter().map(|collection| collection.bytes()).sum()
+    }
+
+    /// What the catalog's tree keeps of it: its own entry, then one for each collection, in order of keys.
+    pub(crate) fn entries(&self) -> Vec<(Vec<u8>, DocumentBuf)> {
+        let StateName { database, name } = &self.name;
+        let key = [SAVED, database.as_bytes(), b"\0", name.as_bytes()].concat();
+        let mut head = Builder::new();
+        head.append("snapshot", &**name).append("db", &**database);
+        head.append("taken", Value::DateTime(self.taken_millis));
+        let member = |collection: &Arc<Collection>| {
+            let name = collection.namespace.collection().as_bytes();
+            ([&key, &b"\0"[..], name].concat(), entry(collection))
+        };
+        let members = self.collections.iter().map(member);
+        std::iter::once((key.clone(), head.finish())).chain(members).collect()
+    }
+}
+
+/// Saved states as they are read back when the database is opened: each head is followed by its members.
+#[derive(Default)]
+pub(crate) struct SavedStates(Vec<SavedState>);
+
+impl SavedStates {
+    /// Takes an entry that is the head of a state; `false` where it isn't one.
+    pub(crate) fn opens(&mut self, head: Document<'_>) -> Result<bool> {
+        let Some(Value::String(name)) = head.get("snapshot") else { return Ok(false) };
+        let (Some(Value::String(database)), Some(Value::DateTime(taken_millis))) =
+            (head.get("db"), head.get("taken"))
+        else {
+            return Err(broken());
+        };
+        let name = StateName::new(database, name)?;
+        self.0.push(SavedState { name, taken_millis, collections: Vec::new() });
+        Ok(true)
+    }
+
+    /// Takes a collection of the state opened last.
+    pub(crate) fn add(&mut self, collection: Collection) -> Result<()> {
+        let state = self.0.last_mut().ok_or_else(broken)?;
+        state.collections.push(Arc::new(collection));
+        Ok(())
+    }
+
+    /// All of them.
+    pub(crate) fn finish(self) -> Vec<SavedState> {
+        self.0
+    }
+}
+
+fn broken() -> base::Error {
+    err!(DataCorruptionDetected, "broken snapshot in the catalog")
+}
+
+impl Database {
+    /// Makes `to` a copy-on-write twin of `from`: collections, views, indexes, validators, options and
+    /// documents. Later writes to either are invisible to the other.
+    ///
+    /// Errors: NamespaceNotFound where `from` isn't there; NamespaceExists where `to` is and `replace` is
+    /// false; IllegalOperation for the server's own databases and for a fork onto itself; InvalidNamespace;
+    /// DatabaseDifferCase.
+    pub fn fork_database(&self, from: &str, to: &str, replace: bool) -> Result<Committed> {
+        check_database_name(from)?;
+        check_replaceable(to)?;
+        if from == to {
+            return Err(err!(IllegalOperation, "cannot fork database '{from}' onto itself"));
+        }
+        let mut transaction = self.begin();
+        let origin = transaction.collections(from)?;
+        if transaction.has_database(to) && !replace {
+            return Err(err!(NamespaceExists, "database '{to}' exists; replace: true replaces it"));
+        }
+        transaction.replace_database(to, &origin, self.now_millis())?;
+        transaction.commit()
+    }
+
+    /// Keeps the present state of a database under a name, to be restored any number of times.
+    ///
+    /// Errors: NamespaceNotFound where the database isn't there, NamespaceExists where it has a snapshot of
+    /// that name and `replace` is false.
+    pub fn snapshot_database(&self, name: &StateName, replace: bool) -> Result<Committed> {
+        let mut transaction = self.begin();
+        let origin = transaction.collections(&name.database)?;
+        if let Some(state) = transaction.catalog().saved(name).cloned() {
+            if !replace {
+                return Err(err!(
+                    NamespaceExists,
+                    "database '{}' has a snapshot named '{}'; replace: true replaces it",
+                    name.database,
+                    name.name
+                ));
+            }
+            transaction.drop_saved(&state);
+        }
+        let now = self.now_millis();
+        let twin = |collection: &Arc<Collection>| {
+            Arc::new(transaction.twin(collection, collection.namespace.clone(), now))
+        };
+        let collections = origin.iter().map(twin).collect();
+        transaction.put_saved(Arc::new(SavedState { name: name.clone(), taken_millis: now, collections }));
+        transaction.commit()
+    }
+
+    /// Puts a database back into the state of a snapshot, whatever it holds now. The snapshot stays.
+    ///
+    /// Errors: NamespaceNotFound where there is no such snapshot, IllegalOperation for the server's own
+    /// databases.
+    pub fn restore_database(&self, name: &StateName) -> Result<Committed> {
+        check_replaceable(&name.database)?;
+        let mut transaction = self.begin();
+        let state = transaction.catalog().saved(name).cloned().ok_or_else(|| name.not_found())?;
+        transaction.replace_database(&name.database, &state.collections, self.now_millis())?;
+        transaction.commit()
+    }
+
+    /// Forgets a snapshot. Errors: NamespaceNotFound where there is no such snapshot.
+    pub fn drop_snapshot(&self, name: &StateName) -> Result<Committed> {
+        let mut transaction = self.begin();
+        let state = transaction.catalog().saved(name).cloned().ok_or_else(|| name.not_found())?;
+        transaction.drop_saved(&state);
+        transaction.commit()
+    }
+
+    /// Empties every collection of a database; collections, views, indexes, validators and options stay,
+    /// and so do UUIDs. Returns how many documents went and the commit; `None` where the database isn't
+    /// there, as there is nothing left to empty.
+    ///
+    /// Errors: IllegalOperation for the server's own databases, InvalidNamespace.
+    pub fn reset_database(&self, database: &str) -> Result<(u64, Option<Committed>)> {
+        check_replaceable(database)?;
+        let mut transaction = self.begin();
+        if !transaction.has_database(database) {
+            return Ok((0, None));
+        }
+        let now = self.now_millis();
+        let mut deleted = 0;
+        for collection in transaction.collections(database)? {
+            if !collection.is_view() {
+                deleted += transaction.clear(&collection)?;
+                transaction.forget_multikey(&collection, now)?;
+            }
+        }
+        let committed = transaction.commit()?;
+        self.counters.documents_deleted.fetch_add(deleted, Relaxed);
+        Ok((deleted, Some(committed)))
+    }
+}
+
+impl Transaction<'_> {
+    fn has_database(&self, database: &str) -> bool {
+        self.catalog().collections(database).next().is_some()
+    }
+
+    /// The collections and views of a database. Errors: NamespaceNotFound where it isn't there.
+    fn collections(&self, database: &str) -> Result<Vec<Arc<Collection>>> {
+        let collections: Vec<_> = self.catalog().collections(database).cloned().collect();
+        match collections.is_empty() {
+            true => Err(err!(NamespaceNotFound, "database '{database}' does not exist")),
+            false => Ok(collections),
+        }
+    }
+
+    /// Puts twins of collections in the place of all that a database has.
+    fn replace_database(&mut self, to: &str, origin: &[Arc<Collection>], now_millis: i64) -> Result<()> {
+        let gone: Vec<Namespace> = self.catalog().collections(to).map(|c| c.namespace.clone()).collect();
+        for namespace in &gone {
+            self.drop_collection(namespace);
+        }
+        for collection in origin {
+            let namespace = Namespace::new(to, collection.namespace.collection())?;
+            let twin = self.twin(collection, namespace, now_millis);
+            self.put_collection(Arc::new(twin))?;
+        }
+        Ok(())
+    }
+
+    /// A copy-on-write twin of a collection under another namespace.
+    fn twin(&mut self, origin: &Collection, namespace: Namespace, now_millis: i64) -> Collection {
+        let data = origin.data.as_ref().map(|data| self.twin_data(data, now_millis));
+        Collection { namespace, uuid: self.new_uuid(), options: origin.options.clone(), data }
+    }
+
+    fn twin_data(&mut self, origin: &Data, now_millis: i64) -> Data {
+        let ident = self.fork_ident(origin.ident);
+        let twin = |index: &Arc<Index>| {
+            let ident = self.fork_ident(index.ident);
+            Arc::new(index.over(ident, true, now_millis))
+        };
+        let indexes = origin.indexes.iter().map(twin).collect();
+        // Counts change under the commit lock, which is held: they belong to the trees being forked.
+        let counts = Counts::default();
+        counts.records.store(origin.counts.records.load(Relaxed), Relaxed);
+        counts.bytes.store(origin.counts.bytes.load(Relaxed), Relaxed);
+        counts.next_record.store(origin.counts.next_record.load(Relaxed), Relaxed);
+        Data { ident, indexes, counts: Arc::new(counts) }
+    }
+
+    /// After a collection was emptied, lets its indexes forget that documents had arrays, so that the next
+    /// test's plans don't depend on the last one's documents.
+    fn forget_multikey(&mut self, collection: &Arc<Collection>, now_millis: i64) -> Result<()> {
+        let Some(data) = &collection.data else { return Ok(()) };
+        if !data.indexes.iter().any(|index| index.is_multikey()) {
+            return Ok(());
+        }
+        let fresh = |index: &Arc<Index>| Arc::new(index.over(index.ident, false, now_millis));
+        let mut changed = Collection::clone(collection);
+        changed.data = Some(Data { indexes: data.indexes.iter().map(fresh).collect(), ..data.clone() });
+        self.put_collection(Arc::new(changed))
+    }
+}
+
+fn check_replaceable(database: &str) -> Result<()> {
+    check_database_name(database)?;
+    match OWN.contains(&database) {
+        true => Err(err!(IllegalOperation, "the '{database}' database cannot be replaced or emptied")),
+        false => Ok(()),
+    }
+}

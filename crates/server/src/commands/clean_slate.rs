@@ -1,0 +1,141 @@
+//! `forkDatabase`, `snapshotDatabase`, `restoreDatabase`, `dropSnapshot`, `listSnapshots`, `resetDatabase`:
+//! a prepared or an empty database for every test, at a cost that doesn't grow with documents.
+//!
+//! MongoDB has none of these. Their errors are its codes, so that drivers raise what their users know.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::Result;
+use base::bson::Value;
+use database::StateName;
+
+/// The row of `forkDatabase`.
+pub(crate) const FORK_DATABASE: Command = Command::new(
+    "forkDatabase",
+    Kind::Write,
+    "Makes a copy-on-write twin of a database under another name.",
+    fork,
+)
+.admin_only();
+
+fn fork(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let from = own_database(&mut fields, "forkDatabase")?;
+    let to = fields.required("to", Fields::string)?;
+    let replace = fields.flag("replace")?.unwrap_or(false);
+    fields.finish()?;
+    let committed = call.server.database.fork_database(from, to, replace)?;
+    call.acknowledge(Some(committed))?;
+    Ok(Answer::Done)
+}
+
+/// The row of `snapshotDatabase`.
+pub(crate) const SNAPSHOT_DATABASE: Command = Command::new(
+    "snapshotDatabase",
+    Kind::Write,
+    "Keeps the state of a database under a name, to be restored.",
+    snapshot,
+)
+.admin_only();
+
+fn snapshot(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let name = state_name(&mut fields, "snapshotDatabase")?;
+    let replace = fields.flag("replace")?.unwrap_or(false);
+    fields.finish()?;
+    let committed = call.server.database.snapshot_database(&name, replace)?;
+    call.acknowledge(Some(committed))?;
+    Ok(Answer::Done)
+}
+
+/// The row of `restoreDatabase`.
+pub(crate) const RESTORE_DATABASE: Command = Command::new(
+    "restoreDatabase",
+    Kind::Write,
+    "Puts a database back into the state of a snapshot, which stays.",
+    restore,
+)
+.admin_only();
+
+fn restore(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let name = state_name(&mut fields, "restoreDatabase")?;
+    fields.finish()?;
+    let committed = call.server.database.restore_database(&name)?;
+    call.acknowledge(Some(committed))?;
+    Ok(Answer::Done)
+}
+
+/// The row of `dropSnapshot`.
+pub(crate) const DROP_SNAPSHOT: Command =
+    Command::new("dropSnapshot", Kind::Write, "Forgets a snapshot of a database.", drop_snapshot)
+        .admin_only();
+
+fn drop_snapshot(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let name = state_name(&mut fields, "dropSnapshot")?;
+    fields.finish()?;
+    let committed = call.server.database.drop_snapshot(&name)?;
+    call.acknowledge(Some(committed))?;
+    Ok(Answer::Done)
+}
+
+/// The row of `listSnapshots`.
+pub(crate) const LIST_SNAPSHOTS: Command =
+    Command::new("listSnapshots", Kind::Read, "Lists the snapshots of all databases, or of one.", list)
+        .admin_only();
+
+fn list(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let database = fields.string("db")?;
+    fields.finish()?;
+    let catalog = call.server.database.catalog();
+    call.reply.begin_array("snapshots");
+    for state in catalog.all_saved() {
+        if database.is_some_and(|wanted| wanted != &*state.name.database) {
+            continue;
+        }
+        call.reply.push_document().append("db", &*state.name.database).append("name", &*state.name.name);
+        call.reply.append("taken", Value::DateTime(state.taken_millis));
+        call.reply.append("collections", state.collections.len() as i32);
+        call.reply.append("documents", state.records()).append("dataSize", state.bytes()).end();
+    }
+    call.reply.end();
+    Ok(Answer::Done)
+}
+
+/// The row of `resetDatabase`.
+pub(crate) const RESET_DATABASE: Command = Command::new(
+    "resetDatabase",
+    Kind::Write,
+    "Empties every collection of a database; collections and indexes stay.",
+    reset,
+)
+.admin_only();
+
+fn reset(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let name = own_database(&mut fields, "resetDatabase")?;
+    fields.finish()?;
+    let (deleted, committed) = call.server.database.reset_database(name)?;
+    call.reply.append("n", deleted as i64);
+    call.acknowledge(committed)?;
+    Ok(Answer::Done)
+}
+
+/// Takes the database that the command's own field names.
+///
+/// Errors: TypeMismatch for no string.
+fn own_database<'a>(fields: &mut Fields<'a>, command: &str) -> Result<&'a str> {
+    match fields.command_value() {
+        Value::String(name) => Ok(name),
+        other => Err(fields.wrong_type(command, other.kind(), "string")),
+    }
+}
+
+fn state_name(fields: &mut Fields<'_>, command: &str) -> Result<StateName> {
+    let database = own_database(fields, command)?;
+    StateName::new(database, fields.required("name", Fields::string)?)
+}

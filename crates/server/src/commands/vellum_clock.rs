@@ -1,0 +1,57 @@
+//! `vellumClock`: a clock that tests set, hold still and move on.
+//!
+//! TTL, `$$NOW`, `$currentDate`, ObjectIds made by the server, cluster times and the time-outs of sessions
+//! follow it. It is there only where test commands are: whoever may set the clock may expire every document.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use base::bson::Value;
+use base::{Result, err};
+use database::SettableClock;
+
+/// The row of `vellumClock`.
+pub(crate) const VELLUM_CLOCK: Command =
+    Command::new("vellumClock", Kind::Admin, "Shows, sets, freezes and advances the clock.", clock)
+        .admin_only();
+
+fn clock(call: &mut Call<'_>) -> Result<Answer> {
+    let no_such_command = || err!(CommandNotFound, "no such command: '{}'", call.request.name());
+    if !call.server.fail_points.allowed() {
+        return Err(no_such_command());
+    }
+    let database = call.server.database.clone();
+    let clock = database.clock().settable().ok_or_else(no_such_command)?;
+    let mut fields = call.fields();
+    fields.command_value();
+    let set = match fields.any("set")? {
+        None => None,
+        Some(Value::DateTime(millis)) if (0..=SettableClock::MAX_MILLIS).contains(&millis) => Some(millis),
+        Some(Value::DateTime(_)) => {
+            return Err(err!(BadValue, "vellumClock.set must lie between 1970 and 2106, as timestamps do"));
+        }
+        Some(other) => return Err(fields.wrong_type("set", other.kind(), "date")),
+    };
+    let advance_millis = fields.integer("advance")?;
+    let freeze = fields.flag("freeze")?;
+    let follow = fields.flag("follow")?.unwrap_or(false);
+    let sweep = fields.flag("sweepTTL")?.unwrap_or(false);
+    fields.finish()?;
+    if follow {
+        clock.follow();
+    }
+    // Held still first, so that what is set or advanced to is the very time that follows.
+    if let Some(freeze) = freeze {
+        clock.freeze(freeze);
+    }
+    if let Some(millis) = set {
+        clock.set(millis);
+    }
+    if let Some(millis) = advance_millis {
+        clock.advance(millis);
+    }
+    if sweep {
+        call.reply.append("ttlDeleted", database.sweep_ttl() as i64);
+    }
+    call.reply.append("now", Value::DateTime(database.now_millis())).append("frozen", clock.is_frozen());
+    Ok(Answer::Done)
+}
