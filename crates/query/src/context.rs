@@ -1,5 +1,6 @@
 //! What parsing and evaluation need from outside: variables, the time, interruption, memory.
 
+use crate::Collation;
 use base::bson::ValueBuf;
 use base::{Result, err};
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub struct Context {
     /// while parsing, so values may change between evaluations but names and order may not.
     /// `None` is a variable whose value is missing.
     pub variables: Vec<(String, Option<ValueBuf>)>,
+    /// What strings are compared by: the command's collation, or that of what it reads.
+    pub collation: Collation,
     /// What stops long loops.
     pub interrupt: Arc<dyn Interrupt>,
     random: AtomicU64,
@@ -43,6 +46,7 @@ impl Context {
             now_millis,
             cluster_time: None,
             variables: Vec::new(),
+            collation: Collation::SIMPLE,
             interrupt,
             random: AtomicU64::new(seed | 1),
         }
@@ -69,9 +73,15 @@ impl Context {
             now_millis: self.now_millis,
             cluster_time: self.cluster_time,
             variables,
+            collation: self.collation.clone(),
             interrupt: self.interrupt.clone(),
             random: AtomicU64::new(self.random() | 1),
         }
+    }
+
+    /// The same surroundings with another collation.
+    pub fn with_collation(&self, collation: Collation) -> Context {
+        Context { collation, ..self.with_variables(self.variables.clone()) }
     }
 
     /// The next random number (xorshift: for `$sample`, `$rand` and the like, not for secrets).

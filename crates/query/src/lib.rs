@@ -5,6 +5,7 @@
 //! clock and randomness are passed in through [`Context`].
 
 pub mod accumulator;
+pub mod collation;
 pub mod context;
 pub mod expression;
 pub mod keys;
@@ -17,6 +18,7 @@ mod tick;
 pub mod update;
 pub mod window;
 
+pub use collation::Collation;
 pub use context::{Arena, Context, Interrupt};
 pub use expression::Expression;
 pub use matcher::Matcher;

@@ -6,11 +6,16 @@ use super::type_bits::{Item, TypeBits};
 use crate::bson::{Array, Document, Value};
 
 /// Turns text into the bytes that sort as the text does under a collation; appends to the buffer.
-pub type Collate = dyn Fn(&str, &mut Vec<u8>);
+pub type Collate<'c> = dyn Fn(&str, &mut Vec<u8>) + 'c;
 
 /// Appends one component to a key, without type bits: for bounds and for sorting.
 pub fn encode(value: Value<'_>, ascending: bool, out: &mut Vec<u8>) {
     component(value, ascending, None, None, out);
+}
+
+/// Appends one component as [`encode`] does, its strings, also nested ones, by a collation.
+pub fn encode_collated(value: Value<'_>, ascending: bool, collate: &Collate<'_>, out: &mut Vec<u8>) {
+    component(value, ascending, Some(collate), None, out);
 }
 
 /// Builds compound keys, and the type bits that make them decode exactly. Reusable.
@@ -34,7 +39,7 @@ impl KeyBuilder {
 
     /// Appends a component whose strings, also nested ones, sort by a collation. Such a key
     /// decodes to the collation's bytes, not to the strings.
-    pub fn push_collated(&mut self, value: Value<'_>, ascending: bool, collate: &Collate) -> &mut Self {
+    pub fn push_collated(&mut self, value: Value<'_>, ascending: bool, collate: &Collate<'_>) -> &mut Self {
         component(value, ascending, Some(collate), Some(&mut self.types), &mut self.bytes);
         self
     }
@@ -64,7 +69,7 @@ impl KeyBuilder {
 fn component(
     value: Value<'_>,
     ascending: bool,
-    collate: Option<&Collate>,
+    collate: Option<&Collate<'_>>,
     types: Option<&mut TypeBits>,
     out: &mut Vec<u8>,
 ) {
@@ -78,7 +83,7 @@ fn component(
 struct Encoder<'e> {
     out: &'e mut Vec<u8>,
     types: Option<&'e mut TypeBits>,
-    collate: Option<&'e Collate>,
+    collate: Option<&'e Collate<'e>>,
 }
 
 impl Encoder<'_> {

@@ -1,0 +1,185 @@
+//! One language's order of strings, and the bytes that sort as it does.
+
+use super::ascii::AsciiOrder;
+use super::parse::{self, VERSION};
+use super::{locales, provider::Rules};
+use base::bson::{Builder, Document, DocumentBuf};
+use base::{Result, err};
+use icu_collator::options::{AlternateHandling, CaseLevel, CollatorOptions, MaxVariable, Strength};
+use icu_collator::preferences::{CollationCaseFirst, CollationNumericOrdering};
+use icu_collator::{Collator as IcuCollator, CollatorPreferences};
+use icu_locale_core::Locale;
+use std::cmp::Ordering;
+use std::fmt;
+
+/// The names of an option's values.
+pub(super) trait Named: Sized + 'static {
+    /// All of them.
+    const ALL: &'static [(&'static str, Self)];
+}
+
+impl Named for CollationCaseFirst {
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("off", CollationCaseFirst::False),
+        ("lower", CollationCaseFirst::Lower),
+        ("upper", CollationCaseFirst::Upper),
+    ];
+}
+
+impl Named for AlternateHandling {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("non-ignorable", AlternateHandling::NonIgnorable), ("shifted", AlternateHandling::Shifted)];
+}
+
+impl Named for MaxVariable {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("punct", MaxVariable::Punctuation), ("space", MaxVariable::Space)];
+}
+
+fn name_of<T: Named + PartialEq>(value: T) -> &'static str {
+    T::ALL.iter().find(|(_, other)| *other == value).map_or("", |(name, _)| name)
+}
+
+/// The options that a collation document gave; those it didn't are the locale's.
+#[derive(Default)]
+pub(super) struct Requested {
+    pub(super) case_level: Option<bool>,
+    pub(super) case_first: Option<CollationCaseFirst>,
+    /// From 1, primary, to 5, identical.
+    pub(super) strength: Option<u8>,
+    pub(super) numeric_ordering: Option<bool>,
+    pub(super) alternate: Option<AlternateHandling>,
+    pub(super) max_variable: Option<MaxVariable>,
+    pub(super) normalization: Option<bool>,
+    pub(super) backwards: Option<bool>,
+}
+
+/// Compares strings as a language does, to the strength and with the options asked for.
+pub struct Collator {
+    icu: IcuCollator,
+    /// All options, normalised: what identifies the collation.
+    document: DocumentBuf,
+    /// The order of ASCII strings, where nothing but their characters decides.
+    ascii: Option<AsciiOrder>,
+}
+
+impl Collator {
+    /// A collator for a locale by MongoDB's name and its BCP 47 tag.
+    pub(super) fn new(locale: &str, tag: &str, requested: &Requested) -> Result<Collator> {
+        let backwards = requested.backwards.unwrap_or(locale == "fr_CA");
+        let unavailable = || err!(NotImplemented, "collation locale '{locale}' is not supported");
+        let parsed: Locale = tag.parse().map_err(|_| unavailable())?;
+        let mut preferences = CollatorPreferences::from(&parsed);
+        preferences.case_first = requested.case_first;
+        preferences.numeric_ordering = requested.numeric_ordering.map(|numeric| match numeric {
+            true => CollationNumericOrdering::True,
+            false => CollationNumericOrdering::False,
+        });
+        let mut options = CollatorOptions::default();
+        options.strength = requested.strength.map(strength);
+        options.alternate_handling = requested.alternate;
+        options.max_variable = requested.max_variable;
+        options.case_level = requested.case_level.map(|on| if on { CaseLevel::On } else { CaseLevel::Off });
+        let icu = IcuCollator::try_new_unstable(&Rules { backwards }, preferences, options)
+            .map_err(|_| unavailable())?;
+        let normalization = requested.normalization.unwrap_or(locales::normalizes(locale));
+        let mut collator =
+            Collator { document: normalised(locale, &icu, normalization, backwards), icu, ascii: None };
+        collator.check(backwards)?;
+        collator.ascii = AsciiOrder::of(locale, &collator.icu.as_borrowed());
+        Ok(collator)
+    }
+
+    fn check(&self, backwards: bool) -> Result<()> {
+        let options = self.icu.as_borrowed().resolved_options();
+        let has_case =
+            options.case_first != CollationCaseFirst::False && options.case_level == CaseLevel::Off;
+        parse::check(self, backwards, number(options.strength), has_case)
+    }
+
+    /// All options with their defaults filled in.
+    pub fn document(&self) -> Document<'_> {
+        self.document.view()
+    }
+
+    /// The order of two strings.
+    #[inline]
+    pub fn compare(&self, a: &str, b: &str) -> Ordering {
+        if a == b {
+            return Ordering::Equal;
+        }
+        if let Some(order) = self.ascii.as_ref().and_then(|ascii| ascii.compare(a.as_bytes(), b.as_bytes())) {
+            return order;
+        }
+        self.icu.as_borrowed().compare(a, b)
+    }
+
+    /// Appends bytes that compare as the strings do; equal strings give equal bytes. They hold no
+    /// zero, and are good for as long as the rules are the same.
+    pub fn append_key(&self, text: &str, key: &mut Vec<u8>) {
+        let Ok(()) = self.icu.as_borrowed().write_sort_key_to(text, key);
+    }
+
+    /// The order of two strings by the rules alone, to hold the shortcut for ASCII against.
+    #[cfg(test)]
+    pub(super) fn compare_by_rules(&self, a: &str, b: &str) -> Ordering {
+        self.icu.as_borrowed().compare(a, b)
+    }
+
+    /// Whether ASCII strings take the shortcut.
+    #[cfg(test)]
+    pub(super) fn has_ascii_order(&self) -> bool {
+        self.ascii.is_some()
+    }
+}
+
+impl PartialEq for Collator {
+    fn eq(&self, other: &Collator) -> bool {
+        self.document == other.document
+    }
+}
+
+impl Eq for Collator {}
+
+impl fmt::Debug for Collator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Collator({})", self.document())
+    }
+}
+
+/// The collation document with everything that was left out.
+fn normalised(locale: &str, icu: &IcuCollator, normalization: bool, backwards: bool) -> DocumentBuf {
+    let options = icu.as_borrowed().resolved_options();
+    let mut out = Builder::new();
+    out.append("locale", locale);
+    out.append("caseLevel", options.case_level == CaseLevel::On);
+    out.append("caseFirst", name_of(options.case_first));
+    out.append("strength", i32::from(number(options.strength)));
+    out.append("numericOrdering", options.numeric == CollationNumericOrdering::True);
+    out.append("alternate", name_of(options.alternate_handling));
+    out.append("maxVariable", name_of(options.max_variable));
+    out.append("normalization", normalization);
+    out.append("backwards", backwards);
+    out.append("version", VERSION);
+    out.finish()
+}
+
+fn strength(number: u8) -> Strength {
+    match number {
+        1 => Strength::Primary,
+        2 => Strength::Secondary,
+        4 => Strength::Quaternary,
+        5 => Strength::Identical,
+        _ => Strength::Tertiary,
+    }
+}
+
+fn number(strength: Strength) -> u8 {
+    match strength {
+        Strength::Primary => 1,
+        Strength::Secondary => 2,
+        Strength::Quaternary => 4,
+        Strength::Identical => 5,
+        _ => 3,
+    }
+}

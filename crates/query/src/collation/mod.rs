@@ -1,0 +1,136 @@
+//! Collation: comparing strings as a language does.
+//!
+//! A [`Collation`] is what an operation, a collection or an index compares values by: MongoDB's
+//! order of types throughout, and within it strings either by their bytes (the simple collation)
+//! or by a [`Collator`]. Everything that asks whether two values are equal, or which comes first,
+//! asks it here, so that filters, groups, sorts and index keys never disagree.
+
+mod ascii;
+mod collator;
+mod locales;
+mod parse;
+mod provider;
+#[cfg(test)]
+mod tests;
+
+pub use collator::Collator;
+
+use base::Result;
+use base::bson::{self, Document, DocumentBuf, Value};
+use base::key_string::{self, KeyBuilder};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// The order of values: MongoDB's, with strings by bytes or as a language sorts them.
+///
+/// Two collations are equal if they are the same in every option, locale included: then, and only
+/// then, may keys made with one be searched with the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collation(Option<Arc<Collator>>);
+
+impl Collation {
+    /// Strings by their bytes.
+    pub const SIMPLE: Collation = Collation(None);
+
+    /// Parses a `collation` document; `place` is the path that error messages name the document's
+    /// fields by (`collation`, `create.collation`).
+    ///
+    /// Errors: IDLUnknownField, IDLFailedToParse, TypeMismatch, BadValue, FailedToParse and
+    /// IncompatibleCollationVersion as MongoDB's; NotImplemented, by name, for locales whose
+    /// rules are not at hand.
+    pub fn parse(document: Document<'_>, place: &str) -> Result<Collation> {
+        parse::parse(document, place).map(Collation)
+    }
+
+    /// Whether strings compare by their bytes.
+    pub fn is_simple(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// What compares strings; `None` for the simple collation.
+    pub fn collator(&self) -> Option<&Collator> {
+        self.0.as_deref()
+    }
+
+    /// All options with their defaults filled in, as listCollections and listIndexes show them;
+    /// `None` for the simple collation.
+    pub fn document(&self) -> Option<Document<'_>> {
+        self.0.as_ref().map(|collator| collator.document())
+    }
+
+    /// The options for messages and for explain: `{locale: "simple"}` is spelt out.
+    pub fn describe(&self) -> DocumentBuf {
+        match self.document() {
+            Some(document) => document.to_owned(),
+            None => {
+                let mut out = bson::Builder::new();
+                out.append("locale", locales::SIMPLE);
+                out.finish()
+            }
+        }
+    }
+
+    /// The order of two values.
+    #[inline]
+    pub fn compare(&self, a: Value<'_>, b: Value<'_>) -> Ordering {
+        match &self.0 {
+            None => bson::compare(a, b),
+            Some(collator) => bson::compare_with(a, b, &|a, b| collator.compare(a, b)),
+        }
+    }
+
+    /// The order of two values of which either may be missing; missing comes first.
+    pub fn compare_optional(&self, a: Option<Value<'_>>, b: Option<Value<'_>>) -> Ordering {
+        match (a, b) {
+            (Some(a), Some(b)) => self.compare(a, b),
+            (a, b) => a.is_some().cmp(&b.is_some()),
+        }
+    }
+
+    /// Whether two values are equal.
+    #[inline]
+    pub fn equal(&self, a: Value<'_>, b: Value<'_>) -> bool {
+        self.compare(a, b).is_eq()
+    }
+
+    /// Appends bytes that compare as values compare here; equal values give equal bytes.
+    pub fn append_key(&self, value: Value<'_>, ascending: bool, out: &mut Vec<u8>) {
+        match &self.0 {
+            None => key_string::encode(value, ascending, out),
+            Some(collator) => {
+                key_string::encode_collated(
+                    value,
+                    ascending,
+                    &|text, key| collator.append_key(text, key),
+                    out,
+                );
+            }
+        }
+    }
+
+    /// Appends a component to an index key.
+    pub fn push_key(&self, builder: &mut KeyBuilder, value: Value<'_>, ascending: bool) {
+        match &self.0 {
+            None => {
+                builder.push(value, ascending);
+            }
+            Some(collator) => {
+                builder.push_collated(value, ascending, &|text, key| collator.append_key(text, key));
+            }
+        }
+    }
+}
+
+/// Whether the order of a value depends on the collation at all: whether it is or holds a string.
+pub fn depends_on_collation(value: Value<'_>) -> bool {
+    match value {
+        Value::String(_) | Value::Symbol(_) => true,
+        // Values come out of validated documents, so the recursion is bounded by their depth.
+        Value::Document(document) => document.iter().any(|element| depends_on_collation(element.value())),
+        Value::Array(array) => array.iter().any(depends_on_collation),
+        Value::JavaScriptWithScope { scope, .. } => {
+            scope.iter().any(|element| depends_on_collation(element.value()))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,155 @@
+//! From a collation document to a collator: which options there are, and which go together.
+
+use super::collator::{Collator, Named, Requested};
+use super::locales::{self, Found, SIMPLE};
+use base::bson::{Document, DocumentBuf, Element, Value};
+use base::{Result, err};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// The version of the rules that MongoDB reports, and the only one that may be asked for.
+pub(super) const VERSION: &str = "57.1";
+
+/// How many collators are kept for the next command with the same document.
+const KEPT_MAX: usize = 64;
+
+/// Collators made so far, the oldest first: commands repeat their documents, and making one costs
+/// much more than finding it.
+static KEPT: Mutex<Vec<(DocumentBuf, Arc<Collator>)>> = Mutex::new(Vec::new());
+
+/// Parses a collation document, or remembers what it parsed to; `None` is the simple collation.
+pub(super) fn parse(document: Document<'_>, place: &str) -> Result<Option<Arc<Collator>>> {
+    let same = |kept: &&(DocumentBuf, Arc<Collator>)| kept.0.bytes() == document.bytes();
+    if let Some((_, collator)) = KEPT.lock().iter().find(same) {
+        return Ok(Some(collator.clone()));
+    }
+    let parsed = parse_new(document, place)?;
+    if let Some(collator) = &parsed {
+        let mut kept = KEPT.lock();
+        if kept.len() == KEPT_MAX {
+            kept.remove(0);
+        }
+        kept.push((document.to_owned(), collator.clone()));
+    }
+    Ok(parsed)
+}
+
+fn parse_new(document: Document<'_>, place: &str) -> Result<Option<Arc<Collator>>> {
+    let mut requested = Requested::default();
+    let mut locale = None;
+    for element in document {
+        match element.name() {
+            "locale" => locale = Some(text(&element, place)?),
+            "caseLevel" => requested.case_level = Some(flag(&element, place)?),
+            "caseFirst" => requested.case_first = Some(choice(&element, place)?),
+            "strength" => requested.strength = Some(strength(&element, place)?),
+            "numericOrdering" => requested.numeric_ordering = Some(flag(&element, place)?),
+            "alternate" => requested.alternate = Some(choice(&element, place)?),
+            "maxVariable" => requested.max_variable = Some(choice(&element, place)?),
+            "normalization" => requested.normalization = Some(flag(&element, place)?),
+            "backwards" => requested.backwards = Some(flag(&element, place)?),
+            "version" => version(&element, place, document)?,
+            name => return Err(err!(IDLUnknownField, "BSON field '{place}.{name}' is an unknown field.")),
+        }
+    }
+    let missing = || err!(IDLFailedToParse, "BSON field '{place}.locale' is missing but a required field");
+    let locale = locale.ok_or_else(missing)?;
+    if locale == SIMPLE {
+        if document.iter().count() > 1 {
+            return Err(err!(
+                FailedToParse,
+                "If locale={SIMPLE}, no other fields should be present in: {document}"
+            ));
+        }
+        return Ok(None);
+    }
+    let collator = Collator::new(locale, &tag(locale, document)?, &requested)?;
+    Ok(Some(Arc::new(collator)))
+}
+
+/// The BCP 47 tag of a locale.
+fn tag(locale: &str, document: Document<'_>) -> Result<String> {
+    if locale.is_empty() {
+        return Err(err!(BadValue, "Field 'locale' cannot be the empty string in: {document}"));
+    }
+    if locale.contains('\0') {
+        return Err(err!(BadValue, "Field 'locale' cannot contain null byte. Collation spec: {document}"));
+    }
+    match locales::find(locale) {
+        Found::Tag(tag) => Ok(tag),
+        Found::Unavailable => Err(err!(NotImplemented, "collation locale '{locale}' is not supported")),
+        Found::Unknown(None) => Err(err!(BadValue, "Field 'locale' is invalid in: {document}")),
+        Found::Unknown(Some(other)) => {
+            Err(err!(BadValue, "Field 'locale' is invalid in: {document}. Did you mean '{other}'?"))
+        }
+    }
+}
+
+fn text<'a>(element: &Element<'a>, place: &str) -> Result<&'a str> {
+    element.value().as_str().ok_or_else(|| wrong_type(element, place, "expected type 'string'"))
+}
+
+fn flag(element: &Element<'_>, place: &str) -> Result<bool> {
+    match element.value() {
+        Value::Boolean(flag) => Ok(flag),
+        _ => Err(wrong_type(element, place, "expected type 'bool'")),
+    }
+}
+
+/// One of several names.
+fn choice<T: Named + Copy>(element: &Element<'_>, place: &str) -> Result<T> {
+    let wanted = text(element, place)?;
+    let found = T::ALL.iter().find(|(name, _)| *name == wanted);
+    found.map(|(_, value)| *value).ok_or_else(|| unknown_value(element, place, wanted))
+}
+
+fn strength(element: &Element<'_>, place: &str) -> Result<u8> {
+    let Some(number) = element.value().as_number() else {
+        return Err(wrong_type(element, place, "expected types '[long, int, decimal, double]'"));
+    };
+    match number.to_i64_exact() {
+        Some(strength @ 1..=5) => Ok(strength as u8),
+        _ => Err(unknown_value(element, place, &element.value().to_string())),
+    }
+}
+
+fn version(element: &Element<'_>, place: &str, document: Document<'_>) -> Result<()> {
+    let wanted = text(element, place)?;
+    if wanted == VERSION {
+        return Ok(());
+    }
+    Err(err!(
+        IncompatibleCollationVersion,
+        "Requested collation version {wanted} but the only available collator version was {VERSION}. \
+         Requested collation spec: {document}"
+    ))
+}
+
+fn wrong_type(element: &Element<'_>, place: &str, expected: &str) -> base::Error {
+    let (name, found) = (element.name(), element.kind().alias());
+    err!(TypeMismatch, "BSON field '{place}.{name}' is the wrong type '{found}', {expected}")
+}
+
+fn unknown_value(element: &Element<'_>, place: &str, value: &str) -> base::Error {
+    let name = element.name();
+    err!(BadValue, "Enumeration value '{value}' for field '{place}.{name}' is not a valid value.")
+}
+
+/// Refuses options that would change nothing together.
+pub(super) fn check(collator: &Collator, backwards: bool, strength: u8, has_case: bool) -> Result<()> {
+    if backwards && strength == 1 {
+        return Err(err!(
+            BadValue,
+            "'backwards' is invalid with 'strength' of 1 in: {}",
+            collator.document()
+        ));
+    }
+    if has_case && strength < 3 {
+        return Err(err!(
+            BadValue,
+            "'caseFirst' is invalid unless 'caseLevel' is on or 'strength' is greater than 2 in: {}",
+            collator.document()
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! ICU4X's compiled rules, with one bit of them set as the collation document asks.
+//!
+//! `backwards` is an option of MongoDB's collations. ICU4X takes it from the locale's data only
+//! (it is Canadian French that has it), so the data are handed to it with that bit changed.
+
+use icu_collator::provider::*;
+use icu_normalizer::provider::{NormalizerNfdDataV1, NormalizerNfdTablesV1};
+use icu_provider::{DataError, DataPayload, DataProvider, DataRequest, DataResponse};
+
+/// The bit of [`CollationMetadata`] by which the second level compares from the end.
+const BACKWARDS: u32 = 1 << 7;
+
+/// The compiled rules.
+pub(super) struct Rules {
+    /// Whether accents compare from the end.
+    pub(super) backwards: bool,
+}
+
+impl DataProvider<CollationMetadataV1> for Rules {
+    fn load(&self, request: DataRequest<'_>) -> Result<DataResponse<CollationMetadataV1>, DataError> {
+        let mut response: DataResponse<CollationMetadataV1> = Baked.load(request)?;
+        let others = response.payload.get().bits & !BACKWARDS;
+        let bits = if self.backwards { others | BACKWARDS } else { others };
+        response.payload = DataPayload::from_owned(CollationMetadata { bits });
+        Ok(response)
+    }
+}
+
+macro_rules! as_compiled {
+    ($($baked:path => $($marker:ty),+;)+) => {$($(
+        impl DataProvider<$marker> for Rules {
+            fn load(&self, request: DataRequest<'_>) -> Result<DataResponse<$marker>, DataError> {
+                $baked.load(request)
+            }
+        }
+    )+)+};
+}
+
+as_compiled! {
+    Baked => CollationSpecialPrimariesV1, CollationRootV1, CollationTailoringV1, CollationDiacriticsV1,
+        CollationJamoV1, CollationReorderingV1;
+    icu_normalizer::provider::Baked => NormalizerNfdDataV1, NormalizerNfdTablesV1;
+}
