@@ -4,9 +4,10 @@
 //! twice and a top-k heap compares bytes only. Arrays count by their smallest element in the
 //! pattern's order (the least ascending, the greatest descending), over all fields at once.
 
+use crate::Collation;
 use crate::keys::compound_keys;
 use base::bson::{Document, Path, Value};
-use base::{Result, err, key_string};
+use base::{Result, err};
 
 /// How many keys a pattern may have, as MongoDB documents it.
 const KEYS_MAX: usize = 32;
@@ -20,6 +21,7 @@ pub struct SortPattern {
     paths: Vec<Path>,
     fields: Vec<(Path, bool)>,
     natural: Option<bool>,
+    collation: Collation,
 }
 
 impl SortPattern {
@@ -30,7 +32,12 @@ impl SortPattern {
     /// field paths, BadValue for `$natural` beside other keys; `$meta` is refused by its name with
     /// 40218, since no stage here yields such metadata.
     pub fn parse(spec: Document<'_>) -> Result<SortPattern> {
-        let mut pattern = SortPattern { paths: Vec::new(), fields: Vec::new(), natural: None };
+        let mut pattern = SortPattern {
+            paths: Vec::new(),
+            fields: Vec::new(),
+            natural: None,
+            collation: Collation::SIMPLE,
+        };
         for element in spec {
             let name = element.name();
             if let Value::Document(meta) = element.value() {
@@ -44,6 +51,16 @@ impl SortPattern {
             pattern.add(checked_path(name)?, ascending)?;
         }
         Ok(pattern)
+    }
+
+    /// The same pattern with strings compared by a collation.
+    pub fn collated(self, collation: &Collation) -> SortPattern {
+        SortPattern { collation: collation.clone(), ..self }
+    }
+
+    /// What strings compare by.
+    pub fn collation(&self) -> &Collation {
+        &self.collation
     }
 
     fn add(&mut self, path: Path, ascending: bool) -> Result<()> {
@@ -105,7 +122,7 @@ impl SortPattern {
     /// Encodes one compound key; what is missing sorts as null.
     fn encode(&self, key: &[Option<Value<'_>>], out: &mut Vec<u8>) {
         for (value, (_, ascending)) in key.iter().zip(&self.fields) {
-            key_string::encode(value.unwrap_or(Value::Null), *ascending, out);
+            self.collation.append_key(value.unwrap_or(Value::Null), *ascending, out);
         }
     }
 }

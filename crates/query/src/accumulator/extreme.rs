@@ -1,30 +1,30 @@
 //! `$min` and `$max`: the least and greatest value in MongoDB's order, null and missing aside.
 
 use super::{Accumulation, Accumulator};
-use crate::Context;
+use crate::{Collation, Context};
 use base::Result;
-use base::bson::{Element, Value, ValueBuf, compare};
+use base::bson::{Element, Value, ValueBuf};
 use std::cmp::Ordering;
 
 pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
-    if name == "$min" {
-        Accumulation::unary(name, spec, context, || Box::new(Extreme { wanted: Ordering::Less, best: None }))
-    } else {
-        Accumulation::unary(name, spec, context, || {
-            Box::new(Extreme { wanted: Ordering::Greater, best: None })
-        })
-    }
+    let wanted = if name == "$min" { Ordering::Less } else { Ordering::Greater };
+    let collation = context.collation.clone();
+    Accumulation::unary(name, spec, context, move || {
+        Box::new(Extreme { wanted, best: None, collation: collation.clone() })
+    })
 }
 
 struct Extreme {
     wanted: Ordering,
     best: Option<ValueBuf>,
+    collation: Collation,
 }
 
 impl Accumulator for Extreme {
     fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
         let Some(value) = argument.filter(|value| !value.is_nullish()) else { return Ok(()) };
-        let better = self.best.as_ref().is_none_or(|best| compare(value, best.view()) == self.wanted);
+        let order = |best: &ValueBuf| self.collation.compare(value, best.view());
+        let better = self.best.as_ref().is_none_or(|best| order(best) == self.wanted);
         if better {
             self.best = Some(value.to_owned());
         }

@@ -2,17 +2,19 @@
 
 use super::parse::input_and_count;
 use super::{Accumulation, Accumulator, Argument, array, check_memory};
-use crate::Context;
+use crate::{Collation, Context};
 use base::Result;
-use base::bson::{Element, Value, ValueBuf, compare};
+use base::bson::{Element, Value, ValueBuf};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
     let (input, count) = input_and_count(spec, context)?;
     let greatest = name == "$maxN";
+    let collation = context.collation.clone();
     let make = move |count| -> Box<dyn Accumulator> {
-        Box::new(ExtremeN { name, greatest, count, best: Vec::new(), held: 0 })
+        let collation = collation.clone();
+        Box::new(ExtremeN { name, greatest, count, collation, best: Vec::new(), held: 0 })
     };
     Ok(Accumulation::of(Argument::Value(input), Arc::new(make)).with_count(Some(count)))
 }
@@ -21,6 +23,7 @@ struct ExtremeN {
     name: &'static str,
     greatest: bool,
     count: usize,
+    collation: Collation,
     /// In the result's order; of equal values the earlier first.
     best: Vec<ValueBuf>,
     held: usize,
@@ -28,7 +31,7 @@ struct ExtremeN {
 
 impl ExtremeN {
     fn order(&self, a: Value<'_>, b: Value<'_>) -> Ordering {
-        if self.greatest { compare(b, a) } else { compare(a, b) }
+        if self.greatest { self.collation.compare(b, a) } else { self.collation.compare(a, b) }
     }
 }
 

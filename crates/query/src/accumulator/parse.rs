@@ -61,7 +61,7 @@ impl Accumulation {
         name: &'static str,
         spec: &Element<'_>,
         context: &Context,
-        make: fn() -> Box<dyn Accumulator>,
+        make: impl Fn() -> Box<dyn Accumulator> + Send + Sync + 'static,
     ) -> Result<Accumulation> {
         if matches!(spec.value(), Value::Array(_)) {
             return Err(err!(40237, "The {name} accumulator is a unary operator"));

@@ -3,10 +3,9 @@
 use super::array_join::not_an_array;
 use super::push::Pushed;
 use super::{Accumulation, Accumulator, check_memory};
-use crate::Context;
+use crate::{Collation, Context};
 use base::Result;
 use base::bson::{Element, Value, ValueBuf};
-use base::key_string::encode;
 use std::collections::HashSet;
 
 pub(super) fn parse_add_to_set(
@@ -14,7 +13,8 @@ pub(super) fn parse_add_to_set(
     spec: &Element<'_>,
     context: &Context,
 ) -> Result<Accumulation> {
-    Accumulation::unary(name, spec, context, || Box::new(AddToSet(Distinct::new())))
+    let collation = context.collation.clone();
+    Accumulation::unary(name, spec, context, move || Box::new(AddToSet(Distinct::new(&collation))))
 }
 
 pub(super) fn parse_set_union(
@@ -22,24 +22,26 @@ pub(super) fn parse_set_union(
     spec: &Element<'_>,
     context: &Context,
 ) -> Result<Accumulation> {
-    Accumulation::unary(name, spec, context, || Box::new(SetUnion(Distinct::new())))
+    let collation = context.collation.clone();
+    Accumulation::unary(name, spec, context, move || Box::new(SetUnion(Distinct::new(&collation))))
 }
 
 /// Distinct values: equal ones have equal keys.
 struct Distinct {
     seen: HashSet<Box<[u8]>>,
     values: Pushed,
+    collation: Collation,
     held: usize,
 }
 
 impl Distinct {
-    fn new() -> Distinct {
-        Distinct { seen: HashSet::new(), values: Pushed::new(), held: 0 }
+    fn new(collation: &Collation) -> Distinct {
+        Distinct { seen: HashSet::new(), values: Pushed::new(), collation: collation.clone(), held: 0 }
     }
 
     fn add(&mut self, value: Value<'_>) {
         let mut key = Vec::new();
-        encode(value, true, &mut key);
+        self.collation.append_key(value, true, &mut key);
         if !self.seen.contains(key.as_slice()) {
             self.held += key.len() + 32;
             self.seen.insert(key.into_boxed_slice());

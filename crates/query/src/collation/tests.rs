@@ -212,3 +212,97 @@ fn plain_locales_take_the_shortcut() {
     assert!(!has("{locale: 'cs'}") && !has("{locale: 'en', numericOrdering: true}"));
     assert!(!has("{locale: 'en', alternate: 'shifted'}"));
 }
+
+mod used {
+    //! That everything which compares values asks the collation.
+
+    use super::collation;
+    use crate::expression::Expression;
+    use crate::{Arena, Context, Matcher, SortPattern, Update};
+    use base::bson::extended_json::parse;
+
+    fn context() -> Context {
+        Context::for_tests().with_collation(collation("{locale: 'en', strength: 2}"))
+    }
+
+    fn matches(filter: &str, document: &str) -> bool {
+        let context = context();
+        let matcher = Matcher::parse(parse(filter).unwrap().view(), &context).unwrap();
+        // Whatever the surroundings are by then.
+        matcher.matches(parse(document).unwrap().view(), &Context::for_tests()).unwrap()
+    }
+
+    #[test]
+    fn filters() {
+        assert!(matches("{a: 'X'}", "{a: 'x'}") && matches("{a: {$ne: 'y'}}", "{a: 'x'}"));
+        assert!(matches("{a: {$gt: 'A'}}", "{a: 'b'}") && !matches("{a: {$lt: 'B'}}", "{a: 'b'}"));
+        assert!(matches("{a: {$in: ['Q', 'B', 'x', 'X']}}", "{a: 'b'}"));
+        assert!(matches("{$or: [{a: 'Q'}, {a: 'B'}]}", "{a: 'b'}"));
+        assert!(!matches("{a: {$nin: ['Q', 'B']}}", "{a: ['b']}"));
+        assert!(matches("{a: {$all: ['B', 'C']}}", "{a: ['b', 'c']}"));
+        assert!(matches("{a: {$elemMatch: {b: 'X'}}}", "{a: [{b: 'x'}]}"));
+        assert!(matches("{a: {b: ['X']}}", "{a: {b: ['x']}}"));
+        assert!(!matches("{a: /X/}", "{a: 'x'}"));
+        assert!(matches("{$expr: {$eq: ['$a', 'X']}}", "{a: 'x'}"));
+        assert!(!matches("{$jsonSchema: {properties: {a: {enum: ['X']}}}}", "{a: 'x'}"));
+    }
+
+    fn computes(expression: &str, document: &str, expected: &str) {
+        let context = context();
+        let holder = parse(&format!("{{v: {expression}}}")).unwrap();
+        let expression = Expression::parse(holder.view().get("v").unwrap(), &context).unwrap();
+        let (document, arena) = (parse(document).unwrap(), Arena::new());
+        let value = expression.evaluate(document.view(), &context, &arena).unwrap().unwrap();
+        let expected = parse(&format!("{{v: {expected}}}")).unwrap();
+        assert_eq!(value.to_string(), expected.view().get("v").unwrap().to_string());
+    }
+
+    #[test]
+    fn expressions() {
+        computes("{$eq: ['$a', 'X']}", "{a: 'x'}", "true");
+        computes("{$eq: ['a', 'A']}", "{}", "true");
+        computes("{$cmp: ['$a', 'B']}", "{a: 'a'}", "-1");
+        computes("{$in: ['$a', ['X']]}", "{a: 'x'}", "true");
+        computes("{$indexOfArray: [['q', 'X'], '$a']}", "{a: 'x'}", "1");
+        computes("{$indexOfCP: ['X', '$a']}", "{a: 'x'}", "-1");
+        computes("{$setUnion: [['a', 'B'], '$a']}", "{a: ['A', 'b']}", "['a', 'B']");
+        computes("{$setDifference: ['$a', ['B']]}", "{a: ['A', 'b']}", "['A']");
+        computes("{$setEquals: [['a', 'B'], '$a']}", "{a: ['A', 'b']}", "true");
+        computes("{$min: '$a'}", "{a: ['b', 'A', 'B']}", "'A'");
+        computes("{$maxN: {n: 1, input: '$a'}}", "{a: ['b', 'C', 'c']}", "['C']");
+        computes("{$sortArray: {input: '$a', sortBy: 1}}", "{a: ['b', 'C', 'A']}", "['A', 'b', 'C']");
+        computes(
+            "{$sortArray: {input: '$a', sortBy: {x: 1}}}",
+            "{a: [{x: 'b'}, {x: 'C'}, {x: 'A'}]}",
+            "[{x: 'A'}, {x: 'b'}, {x: 'C'}]",
+        );
+    }
+
+    fn updates(update: &str, document: &str, expected: &str) {
+        let context = context();
+        let update = parse(update).unwrap();
+        let update = Update::parse(base::bson::Value::Document(update.view()), &[], &context).unwrap();
+        let before = parse(document).unwrap();
+        let after = update.apply(before.view(), None, false, &context).unwrap();
+        let after = after.unwrap_or(before);
+        assert_eq!(after.view().to_string(), parse(expected).unwrap().view().to_string());
+    }
+
+    #[test]
+    fn updates_and_sorts() {
+        updates("{$pull: {a: 'X'}}", "{a: ['x', 'y']}", "{a: ['y']}");
+        updates("{$pull: {a: {$in: ['X']}}}", "{a: ['x', 'y']}", "{a: ['y']}");
+        updates("{$pullAll: {a: ['X', 'Y']}}", "{a: ['x', 'y']}", "{a: []}");
+        updates("{$addToSet: {a: {$each: ['X', 'b', 'B']}}}", "{a: ['x']}", "{a: ['x', 'b']}");
+        updates("{$min: {a: 'B'}}", "{a: 'a'}", "{a: 'a'}");
+        updates("{$max: {a: 'B'}}", "{a: 'b'}", "{a: 'b'}");
+        updates("{$push: {a: {$each: ['B'], $sort: 1}}}", "{a: ['c', 'a']}", "{a: ['a', 'B', 'c']}");
+        let key = |document: &str| {
+            let pattern = SortPattern::parse(parse("{a: 1}").unwrap().view()).unwrap();
+            let mut key = Vec::new();
+            pattern.collated(&context().collation).key(parse(document).unwrap().view(), &mut key).unwrap();
+            key
+        };
+        assert!(key("{a: 'a'}") == key("{a: 'A'}") && key("{a: 'A'}") < key("{a: 'b'}"));
+    }
+}

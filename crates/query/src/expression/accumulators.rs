@@ -3,7 +3,7 @@
 use super::evaluate::{Call, Computed, null, number, value};
 use crate::accumulator::{Accumulator, Deviation, Ranked, Total};
 use base::Result;
-use base::bson::{Decimal128, Value, compare};
+use base::bson::{Decimal128, Value};
 use std::cmp::Ordering;
 
 /// Gives each operand to `each`, or each element of a single operand that is an array.
@@ -52,7 +52,8 @@ pub(super) fn avg<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 fn extreme<'a>(call: &Call<'_, 'a>, wanted: Ordering) -> Computed<'a> {
     let mut best: Option<Value<'a>> = None;
     each(call, |operand| {
-        if !operand.is_nullish() && best.is_none_or(|best| compare(operand, best) == wanted) {
+        if !operand.is_nullish() && best.is_none_or(|best| call.collation().compare(operand, best) == wanted)
+        {
             best = Some(operand);
         }
         Ok(())

@@ -2,11 +2,11 @@
 
 use super::evaluate::{Call, Computed, value};
 use base::Result;
-use base::bson::compare_optional;
 use std::cmp::Ordering;
 
 fn order(call: &Call<'_, '_>) -> Result<Ordering> {
-    Ok(compare_optional(call.get(0)?, call.get(1)?))
+    let (a, b) = (call.get(0)?, call.get(1)?);
+    Ok(call.collation().compare_optional(a, b))
 }
 
 pub(super) fn eq<'a>(call: &Call<'_, 'a>) -> Computed<'a> {

@@ -3,7 +3,7 @@
 use super::node::{CallNode, Node};
 use super::table::Operator;
 use super::{array_literal, field_path, object_literal};
-use crate::{Arena, Context};
+use crate::{Arena, Collation, Context};
 use base::bson::{Array, Builder, Document, Number, Value, ValueBuf};
 use base::{Result, err};
 
@@ -104,6 +104,11 @@ impl<'e, 'a> Call<'e, 'a> {
     /// A call to be evaluated in this scope.
     pub(crate) fn new(node: &'a CallNode, scope: &'e Scope<'e, 'a>) -> Call<'e, 'a> {
         Call { node, scope }
+    }
+
+    /// What strings compare by.
+    pub(crate) fn collation(&self) -> &'a Collation {
+        &self.scope.context.collation
     }
 
     /// Whether an operand is constant (or not given).

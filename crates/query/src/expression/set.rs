@@ -5,13 +5,14 @@ use super::evaluate::{Call, Computed, null, type_name, value};
 use super::node::Node;
 use super::parse::Parser;
 use super::table::Operator;
-use base::bson::{Array, Builder, Value, compare};
+use crate::Collation;
+use base::bson::{Array, Builder, Value};
 use base::{Error, ErrorCode, Result, err};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// A value in MongoDB's order.
-struct Ordered<'a>(Value<'a>);
+/// A value in the order of a collation.
+struct Ordered<'a>(Value<'a>, &'a Collation);
 
 impl PartialEq for Ordered<'_> {
     fn eq(&self, other: &Self) -> bool {
@@ -29,14 +30,14 @@ impl PartialOrd for Ordered<'_> {
 
 impl Ord for Ordered<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        compare(self.0, other.0)
+        self.1.compare(self.0, other.0)
     }
 }
 
 type Set<'a> = BTreeSet<Ordered<'a>>;
 
-fn set(array: Array<'_>) -> Set<'_> {
-    array.iter().map(Ordered).collect()
+fn set<'a>(array: Array<'a>, collation: &'a Collation) -> Set<'a> {
+    array.iter().map(|element| Ordered(element, collation)).collect()
 }
 
 fn to_array<'a>(call: &Call<'_, 'a>, set: &Set<'a>) -> Computed<'a> {
@@ -65,7 +66,7 @@ pub(super) fn union<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             17043,
             "All operands of $setUnion must be arrays. One argument is of type: ",
         )?;
-        all.extend(operand.iter().map(Ordered));
+        all.extend(operand.iter().map(|element| Ordered(element, call.collation())));
     }
     to_array(call, &all)
 }
@@ -76,7 +77,7 @@ pub(super) fn intersection<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     for operand in call.values() {
         let Some(operand) = operand?.filter(|value| !value.is_nullish()) else { return null() };
         let message = "All operands of $setIntersection must be arrays. One argument is of type: ";
-        let operand = set(array(Some(operand), 17047, message)?);
+        let operand = set(array(Some(operand), 17047, message)?, call.collation());
         common = Some(match common {
             None => operand,
             Some(mut common) => {
@@ -94,10 +95,10 @@ pub(super) fn difference<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let message = "both operands of $setDifference must be arrays. First argument is of type: ";
     let left = array(Some(left), 17048, message)?;
     let message = "both operands of $setDifference must be arrays. Second argument is of type: ";
-    let mut seen = set(array(Some(right), 17049, message)?);
+    let mut seen = set(array(Some(right), 17049, message)?, call.collation());
     let mut builder = Builder::new();
     for element in left.iter() {
-        if seen.insert(Ordered(element)) {
+        if seen.insert(Ordered(element, call.collation())) {
             builder.push(element);
         }
     }
@@ -121,10 +122,10 @@ pub(super) fn parse_equals(
 /// Errors: 17044 for what is no array.
 pub(super) fn equals<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let message = "All operands of $setEquals must be arrays. One argument is of type: ";
-    let first = set(array(call.get(0)?, 17044, message)?);
+    let first = set(array(call.get(0)?, 17044, message)?, call.collation());
     let mut all_equal = true;
     for operand in call.values().skip(1) {
-        all_equal &= set(array(operand?, 17044, message)?) == first;
+        all_equal &= set(array(operand?, 17044, message)?, call.collation()) == first;
     }
     value(all_equal)
 }
@@ -134,8 +135,8 @@ pub(super) fn is_subset<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let message = "both operands of $setIsSubset must be arrays. First argument is of type: ";
     let left = array(call.get(0)?, 17046, message)?;
     let message = "both operands of $setIsSubset must be arrays. Second argument is of type: ";
-    let right = set(array(call.get(1)?, 17042, message)?);
-    value(left.iter().all(|element| right.contains(&Ordered(element))))
+    let right = set(array(call.get(1)?, 17042, message)?, call.collation());
+    value(left.iter().all(|element| right.contains(&Ordered(element, call.collation()))))
 }
 
 /// `$anyElementTrue`. Errors: 17041 for what is no array.

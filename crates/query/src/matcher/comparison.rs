@@ -7,7 +7,8 @@
 use super::node::{Node, Predicate};
 use super::operators::FieldArgument;
 use super::parse::Parser;
-use base::bson::{Decimal128, Element, Number, Path, Type, Value, ValueBuf, compare};
+use crate::Collation;
+use base::bson::{Decimal128, Element, Number, Path, Type, Value, ValueBuf};
 use base::{Result, err};
 use std::cmp::Ordering;
 
@@ -81,7 +82,7 @@ impl Comparison {
     }
 
     /// Whether one value satisfies the comparison.
-    pub(super) fn test(&self, element: Option<&Element<'_>>) -> bool {
+    pub(super) fn test(&self, element: Option<&Element<'_>>, collation: &Collation) -> bool {
         let Some(element) = element else { return self.matches_missing() };
         if let Some(constant) = self.number {
             return number(element).is_some_and(|number| self.test_number(number, constant));
@@ -92,7 +93,7 @@ impl Comparison {
         if element.kind().canonical_rank() != self.rank {
             return self.matches_other_bracket();
         }
-        self.op.holds(order(element, &self.operand))
+        self.op.holds(order(element, &self.operand, collation))
     }
 
     fn test_number(&self, number: Number, constant: Number) -> bool {
@@ -138,14 +139,15 @@ fn same_bytes(element: &Element<'_>, constant: &ValueBuf) -> bool {
     element.kind() == constant.kind() && element.value_bytes() == constant.bytes()
 }
 
-/// The order of a stored value and a constant: the one place where the matcher compares, and so
-/// the seam for a collation of strings.
+/// The order of a stored value and a constant: the one place where the matcher compares.
 #[inline]
-pub(super) fn order(element: &Element<'_>, constant: &ValueBuf) -> Ordering {
+pub(super) fn order(element: &Element<'_>, constant: &ValueBuf, collation: &Collation) -> Ordering {
     match (element.kind(), constant.kind()) {
-        (Type::String, Type::String) => text(element.value_bytes()).cmp(text(constant.bytes())),
+        (Type::String, Type::String) if collation.is_simple() => {
+            text(element.value_bytes()).cmp(text(constant.bytes()))
+        }
         (Type::ObjectId, Type::ObjectId) => element.value_bytes().cmp(constant.bytes()),
-        _ => compare(element.value(), constant.view()),
+        _ => collation.compare(element.value(), constant.view()),
     }
 }
 

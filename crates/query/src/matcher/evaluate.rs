@@ -3,9 +3,10 @@
 //! Children are tried in order and no further than needed. Recursion is as deep as the filter,
 //! which parsing bounds, and the paths through the document, which validation bounds.
 
+use super::expr::Expr;
 use super::node::{Node, Predicate};
 use super::walk::{self, LeafArrays, nested};
-use crate::Context;
+use crate::{Collation, Context};
 use base::Result;
 use base::bson::{Builder, Document, Element, Type};
 
@@ -20,13 +21,14 @@ pub(super) enum Subject<'a> {
 /// One evaluation: its surroundings, and the array position found on the way.
 pub(super) struct Evaluation<'c> {
     context: &'c Context,
+    collation: &'c Collation,
     /// The position that the positional operator `$` would stand for.
     pub(super) position: Option<usize>,
 }
 
 impl<'c> Evaluation<'c> {
-    pub(super) fn new(context: &'c Context) -> Evaluation<'c> {
-        Evaluation { context, position: None }
+    pub(super) fn new(context: &'c Context, collation: &'c Collation) -> Evaluation<'c> {
+        Evaluation { context, collation, position: None }
     }
 
     /// Whether the subject satisfies the condition.
@@ -45,10 +47,18 @@ impl<'c> Evaluation<'c> {
                     (Subject::Value(_), []) => Ok(false),
                 }
             }
-            Node::Expr(expr) => expr.test(whole(subject, &mut None), self.context),
+            Node::Expr(expr) => self.test_expression(expr, whole(subject, &mut None)),
             Node::Schema(schema) => schema.matches(whole(subject, &mut None)),
             _ => self.combine(node, |this, child| this.matches(child, subject)),
         }
+    }
+
+    /// An expression compares by its surroundings' collation, which must be the filter's.
+    fn test_expression(&self, expr: &Expr, document: Document<'_>) -> Result<bool> {
+        if self.context.collation == *self.collation {
+            return expr.test(document, self.context);
+        }
+        expr.test(document, &self.context.with_collation(self.collation.clone()))
     }
 
     /// Whether one element of an array satisfies conditions on values (`$elemMatch`); whatever
@@ -107,8 +117,8 @@ impl<'c> Evaluation<'c> {
     #[inline]
     fn test(&mut self, predicate: &Predicate, element: Option<&Element<'_>>) -> Result<bool> {
         Ok(match predicate {
-            Predicate::Compare(comparison) => comparison.test(element),
-            Predicate::In(within) => within.test(element)?,
+            Predicate::Compare(comparison) => comparison.test(element, self.collation),
+            Predicate::In(within) => within.test(element, self.collation)?,
             Predicate::Regex(regex) => regex.test(element)?,
             Predicate::Exists => element.is_some(),
             Predicate::Type(types) => types.test(element),

@@ -6,13 +6,14 @@ use super::node::{Node, Predicate};
 use super::operators::FieldArgument;
 use super::parse::{Parser, is_operator_document};
 use super::regex_match::RegexMatch;
-use base::bson::{Element, Number, Type, Value, ValueBuf, compare, equal};
+use crate::Collation;
+use base::bson::{Element, Number, Type, Value, ValueBuf};
 use base::{Result, err};
 
 /// The constants and patterns of an `$in`.
 #[derive(Debug, Default)]
 pub struct In {
-    /// The constants in MongoDB's order, without duplicates.
+    /// The constants in the order of the filter's collation, without duplicates.
     pub values: Vec<ValueBuf>,
     /// The patterns, in the order given.
     pub regexes: Vec<RegexMatch>,
@@ -24,9 +25,9 @@ pub struct In {
 
 impl In {
     /// Sorts the constants and drops those that equal another.
-    pub(super) fn new(mut values: Vec<ValueBuf>, regexes: Vec<RegexMatch>) -> In {
-        values.sort_by(|a, b| compare(a.view(), b.view()));
-        values.dedup_by(|a, b| equal(a.view(), b.view()));
+    pub(super) fn new(mut values: Vec<ValueBuf>, regexes: Vec<RegexMatch>, collation: &Collation) -> In {
+        values.sort_by(|a, b| collation.compare(a.view(), b.view()));
+        values.dedup_by(|a, b| collation.equal(a.view(), b.view()));
         let has_null = values.iter().any(|value| value.kind() == Type::Null);
         let numbers = values.iter().filter_map(|value| value.view().as_number()).collect();
         In { values, regexes, numbers, has_null }
@@ -37,9 +38,9 @@ impl In {
         self.has_null
     }
 
-    pub(super) fn test(&self, element: Option<&Element<'_>>) -> Result<bool> {
+    pub(super) fn test(&self, element: Option<&Element<'_>>, collation: &Collation) -> Result<bool> {
         let Some(element) = element else { return Ok(self.has_null) };
-        if self.contains(element) {
+        if self.contains(element, collation) {
             return Ok(true);
         }
         for regex in &self.regexes {
@@ -50,15 +51,15 @@ impl In {
         Ok(false)
     }
 
-    fn contains(&self, element: &Element<'_>) -> bool {
+    fn contains(&self, element: &Element<'_>, collation: &Collation) -> bool {
         if let Some(number) = number(element) {
             return self.numbers.binary_search_by(|constant| constant.compare(number)).is_ok();
         }
-        self.values.binary_search_by(|constant| order(element, constant).reverse()).is_ok()
+        self.values.binary_search_by(|constant| order(element, constant, collation).reverse()).is_ok()
     }
 }
 
-fn parse(argument: &FieldArgument<'_>) -> Result<Node> {
+fn parse(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Node> {
     let Value::Array(array) = argument.value() else {
         return Err(err!(BadValue, "{} needs an array", argument.name()));
     };
@@ -75,14 +76,17 @@ fn parse(argument: &FieldArgument<'_>) -> Result<Node> {
             _ => values.push(value.to_owned()),
         }
     }
-    Ok(Node::Field { path: argument.path.clone(), predicate: Predicate::In(In::new(values, regexes)) })
+    Ok(Node::Field {
+        path: argument.path.clone(),
+        predicate: Predicate::In(In::new(values, regexes, &parser.context.collation)),
+    })
 }
 
-pub(super) fn parse_in(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
-    parse(argument).map(Some)
+pub(super) fn parse_in(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
+    parse(parser, argument).map(Some)
 }
 
 /// `$nin`: neither equal to any of the constants nor matched by any of the patterns.
-pub(super) fn parse_nin(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
-    Ok(Some(Node::Not(Box::new(parse(argument)?))))
+pub(super) fn parse_nin(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
+    Ok(Some(Node::Not(Box::new(parse(parser, argument)?))))
 }

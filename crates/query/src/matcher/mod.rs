@@ -40,7 +40,7 @@ pub use modulo::Modulo;
 pub use node::{Node, Predicate};
 pub use regex_match::RegexMatch;
 
-use crate::Context;
+use crate::{Collation, Context};
 use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, Path, Value};
 use evaluate::{Evaluation, Subject};
@@ -49,6 +49,9 @@ use evaluate::{Evaluation, Subject};
 #[derive(Debug)]
 pub struct Matcher {
     root: Node,
+    /// What strings compare by, whatever the surroundings that a document is held against it in:
+    /// a validator's filter is not a command's.
+    collation: Collation,
 }
 
 /// What a filter found besides that the document matches.
@@ -66,7 +69,8 @@ impl Matcher {
     /// (mostly BadValue); NotImplemented for operators that are known but not supported.
     pub fn parse(filter: Document<'_>, context: &Context) -> Result<Matcher> {
         let root = parse::Parser::new(context).filter(filter)?;
-        Ok(Matcher { root: optimize::normalise(root)? })
+        let collation = context.collation.clone();
+        Ok(Matcher { root: optimize::normalise(root, &collation)?, collation })
     }
 
     /// Whether the document satisfies the filter.
@@ -74,14 +78,14 @@ impl Matcher {
     /// Errors: those of evaluating `$expr`; 51156 for a regular expression that takes too long.
     #[inline]
     pub fn matches(&self, document: Document<'_>, context: &Context) -> Result<bool> {
-        Evaluation::new(context).matches(&self.root, Subject::Document(document))
+        Evaluation::new(context, &self.collation).matches(&self.root, Subject::Document(document))
     }
 
     /// Whether the document satisfies the filter, and at which array position.
     ///
     /// Errors: as [`matches`](Self::matches).
     pub fn matches_at(&self, document: Document<'_>, context: &Context) -> Result<Option<Match>> {
-        let mut evaluation = Evaluation::new(context);
+        let mut evaluation = Evaluation::new(context, &self.collation);
         let matched = evaluation.matches(&self.root, Subject::Document(document))?;
         Ok(matched.then_some(Match { position: evaluation.position }))
     }
@@ -95,7 +99,9 @@ impl Matcher {
         builder.append("", value);
         let document = builder.finish();
         match document.view().first() {
-            Some(element) => Evaluation::new(context).matches(&self.root, Subject::Value(element)),
+            Some(element) => {
+                Evaluation::new(context, &self.collation).matches(&self.root, Subject::Value(element))
+            }
             None => Ok(false),
         }
     }
@@ -103,6 +109,11 @@ impl Matcher {
     /// The normalised tree, for the planner.
     pub fn root(&self) -> &Node {
         &self.root
+    }
+
+    /// What strings compare by.
+    pub fn collation(&self) -> &Collation {
+        &self.collation
     }
 
     /// Whether the filter says nothing, so that every document matches.

@@ -5,28 +5,29 @@ use super::bits::BitsOp;
 use super::comparison::{Comparison, ComparisonOp};
 use super::membership::In;
 use super::node::{Node, Predicate};
+use crate::Collation;
 use base::Result;
 use base::bson::{Path, Type, ValueBuf};
 use std::cmp::Ordering;
 
 /// Normalises a tree, children first. See [`node`](super::node) for the shape.
-pub(super) fn normalise(node: Node) -> Result<Node> {
+pub(super) fn normalise(node: Node, collation: &Collation) -> Result<Node> {
     Ok(match node {
-        Node::And(children) => and(normalise_all(children)?),
-        Node::Or(children) => or(normalise_all(children)?)?,
+        Node::And(children) => and(normalise_all(children, collation)?),
+        Node::Or(children) => or(normalise_all(children, collation)?, collation)?,
         Node::Nor(children) => {
-            let mut children = normalise_all(children)?;
+            let mut children = normalise_all(children, collation)?;
             children.sort_by(order);
             Node::Nor(children)
         }
-        Node::Not(child) => not(normalise(*child)?),
-        Node::Field { path, predicate } => field(path, predicate)?,
+        Node::Not(child) => not(normalise(*child, collation)?),
+        Node::Field { path, predicate } => field(path, predicate, collation)?,
         other => other,
     })
 }
 
-fn normalise_all(children: Vec<Node>) -> Result<Vec<Node>> {
-    children.into_iter().map(normalise).collect()
+fn normalise_all(children: Vec<Node>, collation: &Collation) -> Result<Vec<Node>> {
+    children.into_iter().map(|child| normalise(child, collation)).collect()
 }
 
 fn and(children: Vec<Node>) -> Node {
@@ -42,7 +43,7 @@ fn and(children: Vec<Node>) -> Node {
     single_or(flat, Node::And)
 }
 
-fn or(children: Vec<Node>) -> Result<Node> {
+fn or(children: Vec<Node>, collation: &Collation) -> Result<Node> {
     let mut flat = Vec::with_capacity(children.len());
     for child in children {
         match child {
@@ -56,7 +57,7 @@ fn or(children: Vec<Node>) -> Result<Node> {
         return Ok(Node::AlwaysFalse);
     }
     if let Some(path) = equalities_of_one_path(&flat) {
-        return to_in(path, flat);
+        return to_in(path, flat, collation);
     }
     Ok(single_or(flat, Node::Or))
 }
@@ -87,7 +88,7 @@ fn equalities_of_one_path(children: &[Node]) -> Option<Path> {
     (children.len() > 1 && children.iter().all(fits)).then(|| first.clone())
 }
 
-fn to_in(path: Path, children: Vec<Node>) -> Result<Node> {
+fn to_in(path: Path, children: Vec<Node>, collation: &Collation) -> Result<Node> {
     let (mut values, mut regexes) = (Vec::<ValueBuf>::new(), Vec::new());
     for child in children {
         let Node::Field { predicate, .. } = child else { continue };
@@ -101,7 +102,7 @@ fn to_in(path: Path, children: Vec<Node>) -> Result<Node> {
             _ => {}
         }
     }
-    field(path, Predicate::In(In::new(values, regexes)))
+    field(path, Predicate::In(In::new(values, regexes, collation)), collation)
 }
 
 fn not(child: Node) -> Node {
@@ -113,7 +114,7 @@ fn not(child: Node) -> Node {
     }
 }
 
-fn field(path: Path, predicate: Predicate) -> Result<Node> {
+fn field(path: Path, predicate: Predicate, collation: &Collation) -> Result<Node> {
     let predicate = match predicate {
         Predicate::In(mut within) => match (within.values.len(), within.regexes.len()) {
             (0, 0) => return Ok(Node::AlwaysFalse),
@@ -124,11 +125,11 @@ fn field(path: Path, predicate: Predicate) -> Result<Node> {
             (0, 1) => Predicate::Regex(within.regexes.swap_remove(0)),
             _ => Predicate::In(within),
         },
-        Predicate::ElemMatchObject(inner) => match normalise(*inner)? {
+        Predicate::ElemMatchObject(inner) => match normalise(*inner, collation)? {
             Node::AlwaysFalse => return Ok(Node::AlwaysFalse),
             inner => Predicate::ElemMatchObject(Box::new(inner)),
         },
-        Predicate::ElemMatchValue(inner) => match normalise(*inner)? {
+        Predicate::ElemMatchValue(inner) => match normalise(*inner, collation)? {
             Node::AlwaysFalse => return Ok(Node::AlwaysFalse),
             inner => Predicate::ElemMatchValue(Box::new(inner)),
         },

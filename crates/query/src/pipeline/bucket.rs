@@ -2,8 +2,9 @@
 //! over the boundaries, and a `$sort`.
 
 use super::parse::{Parsed, Scope};
+use crate::Collation;
 use crate::expression::Expression;
-use base::bson::{Builder, Document, Element, Value, ValueBuf, compare};
+use base::bson::{Builder, Document, Element, Value, ValueBuf};
 use base::{Result, err};
 use std::cmp::Ordering;
 
@@ -30,7 +31,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         return Err(err!(40198, "$bucket requires 'groupBy' and 'boundaries' to be specified."));
     };
     if let Some(default) = &default {
-        check_default(default, &boundaries)?;
+        check_default(default, &boundaries, &scope.context.collation)?;
     }
     let mut stages = Builder::new();
     stages.begin_array("stages").push_document().begin_document("$group");
@@ -85,12 +86,12 @@ fn parse_boundaries(value: Value<'_>, scope: &Scope<'_>) -> Result<Vec<ValueBuf>
     }
     for (at, pair) in boundaries.windows(2).enumerate() {
         let [lower, upper] = pair else { continue };
-        check_pair(at, lower.view(), upper.view())?;
+        check_pair(at, lower.view(), upper.view(), &scope.context.collation)?;
     }
     Ok(boundaries)
 }
 
-fn check_pair(at: usize, lower: Value<'_>, upper: Value<'_>) -> Result<()> {
+fn check_pair(at: usize, lower: Value<'_>, upper: Value<'_>, collation: &Collation) -> Result<()> {
     if lower.kind().canonical_rank() != upper.kind().canonical_rank() {
         return Err(err!(
             40193,
@@ -100,7 +101,7 @@ fn check_pair(at: usize, lower: Value<'_>, upper: Value<'_>) -> Result<()> {
             upper.kind().alias()
         ));
     }
-    if compare(lower, upper) == Ordering::Less {
+    if collation.compare(lower, upper) == Ordering::Less {
         return Ok(());
     }
     Err(err!(
@@ -120,11 +121,11 @@ fn parse_default(value: Value<'_>, scope: &Scope<'_>) -> Result<ValueBuf> {
     }
 }
 
-fn check_default(default: &ValueBuf, boundaries: &[ValueBuf]) -> Result<()> {
+fn check_default(default: &ValueBuf, boundaries: &[ValueBuf], collation: &Collation) -> Result<()> {
     let (Some(lowest), Some(highest)) = (boundaries.first(), boundaries.last()) else { return Ok(()) };
     let same_type = default.kind().canonical_rank() == lowest.kind().canonical_rank();
-    let outside = compare(default.view(), lowest.view()) == Ordering::Less
-        || compare(default.view(), highest.view()) != Ordering::Less;
+    let outside = collation.compare(default.view(), lowest.view()) == Ordering::Less
+        || collation.compare(default.view(), highest.view()) != Ordering::Less;
     if outside || !same_type {
         return Ok(());
     }

@@ -8,8 +8,8 @@ use super::{Environment, Stage, Stream};
 use crate::accumulator::{Accumulation, Accumulator, parse_field};
 use crate::tick::Tick;
 use crate::{Arena, Context, Expression};
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Value, ValueBuf, equal};
-use base::{Result, err, key_string};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Value, ValueBuf};
+use base::{Result, err};
 use std::sync::Arc;
 
 struct BucketAuto {
@@ -140,7 +140,7 @@ impl Running {
         while let Some(document) = input.next()? {
             self.tick.check()?;
             let mut key = Vec::new();
-            key_string::encode(self.value(document.view())?.view(), true, &mut key);
+            self.context.collation.append_key(self.value(document.view())?.view(), true, &mut key);
             self.sorter.add(key, document)?;
             count += 1;
         }
@@ -177,7 +177,7 @@ impl Running {
     fn belongs(&self, bucket: &Bucket, value: &ValueBuf) -> bool {
         bucket.count < self.size
             || self.made + 1 >= self.stage.buckets
-            || equal(bucket.max.view(), value.view())
+            || self.context.collation.equal(bucket.max.view(), value.view())
     }
 
     /// The bucket as a document; its upper bound is the next bucket's lower one.

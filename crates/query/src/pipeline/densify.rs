@@ -9,9 +9,10 @@ use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::sort::Sorter;
 use super::{Environment, Stage, Stream};
+use crate::Collation;
 use crate::tick::Tick;
 use base::bson::{Document, DocumentBuf, DocumentCow, Element, Value, ValueBuf, compare};
-use base::{Result, err, key_string};
+use base::{Result, err};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ impl Operator for Densify {
             input: Some(input),
             sorter: Sorter::new(usize::MAX, environment),
             tick: Tick::new(&environment.context),
+            collation: environment.context.collation.clone(),
             extremes: None,
             ahead: None,
             partition: None,
@@ -47,6 +49,7 @@ struct Running {
     input: Option<Stream>,
     sorter: Sorter,
     tick: Tick,
+    collation: Collation,
     /// The least and greatest value of all documents.
     extremes: Option<(ValueBuf, ValueBuf)>,
     /// The next document that was there.
@@ -101,7 +104,7 @@ impl Running {
                 self.stage.check_value(value)?;
                 self.widen(value.to_owned());
             }
-            key_string::encode(value.unwrap_or(Value::Null), true, &mut key);
+            self.collation.append_key(value.unwrap_or(Value::Null), true, &mut key);
             self.sorter.add(key, document)?;
         }
         self.sorter.finish()?;
@@ -128,7 +131,7 @@ impl Running {
     fn partition_key(&self, document: Document<'_>) -> Vec<u8> {
         let mut key = Vec::new();
         for path in &self.stage.partition_by {
-            key_string::encode(path.get(document).unwrap_or(Value::Null), true, &mut key);
+            self.collation.append_key(path.get(document).unwrap_or(Value::Null), true, &mut key);
         }
         key
     }

@@ -15,7 +15,7 @@ use crate::accumulator::{Accumulation, Accumulator, parse_field};
 use crate::expression::{Dependencies, Expression};
 use crate::tick::Tick;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Value, ValueBuf};
-use base::{Result, err, key_string};
+use base::{Result, err};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -154,7 +154,7 @@ impl Running {
             let root = document.view();
             let id = stage.id.evaluate(root, &context, &arena)?.unwrap_or(Value::Null);
             key.clear();
-            key_string::encode(id, true, &mut key);
+            context.collation.append_key(id, true, &mut key);
             match self.place(&key, id)? {
                 Some(position) => {
                     for (at, (_, accumulation)) in stage.fields.iter().enumerate() {

@@ -13,7 +13,7 @@ use crate::tick::Tick;
 use crate::window::{Function, Partition, SortBy, parse_output};
 use crate::{Arena, Context, Expression, SortPattern};
 use base::bson::{Document, DocumentBuf, DocumentCow, Element, Path, Value};
-use base::{Result, err, key_string};
+use base::{Result, err};
 use std::sync::Arc;
 
 struct SetWindowFields {
@@ -38,7 +38,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     }
     let partition_by =
         options.get("partitionBy").map(|value| Expression::parse(value, scope.context)).transpose()?;
-    let sort_by = options.get("sortBy").map(parse_sort_by).transpose()?;
+    let sort_by = options.get("sortBy").map(|value| parse_sort_by(value, scope.context)).transpose()?;
     let Some(output) = options.get("output") else {
         return Err(err!(40414, "BSON field '$setWindowFields.output' is missing but a required field"));
     };
@@ -46,9 +46,11 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(SetWindowFields { partition_by, sort_by, outputs }))
 }
 
-fn parse_sort_by(value: Value<'_>) -> Result<SortBy> {
+fn parse_sort_by(value: Value<'_>, context: &Context) -> Result<SortBy> {
     match value {
-        Value::Document(spec) => Ok(SortBy { pattern: SortPattern::parse(spec)? }),
+        Value::Document(spec) => {
+            Ok(SortBy { pattern: SortPattern::parse(spec)?.collated(&context.collation) })
+        }
         other => Err(err!(
             TypeMismatch,
             "BSON field '$setWindowFields.sortBy' is the wrong type '{}', expected type 'object'",
@@ -126,7 +128,7 @@ impl Running {
                     "An expression used to partition cannot evaluate to value of type array"
                 ));
             }
-            key_string::encode(value, true, &mut key);
+            self.environment.context.collation.append_key(value, true, &mut key);
         }
         Ok(key)
     }

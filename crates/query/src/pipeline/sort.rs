@@ -74,12 +74,13 @@ impl Operator for Sort {
         let limit = self.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let sorter = Sorter::new(limit, environment);
         let tick = Tick::new(&environment.context);
-        Ok(Box::new(Running { stage: self, input: Some(input), tick, sorter }))
+        let pattern = self.pattern.clone().collated(&environment.context.collation);
+        Ok(Box::new(Running { pattern, input: Some(input), tick, sorter }))
     }
 }
 
 struct Running {
-    stage: Arc<Sort>,
+    pattern: SortPattern,
     input: Option<Stream>,
     tick: Tick,
     sorter: Sorter,
@@ -91,7 +92,7 @@ impl Stage for Running {
             while let Some(document) = input.next()? {
                 self.tick.check()?;
                 let mut key = Vec::new();
-                self.stage.pattern.key(document.view(), &mut key)?;
+                self.pattern.key(document.view(), &mut key)?;
                 self.sorter.add(key, document)?;
             }
             self.sorter.finish()?;

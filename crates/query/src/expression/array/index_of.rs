@@ -4,7 +4,7 @@ use super::super::arithmetic::divide::as_int32;
 use super::super::evaluate::{Call, Computed, null, value};
 use super::super::show;
 use super::array_or_null;
-use base::bson::{Value, equal};
+use base::bson::Value;
 use base::{Result, err};
 
 /// The optional third and fourth operands: where to start and where to end.
@@ -46,7 +46,7 @@ pub(in super::super) fn index_of<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         .enumerate()
         .take(end)
         .skip(start)
-        .find(|(_, element)| wanted.is_some_and(|wanted| equal(*element, wanted)));
+        .find(|(_, element)| wanted.is_some_and(|wanted| call.collation().equal(*element, wanted)));
     value(position.map_or(-1, |(position, _)| position as i32))
 }
 

@@ -13,7 +13,7 @@ pub(super) mod zip;
 use super::arithmetic::divide::as_int32;
 use super::evaluate::{Call, Computed, null, type_name, value};
 use super::show;
-use base::bson::{Array, Builder, Value, equal};
+use base::bson::{Array, Builder, Value};
 use base::{Error, Result, err};
 
 /// Pushes the raw elements of an array, renumbered.
@@ -95,7 +95,7 @@ pub(super) fn contains<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         let found = type_name(array);
         return Err(err!(40081, "$in requires an array as a second argument, found: {found}"));
     };
-    value(wanted.is_some_and(|wanted| array.iter().any(|element| equal(element, wanted))))
+    value(wanted.is_some_and(|wanted| array.iter().any(|element| call.collation().equal(element, wanted))))
 }
 
 /// `$isArray`.

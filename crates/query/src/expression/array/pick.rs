@@ -3,7 +3,7 @@
 use super::super::evaluate::{Call, Computed};
 use super::super::named::{Named, complaint, required};
 use super::super::show;
-use base::bson::{Builder, Value, compare};
+use base::bson::{Builder, Value};
 use base::{Result, err};
 
 /// The arguments `n` and `input`, in this order.
@@ -31,7 +31,7 @@ fn count(found: Option<Value<'_>>) -> Result<usize> {
 }
 
 /// Errors: those of `n`; 5788200 for what is no array.
-fn pick<'a>(call: &Call<'_, 'a>, choose: fn(&mut Vec<Value<'a>>, usize)) -> Computed<'a> {
+fn pick<'a>(call: &Call<'_, 'a>, choose: impl FnOnce(&mut Vec<Value<'a>>, usize)) -> Computed<'a> {
     let count = count(call.get(0)?)?;
     let Some(Value::Array(input)) = call.get(1)? else {
         return Err(err!(5788200, "Input must be an array"));
@@ -57,18 +57,20 @@ pub(in super::super) fn last_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 
 /// Null is left out, as by the accumulator.
 pub(in super::super) fn max_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let collation = call.collation();
     pick(call, |elements, count| {
         elements.retain(|element| !element.is_nullish());
-        elements.sort_by(|a, b| compare(*b, *a));
+        elements.sort_by(|a, b| collation.compare(*b, *a));
         elements.truncate(count);
     })
 }
 
 /// Null is left out, as by the accumulator.
 pub(in super::super) fn min_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let collation = call.collation();
     pick(call, |elements, count| {
         elements.retain(|element| !element.is_nullish());
-        elements.sort_by(|a, b| compare(*a, *b));
+        elements.sort_by(|a, b| collation.compare(*a, *b));
         elements.truncate(count);
     })
 }

@@ -6,7 +6,7 @@ use super::super::parse::Parser;
 use super::super::table::Operator;
 use super::array_or_null;
 use crate::SortPattern;
-use base::bson::{Array, Builder, Document, Value, compare};
+use base::bson::{Array, Builder, Document, Value};
 use base::{Result, err};
 
 /// The operands are `input` and, as a constant, `sortBy`.
@@ -61,10 +61,11 @@ pub(in super::super) fn sort<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(input) = input else { return null() };
     let Some(by) = call.get(1)? else { return null() };
     let mut elements: Vec<Value<'a>> = input.iter().collect();
+    let collation = call.collation();
     match direction(by)? {
-        Order::Values { ascending: true } => elements.sort_by(|a, b| compare(*a, *b)),
-        Order::Values { ascending: false } => elements.sort_by(|a, b| compare(*b, *a)),
-        Order::Fields(pattern) => elements = by_fields(input, &pattern)?,
+        Order::Values { ascending: true } => elements.sort_by(|a, b| collation.compare(*a, *b)),
+        Order::Values { ascending: false } => elements.sort_by(|a, b| collation.compare(*b, *a)),
+        Order::Fields(pattern) => elements = by_fields(input, &pattern.collated(collation))?,
     }
     let mut builder = Builder::new();
     elements.iter().for_each(|element| {

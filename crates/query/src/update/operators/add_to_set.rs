@@ -1,9 +1,9 @@
 //! `$addToSet`: an array gets the values it does not hold yet, compared as numbers compare.
 
 use super::{Change, Operator, depth};
-use crate::Context;
 use crate::update::apply::At;
-use base::bson::{Array, Element, Value, ValueBuf, equal};
+use crate::{Collation, Context};
+use base::bson::{Array, Element, Value, ValueBuf};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -12,10 +12,12 @@ struct AddToSet {
     values: Vec<ValueBuf>,
 }
 
-pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
+pub(super) fn parse(argument: &Element<'_>, context: &Context) -> Result<Arc<dyn Operator>> {
     let value = argument.value();
     let values = match value.as_document().and_then(|document| document.first()) {
-        Some(each) if each.name() == "$each" => distinct(each_values(argument, &each)?.iter()),
+        Some(each) if each.name() == "$each" => {
+            distinct(each_values(argument, &each)?.iter(), &context.collation)
+        }
         _ => vec![value.to_owned()],
     };
     Ok(Arc::new(AddToSet { values }))
@@ -35,10 +37,10 @@ fn each_values<'a>(argument: &Element<'a>, each: &Element<'a>) -> Result<Array<'
     Ok(values)
 }
 
-fn distinct<'v>(values: impl Iterator<Item = Value<'v>>) -> Vec<ValueBuf> {
+fn distinct<'v>(values: impl Iterator<Item = Value<'v>>, collation: &Collation) -> Vec<ValueBuf> {
     let mut kept: Vec<ValueBuf> = Vec::new();
     for value in values {
-        if !kept.iter().any(|other| equal(other.view(), value)) {
+        if !kept.iter().any(|other| collation.equal(other.view(), value)) {
             kept.push(value.to_owned());
         }
     }
@@ -55,7 +57,8 @@ impl Operator for AddToSet {
                 value.kind().alias()
             ));
         };
-        let lacks = |value: &Value<'v>| !array.iter().any(|held| equal(held, *value));
+        let collation = &at.context.collation;
+        let lacks = |value: &Value<'v>| !array.iter().any(|held| collation.equal(held, *value));
         let added: Vec<_> = self.values.iter().map(ValueBuf::view).filter(lacks).collect();
         Ok(if added.is_empty() { Change::Keep } else { Change::Append(array, added) })
     }

@@ -4,7 +4,7 @@ use super::{Change, Operator, depth};
 use crate::Context;
 use crate::update::apply::At;
 use base::Result;
-use base::bson::{Element, Value, ValueBuf, compare};
+use base::bson::{Element, Value, ValueBuf};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -24,9 +24,10 @@ pub(super) fn parse_max(argument: &Element<'_>, _context: &Context) -> Result<Ar
 }
 
 impl Operator for Extremum {
-    fn existing<'v>(&'v self, value: Value<'v>, _at: &At<'v>) -> Result<Change<'v>> {
+    fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
         let argument = self.value.view();
-        Ok(if compare(argument, value) == self.replaces { Change::Value(argument) } else { Change::Keep })
+        let order = at.context.collation.compare(argument, value);
+        Ok(if order == self.replaces { Change::Value(argument) } else { Change::Keep })
     }
 
     fn missing<'v>(&'v self, _at: &At<'v>) -> Result<Change<'v>> {

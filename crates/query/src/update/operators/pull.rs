@@ -4,7 +4,7 @@ use super::{Change, Operator};
 use crate::Context;
 use crate::Matcher;
 use crate::update::apply::At;
-use base::bson::{Builder, Document, DocumentBuf, Element, Value, ValueBuf, equal};
+use base::bson::{Builder, Document, DocumentBuf, Element, Value, ValueBuf};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -60,7 +60,9 @@ fn wrap(value: Value<'_>) -> DocumentBuf {
 impl Pull {
     fn matches(&self, value: Value<'_>, context: &Context) -> Result<bool> {
         match self {
-            Pull::Values(values) => Ok(values.iter().any(|other| equal(other.view(), value))),
+            Pull::Values(values) => {
+                Ok(values.iter().any(|other| context.collation.equal(other.view(), value)))
+            }
             Pull::Documents(matcher) => match value {
                 Value::Document(document) => matcher.matches(document, context),
                 _ => Ok(false),

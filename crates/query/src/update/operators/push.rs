@@ -1,9 +1,9 @@
 //! `$push`: values go into an array, with `$each`, `$position`, `$sort` and `$slice` in that order.
 
 use super::{Change, Operator, depth};
-use crate::Context;
 use crate::update::apply::At;
-use base::bson::{Document, Element, Path, Value, ValueBuf, compare};
+use crate::{Collation, Context};
+use base::bson::{Document, Element, Path, Value, ValueBuf};
 use base::{Result, err};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -119,14 +119,14 @@ impl Direction {
 }
 
 impl Order {
-    fn compare(&self, a: Value<'_>, b: Value<'_>) -> Ordering {
+    fn compare(&self, a: Value<'_>, b: Value<'_>, collation: &Collation) -> Ordering {
         let fields = match self {
-            Order::Whole(direction) => return direction.apply(compare(a, b)),
+            Order::Whole(direction) => return direction.apply(collation.compare(a, b)),
             Order::Fields(fields) => fields,
         };
         fields
             .iter()
-            .map(|(path, direction)| direction.apply(compare(field(a, path), field(b, path))))
+            .map(|(path, direction)| direction.apply(collation.compare(field(a, path), field(b, path))))
             .find(|order| order.is_ne())
             .unwrap_or(Ordering::Equal)
     }
@@ -138,7 +138,7 @@ fn field<'v>(value: Value<'v>, path: &Path) -> Value<'v> {
 }
 
 impl Push {
-    fn pushed<'v>(&'v self, mut held: Vec<Value<'v>>) -> Change<'v> {
+    fn pushed<'v>(&'v self, mut held: Vec<Value<'v>>, collation: &Collation) -> Change<'v> {
         let at = match self.position {
             None => held.len(),
             Some(position) if position >= 0 => held.len().min(position as usize),
@@ -146,7 +146,7 @@ impl Push {
         };
         held.splice(at..at, self.values.iter().map(ValueBuf::view));
         if let Some(order) = &self.sort {
-            held.sort_by(|a, b| order.compare(*a, *b));
+            held.sort_by(|a, b| order.compare(*a, *b, collation));
         }
         match self.slice {
             None => {}
@@ -178,11 +178,11 @@ impl Operator for Push {
         if self.position.is_none() && self.sort.is_none() && self.slice.is_none() {
             return Ok(Change::Append(array, self.values.iter().map(ValueBuf::view).collect()));
         }
-        Ok(self.pushed(array.iter().collect()))
+        Ok(self.pushed(array.iter().collect(), &at.context.collation))
     }
 
-    fn missing<'v>(&'v self, _at: &At<'v>) -> Result<Change<'v>> {
-        Ok(self.pushed(Vec::new()))
+    fn missing<'v>(&'v self, at: &At<'v>) -> Result<Change<'v>> {
+        Ok(self.pushed(Vec::new(), &at.context.collation))
     }
 
     fn creates(&self, _at: &At<'_>) -> Result<bool> {
