@@ -33,7 +33,7 @@ VERSION = re.search(r"^pymongo==(.+)$", (HERE / "requirements.txt").read_text(),
 HOME = harness.CACHE / "pymongo"
 SUITE = HOME / f"suite-{VERSION}"
 PYTHON = HOME / "venv" / "bin" / "python"
-TEST_SECONDS = 20
+TEST_SECONDS = 30
 FILE_SECONDS = 240
 
 
