@@ -5,6 +5,7 @@
 //!   `VELLUM_BLESS=1` rewrites their replies: then read the diff.
 //! - `recordings`: replays of a real MongoDB; `VELLUM_RECORDING=core/foo` shows differences in
 //!   detail, `VELLUM_BLESS=1` keeps the new rates.
+//! - `coverage`: every command, stage and operator has a script.
 //! - `tidy`: rules about the sources themselves.
 //!
 //! `VELLUM_SERVER=127.0.0.1:27017` uses a server already running instead of starting some.
@@ -12,6 +13,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod client;
+mod coverage;
 mod describe;
 mod recordings;
 mod replay;

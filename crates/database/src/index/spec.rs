@@ -457,13 +457,16 @@ fn expiry(value: Value<'_>) -> Result<f64> {
     })?;
     let seconds = number.to_f64();
     if seconds < 0.0 {
+        return Err(err!(CannotCreateIndex, "TTL index 'expireAfterSeconds' option cannot be less than 0"));
+    }
+    if seconds > f64::from(i32::MAX) {
         return Err(err!(
             CannotCreateIndex,
-            "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a different number than {seconds}"
+            "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a lower number"
         ));
     }
-    // NaN and numbers beyond the range mean the greatest expiry, as MongoDB reads them.
-    Ok(if seconds.is_nan() || seconds > f64::from(i32::MAX) { f64::from(i32::MAX) } else { seconds.trunc() })
+    // NaN means the greatest expiry, as MongoDB reads it.
+    Ok(if seconds.is_nan() { f64::from(i32::MAX) } else { seconds.trunc() })
 }
 
 fn version(value: Value<'_>) -> Result<()> {

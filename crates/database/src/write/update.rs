@@ -8,9 +8,9 @@ use crate::database::Database;
 use crate::exec::Record;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read};
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Value, ValueBuf};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Path, Value, ValueBuf};
 use base::{ErrorCode, Namespace, Result};
-use query::matcher::Matcher;
+use query::matcher::{Matcher, Node};
 use query::{Context, Interrupt, SortPattern, Update};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -199,21 +199,28 @@ impl Database {
 }
 
 /// Whether a failed upsert is tried again as an update: another client inserted the same key
-/// between looking and inserting. Only where the filter names that key with equality, or the
-/// retry would fail for ever.
+/// between looking and inserting. Only where the filter asks for that key and nothing else, or the
+/// document that is there might never match.
 pub(crate) fn retry_upsert(error: &base::Error, request: &UpdateRequest) -> bool {
     if error.code() != ErrorCode::DuplicateKey {
         return false;
     }
-    let Some(value) = error.info().and_then(|info| info.get("keyValue")).and_then(|v| v.as_document()) else {
+    let Some(key) = error.info().and_then(|info| info.get("keyValue")).and_then(|v| v.as_document()) else {
         return false;
     };
     let Ok(equalities) = request.matcher.equalities() else { return false };
-    value.iter().all(|field| {
-        equalities
-            .iter()
-            .any(|(path, wanted)| path.as_str() == field.name() && base::bson::equal(*wanted, field.value()))
-    })
+    let conditions = match request.matcher.root() {
+        Node::And(children) => children.len(),
+        _ => 1,
+    };
+    let is_asked_for = |field: Element<'_>| {
+        let same = |(path, wanted): &(&Path, Value<'_>)| {
+            path.as_str() == field.name() && base::bson::equal(*wanted, field.value())
+        };
+        equalities.iter().any(same)
+    };
+    let fields = key.iter().count();
+    equalities.len() == fields && conditions == fields && key.iter().all(is_asked_for)
 }
 
 impl UpdateRequest {

@@ -1,0 +1,51 @@
+//! Every command, stage and operator has a golden script of its name.
+//!
+//! The names come from the server and the language themselves, so that nothing new goes without.
+//! Families that aren't complete yet say how many are missing; that number may only fall.
+
+use crate::root;
+use crate::server::Server;
+use base::bson::extended_json::parse;
+use std::collections::BTreeSet;
+
+/// Scripts that show many refused names in a row; a name that is a command there needs no script
+/// of its own.
+const TABLES: &[&str] = &["refused.script", "replication.script"];
+
+/// The names among these that have no script in the folder.
+fn without_script<'n>(folder: &str, names: impl Iterator<Item = &'n str>) -> Vec<String> {
+    let folder = root().join("tests/scripts").join(folder);
+    let read = |name: &&str| std::fs::read_to_string(folder.join(name)).ok();
+    let tables: Vec<_> = TABLES.iter().filter_map(read).collect();
+    let has_script = |name: &str| {
+        let row = format!("{{{name}:");
+        folder.join(format!("{name}.script")).exists() || tables.iter().any(|table| table.contains(&row))
+    };
+    names.filter(|name| !has_script(name)).map(str::to_string).collect()
+}
+
+/// Fails where more than `missing_max` names have no script.
+fn check<'n>(folder: &str, names: impl Iterator<Item = &'n str>, missing_max: usize) {
+    let missing = without_script(folder, names);
+    assert!(
+        missing.len() <= missing_max,
+        "without a script in tests/scripts/{folder}, of which {missing_max} may be missing: {}",
+        missing.join(" ")
+    );
+}
+
+#[test]
+fn every_command_has_a_script() {
+    let Some(server) = Server::start() else { return };
+    let command = parse("{listCommands: 1, $db: 'admin'}").unwrap();
+    let reply = server.connect().unwrap().command(&command).unwrap();
+    let commands = reply.view().get("commands").and_then(|commands| commands.as_document()).unwrap();
+    let names: BTreeSet<_> = commands.iter().map(|command| command.name()).collect();
+    assert!(names.contains("insert"));
+    check("commands", names.into_iter(), 1);
+}
+
+#[test]
+fn every_update_operator_has_a_script() {
+    check("updates", query::update::operators::names(), 0);
+}
