@@ -49,3 +49,11 @@ fn every_command_has_a_script() {
 fn every_update_operator_has_a_script() {
     check("updates", query::update::operators::names(), 0);
 }
+
+#[test]
+fn every_filter_operator_has_a_script() {
+    let names = query::matcher::operators::OPERATORS.iter().map(|operator| operator.name);
+    // What JSON schemas become, and the other fields of a reference, shown in that of `$ref`.
+    let apart = |name: &&str| name.starts_with("$_internal") || matches!(*name, "$db" | "$id");
+    check("filters", names.filter(|name| !apart(name)), 0);
+}
