@@ -1,23 +1,53 @@
 //! Running plans: streams of records over one snapshot.
+//!
+//! A stage pulls from the one below it: [`RecordStream`]s yield documents, [`IdStream`]s the ids
+//! that an index found, which FETCH turns into documents. Each stage is one file, named as explain
+//! prints it, counts what it does and prints itself.
 
+mod bounds;
+mod collscan;
+mod count_scan;
+mod eof;
+mod express;
+mod fetch;
+mod ixscan;
+mod limit;
+mod or;
+mod projection_covered;
+mod return_key;
+mod seen;
+mod skip;
 mod sort;
-mod window;
+mod sort_merge;
+mod stats;
 
-use self::sort::Sort;
-use self::window::Window;
-use crate::collection::Collection;
-use crate::database::View;
+pub(crate) use bounds::KeyBounds;
+pub(crate) use collscan::CollScan;
+pub(crate) use count_scan::CountScan;
+pub(crate) use eof::Eof;
+pub(crate) use express::{Express, Found, lookup};
+pub(crate) use fetch::Fetch;
+pub(crate) use ixscan::{IndexKey, IndexScan};
+pub(crate) use limit::Limit;
+pub(crate) use or::Or;
+pub(crate) use projection_covered::{Covering, ProjectionCovered};
+pub(crate) use return_key::{KeyOnly, ReturnKey, SortKeys};
+pub(crate) use skip::Skip;
+pub(crate) use sort::{Sort, SortOptions};
+pub(crate) use sort_merge::SortMerge;
+pub(crate) use stats::{Explainer, Stats};
+
 use crate::keys::RecordId;
 use crate::operation::Operation;
-use crate::plan::{Hint, Read};
 use crate::storage_error;
-use base::Result;
 use base::bson::{Document, DocumentCow};
+use base::{Result, err};
 use query::matcher::Matcher;
 use query::{Context, Interrupt};
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
-use storage::{Direction, Range, Value};
+use storage::{Ident, Snapshot, Value};
 
 /// A document a plan found, and where it is stored.
 pub struct Record {
@@ -34,63 +64,91 @@ impl Record {
     pub(crate) fn is(&self, stored: &Value) -> bool {
         matches!(&self.document, DocumentCow::Shared(bytes) if bytes.as_ptr() == stored.as_ptr())
     }
+
+    /// A stored document.
+    #[inline]
+    fn stored(id: RecordId, value: &Value) -> Record {
+        Record { id, document: DocumentCow::Shared(value.to_shared()), sort_key: None }
+    }
 }
 
 /// Yields records one at a time; owns its snapshot.
 pub trait RecordStream: Send {
     /// The next record, or `None` when there are no more (and ever after).
     fn next(&mut self) -> Result<Option<Record>>;
-}
 
-/// Starts a read.
-pub(crate) fn start(
-    operation: &Arc<Operation>,
-    view: &View,
-    collection: &Arc<Collection>,
-    read: Read,
-    context: &Arc<Context>,
-) -> Result<Box<dyn RecordStream>> {
-    let natural = read.sort.as_ref().and_then(|sort| sort.natural());
-    let backward = natural == Some(false) || matches!(read.hint, Some(Hint::Natural { forward: false }));
-    let direction = if backward { Direction::Backward } else { Direction::Forward };
-    let cursor =
-        view.snapshot.scan(collection.data()?.ident, Range::all(), direction).map_err(storage_error)?;
-    let scan = CollectionScan {
-        cursor,
-        matcher: read.matcher,
-        context: context.clone(),
-        operation: operation.clone(),
-    };
-    let mut stream: Box<dyn RecordStream> = Box::new(scan);
-    if let Some(pattern) = read.sort.filter(|_| natural.is_none()) {
-        let wanted = if read.limit == 0 { 0 } else { read.limit.saturating_add(read.skip) };
-        stream = Box::new(Sort::new(stream, pattern, wanted, !read.allow_disk_use));
-    }
-    if read.skip > 0 || read.limit > 0 {
-        stream = Box::new(Window::new(stream, read.skip, read.limit));
-    }
-    Ok(stream)
-}
-
-struct CollectionScan {
-    cursor: Box<dyn storage::Cursor>,
-    matcher: Arc<Matcher>,
-    context: Arc<Context>,
-    operation: Arc<Operation>,
-}
-
-impl RecordStream for CollectionScan {
-    fn next(&mut self) -> Result<Option<Record>> {
-        while let Some((key, value)) = self.cursor.next().map_err(storage_error)? {
-            if self.operation.docs_examined.fetch_add(1, Relaxed) & 127 == 0 {
-                self.operation.check()?;
-            }
-            if self.matcher.matches(Document::from_valid(value), &self.context)? {
-                let id = RecordId::from_key(key)?;
-                let document = DocumentCow::Shared(value.to_shared());
-                return Ok(Some(Record { id, document, sort_key: None }));
-            }
+    /// Counts what is left, without making records where that can be avoided.
+    fn count(&mut self) -> Result<u64> {
+        let mut count = 0;
+        while self.next()?.is_some() {
+            count += 1;
         }
-        Ok(None)
+        Ok(count)
+    }
+
+    /// Prints the stage and those below it.
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    fn explain(&self, _out: &mut Explainer) {}
+}
+
+/// Yields the ids of records that an index found.
+pub(crate) trait IdStream: Send {
+    /// The next id, or `None` when there are no more (and ever after).
+    fn next(&mut self) -> Result<Option<RecordId>>;
+
+    /// The key that the last id was found at, if it was asked for when the plan was built.
+    fn key(&self) -> Option<&IndexKey>;
+
+    /// Prints the stage and those below it.
+    fn explain(&self, out: &mut Explainer);
+}
+
+/// What all stages of one plan share.
+pub(crate) struct Surroundings {
+    /// Says when to stop; counts what was examined.
+    pub(crate) operation: Arc<Operation>,
+    /// The data as of when the plan started.
+    pub(crate) snapshot: Arc<dyn Snapshot>,
+    /// The tree of the collection's documents.
+    pub(crate) records: Ident,
+    /// For evaluating filters.
+    pub(crate) context: Arc<Context>,
+}
+
+impl Surroundings {
+    /// The document of a record.
+    ///
+    /// Errors: DataCorruptionDetected where an index names a record that isn't there.
+    #[inline]
+    fn fetch(&self, id: RecordId) -> Result<Value> {
+        let value = self.snapshot.get(self.records, &id.0.to_be_bytes()).map_err(storage_error)?;
+        value.ok_or_else(|| err!(DataCorruptionDetected, "an index names record {}, which isn't there", id.0))
+    }
+
+    #[inline]
+    fn matches(&self, matcher: &Matcher, document: &[u8]) -> Result<bool> {
+        matcher.matches(Document::from_valid(document), &self.context)
+    }
+
+    /// Counts a document and asks now and then whether to stop.
+    #[inline]
+    fn examine_document(&self) -> Result<()> {
+        self.tick(&self.operation.docs_examined)
+    }
+
+    /// Counts a key and asks now and then whether to stop.
+    #[inline]
+    fn examine_key(&self) -> Result<()> {
+        self.tick(&self.operation.keys_examined)
+    }
+
+    /// An operation runs on one thread at a time, so no count is lost by reading and writing
+    /// apart, which costs a fraction of a locked addition.
+    #[inline]
+    fn tick(&self, counter: &AtomicI64) -> Result<()> {
+        let count = counter.load(Relaxed);
+        counter.store(count + 1, Relaxed);
+        if count & 127 == 0 { self.operation.check() } else { Ok(()) }
     }
 }

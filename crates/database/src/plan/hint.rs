@@ -1,7 +1,10 @@
 //! Hints: which index a client wants used.
 
-use base::bson::{Document, DocumentBuf, Value};
+use crate::collection::Data;
+use crate::index::Index;
+use base::bson::{Document, DocumentBuf, Value, equal};
 use base::{Result, err};
+use std::sync::Arc;
 
 /// An index named by its name or its key pattern, or the collection scan.
 #[derive(Clone, Debug)]
@@ -30,6 +33,30 @@ impl Hint {
         }
     }
 
+    /// The index that the hint names, among those that may be used; `None` for `$natural`.
+    ///
+    /// Errors: BadValue where there is none.
+    pub(crate) fn resolve<'d>(
+        &self,
+        data: &'d Data,
+        describe: impl FnOnce() -> String,
+    ) -> Result<Option<&'d Arc<Index>>> {
+        let mut visible = data.indexes.iter().filter(|index| !index.spec.hidden);
+        let found = match self {
+            Hint::Natural { .. } => return Ok(None),
+            Hint::Name(name) => visible.find(|index| index.spec.name == *name),
+            Hint::Key(key) => visible.find(|index| same_pattern(index.spec.key.view(), key.view())),
+        };
+        found.map(Some).ok_or_else(|| {
+            err!(
+                BadValue,
+                "error processing query: {}\n planner returned error :: caused by :: hint provided does not \
+                 correspond to an existing index",
+                describe()
+            )
+        })
+    }
+
     fn parse_key(key: Document<'_>) -> Result<Hint> {
         let Some(natural) = key.get("$natural") else { return Ok(Hint::Key(key.to_owned())) };
         match natural.as_number().map(|number| number.to_f64()) {
@@ -38,4 +65,10 @@ impl Hint {
             _ => Err(err!(BadValue, "$natural hint must be specified as 1 or -1")),
         }
     }
+}
+
+/// Whether two key patterns are the same, whatever types their numbers have.
+fn same_pattern(a: Document<'_>, b: Document<'_>) -> bool {
+    a.iter().count() == b.iter().count()
+        && a.iter().zip(b).all(|(a, b)| a.name() == b.name() && equal(a.value(), b.value()))
 }

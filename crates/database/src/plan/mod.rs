@@ -1,12 +1,27 @@
 //! Plans: how to find the documents that a read asks for.
 
+mod access;
+mod bounds;
+mod build;
+mod choose;
+mod conjuncts;
+mod covering;
+mod expr;
 mod hint;
+mod implies;
+mod interval;
+mod min_max;
+mod order;
+#[cfg(test)]
+mod tests;
 
+pub(crate) use access::Access;
 pub use hint::Hint;
+pub(crate) use interval::Interval;
 
 use crate::collection::Collection;
 use crate::database::{Database, View};
-use crate::exec::{self, RecordStream};
+use crate::exec::RecordStream;
 use crate::operation::Operation;
 use base::Result;
 use base::bson::{DocumentBuf, Path};
@@ -36,6 +51,8 @@ pub struct Read {
     pub covering: Option<Vec<Path>>,
     /// Yields the index keys in place of documents.
     pub return_key: bool,
+    /// Gives each record its sort key.
+    pub sort_key: bool,
     /// Whether a blocking sort may spill to disk.
     pub allow_disk_use: bool,
 }
@@ -53,6 +70,7 @@ impl Read {
             max: None,
             covering: None,
             return_key: false,
+            sort_key: false,
             allow_disk_use: true,
         }
     }
@@ -61,7 +79,8 @@ impl Read {
 impl Database {
     /// Plans a read and starts it on a view.
     ///
-    /// Errors: BadValue for a hint that names no index, and those of the filter's evaluation.
+    /// Errors: BadValue for a hint that names no index; 51173 to 51176 for `min` and `max` that
+    /// don't go with the hint; those of evaluating the filter.
     pub fn read(
         &self,
         operation: &Arc<Operation>,
@@ -70,6 +89,11 @@ impl Database {
         read: Read,
         context: &Arc<Context>,
     ) -> Result<Box<dyn RecordStream>> {
-        exec::start(operation, view, collection, read, context)
+        if let Some(found) = build::by_id(operation, view, collection, &read, context)? {
+            return Ok(found);
+        }
+        let plan = build::plan(operation, view, collection, read, context)?;
+        plan.note_uses();
+        plan.start()
     }
 }

@@ -1,0 +1,258 @@
+//! The bounds of an index scan in the bytes of its keys: which keys lie within, and where to go on
+//! from one that doesn't.
+//!
+//! Each part has ranges of bytes, from `low` up to but not including `high`, in the order in which
+//! the index stores them. No component of a key is a prefix of another, so comparing what is left
+//! of a key with a range's ends compares its first component.
+
+use crate::index::KeyKind;
+use crate::plan::{Access, Interval};
+use base::key_string::{component_length, successor};
+use std::ops::Bound;
+use storage::{Key, Range};
+
+/// Bounds on the leading parts of a key.
+pub(crate) struct KeyBounds {
+    parts: Vec<Part>,
+    /// Where to seek to after a key that lies outside; reused.
+    target: Vec<u8>,
+}
+
+struct Part {
+    ranges: Vec<ByteRange>,
+    ascending: bool,
+}
+
+#[derive(Clone)]
+struct ByteRange {
+    low: Vec<u8>,
+    /// `None` has no end.
+    high: Option<Vec<u8>>,
+    /// Whether `low` is a whole component and the only one within.
+    point: bool,
+}
+
+/// Where a key stands.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Within all bounds.
+    Inside,
+    /// Outside; nothing before [`KeyBounds::target`] is inside.
+    Before,
+    /// Outside, as all that follow.
+    Behind,
+}
+
+impl KeyBounds {
+    /// The bounds as an index stores its keys. Parts behind the last that has any need none.
+    pub(crate) fn new(access: &Access) -> KeyBounds {
+        let mut parts: Vec<Part> = access
+            .parts
+            .iter()
+            .zip(&access.index.spec.parts)
+            .map(|(intervals, part)| Part::new(intervals.as_slice(), part.kind != KeyKind::Descending))
+            .collect();
+        let used = access.parts.iter().rposition(|intervals| !intervals.is_all()).map_or(0, |last| last + 1);
+        parts.truncate(used);
+        KeyBounds { parts, target: Vec::new() }
+    }
+
+    /// One bounds for each combination of the single values of the first `split` parts.
+    pub(crate) fn split(access: &Access, split: usize) -> Vec<KeyBounds> {
+        let mut all = vec![KeyBounds::new(access)];
+        for part in 0..split {
+            all = all.iter().flat_map(|bounds| bounds.split_part(part)).collect();
+        }
+        all
+    }
+
+    fn split_part(&self, part: usize) -> Vec<KeyBounds> {
+        let Some(split) = self.parts.get(part) else { return vec![self.with(part, None)] };
+        split.ranges.iter().map(|range| self.with(part, Some(range))).collect()
+    }
+
+    fn with(&self, part: usize, range: Option<&ByteRange>) -> KeyBounds {
+        let copy = |(position, own): (usize, &Part)| match range {
+            Some(range) if position == part => Part { ranges: vec![range.clone()], ..*own },
+            _ => Part { ranges: own.ranges.clone(), ..*own },
+        };
+        KeyBounds { parts: self.parts.iter().enumerate().map(copy).collect(), target: Vec::new() }
+    }
+
+    /// How many bytes the first `parts` take, which have a single value each.
+    pub(crate) fn prefix_of(&self, parts: usize) -> usize {
+        let ranges = self.parts.iter().take(parts).filter_map(|part| part.ranges.first());
+        ranges.map(|range| range.low.len()).sum()
+    }
+
+    /// The range that holds all keys within the bounds.
+    pub(crate) fn range(&self) -> Range {
+        let mut low = Vec::new();
+        for range in self.parts.iter().map_while(|part| part.ranges.first()) {
+            low.extend_from_slice(&range.low);
+            if !range.point {
+                break;
+            }
+        }
+        let lower = if low.is_empty() { Bound::Unbounded } else { Bound::Included(Key::from(low)) };
+        Range { lower, upper: self.upper() }
+    }
+
+    fn upper(&self) -> Bound<Key> {
+        let mut high = Vec::new();
+        for range in self.parts.iter().map_while(|part| part.ranges.last()) {
+            if range.point {
+                high.extend_from_slice(&range.low);
+                continue;
+            }
+            return match (&range.high, successor(&high)) {
+                (Some(end), _) => {
+                    high.extend_from_slice(end);
+                    Bound::Excluded(Key::from(high))
+                }
+                (None, Some(end)) => Bound::Excluded(Key::from(end)),
+                (None, None) => Bound::Unbounded,
+            };
+        }
+        successor(&high).map_or(Bound::Unbounded, |end| Bound::Excluded(Key::from(end)))
+    }
+
+    /// Whether all keys of the range lie within the bounds, so that none need be checked.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        let Some((last, leading)) = self.parts.split_last() else { return true };
+        leading.iter().all(|part| matches!(part.ranges.as_slice(), [only] if only.point))
+            && last.ranges.len() == 1
+    }
+
+    /// Where to go on after a key that is [`Place::Before`].
+    pub(crate) fn target(&self) -> &[u8] {
+        &self.target
+    }
+
+    /// Where a key stands in a walk in this direction.
+    pub(crate) fn place(&mut self, key: &[u8], forward: bool) -> Place {
+        let mut offset = 0;
+        for position in 0..self.parts.len() {
+            let (Some(part), Some(rest)) = (self.parts.get(position), key.get(offset..)) else { break };
+            let found = if forward { part.find_forward(rest) } else { part.find_backward(rest) };
+            match found {
+                Found::Within(range) => {
+                    if position + 1 == self.parts.len() {
+                        return Place::Inside;
+                    }
+                    let length = match part.ranges.get(range) {
+                        Some(range) if range.point => Some(range.low.len()),
+                        _ => component_length(rest, part.ascending),
+                    };
+                    offset += length.unwrap_or(rest.len());
+                }
+                Found::Gap(range) => {
+                    self.aim_at(key, offset, position, range, forward);
+                    return Place::Before;
+                }
+                Found::Behind if position == 0 => return Place::Behind,
+                Found::Behind => return self.aim_behind(key, offset, forward),
+            }
+        }
+        Place::Inside
+    }
+
+    /// Aims at the nearest keys within `range` of a part, what is before it staying the same.
+    fn aim_at(&mut self, key: &[u8], offset: usize, position: usize, range: usize, forward: bool) {
+        self.target.clear();
+        self.target.extend_from_slice(key.get(..offset).unwrap_or(key));
+        let Some(mut range) = self.parts.get(position).and_then(|part| part.ranges.get(range)) else {
+            return;
+        };
+        if !forward {
+            self.target.extend_from_slice(range.high.as_deref().unwrap_or(&[0xFF]));
+            return;
+        }
+        let mut following = self.parts.iter().skip(position + 1);
+        loop {
+            self.target.extend_from_slice(&range.low);
+            match following.next().and_then(|part| part.ranges.first()) {
+                Some(next) if range.point => range = next,
+                _ => return,
+            }
+        }
+    }
+
+    /// Aims behind all keys that begin as this one does.
+    fn aim_behind(&mut self, key: &[u8], offset: usize, forward: bool) -> Place {
+        let prefix = key.get(..offset).unwrap_or(key);
+        self.target.clear();
+        if !forward {
+            self.target.extend_from_slice(prefix);
+            return Place::Before;
+        }
+        match successor(prefix) {
+            Some(target) => {
+                self.target = target;
+                Place::Before
+            }
+            None => Place::Behind,
+        }
+    }
+}
+
+/// Where a component stands among a part's ranges.
+enum Found {
+    Within(usize),
+    /// Outside, this range coming next in the walk.
+    Gap(usize),
+    /// Outside, with no range to come.
+    Behind,
+}
+
+impl Part {
+    fn new(intervals: &[Interval], ascending: bool) -> Part {
+        let mut ranges: Vec<ByteRange> =
+            intervals.iter().map(|interval| ByteRange::new(interval, ascending)).collect();
+        if !ascending {
+            ranges.reverse();
+        }
+        Part { ranges, ascending }
+    }
+
+    fn find_forward(&self, rest: &[u8]) -> Found {
+        let next = self.ranges.partition_point(|range| range.ends_before(rest));
+        match self.ranges.get(next) {
+            None => Found::Behind,
+            Some(range) if rest < range.low.as_slice() => Found::Gap(next),
+            Some(_) => Found::Within(next),
+        }
+    }
+
+    fn find_backward(&self, rest: &[u8]) -> Found {
+        let after = self.ranges.partition_point(|range| range.low.as_slice() <= rest);
+        match after.checked_sub(1).map(|last| (last, self.ranges.get(last))) {
+            Some((last, Some(range))) if range.ends_before(rest) => Found::Gap(last),
+            Some((last, Some(_))) => Found::Within(last),
+            _ => Found::Behind,
+        }
+    }
+}
+
+impl ByteRange {
+    fn new(interval: &Interval, ascending: bool) -> ByteRange {
+        let stored = |key: &[u8]| match ascending {
+            true => key.to_vec(),
+            false => key.iter().map(|byte| !byte).collect(),
+        };
+        let (from, to) = match ascending {
+            true => (&interval.low, &interval.high),
+            false => (&interval.high, &interval.low),
+        };
+        let (low, high) = (stored(&from.key), stored(&to.key));
+        ByteRange {
+            low: if from.inclusive { low } else { successor(&low).unwrap_or(low) },
+            high: if to.inclusive { successor(&high) } else { Some(high) },
+            point: interval.is_point(),
+        }
+    }
+
+    fn ends_before(&self, rest: &[u8]) -> bool {
+        self.high.as_deref().is_some_and(|high| high <= rest)
+    }
+}

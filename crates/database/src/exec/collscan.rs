@@ -1,0 +1,82 @@
+//! COLLSCAN: every document, in the order of insertion or backwards.
+
+use super::{Explainer, Record, RecordStream, Stats, Surroundings};
+use crate::keys::RecordId;
+use crate::storage_error;
+use base::Result;
+use query::matcher::Matcher;
+use std::sync::Arc;
+use storage::{Cursor, Direction, Range};
+
+/// Reads the collection and yields what matches.
+pub(crate) struct CollScan {
+    surroundings: Arc<Surroundings>,
+    cursor: Box<dyn Cursor>,
+    forward: bool,
+    filter: Option<Arc<Matcher>>,
+    stats: Stats,
+    examined: u64,
+}
+
+impl CollScan {
+    pub(crate) fn new(
+        surroundings: &Arc<Surroundings>,
+        forward: bool,
+        filter: Option<Arc<Matcher>>,
+    ) -> Result<CollScan> {
+        let direction = if forward { Direction::Forward } else { Direction::Backward };
+        let scan = surroundings.snapshot.scan(surroundings.records, Range::all(), direction);
+        Ok(CollScan {
+            surroundings: surroundings.clone(),
+            cursor: scan.map_err(storage_error)?,
+            forward,
+            filter,
+            stats: Stats::default(),
+            examined: 0,
+        })
+    }
+}
+
+impl RecordStream for CollScan {
+    fn next(&mut self) -> Result<Option<Record>> {
+        while let Some((key, value)) = self.cursor.next().map_err(storage_error)? {
+            self.examined += 1;
+            self.surroundings.examine_document()?;
+            let matched = match &self.filter {
+                Some(filter) => self.surroundings.matches(filter, value)?,
+                None => true,
+            };
+            if matched {
+                self.stats.advance();
+                return Ok(Some(Record::stored(RecordId::from_key(key)?, value)));
+            }
+            self.stats.need_time();
+        }
+        self.stats.end();
+        Ok(None)
+    }
+
+    fn count(&mut self) -> Result<u64> {
+        let mut count = 0;
+        while let Some((_, value)) = self.cursor.next().map_err(storage_error)? {
+            self.examined += 1;
+            self.surroundings.examine_document()?;
+            let matched = match &self.filter {
+                Some(filter) => self.surroundings.matches(filter, value)?,
+                None => true,
+            };
+            self.stats.need_time();
+            count += u64::from(matched);
+        }
+        self.stats.advanced += count;
+        self.stats.end();
+        Ok(count)
+    }
+
+    fn explain(&self, out: &mut Explainer) {
+        let filter = self.filter.as_ref().map(|filter| filter.describe());
+        out.stage("COLLSCAN", filter.as_ref(), &self.stats)
+            .append("direction", if self.forward { "forward" } else { "backward" });
+        out.docs(self.examined);
+    }
+}

@@ -1,0 +1,116 @@
+//! EXPRESS: one document by a key that only one can have, `_id` above all.
+//!
+//! Two lookups, no scan: it is what most reads and writes by `_id` come down to.
+
+use super::ixscan::describe_index;
+use super::{Explainer, Record, RecordStream, Stats, Surroundings};
+use crate::keys::IndexEntry;
+use crate::operation::Operation;
+use crate::plan::Access;
+use crate::storage_error;
+use base::bson::Document;
+use base::{Result, err};
+use query::matcher::Matcher;
+use query::{Context, Interrupt};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use storage::{Ident, Snapshot};
+
+/// Yields the one document of a key, looked up when it is first asked for.
+pub(crate) struct Express {
+    surroundings: Arc<Surroundings>,
+    access: Arc<Access>,
+    key: Vec<u8>,
+    filter: Option<Arc<Matcher>>,
+    stats: Stats,
+    keys_examined: u64,
+    docs_examined: u64,
+}
+
+/// Looks up the document of a key in a unique index.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn lookup(
+    operation: &Operation,
+    snapshot: &dyn Snapshot,
+    index: Ident,
+    records: Ident,
+    key: &[u8],
+    filter: Option<&Matcher>,
+    context: &Context,
+) -> Result<(u64, u64, Option<Record>)> {
+    operation.check()?;
+    let Some(entry) = snapshot.get(index, key).map_err(storage_error)? else { return Ok((0, 0, None)) };
+    operation.keys_examined.fetch_add(1, Relaxed);
+    operation.docs_examined.fetch_add(1, Relaxed);
+    let id = IndexEntry::from_parts(key, &entry, true)?.record;
+    let value = snapshot.get(records, &id.0.to_be_bytes()).map_err(storage_error)?;
+    let value = value
+        .ok_or_else(|| err!(DataCorruptionDetected, "an index names record {}, which isn't there", id.0))?;
+    let matched = match filter {
+        Some(filter) => filter.matches(Document::from_valid(&value), context)?,
+        None => true,
+    };
+    Ok((1, 1, matched.then(|| Record::stored(id, &value))))
+}
+
+impl Express {
+    pub(crate) fn new(
+        surroundings: &Arc<Surroundings>,
+        access: &Arc<Access>,
+        key: Vec<u8>,
+        filter: Option<Arc<Matcher>>,
+    ) -> Express {
+        Express {
+            surroundings: surroundings.clone(),
+            access: access.clone(),
+            key,
+            filter,
+            stats: Stats::default(),
+            keys_examined: 0,
+            docs_examined: 0,
+        }
+    }
+}
+
+impl RecordStream for Express {
+    fn next(&mut self) -> Result<Option<Record>> {
+        if self.stats.works > 0 {
+            self.stats.end();
+            return Ok(None);
+        }
+        let around = &self.surroundings;
+        let (keys, docs, record) = lookup(
+            &around.operation,
+            around.snapshot.as_ref(),
+            self.access.index.ident,
+            around.records,
+            &self.key,
+            self.filter.as_deref(),
+            &around.context,
+        )?;
+        (self.keys_examined, self.docs_examined) = (keys, docs);
+        match record {
+            Some(_) => self.stats.advance(),
+            None => self.stats.end(),
+        }
+        Ok(record)
+    }
+
+    fn explain(&self, out: &mut Explainer) {
+        let filter = self.filter.as_ref().map(|filter| filter.describe());
+        let builder = out.stage("EXPRESS_IXSCAN", filter.as_ref(), &self.stats);
+        describe_index(&self.access, builder);
+        builder.append("direction", "forward");
+        out.keys(self.keys_examined);
+        out.docs(self.docs_examined);
+    }
+}
+
+/// The one record, if any, of a lookup already made.
+pub(crate) struct Found(pub(crate) Option<Record>);
+
+impl RecordStream for Found {
+    fn next(&mut self) -> Result<Option<Record>> {
+        Ok(self.0.take())
+    }
+}

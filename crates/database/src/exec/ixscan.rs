@@ -1,0 +1,201 @@
+//! IXSCAN: the keys of an index within bounds, and the records they lead to.
+
+use super::bounds::{KeyBounds, Place};
+use super::seen::Seen;
+use super::{Explainer, IdStream, Stats, Surroundings};
+use crate::keys::{IndexEntry, RecordId};
+use crate::plan::Access;
+use crate::storage_error;
+use base::Result;
+use base::bson::Builder;
+use std::sync::Arc;
+use storage::{Cursor, Direction, Range};
+
+/// A key of an index, copied from it.
+#[derive(Clone, Default)]
+pub(crate) struct IndexKey {
+    /// The indexed values.
+    pub(crate) key_string: Vec<u8>,
+    /// What the key string leaves out of the values' types.
+    pub(crate) type_bits: Vec<u8>,
+}
+
+/// Walks an index within bounds and yields the ids of records, each once.
+pub(crate) struct IndexScan {
+    surroundings: Arc<Surroundings>,
+    access: Arc<Access>,
+    forward: bool,
+    cursor: Box<dyn Cursor>,
+    /// Checks each key; `None` where the cursor's range holds nothing else.
+    bounds: Option<KeyBounds>,
+    seen: Option<Seen>,
+    /// The last key, where it is wanted.
+    key: Option<IndexKey>,
+    stats: Stats,
+    examined: u64,
+    seeks: u64,
+    duplicates: (u64, u64),
+}
+
+impl IndexScan {
+    /// Within the bounds of an access.
+    pub(crate) fn new(
+        surroundings: &Arc<Surroundings>,
+        access: &Arc<Access>,
+        forward: bool,
+    ) -> Result<IndexScan> {
+        IndexScan::within(surroundings, access, KeyBounds::new(access), forward)
+    }
+
+    /// Within bounds that are a part of an access's.
+    pub(crate) fn within(
+        surroundings: &Arc<Surroundings>,
+        access: &Arc<Access>,
+        bounds: KeyBounds,
+        forward: bool,
+    ) -> Result<IndexScan> {
+        let mut scan = IndexScan::over(surroundings, access, bounds.range(), forward)?;
+        scan.bounds = (!bounds.is_contiguous()).then_some(bounds);
+        Ok(scan)
+    }
+
+    /// Over a range of keys.
+    pub(crate) fn over(
+        surroundings: &Arc<Surroundings>,
+        access: &Arc<Access>,
+        range: Range,
+        forward: bool,
+    ) -> Result<IndexScan> {
+        let direction = if forward { Direction::Forward } else { Direction::Backward };
+        let cursor = surroundings.snapshot.scan(access.index.ident, range, direction);
+        let several = access.any_multikey() && !access.is_single_key();
+        Ok(IndexScan {
+            surroundings: surroundings.clone(),
+            access: access.clone(),
+            forward,
+            cursor: cursor.map_err(storage_error)?,
+            bounds: None,
+            seen: several.then(Seen::default),
+            key: None,
+            stats: Stats::default(),
+            examined: 0,
+            seeks: 1,
+            duplicates: (0, 0),
+        })
+    }
+
+    /// Keeps each key for whoever asks.
+    pub(crate) fn keeping_keys(mut self) -> IndexScan {
+        self.key = Some(IndexKey::default());
+        self
+    }
+
+    /// Counts the records that are left, copying no keys.
+    pub(crate) fn count(&mut self) -> Result<u64> {
+        self.key = None;
+        let mut count = 0;
+        while self.next()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Prints the index and its bounds, as the stages that contain a scan do too.
+    pub(crate) fn explain_as(&self, name: &str, out: &mut Explainer) {
+        let out_builder = out.stage(name, None, &self.stats);
+        describe_index(&self.access, out_builder);
+        out_builder.append("direction", if self.forward { "forward" } else { "backward" });
+        describe_bounds(&self.access, self.forward, out_builder);
+        out.keys(self.examined);
+        out.count("seeks", self.seeks);
+        out.count("dupsTested", self.duplicates.0);
+        out.count("dupsDropped", self.duplicates.1);
+    }
+}
+
+impl IdStream for IndexScan {
+    fn next(&mut self) -> Result<Option<RecordId>> {
+        let unique = self.access.index.spec.unique;
+        while let Some((key, value)) = self.cursor.next().map_err(storage_error)? {
+            self.examined += 1;
+            self.surroundings.examine_key()?;
+            let entry = IndexEntry::from_parts(key, value, unique)?;
+            if let Some(bounds) = &mut self.bounds {
+                match bounds.place(entry.key_string, self.forward) {
+                    Place::Inside => {}
+                    Place::Before => {
+                        self.seeks += 1;
+                        self.stats.need_time();
+                        self.cursor.seek(bounds.target()).map_err(storage_error)?;
+                        continue;
+                    }
+                    Place::Behind => break,
+                }
+            }
+            if let Some(seen) = &mut self.seen {
+                self.duplicates.0 += 1;
+                if !seen.insert(entry.record) {
+                    self.duplicates.1 += 1;
+                    self.stats.need_time();
+                    continue;
+                }
+            }
+            if let Some(kept) = &mut self.key {
+                kept.key_string.clear();
+                kept.key_string.extend_from_slice(entry.key_string);
+                kept.type_bits.clear();
+                kept.type_bits.extend_from_slice(entry.type_bits);
+            }
+            self.stats.advance();
+            return Ok(Some(entry.record));
+        }
+        self.stats.end();
+        Ok(None)
+    }
+
+    fn key(&self) -> Option<&IndexKey> {
+        self.key.as_ref()
+    }
+
+    fn explain(&self, out: &mut Explainer) {
+        self.explain_as("IXSCAN", out);
+    }
+}
+
+/// What explain says of an index.
+pub(crate) fn describe_index(access: &Access, out: &mut Builder) {
+    let spec = &access.index.spec;
+    out.append("keyPattern", &spec.key).append("indexName", spec.name.as_str());
+    out.append("isMultiKey", access.any_multikey());
+    out.begin_document("multiKeyPaths");
+    for (part, bits) in spec.parts.iter().zip(&access.multikey) {
+        out.begin_array(part.path.as_str());
+        let names: Vec<&str> = part.path.components().iter().map(|component| component.name()).collect();
+        for depth in (0..names.len().min(32)).filter(|depth| bits & (1 << depth) != 0) {
+            out.push(names.iter().take(depth + 1).copied().collect::<Vec<_>>().join(".").as_str());
+        }
+        out.end();
+    }
+    out.end();
+    out.append("isUnique", spec.unique || access.index.is_id());
+    out.append("isSparse", spec.sparse).append("isPartial", spec.partial.is_some());
+    out.append("indexVersion", 2i32);
+}
+
+/// The bounds as explain prints them, in the order of the walk.
+fn describe_bounds(access: &Access, forward: bool, out: &mut Builder) {
+    out.begin_document("indexBounds");
+    for (part, intervals) in access.index.spec.parts.iter().zip(&access.parts) {
+        let ascending = (part.kind != crate::index::KeyKind::Descending) == forward;
+        out.begin_array(part.path.as_str());
+        let shown: Vec<String> = match ascending {
+            true => intervals.as_slice().iter().map(|interval| interval.to_string()).collect(),
+            false => intervals.as_slice().iter().rev().map(|interval| interval.reversed()).collect(),
+        };
+        shown.iter().for_each(|text| {
+            out.push(text.as_str());
+        });
+        out.end();
+    }
+    out.end();
+}

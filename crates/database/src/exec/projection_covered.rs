@@ -1,0 +1,167 @@
+//! PROJECTION_COVERED: documents made of an index's keys, the collection not being read.
+//!
+//! A key can't tell null from missing. Where one has null in a part that matters, the document is
+//! read after all, so that the result is the same as without the index.
+
+use super::{Explainer, IdStream, IndexScan, Record, RecordStream, Stats, Surroundings};
+use crate::index::{IndexSpec, KeyKind};
+use base::Result;
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Type};
+use base::key_string::Decoder;
+use query::matcher::Matcher;
+use std::sync::Arc;
+
+/// Yields documents with the fields that the index has.
+pub(crate) struct ProjectionCovered {
+    surroundings: Arc<Surroundings>,
+    scan: IndexScan,
+    covering: Covering,
+    /// Decided on what the key holds.
+    filter: Option<Arc<Matcher>>,
+    stats: Stats,
+    fetched: u64,
+}
+
+/// Which parts of an index make up the documents, and how.
+pub(crate) struct Covering {
+    /// For each part up to the last that is needed: its direction, and its place in the document.
+    parts: Vec<(bool, Option<Vec<String>>)>,
+}
+
+impl Covering {
+    /// Takes the parts that `needed` names, leaving out those that lie below another.
+    pub(crate) fn new(spec: &IndexSpec, needed: &dyn Fn(usize) -> bool) -> Covering {
+        let below = |part: usize| {
+            let own = spec.parts.get(part).map(|part| &part.path);
+            spec.parts.iter().enumerate().any(|(other, whole)| {
+                other != part && needed(other) && own.is_some_and(|own| own.starts_with(&whole.path))
+            })
+        };
+        let mut parts: Vec<(bool, Option<Vec<String>>)> = Vec::new();
+        for (position, part) in spec.parts.iter().enumerate() {
+            let wanted = needed(position) && part.kind != KeyKind::Hashed && !below(position);
+            let names = part.path.components().iter().map(|component| component.name().to_string());
+            parts.push((part.kind != KeyKind::Descending, wanted.then(|| names.collect())));
+        }
+        let used = parts.iter().rposition(|(_, place)| place.is_some()).map_or(0, |last| last + 1);
+        parts.truncate(used);
+        Covering { parts }
+    }
+
+    /// The document that a key describes; `None` where a part is null.
+    pub(crate) fn document(&self, key: &[u8], type_bits: &[u8]) -> Result<Option<DocumentBuf>> {
+        let mut decoder = Decoder::new(key, type_bits);
+        let flat = self.parts.iter().all(|(_, place)| place.as_ref().is_none_or(|names| names.len() == 1));
+        let mut out = Builder::new();
+        let mut values = Vec::new();
+        for (ascending, place) in &self.parts {
+            match place.as_deref() {
+                Some([name]) if flat => decoder.append_next(name, *ascending, &mut out)?,
+                Some(names) => values.push((names, decoder.next(*ascending)?)),
+                None => drop(decoder.next(*ascending)?),
+            }
+        }
+        if values.iter().any(|(_, value)| value.kind() == Type::Null) {
+            return Ok(None);
+        }
+        nest(&values.iter().collect::<Vec<_>>(), 0, &mut out);
+        let document = out.finish();
+        let null = flat && document.view().iter().any(|element| element.kind() == Type::Null);
+        Ok((!null).then_some(document))
+    }
+}
+
+/// Writes values at their paths, those with a common beginning into one embedded document.
+/// Recursion is bounded by the paths.
+fn nest(values: &[&(&[String], base::bson::ValueBuf)], depth: usize, out: &mut Builder) {
+    let mut rest: Vec<&(&[String], base::bson::ValueBuf)> = values.to_vec();
+    while let Some(first) = rest.first() {
+        let Some(name) = first.0.get(depth) else { return };
+        let (same, others): (Vec<_>, Vec<_>) =
+            rest.iter().copied().partition(|(names, _)| names.get(depth) == Some(name));
+        match same.as_slice() {
+            [(names, value)] if names.len() == depth + 1 => {
+                out.append(name, value);
+            }
+            several => {
+                out.begin_document(name);
+                nest(several, depth + 1, out);
+                out.end();
+            }
+        }
+        rest = others;
+    }
+}
+
+impl ProjectionCovered {
+    pub(crate) fn new(
+        surroundings: &Arc<Surroundings>,
+        scan: IndexScan,
+        covering: Covering,
+        filter: Option<Arc<Matcher>>,
+    ) -> ProjectionCovered {
+        let (surroundings, stats) = (surroundings.clone(), Stats::default());
+        ProjectionCovered { surroundings, scan: scan.keeping_keys(), covering, filter, stats, fetched: 0 }
+    }
+}
+
+impl RecordStream for ProjectionCovered {
+    fn next(&mut self) -> Result<Option<Record>> {
+        while let Some(id) = self.scan.next()? {
+            let made = match self.scan.key() {
+                Some(key) => self.covering.document(&key.key_string, &key.type_bits)?,
+                None => None,
+            };
+            let record = match made {
+                Some(document) => Record { id, document: DocumentCow::Owned(document), sort_key: None },
+                None => {
+                    self.fetched += 1;
+                    self.surroundings.examine_document()?;
+                    Record::stored(id, &self.surroundings.fetch(id)?)
+                }
+            };
+            let matched = match &self.filter {
+                Some(filter) => filter.matches(record.document.view(), &self.surroundings.context)?,
+                None => true,
+            };
+            if matched {
+                self.stats.advance();
+                return Ok(Some(record));
+            }
+            self.stats.need_time();
+        }
+        self.stats.end();
+        Ok(None)
+    }
+
+    fn explain(&self, out: &mut Explainer) {
+        let filter = self.filter.as_ref().map(|filter| filter.describe());
+        let builder = out.stage("PROJECTION_COVERED", filter.as_ref(), &self.stats);
+        builder.begin_document("transformBy");
+        for (_, place) in &self.covering.parts {
+            if let Some(names) = place {
+                builder.append(names.join(".").as_str(), 1i32);
+            }
+        }
+        builder.end();
+        if self.fetched > 0 {
+            out.docs(self.fetched);
+        }
+        out.input(|out| self.scan.explain(out));
+    }
+}
+
+/// A document of the fields of a key, named by their whole paths, as `returnKey` shows it.
+pub(crate) fn key_document(spec: &IndexSpec, key: &[u8], type_bits: &[u8]) -> Result<DocumentBuf> {
+    let mut decoder = Decoder::new(key, type_bits);
+    let mut out = Builder::new();
+    for part in &spec.parts {
+        decoder.append_next(part.path.as_str(), part.kind != KeyKind::Descending, &mut out)?;
+    }
+    Ok(out.finish())
+}
+
+/// What `returnKey` shows of a document that no index found.
+pub(crate) fn no_key() -> DocumentBuf {
+    Document::EMPTY.to_owned()
+}

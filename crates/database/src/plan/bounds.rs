@@ -1,0 +1,213 @@
+//! From one predicate to the values its documents have in an index: never too few.
+//!
+//! A document that satisfies a predicate at a path has at least one key, in an index on that path,
+//! within the predicate's intervals. *Exact* intervals hold no key of any other document either.
+//! Two things set keys apart from the values that a filter sees: what is missing is null in a key,
+//! and an array's elements are keys of their own, an empty array's being undefined.
+
+use super::interval::{Endpoint, Interval, Intervals};
+use base::bson::{Path, Type, Value, ValueBuf};
+use query::Regex;
+use query::matcher::{Comparison, ComparisonOp, In, Predicate, RegexMatch, TypeSet};
+
+/// What a predicate asks of an index's keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Bounds {
+    /// Where the keys lie.
+    pub(crate) intervals: Intervals,
+    /// Whether a key within them proves the predicate.
+    pub(crate) exact: bool,
+}
+
+/// The bounds of a predicate at a path, or nothing where an index doesn't help.
+pub(crate) fn of(predicate: &Predicate, path: &Path) -> Option<Bounds> {
+    let mut bounds = any_path(predicate, path)?;
+    bounds.exact &= !is_positional(path);
+    Some(bounds)
+}
+
+fn any_path(predicate: &Predicate, path: &Path) -> Option<Bounds> {
+    match predicate {
+        Predicate::Compare(comparison) => compare(comparison, path),
+        Predicate::In(within) => one_of(within, path),
+        Predicate::Regex(regex) => Some(pattern(regex)),
+        Predicate::Exists => Some(Bounds { intervals: Intervals::all(), exact: false }),
+        Predicate::Type(types) => types_of(types),
+        Predicate::Mod(_) => Some(inexact(vec![Interval::bracket(Type::Double)])),
+        // Bits would only narrow to numbers and binaries; the size of an array isn't in its keys.
+        Predicate::Bits(_) | Predicate::Size(_) => None,
+        // What is inside gives bounds of its own.
+        Predicate::ElemMatchObject(_) | Predicate::ElemMatchValue(_) => None,
+    }
+}
+
+/// The bounds of a negated predicate: `$ne`, `$nin`, `$not` and `{$exists: false}`.
+///
+/// Only where the positive bounds are exact for every key that stands for a value.
+pub(crate) fn of_not(predicate: &Predicate, path: &Path) -> Option<Bounds> {
+    if is_positional(path) {
+        return None;
+    }
+    let positive = match predicate {
+        Predicate::Exists => return Some(inexact(vec![Interval::point(Value::Null)])),
+        Predicate::Compare(comparison) if is_null(&comparison.operand) => {
+            let equal = comparison.op == ComparisonOp::Eq;
+            let rest = Intervals::union(vec![Interval::point(Value::Null)]).complement();
+            return equal.then_some(Bounds { intervals: rest, exact: false });
+        }
+        Predicate::Compare(comparison) if is_plain(comparison.operand.view()) => compare(comparison, path)?,
+        Predicate::In(within) if within.regexes.is_empty() => {
+            let plain = within.values.iter().all(|value| is_plain(value.view()));
+            if plain { one_of(within, path)? } else { return None }
+        }
+        _ => return None,
+    };
+    positive.exact.then(|| Bounds { intervals: positive.intervals.complement(), exact: true })
+}
+
+/// Whether the predicate holds only where there is a value, so that a sparse index has the document.
+pub(crate) fn needs_value(predicate: &Predicate) -> bool {
+    match predicate {
+        Predicate::Compare(comparison) => {
+            !matches!(comparison.operand.kind(), Type::Null | Type::MinKey | Type::MaxKey)
+        }
+        Predicate::In(within) => !within.has_null(),
+        _ => true,
+    }
+}
+
+/// Whether a component may pick an array's element by position. There a filter sees more values
+/// than there are keys: it looks for a field of that name in the elements too.
+pub(crate) fn is_positional(path: &Path) -> bool {
+    path.components().iter().skip(1).any(|component| component.index().is_some())
+}
+
+fn inexact(intervals: Vec<Interval>) -> Bounds {
+    Bounds { intervals: Intervals::union(intervals), exact: false }
+}
+
+fn is_null(value: &ValueBuf) -> bool {
+    value.kind() == Type::Null
+}
+
+/// Whether a value's keys are equal to it and nothing else is: all but null, which missing ones
+/// share, arrays, whose elements are keys, and the ends of the order.
+fn is_plain(value: Value<'_>) -> bool {
+    let number = value.as_number();
+    !matches!(value.kind(), Type::Null | Type::Undefined | Type::Array | Type::MinKey | Type::MaxKey)
+        && !number.is_some_and(|number| number.is_nan())
+}
+
+fn compare(comparison: &Comparison, path: &Path) -> Option<Bounds> {
+    let operand = comparison.operand.view();
+    if comparison.op == ComparisonOp::Eq {
+        return equal(operand, path);
+    }
+    let inclusive = matches!(comparison.op, ComparisonOp::Gte | ComparisonOp::Lte);
+    let upwards = matches!(comparison.op, ComparisonOp::Gt | ComparisonOp::Gte);
+    match operand.kind() {
+        // A whole array lies in no order that its elements, the keys, would tell.
+        Type::Array => None,
+        Type::Null => equal(operand, path),
+        Type::MinKey | Type::MaxKey if is_positional(path) => None,
+        Type::MinKey | Type::MaxKey => Some(inexact(vec![beyond(operand, upwards, inclusive)])),
+        _ if operand.as_number().is_some_and(|number| number.is_nan()) => {
+            Some(inexact(vec![Interval::point(operand)]))
+        }
+        kind => {
+            let mut interval = Interval::bracket(kind);
+            if upwards {
+                interval.low = Endpoint::new(operand, inclusive);
+            } else {
+                if kind.is_numeric() {
+                    interval.low = Endpoint::new(Value::Double(f64::NEG_INFINITY), true);
+                }
+                interval.high = Endpoint::new(operand, inclusive);
+            }
+            Some(Bounds { intervals: Intervals::union(vec![interval]), exact: true })
+        }
+    }
+}
+
+/// Comparison with an end of the order, which reaches beyond its own type.
+fn beyond(operand: Value<'_>, upwards: bool, inclusive: bool) -> Interval {
+    match upwards {
+        true => Interval::new(operand, inclusive || operand.kind() == Type::MaxKey, Value::MaxKey, true),
+        false => Interval::new(Value::MinKey, true, operand, inclusive || operand.kind() == Type::MinKey),
+    }
+}
+
+fn equal(operand: Value<'_>, path: &Path) -> Option<Bounds> {
+    match operand {
+        Value::Null | Value::Undefined if is_positional(path) => None,
+        Value::Null | Value::Undefined => Some(inexact(vec![Interval::point(operand)])),
+        Value::Array(array) => {
+            // A document has it as the whole array, whose first element then is a key, or as an
+            // element of an array.
+            let first = array.iter().next().unwrap_or(Value::Undefined);
+            Some(inexact(vec![Interval::point(first), Interval::point(operand)]))
+        }
+        _ => Some(Bounds { intervals: Intervals::union(vec![Interval::point(operand)]), exact: true }),
+    }
+}
+
+fn one_of(within: &In, path: &Path) -> Option<Bounds> {
+    let values = within.values.iter().map(|value| equal(value.view(), path));
+    let all: Vec<Bounds> =
+        values.chain(within.regexes.iter().map(|regex| Some(pattern(regex)))).collect::<Option<_>>()?;
+    let exact = all.iter().all(|bounds| bounds.exact);
+    let intervals = all.iter().flat_map(|bounds| bounds.intervals.as_slice().iter().cloned()).collect();
+    Some(Bounds { intervals: Intervals::union(intervals), exact })
+}
+
+/// Strings that may match, and the pattern itself as a stored value.
+fn pattern(regex: &RegexMatch) -> Bounds {
+    let mut strings = Interval::bracket(Type::String);
+    let mut exact = false;
+    if let Some((prefix, whole)) = Regex::literal_prefix(&regex.pattern, &regex.options) {
+        exact = whole;
+        strings.low = Endpoint::new(Value::String(&prefix), true);
+        if let Some(after) = text_after(&prefix) {
+            strings.high = Endpoint::new(Value::String(&after), false);
+        }
+    }
+    let stored = match regex.options.len() {
+        0 | 1 => {
+            let value = Value::Regex { pattern: &regex.pattern, options: &regex.options };
+            Interval::point(value)
+        }
+        // Options match in any order, keys only in the order stored.
+        _ => {
+            exact = false;
+            Interval::bracket(Type::Regex)
+        }
+    };
+    Bounds { intervals: Intervals::union(vec![strings, stored]), exact }
+}
+
+/// The least text after all that begin with `prefix`.
+fn text_after(prefix: &str) -> Option<String> {
+    let mut after = prefix.to_string();
+    while let Some(last) = after.pop() {
+        let next = match last {
+            '\u{D7FF}' => Some('\u{E000}'),
+            _ => char::from_u32(u32::from(last) + 1),
+        };
+        if let Some(next) = next {
+            after.push(next);
+            return Some(after);
+        }
+    }
+    None
+}
+
+fn types_of(types: &TypeSet) -> Option<Bounds> {
+    if types.contains(Type::Array) {
+        return None;
+    }
+    let mut intervals: Vec<Interval> = types.types.iter().map(|kind| Interval::bracket(*kind)).collect();
+    if types.all_numbers {
+        intervals.push(Interval::bracket(Type::Double));
+    }
+    Some(inexact(intervals))
+}

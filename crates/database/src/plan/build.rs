@@ -1,0 +1,296 @@
+//! From the chosen source to the stages that run it.
+
+use super::access::Access;
+use super::choose::{Candidate, Planning, Source};
+use super::{Hint, Read, covering, min_max};
+use crate::collection::Collection;
+use crate::database::View;
+use crate::exec::{
+    CollScan, CountScan, Eof, Express, Fetch, Found, IdStream, IndexScan, KeyBounds, KeyOnly, Limit, Or,
+    ProjectionCovered, RecordStream, ReturnKey, Skip, Sort, SortKeys, SortMerge, SortOptions, Surroundings,
+    lookup,
+};
+use crate::index::IndexSpec;
+use crate::operation::Operation;
+use base::bson::{Builder, DocumentBuf, Type};
+use base::{Result, err, key_string};
+use query::Context;
+use query::SortPattern;
+use query::matcher::{ComparisonOp, Matcher, Node, Predicate};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A plan, ready to start.
+pub(crate) struct Plan {
+    pub(crate) read: Read,
+    pub(crate) source: Source,
+    /// The sources that were considered and not chosen.
+    #[allow(dead_code)]
+    pub(crate) rejected: Vec<Source>,
+    range: Option<storage::Range>,
+    surroundings: Arc<Surroundings>,
+}
+
+/// The record of an `_id`, where the read asks for one and nothing stands in the way: the
+/// shortest way through, past all planning.
+pub(crate) fn by_id(
+    operation: &Operation,
+    view: &View,
+    collection: &Collection,
+    read: &Read,
+    context: &Context,
+) -> Result<Option<Box<dyn RecordStream>>> {
+    let (filter, id) = match read.matcher.root() {
+        Node::And(children) => match children.iter().find_map(id_equality) {
+            Some(id) => (Some(&*read.matcher), id),
+            None => return Ok(None),
+        },
+        single => match id_equality(single) {
+            Some(id) => (None, id),
+            None => return Ok(None),
+        },
+    };
+    if read.hint.is_some() || read.min.is_some() || read.max.is_some() || read.skip > 0 {
+        return Ok(None);
+    }
+    let (Some(data), false) = (&collection.data, read.return_key || read.sort_key) else { return Ok(None) };
+    let Some(index) = data.id_index() else { return Ok(None) };
+    let mut key = Vec::with_capacity(32);
+    key_string::encode(id.view(), true, &mut key);
+    let snapshot = view.snapshot.as_ref();
+    let (_, _, record) = lookup(operation, snapshot, index.ident, data.ident, &key, filter, context)?;
+    index.uses.fetch_add(1, Relaxed);
+    Ok(Some(Box::new(Found(record))))
+}
+
+fn id_equality(node: &Node) -> Option<&base::bson::ValueBuf> {
+    match node {
+        Node::Field { path, predicate: Predicate::Compare(comparison) }
+            if comparison.op == ComparisonOp::Eq
+                && path.as_str() == "_id"
+                && comparison.operand.kind() != Type::Array =>
+        {
+            Some(&comparison.operand)
+        }
+        _ => None,
+    }
+}
+
+/// Chooses a plan.
+pub(crate) fn plan(
+    operation: &Arc<Operation>,
+    view: &View,
+    collection: &Arc<Collection>,
+    read: Read,
+    context: &Arc<Context>,
+) -> Result<Plan> {
+    let data = collection.data()?;
+    let snapshot = view.snapshot.as_ref();
+    let planning = Planning { data, read: &read, snapshot, context };
+    let describe = || describe(collection, &read);
+    let mut range = None;
+    let natural = read.sort.as_ref().and_then(|sort| sort.natural());
+    let (source, rejected) = match (&read.hint, natural) {
+        (None, _) if read.min.is_some() || read.max.is_some() => {
+            return Err(err!(51173, "When using min()/max() a hint of which index to use must be provided"));
+        }
+        (_, Some(forward)) => (Source::Collection { forward }, Vec::new()),
+        (None, None) => planning.choose()?,
+        (Some(hint), None) => match (hint.resolve(data, describe)?, hint) {
+            (Some(index), _) if read.min.is_some() || read.max.is_some() => {
+                range = Some(min_max::range(index, &read)?);
+                let candidate = Candidate::new(Access::whole(index), &read);
+                (Source::Index(Candidate { covered: false, ..candidate }), Vec::new())
+            }
+            (Some(index), _) => (planning.hinted(index), Vec::new()),
+            (None, Hint::Natural { forward }) => (Source::Collection { forward: *forward }, Vec::new()),
+            (None, _) => (Source::Collection { forward: true }, Vec::new()),
+        },
+    };
+    let surroundings = Arc::new(Surroundings {
+        operation: operation.clone(),
+        snapshot: view.snapshot.clone(),
+        records: data.ident,
+        context: context.clone(),
+    });
+    Ok(Plan { read, source, rejected, range, surroundings })
+}
+
+/// What MongoDB's planner says of a query it refuses.
+fn describe(collection: &Collection, read: &Read) -> String {
+    let sort = read.sort.as_deref().map(sort_document).unwrap_or_default();
+    let tree = read.matcher.describe();
+    format!("ns={}Tree: {tree}\nSort: {sort}\nProj: {{}}", collection.namespace)
+}
+
+/// A sort pattern as a document.
+pub(crate) fn sort_document(sort: &SortPattern) -> DocumentBuf {
+    let mut out = Builder::new();
+    for (path, ascending) in sort.fields() {
+        out.append(path.as_str(), if *ascending { 1i32 } else { -1 });
+    }
+    out.finish()
+}
+
+impl Plan {
+    /// Counts the use of the plan's indexes, for `$indexStats`.
+    pub(crate) fn note_uses(&self) {
+        let note = |access: &Access| {
+            access.index.uses.fetch_add(1, Relaxed);
+        };
+        match &self.source {
+            Source::Eof | Source::Collection { .. } => {}
+            Source::Unique(access) => note(access),
+            Source::Index(candidate) => note(&candidate.access),
+            Source::Union(scans) => scans.iter().for_each(note),
+        }
+    }
+
+    /// Starts the chosen source.
+    pub(crate) fn start(&self) -> Result<Box<dyn RecordStream>> {
+        self.stages(&self.source)
+    }
+
+    /// The stages of a source, chosen or not.
+    pub(crate) fn stages(&self, source: &Source) -> Result<Box<dyn RecordStream>> {
+        let read = &self.read;
+        let (mut stream, ordered) = match self.return_key(source)? {
+            Some(keys) => keys,
+            None => (self.documents(source)?, is_ordered(source)),
+        };
+        let sort = read.sort.as_ref().filter(|sort| !sort.fields().is_empty());
+        let sorted = match sort {
+            Some(sort) if !ordered => {
+                let limit = if read.limit == 0 { 0 } else { read.limit.saturating_add(read.skip) };
+                let options =
+                    SortOptions { limit, allow_disk_use: read.allow_disk_use, keep_keys: read.sort_key };
+                stream = Box::new(Sort::new(&self.surroundings, stream, sort, options));
+                true
+            }
+            Some(sort) if read.sort_key => {
+                stream = Box::new(SortKeys { input: stream, sort: sort.clone() });
+                false
+            }
+            _ => false,
+        };
+        if read.skip > 0 {
+            stream = Box::new(Skip::new(stream, read.skip));
+        }
+        // A sort that was told the limit yields no more.
+        if read.limit > 0 && !sorted && !matches!(source, Source::Unique(_) | Source::Eof) {
+            stream = Box::new(Limit::new(stream, read.limit));
+        }
+        Ok(stream)
+    }
+
+    /// What a source yields, filtered.
+    fn documents(&self, source: &Source) -> Result<Box<dyn RecordStream>> {
+        let around = &self.surroundings;
+        let filter = |proven: bool| (!proven).then(|| self.read.matcher.clone());
+        Ok(match source {
+            Source::Eof => Box::new(Eof::default()),
+            Source::Collection { forward } => {
+                Box::new(CollScan::new(around, *forward, filter(self.read.matcher.is_empty()))?)
+            }
+            Source::Unique(access) => {
+                let filter = filter(access.proves_all());
+                Box::new(Express::new(around, &Arc::new(access.clone()), access.single_key(), filter))
+            }
+            Source::Index(candidate) => self.index(candidate, filter)?,
+            Source::Union(scans) => {
+                let proven = scans.iter().all(Access::proves_all);
+                Box::new(Fetch::new(around, self.union(scans)?, filter(proven)))
+            }
+        })
+    }
+
+    fn index(
+        &self,
+        candidate: &Candidate,
+        filter: impl Fn(bool) -> Option<Arc<Matcher>>,
+    ) -> Result<Box<dyn RecordStream>> {
+        let around = &self.surroundings;
+        let access = &candidate.access;
+        let proven = access.proves_all() && self.range.is_none();
+        let needs_nothing = self.read.covering.as_ref().is_some_and(Vec::is_empty);
+        let single = candidate.ordered.is_none_or(|ordered| ordered.split == 0);
+        if needs_nothing && proven && self.read.sort.is_none() {
+            return Ok(Box::new(CountScan(self.scan(candidate)?)));
+        }
+        if candidate.covered && single {
+            let covering = covering::covering(access, &self.read);
+            return Ok(Box::new(ProjectionCovered::new(
+                around,
+                self.scan(candidate)?,
+                covering,
+                filter(proven),
+            )));
+        }
+        Ok(Box::new(Fetch::new(around, self.ids(candidate, false)?, filter(proven))))
+    }
+
+    /// The ids that an index finds.
+    fn ids(&self, candidate: &Candidate, keeping_keys: bool) -> Result<Box<dyn IdStream>> {
+        let split = candidate.ordered.filter(|ordered| ordered.split > 0);
+        let (Some(ordered), Some(sort)) = (split, &self.read.sort) else {
+            let scan = self.scan(candidate)?;
+            return Ok(Box::new(if keeping_keys { scan.keeping_keys() } else { scan }));
+        };
+        let access = Arc::new(candidate.access.clone());
+        let mut scans = Vec::new();
+        for bounds in KeyBounds::split(&access, ordered.split) {
+            let prefix = bounds.prefix_of(ordered.split);
+            let scan = IndexScan::within(&self.surroundings, &access, bounds, ordered.forward)?;
+            scans.push((scan.keeping_keys(), prefix));
+        }
+        Ok(Box::new(SortMerge::new(scans, ordered.forward, sort_document(sort))))
+    }
+
+    /// One scan over an index.
+    fn scan(&self, candidate: &Candidate) -> Result<IndexScan> {
+        let access = Arc::new(candidate.access.clone());
+        let forward = candidate.ordered.is_none_or(|ordered| ordered.forward);
+        match &self.range {
+            Some(range) => IndexScan::over(&self.surroundings, &access, range.clone(), forward),
+            None => IndexScan::new(&self.surroundings, &access, forward),
+        }
+    }
+
+    fn union(&self, scans: &[Access]) -> Result<Box<dyn IdStream>> {
+        let scan = |access: &Access| -> Result<Box<dyn IdStream>> {
+            Ok(Box::new(IndexScan::new(&self.surroundings, &Arc::new(access.clone()), true)?))
+        };
+        Ok(Box::new(Or::new(scans.iter().map(scan).collect::<Result<_>>()?)))
+    }
+
+    /// The stages that yield keys in place of documents, and whether they are in order.
+    fn return_key(&self, source: &Source) -> Result<Option<(Box<dyn RecordStream>, bool)>> {
+        if !self.read.return_key {
+            return Ok(None);
+        }
+        let by_index = |input: Box<dyn IdStream>, spec: &IndexSpec, ordered: bool| {
+            let sort = self.read.sort.clone().filter(|_| !ordered || self.read.sort_key);
+            let stream = ReturnKey::new(&self.surroundings, input, spec, &self.read.matcher, sort);
+            Some((Box::new(stream) as Box<dyn RecordStream>, ordered))
+        };
+        Ok(match source {
+            Source::Unique(access) => {
+                let scan = IndexScan::new(&self.surroundings, &Arc::new(access.clone()), true)?;
+                by_index(Box::new(scan.keeping_keys()), &access.index.spec, true)
+            }
+            Source::Index(candidate) => {
+                let ordered = is_ordered(source);
+                by_index(self.ids(candidate, true)?, &candidate.access.index.spec, ordered)
+            }
+            _ => Some((Box::new(KeyOnly(self.documents(source)?)), true)),
+        })
+    }
+}
+
+fn is_ordered(source: &Source) -> bool {
+    match source {
+        Source::Eof | Source::Unique(_) => true,
+        Source::Index(candidate) => candidate.ordered.is_some(),
+        Source::Collection { .. } | Source::Union(_) => false,
+    }
+}

@@ -1,0 +1,287 @@
+//! Which plan: by rule, from the filter, the sort and what the indexes are, without trial runs.
+//!
+//! Of the indexes that the filter bounds, the best is, by the first of these that differs:
+//! 1. a unique index whose every part must equal one value: one document at most;
+//! 2. more leading parts that must equal one value;
+//! 3. the wanted order, so that nothing need be sorted;
+//! 4. narrower bounds on the first part: values, then ranges, then what excludes little;
+//! 5. more bounded parts;
+//! 6. no need to read documents;
+//! 7. fewer keys within the bounds, counted as far as [`PROBE_MAX`];
+//! 8. fewer fields; then the older index.
+//!
+//! An `$or` all of whose branches have an index is a union of scans, if no index of the first two
+//! kinds serves the whole filter. An index without bounds is used for its order only.
+
+use super::access::{self, Access};
+use super::conjuncts::{self, Conjuncts};
+use super::implies::implies;
+use super::order::{self, Ordered};
+use super::{Read, covering};
+use crate::collection::Data;
+use crate::exec::KeyBounds;
+use crate::index::{Index, KeyKind};
+use crate::storage_error;
+use base::Result;
+use base::bson::Path;
+use query::Context;
+use query::matcher::Node;
+use std::cmp::Reverse;
+use std::sync::Arc;
+use storage::{Direction, Snapshot};
+
+/// How many keys are counted at most to choose between indexes that the rules think equal.
+const PROBE_MAX: usize = 100;
+
+/// Where a plan gets its documents from.
+pub(crate) enum Source {
+    /// Nothing can match.
+    Eof,
+    /// All documents, from the first on or from the last back.
+    Collection { forward: bool },
+    /// The one document that has the key.
+    Unique(Access),
+    /// One index.
+    Index(Candidate),
+    /// Several scans, each of one branch of an `$or`.
+    Union(Vec<Access>),
+}
+
+/// A way to use an index.
+#[derive(Clone)]
+pub(crate) struct Candidate {
+    /// The index and its bounds.
+    pub(crate) access: Access,
+    /// The wanted order, if the index has it.
+    pub(crate) ordered: Option<Ordered>,
+    /// Whether its keys hold all that is needed.
+    pub(crate) covered: bool,
+}
+
+/// How good a candidate is: greater is better, by the rules above.
+type Rank = (bool, usize, bool, u8, usize, bool);
+
+impl Candidate {
+    pub(crate) fn new(access: Access, read: &Read) -> Candidate {
+        let sort = read.sort.as_ref().map_or(&[][..], |sort| sort.fields());
+        let ordered = order::provides(&access, sort);
+        let covered = covering::is_covered(&access, read);
+        Candidate { access, ordered, covered }
+    }
+
+    /// Whether there is at most one document within the bounds.
+    pub(crate) fn is_unique(&self) -> bool {
+        self.access.index.unique() && self.access.is_single_key()
+    }
+
+    fn equalities(&self) -> usize {
+        self.access.parts.iter().take_while(|part| part.single_point().is_some()).count()
+    }
+
+    fn rank(&self, sorts: bool) -> Rank {
+        let bounded = self.access.bounded.iter().filter(|bounded| **bounded).count();
+        let ordered = !sorts || self.ordered.is_some();
+        (self.is_unique(), self.equalities(), ordered, self.first_part(), bounded, self.covered)
+    }
+
+    /// How narrow the bounds on the first part are; zero where there are none.
+    fn first_part(&self) -> u8 {
+        let (Some(bounds), Some(true)) = (self.access.parts.first(), self.access.bounded.first()) else {
+            return 0;
+        };
+        let spec = &self.access.index.spec;
+        match bounds {
+            _ if bounds.is_points() || bounds.is_empty() => 4,
+            // That there is a value only tells in an index that leaves documents out.
+            _ if bounds.is_all() => u8::from(spec.sparse || spec.partial.is_some()),
+            _ if bounds.as_slice().iter().any(|interval| interval.reaches_an_end()) => 2,
+            _ => 3,
+        }
+    }
+
+    /// How many keys lie within the bounds, as far as it is worth counting.
+    fn probe(&self, snapshot: &dyn Snapshot) -> Result<usize> {
+        let range = KeyBounds::new(&self.access).range();
+        let scan = snapshot.scan(self.access.index.ident, range, Direction::Forward);
+        let mut cursor = scan.map_err(storage_error)?;
+        let mut count = 0;
+        while count < PROBE_MAX && cursor.next().map_err(storage_error)?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+/// All that planning looks at.
+pub(crate) struct Planning<'a> {
+    /// The collection.
+    pub(crate) data: &'a Data,
+    /// What to find.
+    pub(crate) read: &'a Read,
+    /// Its data.
+    pub(crate) snapshot: &'a dyn Snapshot,
+    /// For constants in expressions.
+    pub(crate) context: &'a Context,
+}
+
+impl<'a> Planning<'a> {
+    /// The best plan, and the sources that were not chosen.
+    pub(crate) fn choose(&self) -> Result<(Source, Vec<Source>)> {
+        let root = self.read.matcher.root();
+        if matches!(root, Node::AlwaysFalse) {
+            return Ok((Source::Eof, Vec::new()));
+        }
+        let conjuncts = self.conjuncts(root);
+        let sorts = self.read.sort.as_ref().is_some_and(|sort| !sort.fields().is_empty());
+        let mut candidates = self.candidates(&conjuncts, root);
+        self.order(&mut candidates, sorts)?;
+        let mut sources: Vec<Source> = Vec::new();
+        let strong = candidates.first().is_some_and(|best| best.equalities() > 0);
+        if !strong && let Some(union) = self.union(&conjuncts, root)? {
+            sources.push(Source::Union(union));
+        }
+        sources.extend(candidates.into_iter().map(Candidate::into_source));
+        if sources.is_empty() {
+            sources.extend(sorts.then(|| self.ordered()).flatten().map(Source::Index));
+        }
+        if sources.is_empty() {
+            return Ok((Source::Collection { forward: true }, Vec::new()));
+        }
+        let rejected = sources.split_off(1);
+        Ok((sources.pop().unwrap_or(Source::Collection { forward: true }), rejected))
+    }
+
+    /// What one index has to offer, wanted or not: for a hint.
+    pub(crate) fn hinted(&self, index: &Arc<Index>) -> Source {
+        let root = self.read.matcher.root();
+        if matches!(root, Node::AlwaysFalse) {
+            return Source::Eof;
+        }
+        let access = access::bounds(index, &self.conjuncts(root));
+        Candidate::new(access, self.read).into_source()
+    }
+
+    fn conjuncts<'n>(&self, root: &'n Node) -> Conjuncts<'n> {
+        let indexed = |path: &Path| {
+            let parts = self.data.indexes.iter().flat_map(|index| index.spec.parts.iter());
+            parts.map(|part| &part.path).any(|own| own == path)
+        };
+        conjuncts::collect(root, self.context, &indexed)
+    }
+
+    /// The indexes that a filter bounds and that have every document it matches.
+    fn candidates(&self, conjuncts: &Conjuncts<'_>, filter: &Node) -> Vec<Candidate> {
+        let usable = self.data.indexes.iter().filter(|index| !index.spec.hidden);
+        let bounded = usable.filter_map(|index| {
+            // Most indexes have nothing to do with the filter.
+            let first = &index.spec.parts.first()?.path;
+            if !conjuncts.list.iter().any(|conjunct| conjunct.path == *first) {
+                return None;
+            }
+            let candidate = Candidate::new(access::bounds(index, conjuncts), self.read);
+            (candidate.first_part() > 0 && self.has_all(index, conjuncts, filter)).then_some(candidate)
+        });
+        bounded.collect()
+    }
+
+    /// Whether an index has every document that the filter matches.
+    fn has_all(&self, index: &Index, conjuncts: &Conjuncts<'_>, filter: &Node) -> bool {
+        let whole = self.read.matcher.root();
+        if let Some(partial) = &index.spec.partial {
+            let wanted = partial.matcher.root();
+            return implies(filter, wanted) || implies(whole, wanted);
+        }
+        !index.spec.sparse
+            || conjuncts.list.iter().any(|conjunct| {
+                let indexed = index.spec.parts.iter().any(|part| part.path == conjunct.path);
+                indexed && conjunct.needs_value && access::allows(index, conjunct)
+            })
+    }
+
+    /// Sorts candidates, the best first.
+    fn order(&self, candidates: &mut Vec<Candidate>, sorts: bool) -> Result<()> {
+        candidates.sort_by_key(|candidate| Reverse(candidate.rank(sorts)));
+        let Some(best) = candidates.first().map(|best| best.rank(sorts)) else { return Ok(()) };
+        let equals = candidates.iter().take_while(|candidate| candidate.rank(sorts) == best).count();
+        if equals < 2 || best.0 {
+            return Ok(());
+        }
+        let others = candidates.split_off(equals);
+        let probed: Result<Vec<(usize, usize, Candidate)>> = candidates
+            .drain(..)
+            .map(|candidate| Ok((candidate.probe(self.snapshot)?, candidate.access.parts.len(), candidate)))
+            .collect();
+        let mut probed = probed?;
+        probed.sort_by_key(|(keys, parts, _)| (*keys, *parts));
+        candidates.extend(probed.into_iter().map(|(_, _, candidate)| candidate));
+        candidates.extend(others);
+        Ok(())
+    }
+
+    /// An index with the wanted order.
+    fn ordered(&self) -> Option<Candidate> {
+        let usable = self
+            .data
+            .indexes
+            .iter()
+            .filter(|index| !index.spec.hidden && !index.spec.sparse && index.spec.partial.is_none());
+        let no_conjuncts = Conjuncts { list: Vec::new(), members: &[] };
+        let usable = usable.map(|index| {
+            let mut access = access::bounds(index, &no_conjuncts);
+            access.proven = vec![self.read.matcher.is_empty()];
+            Candidate::new(access, self.read)
+        });
+        let ordered = usable.filter(|candidate| candidate.ordered.is_some());
+        ordered.min_by_key(|candidate| (!candidate.covered, candidate.access.parts.len()))
+    }
+
+    /// A scan for each branch of an `$or`.
+    fn union(&self, conjuncts: &Conjuncts<'_>, root: &Node) -> Result<Option<Vec<Access>>> {
+        for member in conjuncts.members {
+            let Node::Or(branches) = member else { continue };
+            let mut scans = Vec::with_capacity(branches.len());
+            for branch in branches {
+                let own = self.conjuncts(branch);
+                let mut candidates = self.candidates(&own, branch);
+                candidates.retain(|candidate| candidate.first_part() > 1);
+                self.order(&mut candidates, false)?;
+                match candidates.into_iter().next() {
+                    Some(best) => scans.push(best.access),
+                    None => break,
+                }
+            }
+            if scans.len() == branches.len() {
+                // Whether the scans prove the filter: each its branch, the `$or` being all of it.
+                let alone = std::ptr::eq(member, root);
+                scans.iter_mut().filter(|_| !alone).for_each(|scan| scan.proven.push(false));
+                return Ok(Some(scans));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Candidate {
+    fn into_source(self) -> Source {
+        match self {
+            _ if self.access.is_empty() => Source::Eof,
+            _ if self.is_unique() => Source::Unique(self.access),
+            _ => Source::Index(self),
+        }
+    }
+}
+
+impl Access {
+    /// The one key within the bounds, as the index stores it.
+    pub(crate) fn single_key(&self) -> Vec<u8> {
+        let mut key = Vec::new();
+        for (intervals, part) in self.parts.iter().zip(&self.index.spec.parts) {
+            let start = key.len();
+            key.extend_from_slice(intervals.single_point().map_or(&[][..], |point| &point.key));
+            if part.kind == KeyKind::Descending {
+                key.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
+            }
+        }
+        key
+    }
+}

@@ -1,0 +1,241 @@
+//! What a filter says about single paths: a list of conditions that must all hold, each with the
+//! bounds it gives to an index on its path.
+//!
+//! Bounds of two conditions may only be used on one index together if one and the same key must
+//! satisfy both. Over arrays that isn't so, `{a: {$gt: 1, $lt: 5}}` is satisfied by `[0, 9]`, except
+//! where an `$elemMatch` ties the conditions to one element. So each condition remembers the
+//! `$elemMatch`es it stands in, see [`Conjunct::same_element`].
+
+use super::bounds::{self, Bounds};
+use super::expr;
+use super::interval::Intervals;
+use base::bson::Path;
+use query::Context;
+use query::matcher::{Node, Predicate};
+
+/// Which arrays on its path a condition's bounds allow for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arrays {
+    /// Any.
+    Anywhere,
+    /// Only at the path's end: an empty one on the way would have a null key but no null value.
+    AtEnd,
+    /// None: expressions see an array as a whole.
+    Nowhere,
+}
+
+/// A condition on one path and the keys it asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Conjunct {
+    /// The path.
+    pub(crate) path: Path,
+    /// The keys.
+    pub(crate) bounds: Bounds,
+    /// Which member of the filter's outermost `$and` it is (a part of).
+    pub(crate) member: usize,
+    /// Whether it holds only where there is a value.
+    pub(crate) needs_value: bool,
+    /// Which arrays it allows for.
+    pub(crate) arrays: Arrays,
+    /// Whether it is a negation, which one key of several doesn't prove.
+    pub(crate) negated: bool,
+    /// The `$elemMatch`es around it, outermost first: which one, and how many components the path
+    /// to its array has.
+    elements: Vec<(usize, usize)>,
+}
+
+impl Conjunct {
+    /// Whether an `$elemMatch` ties both conditions to one element of the array at the path's
+    /// component `depth` (or of one below).
+    pub(crate) fn same_element(&self, other: &Conjunct, depth: usize) -> bool {
+        self.elements.iter().any(|&(id, length)| length > depth && other.elements.contains(&(id, length)))
+    }
+}
+
+/// All conditions of a filter on paths that `wanted` names.
+pub(crate) struct Conjuncts<'a> {
+    /// The conditions.
+    pub(crate) list: Vec<Conjunct>,
+    /// The members of the outermost `$and`; a filter that is none is its only member.
+    pub(crate) members: &'a [Node],
+}
+
+/// Collects the conditions of a filter.
+pub(crate) fn collect<'a>(
+    root: &'a Node,
+    context: &Context,
+    wanted: &dyn Fn(&Path) -> bool,
+) -> Conjuncts<'a> {
+    let members = match root {
+        Node::And(children) => children.as_slice(),
+        single => std::slice::from_ref(single),
+    };
+    let mut collector = Collector { list: Vec::new(), member: 0, next_element: 0, context, wanted };
+    for (member, node) in members.iter().enumerate() {
+        collector.member = member;
+        collector.node(node, &Inside::default());
+    }
+    Conjuncts { list: collector.list, members }
+}
+
+/// The `$elemMatch`es around a node.
+#[derive(Clone, Default)]
+struct Inside {
+    /// The path of the innermost that holds a filter; what is inside is relative to it.
+    base: Option<Path>,
+    elements: Vec<(usize, usize)>,
+}
+
+impl Inside {
+    fn absolute(&self, path: &Path) -> Path {
+        match &self.base {
+            None => path.clone(),
+            Some(base) => Path::new(&format!("{base}.{path}")),
+        }
+    }
+}
+
+struct Collector<'c> {
+    list: Vec<Conjunct>,
+    member: usize,
+    next_element: usize,
+    context: &'c Context,
+    wanted: &'c dyn Fn(&Path) -> bool,
+}
+
+impl Collector<'_> {
+    /// Recursion is bounded by the nesting of filters.
+    fn node(&mut self, node: &Node, inside: &Inside) {
+        match node {
+            Node::And(children) => children.iter().for_each(|child| self.node(child, inside)),
+            Node::Nor(children) => {
+                let before = self.list.len();
+                children.iter().for_each(|child| self.negated(child, inside));
+                // One of them doesn't prove them all.
+                self.list.iter_mut().skip(before).for_each(|conjunct| conjunct.bounds.exact = false);
+            }
+            Node::Not(child) => self.negated(child, inside),
+            Node::Or(children) => self.alternatives(children, inside),
+            Node::Field { path, predicate: Predicate::ElemMatchObject(inner) } => {
+                self.elements(path, inner, inside);
+            }
+            Node::Field { path, predicate: Predicate::ElemMatchValue(inner) } => {
+                self.values(path, inner, inside);
+            }
+            Node::Field { path, predicate } => {
+                let path = inside.absolute(path);
+                if self.admits(&path, inside)
+                    && let Some(bounds) = bounds::of(predicate, &path)
+                {
+                    let needs_value = bounds::needs_value(predicate);
+                    self.add(path, bounds, needs_value, Arrays::Anywhere, inside);
+                }
+            }
+            Node::Expr(expr) if inside.base.is_none() => {
+                for (path, bounds) in expr::bounds(&expr.expression, self.context) {
+                    if (self.wanted)(&path) && !bounds::is_positional(&path) {
+                        self.add(path, bounds, false, Arrays::Nowhere, inside);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether bounds at a path would be used, and be right: within an `$elemMatch` an element
+    /// that is an array has its positions for names, which no key shows.
+    fn admits(&self, path: &Path, inside: &Inside) -> bool {
+        (self.wanted)(path) && (inside.elements.is_empty() || !bounds::is_positional(path))
+    }
+
+    fn add(&mut self, path: Path, mut bounds: Bounds, needs_value: bool, arrays: Arrays, inside: &Inside) {
+        // That there is an array to match in is not in the keys.
+        bounds.exact &= inside.elements.is_empty();
+        let elements = inside.elements.clone();
+        let (member, negated) = (self.member, false);
+        self.list.push(Conjunct { path, bounds, member, needs_value, arrays, negated, elements });
+    }
+
+    fn negated(&mut self, child: &Node, inside: &Inside) {
+        let Node::Field { path, predicate } = child else { return };
+        let path = inside.absolute(path);
+        if !self.admits(&path, inside) {
+            return;
+        }
+        if let Some(bounds) = bounds::of_not(predicate, &path) {
+            let not_null = matches!(predicate, Predicate::Compare(c) if !bounds::needs_value(predicate)
+                && c.operand.kind() == base::bson::Type::Null);
+            let arrays = if not_null { Arrays::AtEnd } else { Arrays::Anywhere };
+            self.add(path, bounds, not_null, arrays, inside);
+            if let Some(added) = self.list.last_mut() {
+                added.negated = true;
+            }
+        }
+    }
+
+    fn elements(&mut self, path: &Path, inner: &Node, inside: &Inside) {
+        let base = inside.absolute(path);
+        let deeper = self.enter(&base, Some(base.clone()), inside);
+        self.node(inner, &deeper);
+    }
+
+    /// `$elemMatch` of operators: each tests the element itself.
+    fn values(&mut self, path: &Path, inner: &Node, inside: &Inside) {
+        let path = inside.absolute(path);
+        let deeper = self.enter(&path, None, inside);
+        if !self.admits(&path, &deeper) {
+            return;
+        }
+        let operators = match inner {
+            Node::And(children) => children.as_slice(),
+            single => std::slice::from_ref(single),
+        };
+        for operator in operators {
+            if let Node::Field { predicate, .. } = operator
+                && let Some(bounds) = bounds::of(predicate, &path)
+            {
+                self.add(path.clone(), bounds, true, Arrays::Anywhere, &deeper);
+            }
+        }
+    }
+
+    fn enter(&mut self, array: &Path, base: Option<Path>, inside: &Inside) -> Inside {
+        let mut elements = inside.elements.clone();
+        elements.push((self.next_element, array.components().len()));
+        self.next_element += 1;
+        Inside { base, elements }
+    }
+
+    /// `$or`: gives bounds to a path that every branch gives bounds to.
+    fn alternatives(&mut self, branches: &[Node], inside: &Inside) {
+        let per_branch: Vec<Vec<Conjunct>> =
+            branches.iter().map(|branch| self.apart(branch, inside)).collect();
+        let Some((first, others)) = per_branch.split_first() else { return };
+        let mut seen: Vec<&Path> = Vec::new();
+        for candidate in first {
+            if seen.contains(&&candidate.path) || candidate.arrays != Arrays::Anywhere {
+                continue;
+            }
+            seen.push(&candidate.path);
+            let fits =
+                |conjunct: &&Conjunct| conjunct.path == candidate.path && conjunct.arrays == Arrays::Anywhere;
+            let rest: Option<Vec<&Conjunct>> = others.iter().map(|branch| branch.iter().find(fits)).collect();
+            let Some(rest) = rest else { continue };
+            let all = std::iter::once(candidate).chain(rest);
+            // A branch is proven only if the one condition is all it says.
+            let alone = branches.iter().all(|branch| matches!(branch, Node::Field { .. }));
+            let exact = alone && all.clone().all(|conjunct| conjunct.bounds.exact);
+            let needs_value = all.clone().all(|conjunct| conjunct.needs_value);
+            let intervals = all.flat_map(|conjunct| conjunct.bounds.intervals.as_slice().iter().cloned());
+            let bounds = Bounds { intervals: Intervals::union(intervals.collect()), exact };
+            self.add(candidate.path.clone(), bounds, needs_value, Arrays::Anywhere, inside);
+        }
+    }
+
+    /// The conditions of one branch.
+    fn apart(&mut self, branch: &Node, inside: &Inside) -> Vec<Conjunct> {
+        let outer = std::mem::take(&mut self.list);
+        self.node(branch, inside);
+        std::mem::replace(&mut self.list, outer)
+    }
+}

@@ -1,0 +1,330 @@
+//! Intervals of values in MongoDB's order, and sets of them: the bounds of one part of an index.
+//!
+//! An endpoint keeps both the value, which explain prints, and its ascending key string, by which
+//! intervals are compared, joined and cut. All sets are sorted and disjoint.
+
+use base::bson::{ObjectId, Type, Value, ValueBuf};
+use base::key_string;
+use std::cmp::Ordering;
+use std::fmt;
+
+/// One end of an interval.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    /// The value as an ascending key string.
+    pub(crate) key: Vec<u8>,
+    /// The value.
+    pub(crate) value: ValueBuf,
+    /// Whether the value itself lies within.
+    pub(crate) inclusive: bool,
+}
+
+/// All values between two endpoints.
+#[derive(Clone, Debug)]
+pub(crate) struct Interval {
+    /// Where it begins.
+    pub(crate) low: Endpoint,
+    /// Where it ends.
+    pub(crate) high: Endpoint,
+}
+
+/// A sorted set of disjoint intervals.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Intervals(Vec<Interval>);
+
+impl Endpoint {
+    pub(crate) fn new(value: Value<'_>, inclusive: bool) -> Endpoint {
+        let mut key = Vec::new();
+        key_string::encode(value, true, &mut key);
+        Endpoint { key, value: value.to_owned(), inclusive }
+    }
+}
+
+impl Interval {
+    /// From one value to another.
+    pub(crate) fn new(
+        low: Value<'_>,
+        low_inclusive: bool,
+        high: Value<'_>,
+        high_inclusive: bool,
+    ) -> Interval {
+        Interval { low: Endpoint::new(low, low_inclusive), high: Endpoint::new(high, high_inclusive) }
+    }
+
+    /// One value alone.
+    pub(crate) fn point(value: Value<'_>) -> Interval {
+        let end = Endpoint::new(value, true);
+        Interval { low: end.clone(), high: end }
+    }
+
+    /// Every value there is.
+    pub(crate) fn all() -> Interval {
+        Interval::new(Value::MinKey, true, Value::MaxKey, true)
+    }
+
+    /// All values of a type's bracket.
+    pub(crate) fn bracket(kind: Type) -> Interval {
+        let first_id = Value::ObjectId(ObjectId([0; 12]));
+        let empty_binary = Value::Binary { subtype: 0, bytes: &[] };
+        let pointer = Value::DbPointer { namespace: "", id: ObjectId([0; 12]) };
+        let scoped = Value::JavaScriptWithScope { code: "", scope: base::bson::Document::EMPTY };
+        let (array, document) =
+            (Value::Array(base::bson::Array::EMPTY), Value::Document(base::bson::Document::EMPTY));
+        let (low, high, high_inclusive) = match kind {
+            Type::MinKey => (Value::MinKey, Value::MinKey, true),
+            Type::Undefined => (Value::Undefined, Value::Undefined, true),
+            Type::Null => (Value::Null, Value::Null, true),
+            Type::Double | Type::Int32 | Type::Int64 | Type::Decimal128 => {
+                (Value::Double(f64::NAN), Value::Double(f64::INFINITY), true)
+            }
+            Type::String | Type::Symbol => (Value::String(""), document, false),
+            Type::Document => (document, array, false),
+            Type::Array => (array, empty_binary, false),
+            Type::Binary => (empty_binary, first_id, false),
+            Type::ObjectId => (first_id, Value::ObjectId(ObjectId([0xFF; 12])), true),
+            Type::Boolean => (Value::Boolean(false), Value::Boolean(true), true),
+            Type::DateTime => (Value::DateTime(i64::MIN), Value::DateTime(i64::MAX), true),
+            Type::Timestamp => (Value::Timestamp(0), Value::Timestamp(u64::MAX), true),
+            Type::Regex => (Value::Regex { pattern: "", options: "" }, pointer, false),
+            Type::DbPointer => (pointer, Value::JavaScript(""), false),
+            Type::JavaScript => (Value::JavaScript(""), scoped, false),
+            Type::JavaScriptWithScope => (scoped, Value::MaxKey, false),
+            Type::MaxKey => (Value::MaxKey, Value::MaxKey, true),
+        };
+        Interval::new(low, true, high, high_inclusive)
+    }
+
+    /// Whether it holds one value alone.
+    pub(crate) fn is_point(&self) -> bool {
+        self.low.inclusive && self.high.inclusive && self.low.key == self.high.key
+    }
+
+    /// Whether it reaches to an end of the order, so that it may leave out little.
+    pub(crate) fn reaches_an_end(&self) -> bool {
+        self.low.value.kind() == Type::MinKey || self.high.value.kind() == Type::MaxKey
+    }
+
+    fn is_empty(&self) -> bool {
+        match self.low.key.cmp(&self.high.key) {
+            Ordering::Less => false,
+            Ordering::Equal => !(self.low.inclusive && self.high.inclusive),
+            Ordering::Greater => true,
+        }
+    }
+
+    fn intersection(&self, other: &Interval) -> Option<Interval> {
+        let low = if low_order(&self.low, &other.low).is_ge() { &self.low } else { &other.low };
+        let high = if high_order(&self.high, &other.high).is_le() { &self.high } else { &other.high };
+        let both = Interval { low: low.clone(), high: high.clone() };
+        (!both.is_empty()).then_some(both)
+    }
+
+    /// Whether nothing lies between this interval and a later one, so that they make one.
+    fn touches(&self, later: &Interval) -> bool {
+        match self.high.key.cmp(&later.low.key) {
+            Ordering::Less => false,
+            Ordering::Equal => self.high.inclusive || later.low.inclusive,
+            Ordering::Greater => true,
+        }
+    }
+}
+
+/// Which of two beginnings comes first; the one that includes its value does.
+fn low_order(a: &Endpoint, b: &Endpoint) -> Ordering {
+    a.key.cmp(&b.key).then_with(|| b.inclusive.cmp(&a.inclusive))
+}
+
+/// Which of two ends comes first; the one that leaves its value out does.
+fn high_order(a: &Endpoint, b: &Endpoint) -> Ordering {
+    a.key.cmp(&b.key).then_with(|| a.inclusive.cmp(&b.inclusive))
+}
+
+impl Intervals {
+    /// Every value there is.
+    pub(crate) fn all() -> Intervals {
+        Intervals(vec![Interval::all()])
+    }
+
+    /// The union of intervals in any order.
+    pub(crate) fn union(mut intervals: Vec<Interval>) -> Intervals {
+        intervals.retain(|interval| !interval.is_empty());
+        intervals.sort_by(|a, b| low_order(&a.low, &b.low));
+        let mut joined: Vec<Interval> = Vec::with_capacity(intervals.len());
+        for next in intervals {
+            match joined.last_mut() {
+                Some(last) if last.touches(&next) => {
+                    if high_order(&last.high, &next.high).is_lt() {
+                        last.high = next.high;
+                    }
+                }
+                _ => joined.push(next),
+            }
+        }
+        Intervals(joined)
+    }
+
+    /// What lies in both sets.
+    pub(crate) fn intersection(&self, other: &Intervals) -> Intervals {
+        let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
+        let mut both = Vec::new();
+        while let (Some(left), Some(right)) = (a.peek(), b.peek()) {
+            both.extend(left.intersection(right));
+            if high_order(&left.high, &right.high).is_lt() {
+                a.next();
+            } else {
+                b.next();
+            }
+        }
+        Intervals(both)
+    }
+
+    /// Every value that isn't in the set.
+    pub(crate) fn complement(&self) -> Intervals {
+        let Interval { low: mut from, high: end } = Interval::all();
+        let mut gaps = Vec::new();
+        for interval in &self.0 {
+            let until = Endpoint { inclusive: !interval.low.inclusive, ..interval.low.clone() };
+            gaps.push(Interval { low: from, high: until });
+            from = Endpoint { inclusive: !interval.high.inclusive, ..interval.high.clone() };
+        }
+        gaps.push(Interval { low: from, high: end });
+        Intervals::union(gaps)
+    }
+
+    /// The intervals in ascending order.
+    pub(crate) fn as_slice(&self) -> &[Interval] {
+        &self.0
+    }
+
+    /// Whether there is nothing in the set.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether every value is in the set.
+    pub(crate) fn is_all(&self) -> bool {
+        let all = |interval: &Interval| {
+            interval.low.inclusive
+                && interval.high.inclusive
+                && interval.low.value.kind() == Type::MinKey
+                && interval.high.value.kind() == Type::MaxKey
+        };
+        matches!(self.0.as_slice(), [only] if all(only))
+    }
+
+    /// The only value of the set, if it has only one.
+    pub(crate) fn single_point(&self) -> Option<&Endpoint> {
+        match self.0.as_slice() {
+            [only] if only.is_point() => Some(&only.low),
+            _ => None,
+        }
+    }
+
+    /// Whether the set is some values and nothing between values.
+    pub(crate) fn is_points(&self) -> bool {
+        !self.0.is_empty() && self.0.iter().all(Interval::is_point)
+    }
+}
+
+impl Interval {
+    /// The interval as a walk backwards meets it.
+    pub(crate) fn reversed(&self) -> String {
+        Interval { low: self.high.clone(), high: self.low.clone() }.to_string()
+    }
+}
+
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let open = if self.low.inclusive { '[' } else { '(' };
+        let close = if self.high.inclusive { ']' } else { ')' };
+        write!(f, "{open}{}, {}{close}", Shown(&self.low.value), Shown(&self.high.value))
+    }
+}
+
+/// A value as explain prints it in bounds: strings quoted, whole doubles with a point.
+struct Shown<'a>(&'a ValueBuf);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.view() {
+            Value::Double(number) if number.is_infinite() => {
+                f.write_str(if number < 0.0 { "-inf" } else { "inf" })?;
+                f.write_str(".0")
+            }
+            Value::Double(number) if number.is_nan() => f.write_str("nan.0"),
+            value => write!(f, "{value}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(intervals: &[(f64, bool, f64, bool)]) -> Intervals {
+        let interval = |&(a, ai, b, bi): &(f64, bool, f64, bool)| {
+            Interval::new(Value::Double(a), ai, Value::Double(b), bi)
+        };
+        Intervals::union(intervals.iter().map(interval).collect())
+    }
+
+    fn text(intervals: &Intervals) -> String {
+        intervals.as_slice().iter().map(Interval::to_string).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn unions_join_what_touches() {
+        let joined = set(&[
+            (5.0, true, 6.0, true),
+            (1.0, true, 2.0, false),
+            (2.0, true, 3.0, true),
+            (9.0, false, 9.0, true),
+        ]);
+        assert_eq!(text(&joined), "[1.0, 3.0] [5.0, 6.0]");
+        assert_eq!(text(&set(&[(1.0, true, 2.0, false), (2.0, false, 3.0, true)])), "[1.0, 2.0) (2.0, 3.0]");
+    }
+
+    #[test]
+    fn intersections_cut() {
+        let a = set(&[(1.0, true, 5.0, true), (7.0, true, 9.0, false)]);
+        let b = set(&[(2.0, false, 3.0, true), (5.0, true, 7.0, true), (9.0, true, 9.0, true)]);
+        assert_eq!(text(&a.intersection(&b)), "(2.0, 3.0] [5.0, 5.0] [7.0, 7.0]");
+        assert!(a.intersection(&Intervals::default()).is_empty());
+    }
+
+    #[test]
+    fn a_complement_is_the_rest() {
+        let a = set(&[(1.0, true, 1.0, true), (3.0, false, 4.0, true)]);
+        assert_eq!(text(&a.complement()), "[MinKey, 1.0) (1.0, 3.0] (4.0, MaxKey]");
+        assert!(Intervals::all().complement().is_empty());
+        assert!(Intervals::default().complement().is_all());
+    }
+
+    #[test]
+    fn brackets_follow_each_other() {
+        use Type::*;
+        let order = [
+            MinKey,
+            Undefined,
+            Null,
+            Int32,
+            String,
+            Document,
+            Array,
+            Binary,
+            ObjectId,
+            Boolean,
+            DateTime,
+            Timestamp,
+            Regex,
+            DbPointer,
+            JavaScript,
+            JavaScriptWithScope,
+            MaxKey,
+        ];
+        for pair in order.windows(2) {
+            let (a, b) = (Interval::bracket(pair[0]), Interval::bracket(pair[1]));
+            assert!(a.high.key <= b.low.key && !(a.high.inclusive && a.high.key == b.low.key));
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Random documents, indexes, filters and sorts: few names and few values, so that they meet.
+
+use base::bson::{Builder, Decimal128, DocumentBuf, ObjectId, Value};
+
+/// A small random generator; the same seed gives the same case.
+pub(super) struct Random(u64);
+
+const PATHS: [&str; 10] = ["a", "b", "c", "a.x", "a.y", "b.x", "a.0", "a.x.0", "a.0.x", "a.x.y"];
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % limit
+    }
+
+    pub(super) fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    pub(super) fn path(&mut self) -> &'static str {
+        // The plain ones more often.
+        let limit = if self.chance(70) { 5 } else { PATHS.len() as u64 };
+        PATHS[self.below(limit) as usize]
+    }
+
+    /// A scalar, handed to `put`.
+    fn scalar<R>(&mut self, put: impl FnOnce(Value<'_>) -> R) -> R {
+        let small = self.below(4) as i32;
+        put(match self.below(24) {
+            0..=8 => Value::Int32(small),
+            9 => Value::Int64(i64::from(small)),
+            10 => Value::Double(f64::from(small)),
+            11 => Value::Double(f64::from(small) + 0.5),
+            12 => Value::Decimal128(decimal(small)),
+            13 => Value::Double([f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0][small as usize]),
+            14 | 15 => Value::String(["", "x", "xy", "y"][small as usize]),
+            16 => Value::Boolean(small > 1),
+            17 => Value::DateTime(i64::from(small)),
+            18 => Value::Regex { pattern: "^x", options: ["", "", "i", "im"][small as usize] },
+            19 => Value::ObjectId(ObjectId([small as u8; 12])),
+            20 => [Value::MinKey, Value::MaxKey, Value::Undefined, Value::Symbol("x")][small as usize],
+            21 => Value::Timestamp(small as u64),
+            _ => Value::Null,
+        })
+    }
+
+    fn field(&mut self, out: &mut Builder, name: &str, depth: u32, arrays: u64) {
+        match self.below(100) {
+            roll if roll < arrays && depth > 0 => {
+                out.begin_array(name);
+                for _ in 0..self.below(4) {
+                    self.element(out, depth - 1, arrays);
+                }
+                out.end();
+            }
+            roll if roll < arrays + 25 && depth > 0 => {
+                out.begin_document(name);
+                self.fields(out, &["x", "y"], depth - 1, arrays);
+                out.end();
+            }
+            _ => self.scalar(|value| {
+                out.append(name, value);
+            }),
+        }
+    }
+
+    fn element(&mut self, out: &mut Builder, depth: u32, arrays: u64) {
+        match self.below(10) {
+            0..=3 if depth > 0 => {
+                out.push_document();
+                self.fields(out, &["x", "y"], depth - 1, arrays);
+                out.end();
+            }
+            4 if depth > 0 => {
+                out.push_array();
+                for _ in 0..self.below(3) {
+                    self.element(out, depth - 1, arrays);
+                }
+                out.end();
+            }
+            _ => self.scalar(|value| {
+                out.push(value);
+            }),
+        }
+    }
+
+    fn fields(&mut self, out: &mut Builder, names: &[&str], depth: u32, arrays: u64) {
+        for name in names {
+            if self.chance(75) {
+                self.field(out, name, depth, arrays);
+            }
+        }
+    }
+
+    /// A document; `arrays` is how often, in percent, a field is one.
+    pub(super) fn document(&mut self, id: i32, arrays: u64) -> DocumentBuf {
+        let mut out = Builder::new();
+        out.append("_id", id);
+        self.fields(&mut out, &["a", "b", "c"], 3, arrays);
+        out.finish()
+    }
+
+    /// An index specification.
+    pub(super) fn index(&mut self, number: usize) -> DocumentBuf {
+        let mut out = Builder::new();
+        out.append("name", format!("i{number}").as_str()).begin_document("key");
+        let parts = 1 + self.below(3);
+        let hashed = if self.chance(15) { self.below(parts) } else { parts };
+        let mut used: Vec<&str> = Vec::new();
+        for part in 0..parts {
+            let path = self.path();
+            if used.contains(&path) {
+                continue;
+            }
+            used.push(path);
+            match self.chance(60) {
+                _ if part == hashed => out.append(path, "hashed"),
+                true => out.append(path, 1i32),
+                false => out.append(path, -1i32),
+            };
+        }
+        out.end();
+        match self.below(8) {
+            0 => {
+                out.append("sparse", true);
+            }
+            1 => {
+                out.begin_document("partialFilterExpression");
+                self.simple(&mut out);
+                out.end();
+            }
+            2 if hashed == parts => {
+                out.append("unique", true);
+            }
+            _ => {}
+        }
+        out.finish()
+    }
+
+    /// A filter that a partial index may have.
+    fn simple(&mut self, out: &mut Builder) {
+        let path = self.path();
+        out.begin_document(path);
+        if self.chance(40) {
+            out.append("$exists", true);
+        } else {
+            let op = ["$gt", "$gte", "$lt", "$lte", "$eq"][self.below(5) as usize];
+            out.append(op, self.below(4) as i32);
+        }
+        out.end();
+    }
+
+    /// A filter.
+    pub(super) fn filter(&mut self) -> DocumentBuf {
+        let mut out = Builder::new();
+        self.clauses(&mut out, 2, false);
+        out.finish()
+    }
+
+    fn clauses(&mut self, out: &mut Builder, depth: u32, relative: bool) {
+        let count = if depth == 2 { self.below(4) } else { 1 + self.below(2) };
+        for _ in 0..count {
+            match self.below(12) {
+                0 | 1 if depth > 0 => self.group(out, "$or", depth, relative),
+                2 if depth > 0 => self.group(out, "$and", depth, relative),
+                3 if depth > 0 => self.group(out, "$nor", depth, relative),
+                4 if !relative && depth == 2 => self.expr(out),
+                _ => {
+                    let path = if relative { ["x", "y", "0"][self.below(3) as usize] } else { self.path() };
+                    self.condition(out, path, depth);
+                }
+            }
+        }
+    }
+
+    fn group(&mut self, out: &mut Builder, name: &str, depth: u32, relative: bool) {
+        out.begin_array(name);
+        for _ in 0..1 + self.below(3) {
+            out.push_document();
+            self.clauses(out, depth - 1, relative);
+            out.end();
+        }
+        out.end();
+    }
+
+    fn expr(&mut self, out: &mut Builder) {
+        let op = ["$eq", "$gt", "$gte", "$lt", "$lte"][self.below(5) as usize];
+        let path = format!("${}", ["a", "b", "c", "a.x"][self.below(4) as usize]);
+        out.begin_document("$expr").begin_array(op);
+        let turned = self.chance(30);
+        if !turned {
+            out.push(path.as_str());
+        }
+        out.push_document();
+        self.scalar(|value| {
+            out.append("$literal", value);
+        });
+        out.end();
+        if turned {
+            out.push(path.as_str());
+        }
+        out.end().end();
+    }
+
+    fn condition(&mut self, out: &mut Builder, path: &str, depth: u32) {
+        if self.chance(25) {
+            return self.operand(out, path);
+        }
+        out.begin_document(path);
+        self.operators(out, depth);
+        out.end();
+    }
+
+    fn operators(&mut self, out: &mut Builder, depth: u32) {
+        for _ in 0..1 + self.below(2) {
+            match self.below(18) {
+                0..=7 => {
+                    let op = ["$gt", "$gte", "$lt", "$lte", "$eq"][self.below(5) as usize];
+                    self.comparable(out, op);
+                }
+                8 => self.comparable(out, "$ne"),
+                9 | 10 => {
+                    out.begin_array(if self.chance(70) { "$in" } else { "$nin" });
+                    for _ in 0..self.below(4) {
+                        self.scalar(|value| {
+                            out.push(if value.kind() == base::bson::Type::Undefined {
+                                Value::Null
+                            } else {
+                                value
+                            });
+                        });
+                    }
+                    out.end();
+                }
+                11 => {
+                    out.append("$exists", self.chance(50));
+                }
+                12 => {
+                    out.append(
+                        "$type",
+                        ["number", "string", "array", "null", "object"][self.below(5) as usize],
+                    );
+                }
+                13 => {
+                    out.append("$regex", ["^x", "^xy?", "x", "^x$"][self.below(4) as usize]);
+                }
+                14 => {
+                    out.begin_array("$mod").push(2i32).push(self.below(2) as i32).end();
+                }
+                15 if depth > 0 => {
+                    out.begin_document("$elemMatch");
+                    if self.chance(50) {
+                        self.operators(out, depth - 1);
+                    } else {
+                        self.clauses(out, depth - 1, true);
+                    }
+                    out.end();
+                }
+                16 if depth > 0 => {
+                    out.begin_document("$not");
+                    self.operators(out, depth - 1);
+                    out.end();
+                }
+                _ => {
+                    out.append("$size", self.below(3) as i32);
+                }
+            }
+        }
+    }
+
+    fn comparable(&mut self, out: &mut Builder, op: &str) {
+        match self.below(10) {
+            0 => {
+                out.begin_array(op);
+                for _ in 0..self.below(3) {
+                    self.element(out, 1, 20);
+                }
+                out.end();
+            }
+            1 => {
+                out.begin_document(op);
+                self.fields(out, &["x"], 0, 0);
+                out.end();
+            }
+            _ => self.scalar(|value| {
+                let refused = matches!(value, Value::Undefined) || matches!(value, Value::Regex { .. });
+                out.append(op, if refused { Value::Int32(1) } else { value });
+            }),
+        }
+    }
+
+    fn operand(&mut self, out: &mut Builder, path: &str) {
+        match self.below(8) {
+            0 => {
+                out.begin_array(path);
+                for _ in 0..self.below(3) {
+                    self.element(out, 1, 20);
+                }
+                out.end();
+            }
+            _ => self.scalar(|value| {
+                out.append(path, if matches!(value, Value::Undefined) { Value::Null } else { value });
+            }),
+        }
+    }
+
+    /// A sort pattern, often empty.
+    pub(super) fn sort(&mut self) -> DocumentBuf {
+        let mut out = Builder::new();
+        let mut used: Vec<&str> = Vec::new();
+        for _ in 0..self.below(4) {
+            let path = self.path();
+            if !used.contains(&path) {
+                used.push(path);
+                out.append(path, if self.chance(60) { 1i32 } else { -1 });
+            }
+        }
+        out.finish()
+    }
+}
+
+fn decimal(value: i32) -> Decimal128 {
+    Decimal128::from_i64(i64::from(value))
+}

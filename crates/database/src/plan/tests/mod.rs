@@ -1,0 +1,4 @@
+//! Plans against the collection scan, on random documents, indexes, filters and sorts.
+
+mod generate;
+mod property;

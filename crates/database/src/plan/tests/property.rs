@@ -1,0 +1,260 @@
+//! The property: whatever the plan, the result is that of the collection scan.
+
+use super::generate::Random;
+use crate::database::{Database, View};
+use crate::exec::Record;
+use crate::plan::build;
+use crate::plan::choose::Source;
+use crate::{Hint, InsertRequest, ManualClock, Operation, Read};
+use base::bson::{Document, DocumentBuf, Path, Value};
+use base::{Namespace, Result};
+use query::matcher::Matcher;
+use query::{Context, SortPattern};
+use std::sync::Arc;
+use storage::MemoryEngine;
+
+struct World {
+    database: Arc<Database>,
+    namespace: Namespace,
+    operation: Arc<Operation>,
+    context: Arc<Context>,
+    text: String,
+}
+
+/// What a read yields, in a form to compare: the ids in order, and the order's keys.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    ids: Vec<u64>,
+    keys: Vec<Vec<u8>>,
+}
+
+impl World {
+    fn new(random: &mut Random) -> World {
+        let clock = Arc::new(ManualClock::new(0));
+        let world = World {
+            database: Database::open(Arc::new(MemoryEngine::new()), clock, 7).unwrap(),
+            namespace: Namespace::parse("test.c").unwrap(),
+            operation: Arc::new(Operation::new(1)),
+            context: Arc::new(Context::for_tests()),
+            text: String::new(),
+        };
+        world.fill(random)
+    }
+
+    fn fill(mut self, random: &mut Random) -> World {
+        let arrays = if random.chance(40) { 0 } else { random.below(30) };
+        for number in 0..1 + random.below(4) as usize {
+            let spec = random.index(number);
+            let parsed = crate::index::IndexSpec::parse(spec.view(), &self.namespace, &self.context);
+            let Ok(parsed) = parsed else { continue };
+            if self.database.create_indexes(&self.namespace, vec![parsed], &self.context).is_ok() {
+                self.text += &format!("{spec}\n");
+            }
+        }
+        for id in 0..random.below(24) as i32 {
+            let document = random.document(id, arrays);
+            let insert = InsertRequest { document: document.view(), bypass_validation: false };
+            if self.database.insert(&self.namespace, insert, &self.context).is_ok() {
+                self.text += &format!("{document}\n");
+            }
+        }
+        self
+    }
+
+    fn run(&self, view: &View, read: &Read, rejected: Option<usize>) -> Result<Vec<Record>> {
+        let collection = view.catalog.get(&self.namespace).unwrap();
+        let mut stream = match rejected {
+            None => self.database.read(&self.operation, view, collection, read.clone(), &self.context)?,
+            Some(position) => {
+                let plan = build::plan(&self.operation, view, collection, read.clone(), &self.context)?;
+                plan.stages(&plan.rejected[position])?
+            }
+        };
+        let mut records = Vec::new();
+        while let Some(record) = stream.next()? {
+            records.push(record);
+        }
+        Ok(records)
+    }
+}
+
+fn outcome(records: &[Record], read: &Read, whole: &dyn Fn(u64) -> DocumentBuf) -> Outcome {
+    let ids: Vec<u64> = records.iter().map(|record| record.id.0).collect();
+    let sort = read.sort.as_ref();
+    let key = |id: &u64| {
+        let mut key = Vec::new();
+        if let Some(sort) = sort {
+            sort.key(whole(*id).view(), &mut key).unwrap();
+        }
+        key
+    };
+    Outcome { keys: ids.iter().map(key).collect(), ids }
+}
+
+/// Runs one case; whether an index was used.
+fn case(seed: u64) {
+    let mut random = Random::new(seed);
+    let world = World::new(&mut random);
+    if world.database.collection(&world.namespace).is_none() {
+        return;
+    }
+    let view = world.database.view();
+    for _ in 0..12 {
+        query(&world, &view, &mut random, seed);
+    }
+}
+
+fn query(world: &World, view: &View, random: &mut Random, seed: u64) {
+    let filter = random.filter();
+    let Ok(matcher) = Matcher::parse(filter.view(), &world.context) else { return };
+    let sort = if random.chance(50) { random.sort() } else { DocumentBuf::empty() };
+    let mut read = Read::new(Arc::new(matcher));
+    if !sort.view().is_empty() {
+        read.sort = Some(Arc::new(SortPattern::parse(sort.view()).unwrap()));
+    }
+    let scan = Read { hint: Some(Hint::Natural { forward: true }), ..read.clone() };
+    let all = Read {
+        sort: None,
+        matcher: Arc::new(Matcher::parse(Document::EMPTY, &world.context).unwrap()),
+        ..scan.clone()
+    };
+    let everything = world.run(view, &all, None).unwrap();
+    let whole =
+        |id: u64| everything.iter().find(|record| record.id.0 == id).unwrap().document.view().to_owned();
+    // Parallel arrays can't be sorted; whether an index notices depends on its fields.
+    let Ok(expected) = world.run(view, &scan, None) else { return };
+    let expected = outcome(&expected, &read, &whole);
+    let about = |what: &str| format!("seed {seed}: {what}\nfilter {filter}\nsort {sort}\n{}", world.text);
+    let check = |records: Result<Vec<Record>>, what: &str| {
+        let found = outcome(&records.unwrap(), &read, &whole);
+        let (mut a, mut b) = (found.ids.clone(), expected.ids.clone());
+        a.sort_unstable();
+        b.sort_unstable();
+        assert!(a == b, "{}\nfound {a:?}\nwanted {b:?}", about(what));
+        assert!(
+            found.keys == expected.keys,
+            "{}\nfound {:?}\nwanted {:?}",
+            about(what),
+            found.ids,
+            expected.ids
+        );
+    };
+    check(world.run(view, &read, None), "chosen plan");
+    let plan_of = |read: &Read| {
+        let collection = view.catalog.get(&world.namespace).unwrap();
+        build::plan(&world.operation, view, collection, read.clone(), &world.context).unwrap()
+    };
+    for position in 0..plan_of(&read).rejected.len() {
+        check(world.run(view, &read, Some(position)), "rejected plan");
+    }
+    let data = world.database.collection(&world.namespace).unwrap();
+    for index in &data.data().unwrap().indexes {
+        if index.spec.sparse || index.spec.partial.is_some() {
+            continue;
+        }
+        let hinted = Read { hint: Some(Hint::Name(index.spec.name.clone())), ..read.clone() };
+        check(world.run(view, &hinted, None), &format!("hint {}", index.spec.name));
+        covered(
+            world,
+            view,
+            &hinted,
+            index.spec.parts.iter().map(|p| p.path.clone()).collect(),
+            &whole,
+            &about,
+        );
+        counted(world, view, &hinted, expected.ids.len(), &about);
+    }
+    counted(world, view, &read, expected.ids.len(), &about);
+    limited(world, view, &read, &expected, random, &about);
+}
+
+/// A covered plan yields what the documents hold.
+fn covered(
+    world: &World,
+    view: &View,
+    read: &Read,
+    paths: Vec<Path>,
+    whole: &dyn Fn(u64) -> DocumentBuf,
+    about: &dyn Fn(&str) -> String,
+) {
+    let read = Read { covering: Some(paths.clone()), ..read.clone() };
+    for record in world.run(view, &read, None).unwrap() {
+        let document = whole(record.id.0);
+        for path in &paths {
+            let (found, wanted) = (path.get(record.document.view()), path.get(document.view()));
+            let show = |value: Option<Value<'_>>| value.map(|value| value.to_owned());
+            let same = show(found) == show(wanted);
+            assert!(same, "{}\n{path}: {found:?} {wanted:?}", about("covered"));
+        }
+    }
+}
+
+fn counted(world: &World, view: &View, read: &Read, expected: usize, about: &dyn Fn(&str) -> String) {
+    let read = Read { covering: Some(Vec::new()), sort: None, ..read.clone() };
+    let collection = view.catalog.get(&world.namespace).unwrap();
+    let start =
+        || world.database.read(&world.operation, view, collection, read.clone(), &world.context).unwrap();
+    assert_eq!(start().count().unwrap(), expected as u64, "{}", about("count"));
+    let mut stream = start();
+    let mut count = 0;
+    while stream.next().unwrap().is_some() {
+        count += 1;
+    }
+    assert_eq!(count, expected, "{}", about("count by records"));
+}
+
+fn limited(
+    world: &World,
+    view: &View,
+    read: &Read,
+    expected: &Outcome,
+    random: &mut Random,
+    about: &dyn Fn(&str) -> String,
+) {
+    let (skip, limit) = (random.below(4), 1 + random.below(6));
+    let read = Read { skip, limit, ..read.clone() };
+    let found = world.run(view, &read, None).unwrap();
+    let wanted = expected.ids.len().saturating_sub(skip as usize).min(limit as usize);
+    assert_eq!(found.len(), wanted, "{}", about("limit"));
+    if let Some(sort) = &read.sort {
+        for (record, wanted) in found.iter().zip(expected.keys.iter().skip(skip as usize)) {
+            let mut key = Vec::new();
+            sort.key(record.document.view(), &mut key).unwrap();
+            assert!(key == *wanted, "{}", about("limit and order"));
+        }
+    }
+}
+
+#[test]
+fn every_plan_yields_what_the_collection_scan_yields() {
+    let seeds = std::env::var("PLAN_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(400);
+    let from = std::env::var("PLAN_FROM").ok().and_then(|from| from.parse().ok()).unwrap_or(1);
+    for seed in from..from + seeds {
+        case(seed);
+    }
+}
+
+#[test]
+fn sources_are_of_every_kind() {
+    let mut kinds = [0; 5];
+    for seed in 1..300 {
+        let mut random = Random::new(seed);
+        let world = World::new(&mut random);
+        let view = world.database.view();
+        let Some(collection) = view.catalog.get(&world.namespace) else { continue };
+        for _ in 0..10 {
+            let filter = random.filter();
+            let Ok(matcher) = Matcher::parse(filter.view(), &world.context) else { continue };
+            let read = Read::new(Arc::new(matcher));
+            let plan = build::plan(&world.operation, &view, collection, read, &world.context).unwrap();
+            kinds[match plan.source {
+                Source::Eof => 0,
+                Source::Collection { .. } => 1,
+                Source::Unique(_) => 2,
+                Source::Index(_) => 3,
+                Source::Union(_) => 4,
+            }] += 1;
+        }
+    }
+    assert!(kinds.iter().all(|count| *count > 3), "{kinds:?}");
+}
