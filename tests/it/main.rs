@@ -6,6 +6,7 @@
 //! - `recordings`: replays of a real MongoDB; `VELLUM_RECORDING=core/foo` shows differences in
 //!   detail, `VELLUM_BLESS=1` keeps the new rates.
 //! - `coverage`: every command, stage and operator has a script.
+//! - `compatibility`: docs/compatibility.md, made from the tables.
 //! - `tidy`: rules about the sources themselves.
 //!
 //! `VELLUM_SERVER=127.0.0.1:27017` uses a server already running instead of starting some.
@@ -13,6 +14,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod client;
+mod compatibility;
 mod coverage;
 mod describe;
 mod recordings;

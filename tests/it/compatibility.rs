@@ -1,0 +1,241 @@
+//! docs/compatibility.md, made from the tables themselves: every command with its fields, every
+//! operator, stage and accumulator, and whether it works or is refused by name.
+//!
+//! What there is comes from the language's own tables and from `listCommands`; the fields come from
+//! the handlers' sources, where each is declared by name; whether something is refused is asked of
+//! the running server. `VELLUM_BLESS=1 cargo test --test it compatibility` writes the page, the test
+//! fails while it differs.
+
+use crate::client::Client;
+use crate::server::Server;
+use crate::{bless, root, say};
+use base::bson::{Builder, DocumentBuf, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+/// What MongoDB calls a thing that a server knows and doesn't do.
+const NOT_IMPLEMENTED: i64 = 238;
+
+#[test]
+fn compatibility_page_is_up_to_date() {
+    let Some(server) = Server::start() else { return say("compatibility: skipped, no server yet") };
+    let page = page(&mut server.connect().unwrap());
+    let path = root().join("docs/compatibility.md");
+    if bless() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == page,
+        "docs/compatibility.md is out of date: VELLUM_BLESS=1 cargo test --test it compatibility"
+    );
+}
+
+fn page(client: &mut Client) -> String {
+    let mut page = String::from(
+        "# Compatibility\n\nMade by `VELLUM_BLESS=1 cargo test --test it compatibility` from the tables of the \
+         sources and the running\nserver; `./test` checks that it is up to date. What is not listed here MongoDB \
+         8.0 doesn't have, or it is\nunknown to this server and refused as unknown.\n",
+    );
+    commands(client, &mut page);
+    let filters = query::matcher::operators::OPERATORS;
+    let public = |name: &&str| !name.starts_with("$_");
+    let filters: Vec<&str> = filters.iter().map(|operator| operator.name).filter(public).collect();
+    section(&mut page, "Filters", &filters, |name| is_refused(client, &filter_probe(name)));
+    let updates: Vec<&str> = query::update::operators::names().collect();
+    section(&mut page, "Update operators", &updates, |_| false);
+    let stages: Vec<&str> = query::pipeline::stages().map(|stage| stage.name).filter(public).collect();
+    section(&mut page, "Aggregation stages", &stages, |name| is_refused(client, &stage_probe(name)));
+    let expressions: Vec<&str> = query::expression::OPERATORS.iter().map(|operator| operator.name).collect();
+    section(&mut page, "Expressions", &expressions, |name| {
+        expression_probes(name).iter().any(|probe| is_refused(client, probe))
+    });
+    let accumulators: Vec<&str> = query::accumulator::accumulators().collect();
+    section(&mut page, "Accumulators and window operators", &accumulators, |name| {
+        is_refused(client, &accumulator_probe(name))
+    });
+    page
+}
+
+/// A heading and the names, those refused apart.
+fn section(page: &mut String, title: &str, names: &[&str], mut refused: impl FnMut(&str) -> bool) {
+    let (no, yes): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| refused(name));
+    let list = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ");
+    let _ = write!(page, "\n## {title}\n\nWork ({}): {}\n", yes.len(), list(&yes));
+    if !no.is_empty() {
+        let _ = write!(page, "\nRefused by name ({}): {}\n", no.len(), list(&no));
+    }
+}
+
+fn commands(client: &mut Client, page: &mut String) {
+    let mut list = Builder::new();
+    list.append("listCommands", 1i32).append("$db", "admin");
+    let reply = client.command(&list.finish()).unwrap();
+    let commands = reply.view().get("commands").and_then(|value| value.as_document()).unwrap();
+    let fields = declared_fields();
+    let mut refused = Vec::new();
+    let _ = write!(
+        page,
+        "\n## Commands\n\n| command | fields | refused unless they have no effect |\n|---|---|---|\n"
+    );
+    for command in commands {
+        let help = command.value().as_document().and_then(|about| about.get("help"));
+        if help.and_then(|help| help.as_str()).is_none_or(|help| help.contains("Not implemented")) {
+            refused.push(command.name());
+            continue;
+        }
+        let (taken, not_done) = fields.get(command.name()).cloned().unwrap_or_default();
+        let list = |names: &BTreeSet<String>| {
+            names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ")
+        };
+        let _ = writeln!(page, "| `{}` | {} | {} |", command.name(), list(&taken), list(&not_done));
+    }
+    let list: Vec<String> = refused.iter().map(|name| format!("`{name}`")).collect();
+    let _ = write!(page, "\nRefused by name ({}): {}\n", list.len(), list.join(" "));
+}
+
+/// Whether the server knows a thing and says that it doesn't do it.
+fn is_refused(client: &mut Client, command: &DocumentBuf) -> bool {
+    let reply = client.command(command).unwrap();
+    let code = reply.view().get("code").and_then(|code| code.as_i64());
+    let message = reply.view().get("errmsg").and_then(|message| message.as_str()).unwrap_or("");
+    code == Some(NOT_IMPLEMENTED)
+        || message.contains("not supported")
+        || message.contains("text index required")
+}
+
+fn filter_probe(name: &str) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.append("find", "compatibility").begin_document("filter");
+    let top = query::matcher::operators::OPERATORS.iter().any(|o| o.name == name && o.is_top_level());
+    if !top {
+        out.begin_document("a");
+    }
+    out.append(name, 1i32);
+    out.end();
+    if !top {
+        out.end();
+    }
+    out.append("$db", "compatibility");
+    out.finish()
+}
+
+fn pipeline_probe(write: impl FnOnce(&mut Builder)) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.append("aggregate", "compatibility").begin_array("pipeline").push_document();
+    write(&mut out);
+    out.end().end().begin_document("cursor").end().append("$db", "compatibility");
+    out.finish()
+}
+
+fn stage_probe(name: &str) -> DocumentBuf {
+    pipeline_probe(|out| {
+        out.begin_document(name).end();
+    })
+}
+
+fn accumulator_probe(name: &str) -> DocumentBuf {
+    pipeline_probe(|out| {
+        out.begin_document("$group").append("_id", Value::Null).begin_document("a");
+        out.begin_document(name).end().end().end();
+    })
+}
+
+/// An expression with no, with one and with empty named arguments: one of them gets past the
+/// operator's own checks of its arguments as far as to its refusal.
+fn expression_probes(name: &str) -> Vec<DocumentBuf> {
+    let argument = |value: Value<'static>| {
+        pipeline_probe(|out| {
+            out.begin_document("$project").begin_document("a").append(name, value).end().end();
+        })
+    };
+    let empty = base::bson::Document::EMPTY;
+    vec![argument(Value::Document(empty)), argument(Value::String("textScore")), argument(Value::Int32(1))]
+}
+
+type Declared = BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)>;
+
+/// The fields that each command's handler takes, and those it refuses unless they have no effect:
+/// read from the handlers' sources, following calls within the file and to `Parts::read`.
+fn declared_fields() -> Declared {
+    let folder = root().join("crates/server/src/commands");
+    let mut declared = Declared::new();
+    for entry in std::fs::read_dir(&folder).unwrap().flatten() {
+        declared_in(&entry.path(), &mut declared);
+    }
+    declared
+}
+
+fn declared_in(path: &Path, declared: &mut Declared) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let functions = functions(text);
+    for row in text.split("Command::new(").skip(1) {
+        let arguments = row.split(';').next().unwrap_or_default();
+        let Some(name) = arguments.split('"').nth(1) else { continue };
+        let handler = arguments.split('"').nth(4).unwrap_or_default();
+        let handler: String = handler
+            .chars()
+            .skip_while(|c| !c.is_alphanumeric())
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect();
+        let (mut taken, mut refused) = (BTreeSet::new(), BTreeSet::new());
+        let mut seen = BTreeSet::new();
+        collect(&handler, &functions, &mut seen, &mut taken, &mut refused);
+        declared.insert(name.to_string(), (taken, refused));
+    }
+}
+
+/// The functions of a source by name, with their bodies.
+fn functions(text: &str) -> BTreeMap<String, String> {
+    let mut functions = BTreeMap::new();
+    for part in text.split("\nfn ").flat_map(|part| part.split(" fn ")).skip(1) {
+        let name: String = part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        functions.entry(name).or_insert_with(String::new).push_str(part);
+    }
+    functions
+}
+
+fn collect(
+    name: &str,
+    functions: &BTreeMap<String, String>,
+    seen: &mut BTreeSet<String>,
+    taken: &mut BTreeSet<String>,
+    refused: &mut BTreeSet<String>,
+) {
+    if !seen.insert(name.to_string()) {
+        return;
+    }
+    let Some(body) = functions.get(name) else { return };
+    for (at, word) in body.match_indices("fields") {
+        let Some(method) = body[at + word.len()..].trim_start().strip_prefix('.') else { continue };
+        let method_name: String = method.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        let place = if method_name == "refuse_unless_default" { &mut *refused } else { &mut *taken };
+        match method_name.as_str() {
+            "hint" | "collation" => drop(place.insert(method_name)),
+            "array_filters" => drop(place.insert("arrayFilters".to_string())),
+            _ => place.extend(argument(method[method_name.len()..].trim_start_matches('('), &body[..at])),
+        }
+    }
+    let called = |other: &&String| {
+        body.contains(&format!("{other}("))
+            || body.contains(&format!("({other})"))
+            || body.contains(&format!("::{other})"))
+    };
+    for other in functions.keys().filter(called) {
+        collect(other, functions, seen, taken, refused);
+    }
+}
+
+/// The field that a call's argument names: a literal, or each literal of the list that the loop
+/// around the call goes through.
+fn argument(argument: &str, before: &str) -> Vec<String> {
+    let argument = argument.trim_start();
+    if let Some(literal) = argument.strip_prefix('"') {
+        return literal.split('"').next().map(str::to_string).into_iter().collect();
+    }
+    let variable: String = argument.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    let Some((_, list)) = before.rsplit_once(&format!("for {variable} in [")) else { return Vec::new() };
+    list.split(']').next().unwrap_or_default().split('"').skip(1).step_by(2).map(str::to_string).collect()
+}
