@@ -138,6 +138,12 @@ impl<'a> Arguments<'a> {
             }
         }
         arguments.api_strict = api.check(command)?;
+        if arguments.read_concern == Some(ReadConcern::Snapshot) && !topology.is_replica_set {
+            return Err(err!(
+                NotAReplicaSet,
+                "node needs to be a replica set member to use readConcern: snapshot"
+            ));
+        }
         arguments.check_transaction(transaction, command, topology)?;
         Ok(arguments)
     }
@@ -428,14 +434,17 @@ mod tests {
     use super::*;
     use base::bson::Builder;
 
-    fn read(build: impl FnOnce(&mut Builder)) -> Result<()> {
+    fn read_as(name: &str, is_replica_set: bool, build: impl FnOnce(&mut Builder)) -> Result<()> {
         let mut builder = Builder::new();
-        builder.append("insert", "c");
+        builder.append(name, "c");
         build(&mut builder);
         let document = builder.finish();
-        let command = crate::command::find("ping").unwrap();
-        let topology = Topology { is_replica_set: false };
-        Arguments::read(document.view(), command, &topology).map(drop)
+        let command = crate::command::find(name).unwrap();
+        Arguments::read(document.view(), command, &Topology { is_replica_set }).map(drop)
+    }
+
+    fn read(build: impl FnOnce(&mut Builder)) -> Result<()> {
+        read_as("ping", false, build)
     }
 
     fn code(result: Result<()>) -> i32 {
@@ -445,6 +454,16 @@ mod tests {
     #[test]
     fn the_names_are_sorted() {
         assert!(GENERIC.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn snapshots_are_for_reads_on_a_replica_set() {
+        let snapshot = |builder: &mut Builder| {
+            _ = builder.begin_document("readConcern").append("level", "snapshot").end()
+        };
+        assert_eq!(code(read_as("find", true, snapshot)), 0);
+        assert_eq!(code(read_as("find", false, snapshot)), 123);
+        assert_eq!(code(read_as("count", true, snapshot)), 72);
     }
 
     #[test]
