@@ -269,11 +269,7 @@ impl<'a> Run<'a> {
         let error = error.view();
         let code = error.get("code").and_then(|code| code.as_i64()).and_then(|code| i32::try_from(code).ok());
         let code = ErrorCode::from_number(code.unwrap_or_default());
-        reply.begin_document("writeConcernError").append_all(error);
-        if error.find("codeName").is_none() {
-            reply.append("codeName", &code.name());
-        }
-        reply.end();
+        reply.append("writeConcernError", error);
         match &self.labels {
             Some(labels) => reply::append_labels(reply, labels),
             None => reply::append_labels(reply, reply::labels(code, self.retry)),

@@ -19,6 +19,7 @@ import pytest
 OUTPUT = pathlib.Path(os.environ["VELLUM_OUTCOMES"])
 DENIED = json.loads(os.environ.get("VELLUM_DENIED", "[]"))
 FAILED: set[str] = set()
+HEARTBEAT_SECONDS = 2
 ONLY = set(json.loads(os.environ.get("VELLUM_ONLY", "[]")))
 
 
@@ -34,9 +35,15 @@ def write(record: dict[str, object]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Some tests connect without naming a server: theirs is the one under test too."""
-    import pymongo
+    """Defaults for tests that name none: the server under test, and a shorter heartbeat.
 
+    A client that believes its server gone looks again at the next heartbeat, which many tests
+    would wait for.
+    """
+    import pymongo
+    from pymongo import common
+
+    common.HEARTBEAT_FREQUENCY = HEARTBEAT_SECONDS
     for client in (pymongo.MongoClient, pymongo.AsyncMongoClient):
         client.HOST = os.environ["DB_IP"]
         client.PORT = int(os.environ["DB_PORT"])

@@ -155,7 +155,8 @@ impl Database {
             true => Box::new(self.tail(operation, &collection, read, context)?),
             false => self.start(operation, &view, &collection, read, context)?,
         };
-        let show_record_id = request.show_record_id;
+        // The key that returnKey yields takes the place of everything else, in MongoDB too.
+        let show_record_id = request.show_record_id && !request.return_key;
         let source: Box<dyn Stage> = match (&projection, show_record_id) {
             (None, false) => Box::new(super::Documents(records)),
             _ => Box::new(Project {
