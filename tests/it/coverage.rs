@@ -57,3 +57,10 @@ fn every_filter_operator_has_a_script() {
     let apart = |name: &&str| name.starts_with("$_internal") || matches!(*name, "$db" | "$id");
     check("filters", names.filter(|name| !apart(name)), 0);
 }
+
+#[test]
+fn every_stage_has_a_script() {
+    let names = query::pipeline::stages().map(|stage| stage.name);
+    // Those that MongoDB's own tests put between others do nothing.
+    check("stages", names.filter(|name| !name.starts_with("$_internal")), 0);
+}

@@ -105,16 +105,21 @@ impl Names {
     }
 }
 
-/// The text with `<uuid>` in place of each UUID.
+/// The text with `<uuid>` in place of each UUID and of the random end of a temporary name.
 fn without_uuids(text: &str) -> String {
+    const TEMPORARY: &str = ".tmp.agg_out.";
     const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
     let is_uuid = |word: &str| {
         let groups: Vec<_> = word.split('-').collect();
         let is_hex = |group: &&str| group.bytes().all(|b| b.is_ascii_hexdigit());
         groups.iter().map(|group| group.len()).eq(GROUPS) && groups.iter().all(is_hex)
     };
-    let words = text.split(' ').map(|word| if is_uuid(word) { "<uuid>" } else { word });
-    words.collect::<Vec<_>>().join(" ")
+    let replace = |word: &str| match word.split_once(TEMPORARY) {
+        Some((database, _)) => format!("{database}{TEMPORARY}<uuid>"),
+        None if is_uuid(word) => "<uuid>".to_string(),
+        None => word.to_string(),
+    };
+    text.split(' ').map(replace).collect::<Vec<_>>().join(" ")
 }
 
 #[test]

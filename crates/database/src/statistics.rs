@@ -72,6 +72,8 @@ impl Database {
         match stage {
             "$collStats" => self.coll_stats_stage(spec, namespace).map(|document| Some(vec![document])),
             "$indexStats" => self.index_stats_stage(namespace).map(Some),
+            // Plans are made anew for each read, so none is kept.
+            "$planCacheStats" => Ok(Some(Vec::new())),
             _ => Ok(None),
         }
     }

@@ -48,6 +48,10 @@ fn check_first_stage(namespace: &Namespace, pipeline: &Pipeline) -> Result<()> {
     match pipeline.names().next() {
         // A change stream may watch a collection or a database.
         Some("$changeStream") => Ok(()),
+        Some("$currentOp") if namespace.as_str() != "admin.$cmd.aggregate" => Err(err!(
+            InvalidNamespace,
+            "$currentOp must be run against the 'admin' database with {{aggregate: 1}}"
+        )),
         None if without_collection => {
             Err(err!(InvalidNamespace, "{{aggregate: 1}} is not valid for an empty pipeline."))
         }

@@ -14,8 +14,12 @@ struct External {
 
 /// Parses a stage whose specification is the database's to read.
 ///
-/// Errors: FailedToParse unless it is a document.
+/// Errors: FailedToParse unless it is a document, 28803 for `$indexStats` of anything but `{}`.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+    let is_empty = spec.value().as_document().is_some_and(|document| document.is_empty());
+    if spec.name() == "$indexStats" && !is_empty {
+        return Err(err!(28803, "The $indexStats stage specification must be an empty object"));
+    }
     let Value::Document(_) = spec.value() else {
         let found = spec.kind().alias();
         return Err(err!(FailedToParse, "{} must take a nested object but found: {found}", spec.name()));
@@ -47,7 +51,8 @@ mod tests {
         let text = "[{$indexStats: {}}, {$project: {_id: 0}}]";
         gives("[]", text, "[{stage: '$indexStats', spec: {}}]");
         assert!(!pipeline(text).unwrap().reads_collection());
-        fails("[{$indexStats: 1}]", 9, "$indexStats must take a nested object");
+        fails("[{$indexStats: {a: 1}}]", 28803, "must be an empty object");
+        fails("[{$currentOp: 1}]", 9, "$currentOp must take a nested object");
         fails("[{$limit: 1}, {$collStats: {}}]", 40602, "$collStats is only valid as the first stage");
     }
 }
