@@ -62,7 +62,8 @@ impl Server {
         Client::connect(&self.address, REPLY_TIMEOUT)
     }
 
-    /// Drops every database but the server's own, and those in `names` where it cannot list them.
+    /// Drops every database but the server's own, and those in `names` where it cannot list them,
+    /// and takes back whatever else a script may change.
     pub(crate) fn empty(&self, names: &BTreeSet<String>) -> io::Result<()> {
         let mut client = self.connect()?;
         let mut names = names.clone();
@@ -74,7 +75,7 @@ impl Server {
         for name in names.iter().filter(|name| !matches!(name.as_str(), "local" | "config" | "admin")) {
             client.command(&drop_database(name))?;
         }
-        Ok(())
+        reset(&mut client)
     }
 
     /// The end of what the server wrote to standard error.
@@ -97,6 +98,22 @@ impl Drop for Server {
             let _ = child.wait();
         }
     }
+}
+
+/// Takes back what a script may have changed beside databases: snapshots, fail points, the clock.
+/// Servers that haven't got these refuse, which is as good.
+fn reset(client: &mut Client) -> io::Result<()> {
+    let list = client.command(&parse("{listSnapshots: 1, $db: 'admin'}").unwrap())?;
+    let snapshots = list.view().get("snapshots").and_then(|v| v.as_array());
+    for snapshot in snapshots.iter().flat_map(|array| array.iter()).filter_map(|v| v.as_document()) {
+        let field = |name| snapshot.get(name).and_then(|v| v.as_str()).unwrap_or("");
+        let mut command = Builder::new();
+        command.append("dropSnapshot", field("db")).append("name", field("name")).append("$db", "admin");
+        client.command(&command.finish())?;
+    }
+    client.command(&parse("{configureFailPoint: 'failCommand', mode: 'off', $db: 'admin'}").unwrap())?;
+    client.command(&parse("{vellumClock: 1, follow: true, $db: 'admin'}").unwrap())?;
+    Ok(())
 }
 
 fn drop_database(name: &str) -> DocumentBuf {
