@@ -7,6 +7,9 @@
 
 mod cache;
 mod prefix;
+mod search;
+
+pub use search::Searcher;
 
 use base::{Result, err};
 use std::ops::Range;
@@ -32,6 +35,7 @@ const PATTERN_BYTES_MAX: usize = 16_384;
 #[derive(Clone)]
 pub struct Regex {
     compiled: Arc<pcre2::bytes::Regex>,
+    flags: Flags,
 }
 
 /// Where a pattern matched: byte ranges within the text.
@@ -46,6 +50,7 @@ pub struct Captures {
 /// The options `i m s x`; `u` is taken and says nothing, as matching is always by code point.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Flags {
+    utf: bool,
     caseless: bool,
     multi_line: bool,
     dot_all: bool,
@@ -54,7 +59,7 @@ struct Flags {
 
 impl Flags {
     fn parse(options: &str) -> Result<Flags> {
-        let mut flags = Flags::default();
+        let mut flags = Flags { utf: true, ..Flags::default() };
         for option in options.chars() {
             match option {
                 'i' => flags.caseless = true,
@@ -93,11 +98,11 @@ impl Regex {
         }
         let flags = Flags::parse(options)?;
         if let Some(compiled) = cache::get(pattern, flags) {
-            return Ok(Regex { compiled });
+            return Ok(Regex { compiled, flags });
         }
         let compiled = Arc::new(compile(pattern, flags)?);
         cache::put(pattern, flags, &compiled);
-        Ok(Regex { compiled })
+        Ok(Regex { compiled, flags })
     }
 
     /// Whether the pattern matches anywhere in the text.
@@ -112,18 +117,7 @@ impl Regex {
     ///
     /// Errors: as [`is_match`](Self::is_match).
     pub fn find_at(&self, text: &str, start: usize) -> Result<Option<Captures>> {
-        if start > text.len() {
-            return Ok(None);
-        }
-        let mut locations = self.compiled.capture_locations();
-        let found = self
-            .compiled
-            .captures_read_at(&mut locations, text.as_bytes(), start)
-            .map_err(|error| matching_error(&error))?;
-        Ok(found.map(|whole| Captures {
-            whole: whole.start()..whole.end(),
-            groups: (1..locations.len()).map(|at| locations.get(at).map(|(from, to)| from..to)).collect(),
-        }))
+        self.searcher(text).find_at(start)
     }
 
     /// The text that every match must start with, where the pattern is anchored (`^abc`), and
@@ -141,17 +135,21 @@ impl std::fmt::Debug for Regex {
 }
 
 fn compile(pattern: &str, flags: Flags) -> Result<pcre2::bytes::Regex> {
-    let limited = format!("(*LIMIT_MATCH={MATCH_LIMIT})(*LIMIT_HEAP={HEAP_LIMIT_KIB}){pattern}");
+    build(&format!("(*LIMIT_MATCH={MATCH_LIMIT})(*LIMIT_HEAP={HEAP_LIMIT_KIB}){pattern}"), flags)
+        .map_err(|error| err!(51091, "Regular expression is invalid: {}", compile_message(&error)))
+}
+
+/// Compiles a pattern that begins with its limits.
+fn build(limited: &str, flags: Flags) -> std::result::Result<pcre2::bytes::Regex, pcre2::Error> {
     pcre2::bytes::RegexBuilder::new()
-        .utf(true)
+        .utf(flags.utf)
         .caseless(flags.caseless)
         .multi_line(flags.multi_line)
         .dotall(flags.dot_all)
         .extended(flags.extended)
         .jit_if_available(true)
         .max_jit_stack_size(Some(MACHINE_STACK_MAX))
-        .build(&limited)
-        .map_err(|error| err!(51091, "Regular expression is invalid: {}", compile_message(&error)))
+        .build(limited)
 }
 
 /// PCRE's own words, without where in the pattern (which the prefix above shifts).

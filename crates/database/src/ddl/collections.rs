@@ -6,7 +6,7 @@ use crate::database::Database;
 use crate::index::{Index, IndexSpec};
 use crate::options;
 use crate::validator::Validator;
-use base::bson::{Builder, Document};
+use base::bson::Document;
 use base::{Namespace, Result, err};
 use query::Context;
 use std::sync::Arc;
@@ -172,25 +172,6 @@ impl Database {
         })
     }
 
-    /// Makes a collection capped from now on, keeping the newest documents that fit.
-    pub fn convert_to_capped(
-        &self,
-        namespace: &Namespace,
-        size: i64,
-        context: &Context,
-    ) -> Result<Committed> {
-        let mut asked = Builder::new();
-        asked.append("capped", true).append("size", size);
-        let parsed = options::parse(asked.finish().view(), namespace, context)?;
-        let committed = self.change_collection(namespace, |collection| {
-            collection.data()?;
-            collection.options.capped = parsed.capped;
-            Ok(())
-        })?;
-        self.trim_capped(namespace, context)?;
-        Ok(committed)
-    }
-
     /// Replaces a collection by a changed copy of itself.
     pub(crate) fn change_collection(
         &self,
@@ -202,16 +183,6 @@ impl Database {
         change(&mut collection)?;
         transaction.put_collection(Arc::new(collection))?;
         transaction.commit()
-    }
-
-    fn trim_capped(&self, namespace: &Namespace, context: &Context) -> Result<()> {
-        let mut transaction = self.begin();
-        let collection = transaction.catalog().require(namespace)?.clone();
-        if let Some(capped) = collection.options.capped {
-            crate::write::trim(&mut transaction, &collection, capped, context)?;
-            transaction.commit()?;
-        }
-        Ok(())
     }
 }
 

@@ -121,6 +121,30 @@ fn convert_to_capped(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
+/// The row of `cloneCollectionAsCapped`.
+pub(crate) const CLONE_COLLECTION_AS_CAPPED: Command = Command::new(
+    "cloneCollectionAsCapped",
+    Kind::Write,
+    "Copies a collection's newest documents into a new capped one.",
+    clone_as_capped,
+);
+
+fn clone_as_capped(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let from = fields.namespace()?;
+    let to = Namespace::new(call.request.database, fields.required("toCollection", Fields::string)?)?;
+    let size = fields.required("size", Fields::integer)?;
+    fields.refuse_unless_default("temp")?;
+    fields.finish()?;
+    if size <= 0 {
+        return Err(err!(InvalidOptions, "Capped collection size must be greater than zero"));
+    }
+    let surroundings = call.surroundings();
+    call.server.database.clone_as_capped(&from, &to, size, &surroundings.context)?;
+    call.acknowledge(None)?;
+    Ok(Answer::Done)
+}
+
 /// The row of `collMod`.
 pub(crate) const COLL_MOD: Command =
     Command::new("collMod", Kind::Write, "Changes a collection, a view or an index.", coll_mod).stable_api();

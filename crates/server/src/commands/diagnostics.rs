@@ -3,8 +3,8 @@
 use crate::call::{Answer, Call};
 use crate::command::{COMMANDS, Command, Kind};
 use crate::logging::now_millis;
+use base::Result;
 use base::bson::{MAX_DOCUMENT_SIZE, Value};
-use base::{Result, err};
 use std::fs;
 
 /// The MongoDB version whose behaviour is followed, as clients compare it.
@@ -21,25 +21,6 @@ fn ping(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
-    Ok(Answer::Done)
-}
-
-/// The row of `planCacheClear`.
-pub(crate) const PLAN_CACHE_CLEAR: Command =
-    Command::new("planCacheClear", Kind::Write, "Forgets the plans kept for a collection.", plan_cache_clear);
-
-/// Plans are made anew for each read, so that there is nothing to forget.
-fn plan_cache_clear(call: &mut Call<'_>) -> Result<Answer> {
-    let mut fields = call.fields();
-    fields.namespace()?;
-    let query = fields.document("query")?;
-    let projection = fields.document("projection")?;
-    let sort = fields.document("sort")?;
-    fields.collation()?;
-    fields.finish()?;
-    if query.is_none() && (projection.is_some() || sort.is_some()) {
-        return Err(err!(BadValue, "sort or projection provided without query"));
-    }
     Ok(Answer::Done)
 }
 

@@ -63,6 +63,7 @@ pub(crate) mod insert;
 pub(crate) mod kill_cursors;
 pub(crate) mod listings;
 pub(crate) mod parameters;
+pub(crate) mod plan_cache;
 pub(crate) mod refused;
 pub(crate) mod replication;
 pub(crate) mod retry;

@@ -5,10 +5,10 @@
 
 pub(super) mod decimals;
 pub(super) mod divide;
-#[cfg(test)]
-mod model;
 pub(super) mod power;
 pub(super) mod rounding;
+#[cfg(test)]
+mod testing;
 pub(super) mod trigonometry;
 
 use super::evaluate::{Call, Computed, null, number, type_name, value};

@@ -92,7 +92,7 @@ fn print_part(letter: char, local: i64, offset_minutes: i64, out: &mut String) -
             let (sign, minutes) = (sign(offset_minutes), offset_minutes.abs());
             write!(out, "{sign}{:02}{:02}", minutes / 60, minutes % 60)
         }
-        _ => write!(out, "{}{:03}", sign(offset_minutes), offset_minutes.abs()),
+        _ => write!(out, "{offset_minutes}"),
     };
     Ok(())
 }
@@ -137,7 +137,8 @@ mod tests {
             DATE,
             "'-0500 -300'",
         );
-        check("{$dateToString: {date: '$d', format: '%Z', timezone: '+0045'}}", DATE, "'+045'");
+        check("{$dateToString: {date: '$d', format: '%Z', timezone: '+0045'}}", DATE, "'45'");
+        check("{$dateToString: {date: '$d', format: '%Z', timezone: 'UTC'}}", DATE, "'0'");
     }
 
     #[test]

@@ -26,7 +26,7 @@ arguments!(MATCH, "$regexMatch");
 arguments!(FIND, "$regexFind");
 arguments!(FIND_ALL, "$regexFindAll");
 
-/// How many bytes all matches of one `$regexFindAll` may take.
+/// How many bytes all matches of one `$regexFindAll` may take, by `approximate_size`.
 const FOUND_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The text and the compiled expression; `None` where either is null.
@@ -119,15 +119,17 @@ pub(in super::super) fn find_all<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut builder = Builder::new();
     let Some((text, regex)) = operands(call)? else { return call.scope.array(builder) };
     // Code points before `counted` bytes, so that long texts are counted through only once.
-    let (mut start, mut counted, mut index) = (0, 0, 0);
-    while let Some(captures) = regex.find_at(text, start)? {
+    let (mut start, mut counted, mut index, mut bytes) = (0, 0, 0, 0);
+    let mut searcher = regex.searcher(text);
+    while let Some(captures) = searcher.find_at(start)? {
         call.scope.context.interrupt.check()?;
         index += position(text, counted, captures.whole.start);
         counted = captures.whole.start;
         builder.push_document();
         append(&mut builder, text, &captures, index);
         builder.end();
-        if builder.len() > FOUND_BYTES_MAX {
+        bytes += approximate_size(&captures);
+        if bytes > FOUND_BYTES_MAX {
             return Err(err!(
                 51151,
                 "$regexFindAll: the size of buffer to store output exceeded the 64MB limit"
@@ -144,6 +146,15 @@ pub(in super::super) fn find_all<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         }
     }
     call.scope.array(builder)
+}
+
+/// What a match takes in MongoDB's memory, about: a fixed size for each value, and the texts.
+fn approximate_size(captures: &Captures) -> usize {
+    const MATCH_BYTES: usize = 128;
+    const VALUE_BYTES: usize = 16;
+    let groups =
+        captures.groups.iter().map(|group| VALUE_BYTES + group.as_ref().map_or(0, |range| range.len()));
+    MATCH_BYTES + captures.whole.len() + groups.sum::<usize>()
 }
 
 /// The number of code points between two byte positions.

@@ -1,0 +1,85 @@
+//! Capped collections made from others: converted in place, or cloned.
+
+use crate::commit::Committed;
+use crate::database::Database;
+use crate::options;
+use crate::storage_error;
+use crate::write::InsertRequest;
+use base::bson::{Builder, Document, DocumentBuf};
+use base::{Namespace, Result, err};
+use query::Context;
+use storage::{Direction, Range};
+
+impl Database {
+    /// Makes a collection capped from now on, keeping the newest documents that fit and, as
+    /// MongoDB, no index but the one on `_id`.
+    ///
+    /// Errors: NamespaceNotFound, CommandNotSupportedOnView, and those of the size.
+    pub fn convert_to_capped(
+        &self,
+        namespace: &Namespace,
+        size: i64,
+        context: &Context,
+    ) -> Result<Committed> {
+        let parsed = options::parse(capped(size).view(), namespace, context)?;
+        let collection = self.catalog().require(namespace)?.clone();
+        collection.data()?;
+        self.drop_indexes(namespace, None)?;
+        let committed = self.change_collection(namespace, |collection| {
+            collection.options.capped = parsed.capped;
+            Ok(())
+        })?;
+        self.trim_capped(namespace, context)?;
+        Ok(committed)
+    }
+
+    /// Copies a collection's newest documents into a new capped one; indexes stay behind.
+    ///
+    /// Errors: NamespaceNotFound, NamespaceExists, CommandNotSupportedOnView, and those of the
+    /// size.
+    pub fn clone_as_capped(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        size: i64,
+        context: &Context,
+    ) -> Result<()> {
+        let view = self.view();
+        let source = view.catalog.get(from).cloned();
+        let source =
+            source.ok_or_else(|| err!(NamespaceNotFound, "source collection {from} does not exist"))?;
+        if view.catalog.get(to).is_some() {
+            return Err(err!(
+                NamespaceExists,
+                "cloneCollectionAsCapped failed - destination collection {to} already exists. source collection: {from}"
+            ));
+        }
+        let data = source.data()?;
+        self.create_collection(to, capped(size).view(), context)?;
+        let mut records =
+            view.snapshot.scan(data.ident, Range::all(), Direction::Forward).map_err(storage_error)?;
+        while let Some((_, value)) = records.next().map_err(storage_error)? {
+            context.interrupt.check()?;
+            let insert = InsertRequest { document: Document::from_valid(value), bypass_validation: true };
+            self.insert(to, insert, context)?;
+        }
+        Ok(())
+    }
+
+    fn trim_capped(&self, namespace: &Namespace, context: &Context) -> Result<()> {
+        let mut transaction = self.begin();
+        let collection = transaction.catalog().require(namespace)?.clone();
+        if let Some(capped) = collection.options.capped {
+            crate::write::trim(&mut transaction, &collection, capped, context)?;
+            transaction.commit()?;
+        }
+        Ok(())
+    }
+}
+
+/// The options of a capped collection of this size.
+fn capped(size: i64) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.append("capped", true).append("size", size);
+    out.finish()
+}
