@@ -4,7 +4,7 @@ use crate::index::{Index, IndexSpec};
 use crate::validator::Validator;
 use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
 use base::{Namespace, Result, err};
-use query::Context;
+use query::{Collation, Context};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use storage::Ident;
@@ -54,6 +54,8 @@ pub struct Options {
     pub validator: Option<Arc<Validator>>,
     /// The view's source and pipeline.
     pub view: Option<View>,
+    /// What commands compare strings by unless they say otherwise, and indexes made here, too.
+    pub collation: Collation,
     /// Options that are kept and shown, and change nothing here (storageEngine and its like).
     pub kept: DocumentBuf,
 }
@@ -140,6 +142,7 @@ impl Options {
             validator.append_to(&mut out);
         }
         out.append_all(self.kept.view());
+        out.append_optional("collation", self.collation.document());
         out.finish()
     }
 }

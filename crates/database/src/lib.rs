@@ -7,6 +7,7 @@
 pub mod catalog;
 mod clean_slate;
 mod clock;
+mod collation;
 pub mod collection;
 mod commit;
 mod cursor;
@@ -51,7 +52,7 @@ pub mod language {
     pub use query::expression::Expression;
     pub use query::matcher::Matcher;
     pub use query::pipeline::from_documents;
-    pub use query::{Arena, Context, Projection, SortPattern, Update};
+    pub use query::{Arena, Collation, Context, Projection, SortPattern, Update};
 }
 
 /// The error of the storage engine as MongoDB would report it.

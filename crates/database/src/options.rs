@@ -4,7 +4,7 @@ use crate::collection::{Capped, Options, View};
 use crate::validator::Validator;
 use base::bson::{Builder, Document, Value, ValueBuf};
 use base::{Namespace, Result, err};
-use query::Context;
+use query::{Collation, Context};
 use std::sync::Arc;
 
 /// The smallest size of a capped collection, in bytes, and what sizes are rounded up to.
@@ -32,6 +32,8 @@ struct Seen<'a> {
     action: Option<&'a str>,
     view_on: Option<&'a str>,
     pipeline: Option<ValueBuf>,
+    collation: Collation,
+    id_collation: Option<Collation>,
     kept: Builder,
 }
 
@@ -53,15 +55,7 @@ impl<'a> Seen<'a> {
                 let document = object(name, value)?;
                 self.kept.append(name, document);
             }
-            "collation" => match object(name, value)?.get("locale").and_then(|locale| locale.as_str()) {
-                Some("simple") => {}
-                _ => {
-                    return Err(err!(
-                        NotImplemented,
-                        "collation is not supported yet: create option 'collation'"
-                    ));
-                }
-            },
+            "collation" => self.collation = Collation::parse(object(name, value)?, "create.collation")?,
             "idIndex" => {
                 let id = object(name, value)?;
                 let key = id.get("key").and_then(|key| key.as_document());
@@ -70,6 +64,9 @@ impl<'a> Seen<'a> {
                         BadValue,
                         "The field 'key' for an _id index must be {{_id: 1}}, but got {id}"
                     ));
+                }
+                if let Some(collation) = id.get("collation").and_then(|value| value.as_document()) {
+                    self.id_collation = Some(Collation::parse(collation, "create.idIndex.collation")?);
                 }
             }
             // Kept by old clients; the index on _id is always there.
@@ -92,6 +89,9 @@ impl<'a> Seen<'a> {
 
     fn finish(self, namespace: &Namespace, context: &Context) -> Result<Options> {
         let capped = self.capped()?;
+        if let Some(id) = &self.id_collation {
+            check_id_collation(id, &self.collation)?;
+        }
         let view = match (self.view_on, self.pipeline) {
             (Some(on), pipeline) => {
                 let pipeline = pipeline.unwrap_or_else(|| Value::Array(base::bson::Array::EMPTY).to_owned());
@@ -117,11 +117,13 @@ impl<'a> Seen<'a> {
                     ));
                 }
                 let filter = self.validator.unwrap_or(Document::EMPTY);
-                Some(Arc::new(Validator::parse(filter, self.level, self.action, context)?))
+                // Documents are valid or not by the collection's collation, whoever writes them.
+                let context = context.with_collation(self.collation.clone());
+                Some(Arc::new(Validator::parse(filter, self.level, self.action, &context)?))
             }
             false => None,
         };
-        Ok(Options { capped, validator, view, kept: self.kept.finish() })
+        Ok(Options { capped, validator, view, collation: self.collation, kept: self.kept.finish() })
     }
 
     fn capped(&self) -> Result<Option<Capped>> {
@@ -151,6 +153,20 @@ fn flag(name: &str, value: Value<'_>) -> Result<bool> {
             )
         }),
     }
+}
+
+/// The index on `_id` compares as its collection does.
+pub(crate) fn check_id_collation(index: &Collation, collection: &Collation) -> Result<()> {
+    if index == collection {
+        return Ok(());
+    }
+    Err(err!(
+        BadValue,
+        "The _id index must have the same collation as the collection. Index collation: {}, collection \
+         collation: {}",
+        index.describe(),
+        collection.describe()
+    ))
 }
 
 fn object<'a>(name: &str, value: Value<'a>) -> Result<Document<'a>> {

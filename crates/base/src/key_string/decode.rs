@@ -22,6 +22,8 @@ pub struct Decoder<'a> {
     types: TypeReader<'a>,
     /// FF while in a descending component.
     mask: u8,
+    /// Whether strings stand as a collation's bytes.
+    collated: bool,
 }
 
 fn broken() -> Error {
@@ -31,7 +33,13 @@ fn broken() -> Error {
 impl<'a> Decoder<'a> {
     /// Starts at the first component.
     pub fn new(key: &'a [u8], type_bits: &'a [u8]) -> Decoder<'a> {
-        Decoder { rest: key, types: TypeReader::new(type_bits), mask: 0 }
+        Decoder { rest: key, types: TypeReader::new(type_bits), mask: 0, collated: false }
+    }
+
+    /// The same for a key whose strings are a collation's bytes, which it shows in hexadecimal as
+    /// MongoDB does: the strings themselves can't be had from them.
+    pub fn collated(self) -> Decoder<'a> {
+        Decoder { collated: true, ..self }
     }
 
     /// The bytes behind the components read so far.
@@ -115,7 +123,7 @@ impl<'a> Decoder<'a> {
         match tag {
             tags::STRING => {
                 let symbol = self.types.next() == Item::Symbol;
-                let text = self.text()?;
+                let text = if self.collated { hexadecimal(&self.text_bytes()?) } else { self.text()? };
                 put(out, name, if symbol { Value::Symbol(&text) } else { Value::String(&text) });
             }
             tags::BINARY => {
@@ -194,10 +202,14 @@ impl<'a> Decoder<'a> {
     }
 
     fn text(&mut self) -> Option<String> {
+        String::from_utf8(self.text_bytes()?).ok()
+    }
+
+    fn text_bytes(&mut self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         loop {
             match self.byte()? {
-                tags::END => return String::from_utf8(bytes).ok(),
+                tags::END => return Some(bytes),
                 1 => bytes.push(self.byte()?.checked_sub(1).filter(|&byte| byte <= 1)?),
                 byte => bytes.push(byte),
             }
@@ -210,6 +222,12 @@ impl<'a> Decoder<'a> {
             short => Some(usize::from(short)),
         }
     }
+}
+
+/// A collation's bytes as messages show them.
+fn hexadecimal(key: &[u8]) -> String {
+    let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("CollationKey(0x{digits})")
 }
 
 fn put(out: &mut Builder, name: Option<&str>, value: Value<'_>) {

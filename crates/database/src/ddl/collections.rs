@@ -148,7 +148,8 @@ impl Database {
             let filter = validator.or(now.as_ref().map(|v| v.filter())).unwrap_or(empty);
             let level = level.or(now.as_ref().map(|v| v.level_name())).unwrap_or("strict");
             let action = action.or(now.as_ref().map(|v| v.action_name())).unwrap_or("error");
-            let changed = Validator::parse(filter, Some(level), Some(action), context)?;
+            let context = context.with_collation(collection.options.collation.clone());
+            let changed = Validator::parse(filter, Some(level), Some(action), &context)?;
             let plain = changed.filter().is_empty() && level == "strict" && action == "error";
             collection.options.validator = if plain { None } else { Some(Arc::new(changed)) };
             Ok(())
@@ -198,7 +199,12 @@ impl Transaction<'_> {
             Some(_) => None,
             None => {
                 let ident = self.create_ident();
-                let id_index = Index::new(IndexSpec::id(), self.create_ident(), &[], now_millis);
+                let id_index = Index::new(
+                    IndexSpec::id(options.collation.clone()),
+                    self.create_ident(),
+                    &[],
+                    now_millis,
+                );
                 let counts = Arc::<crate::collection::Counts>::default();
                 counts.next_record.store(1, std::sync::atomic::Ordering::Relaxed);
                 Some(Data { ident, indexes: vec![Arc::new(id_index)], counts })

@@ -6,6 +6,7 @@ use crate::database::Database;
 use crate::duplicate::duplicate_key;
 use crate::index::{Index, IndexSpec, KeyOf};
 use crate::keys::RecordId;
+use crate::options::check_id_collation;
 use crate::storage_error;
 use base::bson::{Document, Value};
 use base::{Namespace, Result, err};
@@ -54,6 +55,9 @@ impl Database {
         };
         outcome.before = data.indexes.len();
         for spec in specs {
+            if spec.is_id_pattern() {
+                check_id_collation(&spec.collation, &collection.options.collation)?;
+            }
             if is_there(data, &spec)? {
                 continue;
             }

@@ -6,7 +6,7 @@ use crate::commit::{Committed, Transaction};
 use crate::database::Database;
 use base::bson::{Array, Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, err};
-use query::{Context, Pipeline};
+use query::{Collation, Context, Pipeline};
 use std::collections::HashMap;
 
 /// How deep views may read views.
@@ -94,7 +94,9 @@ impl Transaction<'_> {
                 pipeline.len().saturating_sub(1)
             ));
         }
-        Views::of(self.catalog(), namespace, view).check(namespace)
+        let views = Views::of(self.catalog(), namespace, view);
+        views.check(namespace)?;
+        views.check_collation(self.catalog(), namespace, &options.collation)
     }
 }
 
@@ -154,6 +156,21 @@ impl Views {
         // The new one first: so the path of a cycle begins with it.
         for name in std::iter::once(made.collection()).chain(self.reads.keys().map(String::as_str)) {
             self.depth(name, made.database(), &mut Vec::new(), &mut depths)?;
+        }
+        Ok(())
+    }
+
+    /// Errors: OptionNotSupportedOnView where a view that the new one reads compares otherwise.
+    fn check_collation(&self, catalog: &Catalog, made: &Namespace, collation: &Collation) -> Result<()> {
+        for name in self.reads.get(made.collection()).into_iter().flatten() {
+            let Ok(other) = Namespace::new(made.database(), name) else { continue };
+            let view = catalog.get(&other).filter(|collection| collection.is_view());
+            if view.is_some_and(|view| view.options.collation != *collation) {
+                return Err(err!(
+                    OptionNotSupportedOnView,
+                    "View {made} has conflicting collation with view {other}"
+                ));
+            }
         }
         Ok(())
     }

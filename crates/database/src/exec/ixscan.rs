@@ -166,6 +166,7 @@ impl IdStream for IndexScan {
 pub(crate) fn describe_index(access: &Access, out: &mut Builder) {
     let spec = &access.index.spec;
     out.append("keyPattern", &spec.key).append("indexName", spec.name.as_str());
+    out.append_optional("collation", spec.collation.document());
     out.append("isMultiKey", access.any_multikey());
     out.begin_document("multiKeyPaths");
     for (part, bits) in spec.parts.iter().zip(&access.multikey) {

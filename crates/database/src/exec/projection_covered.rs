@@ -154,6 +154,9 @@ impl RecordStream for ProjectionCovered {
 /// A document of the fields of a key, named by their whole paths, as `returnKey` shows it.
 pub(crate) fn key_document(spec: &IndexSpec, key: &[u8], type_bits: &[u8]) -> Result<DocumentBuf> {
     let mut decoder = Decoder::new(key, type_bits);
+    if !spec.collation.is_simple() {
+        decoder = decoder.collated();
+    }
     let mut out = Builder::new();
     for part in &spec.parts {
         decoder.append_next(part.path.as_str(), part.kind != KeyKind::Descending, &mut out)?;

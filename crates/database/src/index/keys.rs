@@ -146,10 +146,12 @@ impl IndexSpec {
         for (part, value) in self.parts.iter().zip(values) {
             let value = value.unwrap_or(Value::Null);
             match part.kind {
-                KeyKind::Ascending => builder.push(value, true),
-                KeyKind::Descending => builder.push(value, false),
-                KeyKind::Hashed => builder.push(Value::Int64(base::hash::hash64(value)), true),
-            };
+                KeyKind::Ascending => self.collation.push_key(&mut builder, value, true),
+                KeyKind::Descending => self.collation.push_key(&mut builder, value, false),
+                KeyKind::Hashed => {
+                    builder.push(Value::Int64(self.hash(value)), true);
+                }
+            }
         }
         let (key_string, type_bits) = builder.into_parts();
         found.keys.push(KeyOf { key_string, type_bits });

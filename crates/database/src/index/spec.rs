@@ -2,8 +2,8 @@
 
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
 use base::{ErrorCode, Namespace, Result, err};
-use query::Context;
 use query::matcher::Matcher;
+use query::{Collation, Context, collation};
 use std::sync::Arc;
 
 /// The longest key pattern, in fields.
@@ -48,6 +48,8 @@ pub struct IndexSpec {
     pub expire_after_seconds: Option<f64>,
     /// Only documents that this filter matches are indexed.
     pub partial: Option<Partial>,
+    /// What orders its strings, and says which are equal.
+    pub collation: Collation,
     /// The options as listIndexes shows them, in the order given.
     options: DocumentBuf,
 }
@@ -62,8 +64,8 @@ pub struct Partial {
 }
 
 impl IndexSpec {
-    /// The index on `_id` that every collection has.
-    pub fn id() -> IndexSpec {
+    /// The index on `_id` that every collection has, by the collection's collation.
+    pub fn id(collation: Collation) -> IndexSpec {
         let mut key = Builder::new();
         key.append("_id", 1i32);
         IndexSpec {
@@ -75,11 +77,13 @@ impl IndexSpec {
             hidden: false,
             expire_after_seconds: None,
             partial: None,
+            collation,
             options: DocumentBuf::empty(),
         }
     }
 
-    /// Checks one element of createIndexes' `indexes`.
+    /// Checks one element of createIndexes' `indexes`. Without a collation of its own the index has
+    /// that of the context.
     ///
     /// Errors: CannotCreateIndex, TypeMismatch, BadValue, InvalidIndexSpecificationOption,
     /// NotImplemented for kinds of index and options that are not there yet, as MongoDB words them.
@@ -115,14 +119,25 @@ impl IndexSpec {
         if let Some(seconds) = self.expire_after_seconds {
             append_seconds(&mut out, seconds);
         }
+        out.append_optional("collation", self.collation.document());
         out.finish()
+    }
+
+    /// The hash that a value has in a hashed part: of strings that are equal, the same.
+    pub fn hash(&self, value: Value<'_>) -> i64 {
+        if self.collation.is_simple() || !collation::depends_on_collation(value) {
+            return base::hash::hash64(value);
+        }
+        let mut key = Vec::new();
+        self.collation.append_key(value, true, &mut key);
+        base::hash::hash64(Value::Binary { subtype: 0, bytes: &key })
     }
 
     /// Whether two specifications index the same keys of the same documents, so that one index
     /// serves both.
     pub fn same_signature(&self, other: &IndexSpec) -> bool {
         let filter = |spec: &IndexSpec| spec.partial.as_ref().map(|partial| partial.filter.clone());
-        self.parts == other.parts && filter(self) == filter(other)
+        self.parts == other.parts && self.collation == other.collation && filter(self) == filter(other)
     }
 
     /// Whether the options agree in everything but the name.
@@ -171,6 +186,7 @@ struct Parser {
     hidden: bool,
     expire_after_seconds: Option<f64>,
     partial: Option<DocumentBuf>,
+    collation: Option<Collation>,
     options: Builder,
 }
 
@@ -206,7 +222,13 @@ impl Parser {
             "ns" => {
                 text(name, value)?;
             }
-            "collation" => collation(document(name, value)?)?,
+            "collation" => {
+                let collation = document(name, value)?;
+                if collation.is_empty() {
+                    return Err(err!(BadValue, "The field 'collation' cannot be an empty object."));
+                }
+                self.collation = Some(Collation::parse(collation, name)?);
+            }
             "storageEngine" => {
                 let options = document(name, value)?;
                 self.options.append(name, options);
@@ -243,8 +265,12 @@ impl Parser {
         let name = self.name.ok_or_else(|| {
             err!(FailedToParse, "The 'name' field is a required property of an index specification")
         })?;
+        let collation = self.collation.unwrap_or_else(|| context.collation.clone());
+        // What is in the index is decided by its own collation, not by a writer's.
+        let own = context.with_collation(collation.clone());
         let spec = IndexSpec {
-            partial: self.partial.map(|filter| partial(filter, context)).transpose()?,
+            partial: self.partial.map(|filter| partial(filter, &own)).transpose()?,
+            collation,
             name,
             key,
             parts,
@@ -255,7 +281,10 @@ impl Parser {
             options: self.options.finish(),
         };
         check(&spec, whole, namespace)?;
-        if spec.is_id_pattern() { Ok(IndexSpec { key: spec.key, ..IndexSpec::id() }) } else { Ok(spec) }
+        if spec.is_id_pattern() {
+            return Ok(IndexSpec { key: spec.key, ..IndexSpec::id(spec.collation) });
+        }
+        Ok(spec)
     }
 }
 
@@ -476,13 +505,5 @@ fn version(value: Value<'_>) -> Result<()> {
             Err(err!(CannotCreateIndex, "Invalid index specification; cannot create an index with v={other}"))
         }
         None => Err(wrong_type("v", "a number", value)),
-    }
-}
-
-/// Only the simple collation is there; any other is refused by name.
-fn collation(collation: Document<'_>) -> Result<()> {
-    match collation.get("locale").and_then(|locale| locale.as_str()) {
-        Some("simple") => Ok(()),
-        _ => Err(err!(NotImplemented, "collation is not supported: {collation}")),
     }
 }

@@ -2,8 +2,9 @@
 
 use super::conjuncts::{Arrays, Conjunct, Conjuncts};
 use super::interval::{Interval, Intervals};
-use crate::index::{Index, KeyKind};
+use crate::index::{Index, IndexSpec, KeyKind};
 use base::bson::{Path, Value};
+use query::Collation;
 use std::sync::Arc;
 
 /// Bounds on every part of an index.
@@ -32,7 +33,7 @@ pub(crate) fn bounds(index: &Arc<Index>, conjuncts: &Conjuncts<'_>) -> Access {
     };
     let mut used: Vec<(usize, &Conjunct)> = Vec::new();
     for part in 0..index.spec.parts.len() {
-        access.bound_part(part, &conjuncts.list, &mut used);
+        access.bound_part(part, conjuncts, &mut used);
     }
     for (part, conjunct) in used {
         let proves = conjunct.bounds.exact && !(conjunct.negated && access.is_multikey(part));
@@ -100,11 +101,14 @@ impl Access {
     fn bound_part<'c>(
         &mut self,
         part: usize,
-        conjuncts: &'c [Conjunct],
+        conjuncts: &'c Conjuncts<'_>,
         used: &mut Vec<(usize, &'c Conjunct)>,
     ) {
-        let mut candidates: Vec<&Conjunct> =
-            conjuncts.iter().filter(|conjunct| self.admits(part, conjunct)).collect();
+        let mut candidates: Vec<&Conjunct> = conjuncts
+            .list
+            .iter()
+            .filter(|conjunct| self.admits(part, conjunct, conjuncts.collation))
+            .collect();
         candidates.sort_by_key(|conjunct| rank(&conjunct.bounds.intervals));
         let mut chosen: Option<Intervals> = None;
         for conjunct in candidates {
@@ -112,7 +116,7 @@ impl Access {
                 continue;
             }
             let intervals = match self.index.spec.parts.get(part).map(|part| part.kind) {
-                Some(KeyKind::Hashed) => match hashed(&conjunct.bounds.intervals) {
+                Some(KeyKind::Hashed) => match hashed(&self.index.spec, &conjunct.bounds.intervals) {
                     Some(intervals) => intervals,
                     None => continue,
                 },
@@ -128,10 +132,13 @@ impl Access {
         self.parts.push(chosen.unwrap_or_else(Intervals::all));
     }
 
-    /// Whether a condition's bounds are right for a part, given where documents have arrays.
-    fn admits(&self, part: usize, conjunct: &Conjunct) -> bool {
+    /// Whether a condition's bounds are right for a part, given where documents have arrays and
+    /// what the index and the query order strings by.
+    fn admits(&self, part: usize, conjunct: &Conjunct, query: &Collation) -> bool {
         let (Some(path), Some(bits)) = (self.path(part), self.multikey.get(part)) else { return false };
-        *path == conjunct.path && arrays_fit(conjunct, *bits)
+        *path == conjunct.path
+            && arrays_fit(conjunct, *bits)
+            && conjunct.bounds.strings.fit(&self.index.spec.collation, query)
     }
 
     /// Whether one key must satisfy both conditions.
@@ -172,10 +179,10 @@ fn rank(intervals: &Intervals) -> (u8, usize) {
 }
 
 /// The hashes of single values; ranges have none.
-fn hashed(intervals: &Intervals) -> Option<Intervals> {
+fn hashed(spec: &IndexSpec, intervals: &Intervals) -> Option<Intervals> {
     if !intervals.is_points() {
         return intervals.is_empty().then(Intervals::default);
     }
-    let hash = |point: &Interval| Interval::point(Value::Int64(base::hash::hash64(point.low.value.view())));
+    let hash = |point: &Interval| Interval::point(Value::Int64(spec.hash(point.low.value.view())));
     Some(Intervals::union(intervals.as_slice().iter().map(hash).collect()))
 }

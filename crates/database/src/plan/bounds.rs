@@ -8,6 +8,7 @@
 use super::interval::{Endpoint, Interval, Intervals};
 use base::bson::{Path, Type, Value, ValueBuf};
 use query::Regex;
+use query::collation::{Collation, depends_on_collation};
 use query::matcher::{Comparison, ComparisonOp, In, Predicate, RegexMatch, TypeSet};
 
 /// What a predicate asks of an index's keys.
@@ -17,21 +18,48 @@ pub(crate) struct Bounds {
     pub(crate) intervals: Intervals,
     /// Whether a key within them proves the predicate.
     pub(crate) exact: bool,
+    /// What an index must order its strings by to have the keys there.
+    pub(crate) strings: Strings,
+}
+
+/// What bounds say of strings, and so which indexes they are right for.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Strings {
+    /// Some are ends of the intervals, as keys of the query's collation.
+    pub(crate) compared: bool,
+    /// Some begin as a pattern does: byte by byte, whatever the query's collation.
+    pub(crate) patterns: bool,
+}
+
+impl Strings {
+    /// What bounds of two kinds together say.
+    pub(crate) fn and(self, other: Strings) -> Strings {
+        Strings { compared: self.compared || other.compared, patterns: self.patterns || other.patterns }
+    }
+
+    fn of(value: Value<'_>) -> Strings {
+        Strings { compared: depends_on_collation(value), patterns: false }
+    }
+
+    /// Whether an index that orders strings so has the keys where a query looks for them.
+    pub(crate) fn fit(self, index: &Collation, query: &Collation) -> bool {
+        (!self.compared || index == query) && (!self.patterns || index.is_simple())
+    }
 }
 
 /// The bounds of a predicate at a path, or nothing where an index doesn't help.
-pub(crate) fn of(predicate: &Predicate, path: &Path) -> Option<Bounds> {
-    let mut bounds = any_path(predicate, path)?;
+pub(crate) fn of(predicate: &Predicate, path: &Path, collation: &Collation) -> Option<Bounds> {
+    let mut bounds = any_path(predicate, path, collation)?;
     bounds.exact &= !is_positional(path);
     Some(bounds)
 }
 
-fn any_path(predicate: &Predicate, path: &Path) -> Option<Bounds> {
+fn any_path(predicate: &Predicate, path: &Path, collation: &Collation) -> Option<Bounds> {
     match predicate {
-        Predicate::Compare(comparison) => compare(comparison, path),
-        Predicate::In(within) => one_of(within, path),
+        Predicate::Compare(comparison) => compare(comparison, path, collation),
+        Predicate::In(within) => one_of(within, path, collation),
         Predicate::Regex(regex) => Some(pattern(regex)),
-        Predicate::Exists => Some(Bounds { intervals: Intervals::all(), exact: false }),
+        Predicate::Exists => Some(inexact(vec![Interval::all()])),
         Predicate::Type(types) => types_of(types),
         Predicate::Mod(_) => Some(inexact(vec![Interval::bracket(Type::Double)])),
         // Bits would only narrow to numbers and binaries; the size of an array isn't in its keys.
@@ -44,7 +72,7 @@ fn any_path(predicate: &Predicate, path: &Path) -> Option<Bounds> {
 /// The bounds of a negated predicate: `$ne`, `$nin`, `$not` and `{$exists: false}`.
 ///
 /// Only where the positive bounds are exact for every key that stands for a value.
-pub(crate) fn of_not(predicate: &Predicate, path: &Path) -> Option<Bounds> {
+pub(crate) fn of_not(predicate: &Predicate, path: &Path, collation: &Collation) -> Option<Bounds> {
     if is_positional(path) {
         return None;
     }
@@ -53,16 +81,18 @@ pub(crate) fn of_not(predicate: &Predicate, path: &Path) -> Option<Bounds> {
         Predicate::Compare(comparison) if is_null(&comparison.operand) => {
             let equal = comparison.op == ComparisonOp::Eq;
             let rest = Intervals::union(vec![Interval::point(Value::Null)]).complement();
-            return equal.then_some(Bounds { intervals: rest, exact: false });
+            return equal.then_some(Bounds { intervals: rest, exact: false, strings: Strings::default() });
         }
-        Predicate::Compare(comparison) if is_plain(comparison.operand.view()) => compare(comparison, path)?,
+        Predicate::Compare(comparison) if is_plain(comparison.operand.view()) => {
+            compare(comparison, path, collation)?
+        }
         Predicate::In(within) if within.regexes.is_empty() => {
             let plain = within.values.iter().all(|value| is_plain(value.view()));
-            if plain { one_of(within, path)? } else { return None }
+            if plain { one_of(within, path, collation)? } else { return None }
         }
         _ => return None,
     };
-    positive.exact.then(|| Bounds { intervals: positive.intervals.complement(), exact: true })
+    positive.exact.then(|| Bounds { intervals: positive.intervals.complement(), ..positive })
 }
 
 /// Whether the predicate holds only where there is a value, so that a sparse index has the document.
@@ -83,7 +113,7 @@ pub(crate) fn is_positional(path: &Path) -> bool {
 }
 
 fn inexact(intervals: Vec<Interval>) -> Bounds {
-    Bounds { intervals: Intervals::union(intervals), exact: false }
+    Bounds { intervals: Intervals::union(intervals), exact: false, strings: Strings::default() }
 }
 
 fn is_null(value: &ValueBuf) -> bool {
@@ -98,17 +128,17 @@ fn is_plain(value: Value<'_>) -> bool {
         && !number.is_some_and(|number| number.is_nan())
 }
 
-fn compare(comparison: &Comparison, path: &Path) -> Option<Bounds> {
+fn compare(comparison: &Comparison, path: &Path, collation: &Collation) -> Option<Bounds> {
     let operand = comparison.operand.view();
     if comparison.op == ComparisonOp::Eq {
-        return equal(operand, path);
+        return equal(operand, path, collation);
     }
     let inclusive = matches!(comparison.op, ComparisonOp::Gte | ComparisonOp::Lte);
     let upwards = matches!(comparison.op, ComparisonOp::Gt | ComparisonOp::Gte);
     match operand.kind() {
         // A whole array lies in no order that its elements, the keys, would tell.
         Type::Array => None,
-        Type::Null => equal(operand, path),
+        Type::Null => equal(operand, path, collation),
         Type::MinKey | Type::MaxKey if is_positional(path) => None,
         Type::MinKey | Type::MaxKey => Some(inexact(vec![beyond(operand, upwards, inclusive)])),
         _ if operand.as_number().is_some_and(|number| number.is_nan()) => {
@@ -117,14 +147,15 @@ fn compare(comparison: &Comparison, path: &Path) -> Option<Bounds> {
         kind => {
             let mut interval = Interval::bracket(kind);
             if upwards {
-                interval.low = Endpoint::new(operand, inclusive);
+                interval.low = Endpoint::collated(operand, inclusive, collation);
             } else {
                 if kind.is_numeric() {
                     interval.low = Endpoint::new(Value::Double(f64::NEG_INFINITY), true);
                 }
-                interval.high = Endpoint::new(operand, inclusive);
+                interval.high = Endpoint::collated(operand, inclusive, collation);
             }
-            Some(Bounds { intervals: Intervals::union(vec![interval]), exact: true })
+            let intervals = Intervals::union(vec![interval]);
+            Some(Bounds { intervals, exact: true, strings: Strings::of(operand) })
         }
     }
 }
@@ -137,7 +168,9 @@ fn beyond(operand: Value<'_>, upwards: bool, inclusive: bool) -> Interval {
     }
 }
 
-fn equal(operand: Value<'_>, path: &Path) -> Option<Bounds> {
+fn equal(operand: Value<'_>, path: &Path, collation: &Collation) -> Option<Bounds> {
+    let strings = Strings::of(operand);
+    let point = |value| Interval::equal_to(value, collation);
     match operand {
         Value::Null | Value::Undefined if is_positional(path) => None,
         Value::Null | Value::Undefined => Some(inexact(vec![Interval::point(operand)])),
@@ -145,19 +178,20 @@ fn equal(operand: Value<'_>, path: &Path) -> Option<Bounds> {
             // A document has it as the whole array, whose first element then is a key, or as an
             // element of an array.
             let first = array.iter().next().unwrap_or(Value::Undefined);
-            Some(inexact(vec![Interval::point(first), Interval::point(operand)]))
+            Some(Bounds { strings, ..inexact(vec![point(first), point(operand)]) })
         }
-        _ => Some(Bounds { intervals: Intervals::union(vec![Interval::point(operand)]), exact: true }),
+        _ => Some(Bounds { intervals: Intervals::union(vec![point(operand)]), exact: true, strings }),
     }
 }
 
-fn one_of(within: &In, path: &Path) -> Option<Bounds> {
-    let values = within.values.iter().map(|value| equal(value.view(), path));
+fn one_of(within: &In, path: &Path, collation: &Collation) -> Option<Bounds> {
+    let values = within.values.iter().map(|value| equal(value.view(), path, collation));
     let all: Vec<Bounds> =
         values.chain(within.regexes.iter().map(|regex| Some(pattern(regex)))).collect::<Option<_>>()?;
     let exact = all.iter().all(|bounds| bounds.exact);
+    let strings = all.iter().fold(Strings::default(), |strings, bounds| strings.and(bounds.strings));
     let intervals = all.iter().flat_map(|bounds| bounds.intervals.as_slice().iter().cloned()).collect();
-    Some(Bounds { intervals: Intervals::union(intervals), exact })
+    Some(Bounds { intervals: Intervals::union(intervals), exact, strings })
 }
 
 /// Strings that may match, and the pattern itself as a stored value.
@@ -182,7 +216,8 @@ fn pattern(regex: &RegexMatch) -> Bounds {
             Interval::bracket(Type::Regex)
         }
     };
-    Bounds { intervals: Intervals::union(vec![strings, stored]), exact }
+    let intervals = Intervals::union(vec![strings, stored]);
+    Bounds { intervals, exact, strings: Strings { compared: false, patterns: true } }
 }
 
 /// The least text after all that begin with `prefix`.

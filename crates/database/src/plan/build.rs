@@ -13,9 +13,10 @@ use crate::exec::{
 use crate::index::IndexSpec;
 use crate::operation::Operation;
 use base::bson::{Builder, DocumentBuf, Type};
-use base::{Result, err, key_string};
+use base::{Result, err};
 use query::Context;
 use query::SortPattern;
+use query::collation::depends_on_collation;
 use query::matcher::{ComparisonOp, Matcher, Node, Predicate};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -55,8 +56,12 @@ pub(crate) fn by_id(
     }
     let (Some(data), false) = (&collection.data, read.return_key || read.sort_key) else { return Ok(None) };
     let Some(index) = data.id_index() else { return Ok(None) };
+    let collation = &index.spec.collation;
+    if collation != read.matcher.collation() && depends_on_collation(id.view()) {
+        return Ok(None);
+    }
     let mut key = Vec::with_capacity(32);
-    key_string::encode(id.view(), true, &mut key);
+    collation.append_key(id.view(), true, &mut key);
     let snapshot = view.snapshot.as_ref();
     let (_, _, record) = lookup(operation, snapshot, index.ident, data.ident, &key, filter, context)?;
     index.uses.fetch_add(1, Relaxed);

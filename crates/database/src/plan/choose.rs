@@ -15,7 +15,7 @@
 
 use super::access::{self, Access};
 use super::conjuncts::{self, Conjuncts};
-use super::implies::implies;
+use super::implies::{implies, mentions_strings};
 use super::order::{self, Ordered};
 use super::{Read, covering};
 use crate::collection::Data;
@@ -63,8 +63,10 @@ type Rank = (bool, usize, bool, u8, usize, bool);
 
 impl Candidate {
     pub(crate) fn new(access: Access, read: &Read) -> Candidate {
-        let sort = read.sort.as_ref().map_or(&[][..], |sort| sort.fields());
-        let ordered = order::provides(&access, sort);
+        let ordered = match &read.sort {
+            Some(sort) => order::provides(&access, sort.fields(), sort.collation()),
+            None => order::provides(&access, &[], read.matcher.collation()),
+        };
         let covered = covering::is_covered(&access, read);
         Candidate { access, ordered, covered }
     }
@@ -161,12 +163,12 @@ impl<'a> Planning<'a> {
         Candidate::new(access, self.read).into_source()
     }
 
-    fn conjuncts<'n>(&self, root: &'n Node) -> Conjuncts<'n> {
+    fn conjuncts<'n>(&'n self, root: &'n Node) -> Conjuncts<'n> {
         let indexed = |path: &Path| {
             let parts = self.data.indexes.iter().flat_map(|index| index.spec.parts.iter());
             parts.map(|part| &part.path).any(|own| own == path)
         };
-        conjuncts::collect(root, self.context, &indexed)
+        conjuncts::collect(root, self.read.matcher.collation(), self.context, &indexed)
     }
 
     /// The indexes that a filter bounds and that have every document it matches.
@@ -189,7 +191,11 @@ impl<'a> Planning<'a> {
         let whole = self.read.matcher.root();
         if let Some(partial) = &index.spec.partial {
             let wanted = partial.matcher.root();
-            return implies(filter, wanted) || implies(whole, wanted);
+            let query = self.read.matcher.collation();
+            if partial.matcher.collation() != query && mentions_strings(wanted) {
+                return false;
+            }
+            return implies(filter, wanted, query) || implies(whole, wanted, query);
         }
         !index.spec.sparse
             || conjuncts.list.iter().any(|conjunct| {
@@ -225,7 +231,8 @@ impl<'a> Planning<'a> {
             .indexes
             .iter()
             .filter(|index| !index.spec.hidden && !index.spec.sparse && index.spec.partial.is_none());
-        let no_conjuncts = Conjuncts { list: Vec::new(), members: &[] };
+        let no_conjuncts =
+            Conjuncts { list: Vec::new(), members: &[], collation: self.read.matcher.collation() };
         let usable = usable.map(|index| {
             let mut access = access::bounds(index, &no_conjuncts);
             access.proven = vec![self.read.matcher.is_empty()];

@@ -6,12 +6,12 @@
 //! where an `$elemMatch` ties the conditions to one element. So each condition remembers the
 //! `$elemMatch`es it stands in, see [`Conjunct::same_element`].
 
-use super::bounds::{self, Bounds};
+use super::bounds::{self, Bounds, Strings};
 use super::expr;
 use super::interval::Intervals;
 use base::bson::Path;
-use query::Context;
 use query::matcher::{Node, Predicate};
+use query::{Collation, Context};
 
 /// Which arrays on its path a condition's bounds allow for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,11 +58,14 @@ pub(crate) struct Conjuncts<'a> {
     pub(crate) list: Vec<Conjunct>,
     /// The members of the outermost `$and`; a filter that is none is its only member.
     pub(crate) members: &'a [Node],
+    /// What the filter compares strings by.
+    pub(crate) collation: &'a Collation,
 }
 
 /// Collects the conditions of a filter.
 pub(crate) fn collect<'a>(
     root: &'a Node,
+    collation: &'a Collation,
     context: &Context,
     wanted: &dyn Fn(&Path) -> bool,
 ) -> Conjuncts<'a> {
@@ -70,12 +73,13 @@ pub(crate) fn collect<'a>(
         Node::And(children) => children.as_slice(),
         single => std::slice::from_ref(single),
     };
-    let mut collector = Collector { list: Vec::new(), member: 0, next_element: 0, context, wanted };
+    let mut collector =
+        Collector { list: Vec::new(), member: 0, next_element: 0, collation, context, wanted };
     for (member, node) in members.iter().enumerate() {
         collector.member = member;
         collector.node(node, &Inside::default());
     }
-    Conjuncts { list: collector.list, members }
+    Conjuncts { list: collector.list, members, collation }
 }
 
 /// The `$elemMatch`es around a node.
@@ -99,6 +103,7 @@ struct Collector<'c> {
     list: Vec<Conjunct>,
     member: usize,
     next_element: usize,
+    collation: &'c Collation,
     context: &'c Context,
     wanted: &'c dyn Fn(&Path) -> bool,
 }
@@ -125,14 +130,14 @@ impl Collector<'_> {
             Node::Field { path, predicate } => {
                 let path = inside.absolute(path);
                 if self.admits(&path, inside)
-                    && let Some(bounds) = bounds::of(predicate, &path)
+                    && let Some(bounds) = bounds::of(predicate, &path, self.collation)
                 {
                     let needs_value = bounds::needs_value(predicate);
                     self.add(path, bounds, needs_value, Arrays::Anywhere, inside);
                 }
             }
             Node::Expr(expr) if inside.base.is_none() => {
-                for (path, bounds) in expr::bounds(&expr.expression, self.context) {
+                for (path, bounds) in expr::bounds(&expr.expression, self.context, self.collation) {
                     if (self.wanted)(&path) && !bounds::is_positional(&path) {
                         self.add(path, bounds, false, Arrays::Nowhere, inside);
                     }
@@ -162,7 +167,7 @@ impl Collector<'_> {
         if !self.admits(&path, inside) {
             return;
         }
-        if let Some(bounds) = bounds::of_not(predicate, &path) {
+        if let Some(bounds) = bounds::of_not(predicate, &path, self.collation) {
             let not_null = matches!(predicate, Predicate::Compare(c) if !bounds::needs_value(predicate)
                 && c.operand.kind() == base::bson::Type::Null);
             let arrays = if not_null { Arrays::AtEnd } else { Arrays::Anywhere };
@@ -192,7 +197,7 @@ impl Collector<'_> {
         };
         for operator in operators {
             if let Node::Field { predicate, .. } = operator
-                && let Some(bounds) = bounds::of(predicate, &path)
+                && let Some(bounds) = bounds::of(predicate, &path, self.collation)
             {
                 self.add(path.clone(), bounds, true, Arrays::Anywhere, &deeper);
             }
@@ -226,8 +231,10 @@ impl Collector<'_> {
             let alone = branches.iter().all(|branch| matches!(branch, Node::Field { .. }));
             let exact = alone && all.clone().all(|conjunct| conjunct.bounds.exact);
             let needs_value = all.clone().all(|conjunct| conjunct.needs_value);
+            let strings =
+                all.clone().fold(Strings::default(), |strings, one| strings.and(one.bounds.strings));
             let intervals = all.flat_map(|conjunct| conjunct.bounds.intervals.as_slice().iter().cloned());
-            let bounds = Bounds { intervals: Intervals::union(intervals.collect()), exact };
+            let bounds = Bounds { intervals: Intervals::union(intervals.collect()), exact, strings };
             self.add(candidate.path.clone(), bounds, needs_value, Arrays::Anywhere, inside);
         }
     }

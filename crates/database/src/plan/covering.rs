@@ -12,10 +12,11 @@ use query::matcher::{Node, Predicate};
 /// Whether an index covers a read. With arrays it never does: their elements are keys apart.
 pub(crate) fn is_covered(access: &Access, read: &Read) -> bool {
     let (Some(needed), false) = (&read.covering, access.any_multikey()) else { return false };
-    if read.return_key || read.sort_key {
+    let spec = &access.index.spec;
+    // Strings can't be had from what a collation orders them by.
+    if read.return_key || read.sort_key || !spec.collation.is_simple() {
         return false;
     }
-    let spec = &access.index.spec;
     let has = |path: &Path| part_of(spec, path).is_some();
     needed.iter().all(has)
         && (access.proves_all() || filter_paths(read).is_some_and(|paths| paths.iter().all(has)))

@@ -4,29 +4,39 @@
 //! without arrays on the path, and reach over all types; a missing value, which sorts before
 //! everything, is null in a key.
 
-use super::bounds::Bounds;
-use super::interval::{Interval, Intervals};
+use super::bounds::{Bounds, Strings};
+use super::interval::{Endpoint, Interval, Intervals};
 use base::bson::{Document, Path, Value, ValueBuf};
+use query::collation::{Collation, depends_on_collation};
 use query::expression::{Dependencies, Expression};
 use query::{Arena, Context};
 
 /// The bounds that an expression, which must be true, gives to paths.
-pub(crate) fn bounds(expression: &Expression, context: &Context) -> Vec<(Path, Bounds)> {
+pub(crate) fn bounds(
+    expression: &Expression,
+    context: &Context,
+    collation: &Collation,
+) -> Vec<(Path, Bounds)> {
     let mut found = Vec::new();
-    collect(expression, context, &mut found);
+    collect(expression, context, collation, &mut found);
     found
 }
 
 /// Recursion is bounded by the nesting of expressions.
-fn collect(expression: &Expression, context: &Context, found: &mut Vec<(Path, Bounds)>) {
+fn collect(
+    expression: &Expression,
+    context: &Context,
+    collation: &Collation,
+    found: &mut Vec<(Path, Bounds)>,
+) {
     let Some((operator, operands)) = expression.as_call() else { return };
     match (operator, operands.as_slice()) {
-        ("$and", all) => all.iter().for_each(|operand| collect(operand, context, found)),
+        ("$and", all) => all.iter().for_each(|operand| collect(operand, context, collation, found)),
         (_, [left, right]) => {
             if let (Some(path), Some(value)) = (left.field_path(), constant(right, context)) {
-                found.extend(compare(operator, value.view()).map(|bounds| (path.clone(), bounds)));
+                found.extend(compare(operator, value.view(), collation).map(|bounds| (path.clone(), bounds)));
             } else if let (Some(path), Some(value)) = (right.field_path(), constant(left, context)) {
-                let turned = compare(turned(operator), value.view());
+                let turned = compare(turned(operator), value.view(), collation);
                 found.extend(turned.map(|bounds| (path.clone(), bounds)));
             }
         }
@@ -61,13 +71,15 @@ fn turned(operator: &str) -> &str {
     }
 }
 
-fn compare(operator: &str, value: Value<'_>) -> Option<Bounds> {
+fn compare(operator: &str, value: Value<'_>, collation: &Collation) -> Option<Bounds> {
+    let end = |inclusive| Endpoint::collated(value, inclusive, collation);
     let mut intervals = match operator {
-        "$eq" => vec![Interval::point(value)],
+        "$eq" => vec![Interval::equal_to(value, collation)],
         "$lt" | "$lte" => {
-            vec![Interval::new(Value::MinKey, true, value, operator == "$lte"), Interval::point(Value::Null)]
+            let below = Interval { high: end(operator == "$lte"), ..Interval::all() };
+            vec![below, Interval::point(Value::Null)]
         }
-        "$gt" | "$gte" => vec![Interval::new(value, operator == "$gte", Value::MaxKey, true)],
+        "$gt" | "$gte" => vec![Interval { low: end(operator == "$gte"), ..Interval::all() }],
         _ => return None,
     };
     // Null and undefined count as one here.
@@ -75,5 +87,6 @@ fn compare(operator: &str, value: Value<'_>) -> Option<Bounds> {
         intervals.push(Interval::point(Value::Null));
         intervals.push(Interval::point(Value::Undefined));
     }
-    Some(Bounds { intervals: Intervals::union(intervals), exact: false })
+    let strings = Strings { compared: depends_on_collation(value), patterns: false };
+    Some(Bounds { intervals: Intervals::union(intervals), exact: false, strings })
 }

@@ -1,7 +1,7 @@
 //! Hints: which index a client wants used.
 
 use crate::collection::Data;
-use crate::index::Index;
+use crate::index::{Index, IndexSpec};
 use base::bson::{Document, DocumentBuf, Value, equal};
 use base::{Result, err};
 use std::sync::Arc;
@@ -45,7 +45,13 @@ impl Hint {
         let found = match self {
             Hint::Natural { .. } => return Ok(None),
             Hint::Name(name) => visible.find(|index| index.spec.name == *name),
-            Hint::Key(key) => visible.find(|index| same_pattern(index.spec.key.view(), key.view())),
+            Hint::Key(key) => {
+                let mut same = visible.filter(|index| same_pattern(index.spec.key.view(), key.view()));
+                match (same.next(), same.next()) {
+                    (Some(first), Some(second)) => return Err(ambiguous(first, second, &describe())),
+                    (found, _) => found,
+                }
+            }
         };
         found.map(Some).ok_or_else(|| {
             err!(
@@ -65,6 +71,21 @@ impl Hint {
             _ => Err(err!(BadValue, "$natural hint must be specified as 1 or -1")),
         }
     }
+}
+
+/// Indexes may have the same keys and different collations, and then only their names tell.
+fn ambiguous(first: &Index, second: &Index, query: &str) -> base::Error {
+    let shown = |index: &Index| {
+        let IndexSpec { key, name, .. } = &index.spec;
+        format!("kp: {key} name: '({name}, )' io: {}", index.spec.to_document())
+    };
+    err!(
+        BadValue,
+        "error processing query: {query}\n planner returned error :: caused by :: Hint matched multiple \
+         indexes, must hint by index name. Matched: {} and {}",
+        shown(first),
+        shown(second)
+    )
 }
 
 /// Whether two key patterns are the same, whatever types their numbers have.

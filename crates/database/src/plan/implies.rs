@@ -4,13 +4,15 @@
 //! A cautious check, as MongoDB's: it knows comparisons, `$in`, `$exists`, `$type`, `$and` and
 //! `$or`, and otherwise takes only the very same condition.
 
-use base::bson::{Type, Value, compare, equal};
+use base::bson::{Type, Value};
+use query::collation::{Collation, depends_on_collation};
 use query::matcher::{Comparison, ComparisonOp, Node, Predicate};
 use std::cmp::Ordering;
 
 /// Whether every document that satisfies `filter` satisfies `other`. Recursion is bounded by the
 /// nesting of both.
-pub(crate) fn implies(filter: &Node, other: &Node) -> bool {
+pub(crate) fn implies(filter: &Node, other: &Node, collation: &Collation) -> bool {
+    let implies = |filter: &Node, other: &Node| implies(filter, other, collation);
     match (filter, other) {
         (_, Node::And(parts)) => parts.iter().all(|part| implies(filter, part)),
         (Node::Or(branches), _) => branches.iter().all(|branch| implies(branch, other)),
@@ -18,13 +20,13 @@ pub(crate) fn implies(filter: &Node, other: &Node) -> bool {
         (Node::And(parts), _) => parts.iter().any(|part| implies(part, other)),
         (Node::AlwaysFalse, _) | (_, Node::AlwaysTrue) => true,
         (Node::Field { path, predicate }, Node::Field { path: wanted_path, predicate: wanted }) => {
-            path == wanted_path && predicate_implies(predicate, wanted)
+            path == wanted_path && predicate_implies(predicate, wanted, collation)
         }
         _ => false,
     }
 }
 
-fn predicate_implies(predicate: &Predicate, wanted: &Predicate) -> bool {
+fn predicate_implies(predicate: &Predicate, wanted: &Predicate, collation: &Collation) -> bool {
     match (predicate, wanted) {
         (_, Predicate::Exists) => super::bounds::needs_value(predicate),
         (Predicate::In(within), _) => {
@@ -32,21 +34,26 @@ fn predicate_implies(predicate: &Predicate, wanted: &Predicate) -> bool {
                 && within
                     .values
                     .iter()
-                    .all(|value| comparison_implies(ComparisonOp::Eq, value.view(), wanted))
+                    .all(|value| comparison_implies(ComparisonOp::Eq, value.view(), wanted, collation))
         }
         (Predicate::Compare(comparison), _) => {
-            comparison_implies(comparison.op, comparison.operand.view(), wanted)
+            comparison_implies(comparison.op, comparison.operand.view(), wanted, collation)
         }
         (Predicate::Type(types), Predicate::Type(wanted)) => types == wanted,
         _ => false,
     }
 }
 
-fn comparison_implies(op: ComparisonOp, operand: Value<'_>, wanted: &Predicate) -> bool {
+fn comparison_implies(
+    op: ComparisonOp,
+    operand: Value<'_>,
+    wanted: &Predicate,
+    collation: &Collation,
+) -> bool {
     match wanted {
-        Predicate::Compare(wanted) => within(op, operand, wanted),
+        Predicate::Compare(wanted) => within(op, operand, wanted, collation),
         Predicate::In(wanted) => {
-            op == ComparisonOp::Eq && wanted.values.iter().any(|value| equal(value.view(), operand))
+            op == ComparisonOp::Eq && wanted.values.iter().any(|value| collation.equal(value.view(), operand))
         }
         // Of numbers, equality leaves open which type.
         Predicate::Type(types) => {
@@ -65,11 +72,11 @@ fn comparison_implies(op: ComparisonOp, operand: Value<'_>, wanted: &Predicate) 
 }
 
 /// Whether all values that compare so with `operand` compare so with the other constant.
-fn within(op: ComparisonOp, operand: Value<'_>, wanted: &Comparison) -> bool {
+fn within(op: ComparisonOp, operand: Value<'_>, wanted: &Comparison, collation: &Collation) -> bool {
     use ComparisonOp::{Eq, Gt, Gte, Lt, Lte};
     let limit = wanted.operand.view();
     if op == Eq && wanted.op == Eq {
-        return equal(operand, limit);
+        return collation.equal(operand, limit);
     }
     let special = |value: Value<'_>| {
         matches!(value.kind(), Type::Null | Type::Undefined | Type::MinKey | Type::MaxKey)
@@ -79,7 +86,7 @@ fn within(op: ComparisonOp, operand: Value<'_>, wanted: &Comparison) -> bool {
     {
         return false;
     }
-    let order = compare(operand, limit);
+    let order = collation.compare(operand, limit);
     match (op, wanted.op) {
         (Eq, Lt) | (Lte, Lt) => order == Ordering::Less,
         (Eq, Gt) | (Gte, Gt) => order == Ordering::Greater,
@@ -87,6 +94,19 @@ fn within(op: ComparisonOp, operand: Value<'_>, wanted: &Comparison) -> bool {
         (Eq | Gt | Gte, Gte) | (Gt, Gt) => order != Ordering::Less,
         _ => false,
     }
+}
+
+/// Whether any constant of a filter is, or holds, a string.
+pub(crate) fn mentions_strings(filter: &Node) -> bool {
+    filter.any(&|node| match node {
+        Node::Field { predicate: Predicate::Compare(comparison), .. } => {
+            depends_on_collation(comparison.operand.view())
+        }
+        Node::Field { predicate: Predicate::In(within), .. } => {
+            within.values.iter().any(|value| depends_on_collation(value.view()))
+        }
+        _ => false,
+    })
 }
 
 #[cfg(test)]
@@ -99,7 +119,7 @@ mod tests {
         let parse = |text: &str| {
             Matcher::parse(extended_json::parse(text).unwrap().view(), &Context::for_tests()).unwrap()
         };
-        implies(parse(filter).root(), parse(other).root())
+        implies(parse(filter).root(), parse(other).root(), &Collation::SIMPLE)
     }
 
     #[test]

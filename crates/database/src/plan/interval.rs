@@ -5,6 +5,7 @@
 
 use base::bson::{ObjectId, Type, Value, ValueBuf};
 use base::key_string;
+use query::Collation;
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -38,6 +39,13 @@ impl Endpoint {
         key_string::encode(value, true, &mut key);
         Endpoint { key, value: value.to_owned(), inclusive }
     }
+
+    /// The same where strings are ordered by a collation.
+    pub(crate) fn collated(value: Value<'_>, inclusive: bool, collation: &Collation) -> Endpoint {
+        let mut key = Vec::new();
+        collation.append_key(value, true, &mut key);
+        Endpoint { key, value: value.to_owned(), inclusive }
+    }
 }
 
 impl Interval {
@@ -55,6 +63,18 @@ impl Interval {
     pub(crate) fn point(value: Value<'_>) -> Interval {
         let end = Endpoint::new(value, true);
         Interval { low: end.clone(), high: end }
+    }
+
+    /// All values that equal one under a collation.
+    pub(crate) fn equal_to(value: Value<'_>, collation: &Collation) -> Interval {
+        let end = Endpoint::collated(value, true, collation);
+        Interval { low: end.clone(), high: end }
+    }
+
+    /// Whether a collation may order what lies within: strings, and what may hold them.
+    pub(crate) fn reaches_strings(&self) -> bool {
+        let (first, last) = (Interval::bracket(Type::String), Interval::bracket(Type::Array));
+        self.low.key < last.high.key && self.high.key >= first.low.key
     }
 
     /// Every value there is.

@@ -4,6 +4,7 @@ use super::Read;
 use crate::index::{Index, KeyKind};
 use base::bson::{Document, DocumentBuf};
 use base::{Result, err};
+use query::collation::{Collation, depends_on_collation};
 use std::ops::Bound;
 use storage::{Key, Range};
 
@@ -21,7 +22,7 @@ pub(crate) fn range(index: &Index, read: &Read) -> Result<Range> {
         }
     }
     let bound = |document: &Option<DocumentBuf>| match document {
-        Some(document) => key(index, document.view()).map(Some),
+        Some(document) => key(index, document.view(), read.matcher.collation()).map(Some),
         None => Ok(None),
     };
     let (lower, upper) = (bound(&read.min)?, bound(&read.max)?);
@@ -39,7 +40,7 @@ pub(crate) fn range(index: &Index, read: &Read) -> Result<Range> {
     })
 }
 
-fn key(index: &Index, document: Document<'_>) -> Result<Vec<u8>> {
+fn key(index: &Index, document: Document<'_>, collation: &Collation) -> Result<Vec<u8>> {
     let incompatible = || err!(51174, "The index chosen is not compatible with min/max");
     if index.spec.is_hashed() || document.iter().count() != index.spec.parts.len() {
         return Err(incompatible());
@@ -49,7 +50,10 @@ fn key(index: &Index, document: Document<'_>) -> Result<Vec<u8>> {
         if element.name() != part.path.as_str() {
             return Err(incompatible());
         }
-        base::key_string::encode(element.value(), part.kind != KeyKind::Descending, &mut key);
+        if index.spec.collation != *collation && depends_on_collation(element.value()) {
+            return Err(incompatible());
+        }
+        index.spec.collation.append_key(element.value(), part.kind != KeyKind::Descending, &mut key);
     }
     Ok(key)
 }

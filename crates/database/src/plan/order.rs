@@ -1,8 +1,10 @@
 //! Whether an index yields documents in a wanted order, in which direction, and by how many scans.
 
 use super::access::Access;
+use super::interval::Interval;
 use crate::index::KeyKind;
 use base::bson::Path;
+use query::Collation;
 
 /// How many scans may be merged to get an order out of an index, as in MongoDB.
 const SCANS_MAX: usize = 200;
@@ -20,13 +22,14 @@ pub(crate) struct Ordered {
 /// Whether an index within its bounds yields the order.
 ///
 /// Equal values before the ordered parts don't matter; several values there ask for as many scans.
-pub(crate) fn provides(access: &Access, sort: &[(Path, bool)]) -> Option<Ordered> {
+pub(crate) fn provides(access: &Access, sort: &[(Path, bool)], collation: &Collation) -> Option<Ordered> {
+    let same_strings = access.index.spec.collation == *collation;
     let mut forward = None;
     let mut split = 0;
     let mut started = false;
     let mut part = 0;
     for (path, ascending) in sort {
-        if is_constant(access, path) {
+        if is_constant(access, path, same_strings) {
             continue;
         }
         while access.path(part).is_some_and(|own| own != path) {
@@ -39,7 +42,10 @@ pub(crate) fn provides(access: &Access, sort: &[(Path, bool)]) -> Option<Ordered
             part += 1;
         }
         let kind = access.index.spec.parts.get(part)?.kind;
-        if kind == KeyKind::Hashed || !whole_order(access, part) {
+        if kind == KeyKind::Hashed
+            || !whole_order(access, part)
+            || !(same_strings || has_no_strings(access, part))
+        {
             return None;
         }
         let direction = (kind == KeyKind::Ascending) == *ascending;
@@ -54,13 +60,20 @@ pub(crate) fn provides(access: &Access, sort: &[(Path, bool)]) -> Option<Ordered
 }
 
 /// Whether all documents within the bounds have the same value at a path.
-fn is_constant(access: &Access, path: &Path) -> bool {
+fn is_constant(access: &Access, path: &Path, same_strings: bool) -> bool {
     (0..access.parts.len()).any(|part| {
         access.path(part) == Some(path)
+            && (same_strings || has_no_strings(access, part))
             && !access.is_multikey(part)
             && access.parts.get(part).is_some_and(|intervals| intervals.single_point().is_some())
             && access.index.spec.parts.get(part).is_some_and(|part| part.kind != KeyKind::Hashed)
     })
+}
+
+/// Whether no key within a part's bounds has a string, so that it doesn't matter what orders them.
+fn has_no_strings(access: &Access, part: usize) -> bool {
+    let intervals = access.parts.get(part);
+    intervals.is_some_and(|intervals| !intervals.as_slice().iter().any(Interval::reaches_strings))
 }
 
 /// Whether a part's keys come in the order of documents. Of a document with an array the least or

@@ -79,7 +79,10 @@ impl Front {
         let filter = pipeline.take_leading_match().unwrap_or_default();
         let mut read = Read::new(Arc::new(Matcher::parse(filter.view(), context)?));
         if let Some(sort) = pipeline.take_leading_sort() {
-            read.sort = Some(Arc::new(SortPattern::parse(sort.pattern.view())?));
+            read.sort = {
+                let pattern = SortPattern::parse(sort.pattern.view())?;
+                Some(Arc::new(pattern.collated(&context.collation)))
+            };
             read.limit = sort.limit.unwrap_or(0);
         } else if let Some(limit) = pipeline.take_leading_limit() {
             read.limit = limit;

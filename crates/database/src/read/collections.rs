@@ -3,7 +3,9 @@
 use super::aggregate::{Front, Sources};
 use super::out::Replacement;
 use super::{Documents, Nothing};
+use crate::collation::check_view;
 use crate::database::{Database, View};
+use crate::ddl::Resolved;
 use crate::operation::Operation;
 use crate::plan::Read;
 use crate::write::{InsertRequest, UpdateRequest};
@@ -11,7 +13,7 @@ use base::bson::{Document, Value};
 use base::{Namespace, Result};
 use query::matcher::Matcher;
 use query::pipeline::{Collections, Environment, Namespace as Named, Sink, from_documents};
-use query::{Context, Pipeline, Stage, Update};
+use query::{Collation, Context, Pipeline, Stage, Update};
 use std::sync::Arc;
 
 /// All collections as one aggregation sees them: on one view throughout.
@@ -46,6 +48,14 @@ impl OtherCollections {
         Namespace::new(database, &named.collection)
     }
 
+    /// Follows views; those must compare as the pipeline that reads them.
+    fn resolve_view(&self, namespace: &Namespace, collation: &Collation) -> Result<Resolved> {
+        if let Some(collection) = self.view.catalog.get(namespace) {
+            check_view(collection, collation)?;
+        }
+        self.view.catalog.resolve(namespace)
+    }
+
     /// A collection's documents through the front of a pipeline, then the rest of it.
     fn through(
         &self,
@@ -67,7 +77,7 @@ impl OtherCollections {
 impl Collections for OtherCollections {
     fn find(&self, from: &Named, filter: Document<'_>, context: &Arc<Context>) -> Result<Box<dyn Stage>> {
         let namespace = self.resolve(from)?;
-        let resolved = self.view.catalog.resolve(&namespace)?;
+        let resolved = self.resolve_view(&namespace, &context.collation)?;
         let matcher = Arc::new(Matcher::parse(filter, context)?);
         if resolved.pipeline.is_some() {
             let mut stages = base::bson::Builder::new();
@@ -94,7 +104,7 @@ impl Collections for OtherCollections {
         environment: &Environment,
     ) -> Result<Box<dyn Stage>> {
         let namespace = self.resolve(from)?;
-        let resolved = self.view.catalog.resolve(&namespace)?;
+        let resolved = self.resolve_view(&namespace, &environment.context.collation)?;
         if resolved.pipeline.is_none() {
             return self.through(&namespace, pipeline.clone(), environment);
         }
@@ -123,14 +133,15 @@ impl Collections for OtherCollections {
         Ok(Box::new(Replacement::new(&self.database, &namespace, context)?))
     }
 
-    fn has_unique_index(&self, on: &Named, fields: &[String]) -> Result<bool> {
+    fn has_unique_index(&self, on: &Named, fields: &[String], collation: &Collation) -> Result<bool> {
         let catalog = self.database.catalog();
         let Some(collection) = catalog.get(&self.resolve(on)?) else { return Ok(false) };
         let Some(data) = &collection.data else { return Ok(false) };
         Ok(data.indexes.iter().any(|index| {
             let covers = index.spec.parts.len() == fields.len()
                 && index.spec.parts.iter().all(|part| fields.iter().any(|field| field == part.path.as_str()));
-            covers && index.unique() && !index.spec.sparse && index.spec.partial.is_none()
+            let plain = index.spec.collation == *collation && !index.spec.sparse;
+            covers && index.unique() && plain && index.spec.partial.is_none()
         }))
     }
 

@@ -7,7 +7,7 @@ use crate::plan::{Hint, Read};
 use base::bson::{Builder, Document, DocumentBuf, MAX_DOCUMENT_SIZE, Path, PathComponent, Value};
 use base::{Namespace, Result, err};
 use query::matcher::Matcher;
-use query::{Context, Stage};
+use query::{Collation, Context, Stage};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl Database {
     ) -> Result<DocumentBuf> {
         let matcher = Arc::new(Matcher::parse(filter, context)?);
         let view = self.view_for(operation);
-        let mut values = Values::new(Path::new(key));
+        let mut values = Values::new(Path::new(key), &context.collation);
         let Some(collection) = view.catalog.get(namespace).cloned() else { return Ok(values.finish()) };
         let mut source: Box<dyn Stage> = if collection.is_view() {
             let mut out = Builder::new();
@@ -50,14 +50,15 @@ impl Database {
 struct Values {
     path: Path,
     seen: HashSet<Vec<u8>>,
+    collation: Collation,
     out: Builder,
 }
 
 impl Values {
-    fn new(path: Path) -> Values {
+    fn new(path: Path, collation: &Collation) -> Values {
         let mut out = Builder::new();
         out.begin_array("values");
-        Values { path, seen: HashSet::new(), out }
+        Values { path, seen: HashSet::new(), collation: collation.clone(), out }
     }
 
     fn add(&mut self, document: Document<'_>) -> Result<()> {
@@ -93,7 +94,7 @@ impl Values {
 
     fn note(&mut self, value: Value<'_>) -> Result<()> {
         let mut key = Vec::new();
-        base::key_string::encode(value, true, &mut key);
+        self.collation.append_key(value, true, &mut key);
         if !self.seen.insert(key) {
             return Ok(());
         }

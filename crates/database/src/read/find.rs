@@ -70,7 +70,7 @@ impl<'a> FindRequest<'a> {
         let matcher = Arc::new(Matcher::parse(self.filter, context)?);
         let sort = match self.sort.is_empty() {
             true => None,
-            false => Some(Arc::new(SortPattern::parse(self.sort)?)),
+            false => Some(Arc::new(SortPattern::parse(self.sort)?.collated(&context.collation))),
         };
         let projection = match self.projection.is_empty() {
             true => None,

@@ -5,13 +5,14 @@ use super::{InsertRequest, RETRIES_MAX, keys_of, too_many_retries};
 use crate::collection::Collection;
 use crate::commit::Committed;
 use crate::database::Database;
+use crate::duplicate::shown;
 use crate::exec::Record;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read};
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Path, Value, ValueBuf};
 use base::{ErrorCode, Namespace, Result};
 use query::matcher::{Matcher, Node};
-use query::{Context, Interrupt, SortPattern, Update};
+use query::{Collation, Context, Interrupt, SortPattern, Update};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -213,9 +214,19 @@ pub(crate) fn retry_upsert(error: &base::Error, request: &UpdateRequest) -> bool
         Node::And(children) => children.len(),
         _ => 1,
     };
+    let collation = error.info().and_then(|info| info.get("collation")).and_then(|v| v.as_document());
+    let collation = match collation.map(|collation| Collation::parse(collation, "collation")) {
+        Some(collation) => collation.unwrap_or_default(),
+        None => Collation::SIMPLE,
+    };
+    if collation != *request.matcher.collation() {
+        return false;
+    }
     let is_asked_for = |field: Element<'_>| {
         let same = |(path, wanted): &(&Path, Value<'_>)| {
-            path.as_str() == field.name() && base::bson::equal(*wanted, field.value())
+            let wanted = shown(*wanted, &collation);
+            path.as_str() == field.name()
+                && wanted.is_ok_and(|wanted| base::bson::equal(wanted.view(), field.value()))
         };
         equalities.iter().any(same)
     };

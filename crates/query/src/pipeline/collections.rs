@@ -4,7 +4,7 @@
 //! database decides about views, indexes, snapshots and transactions.
 
 use super::{Pipeline, Stream};
-use crate::Context;
+use crate::{Collation, Context};
 use base::bson::{Document, DocumentCow, Value};
 use base::{Result, err};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub trait Collections: Send + Sync {
 
     /// Whether a unique index covers exactly these fields (in any order, not sparse or partial),
     /// so that `$merge` may match on them. Only asked for anything but `_id` alone.
-    fn has_unique_index(&self, _on: &Namespace, _fields: &[String]) -> Result<bool> {
+    fn has_unique_index(&self, _on: &Namespace, _fields: &[String], _collation: &Collation) -> Result<bool> {
         Ok(false)
     }
 

@@ -26,7 +26,11 @@ impl Operator for Merge {
         let by_id = matches!(self.on.as_slice(), [only] if only.as_str() == "_id");
         if !by_id {
             let fields: Vec<String> = self.on.iter().map(|path| path.to_string()).collect();
-            if !environment.collections.has_unique_index(&self.into, &fields)? {
+            if !environment.collections.has_unique_index(
+                &self.into,
+                &fields,
+                &environment.context.collation,
+            )? {
                 return Err(err!(51183, "Cannot find index to verify that join fields will be unique"));
             }
         }

@@ -92,7 +92,12 @@ impl Collections for Memory {
         Ok(from_documents(vec![builder.finish()]))
     }
 
-    fn has_unique_index(&self, _on: &Namespace, fields: &[String]) -> Result<bool> {
+    fn has_unique_index(
+        &self,
+        _on: &Namespace,
+        fields: &[String],
+        _collation: &crate::Collation,
+    ) -> Result<bool> {
         Ok(self.unique.lock().iter().any(|unique| unique == fields))
     }
 

@@ -8,6 +8,7 @@ use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::bson::{Array, Document, Value};
 use base::{Namespace, Result, err};
+use database::language::Collation;
 use database::{AggregateRequest, FIRST_BATCH};
 
 /// The row of the table.
@@ -24,6 +25,7 @@ const UNSTABLE_STAGES: [&str; 6] =
 /// The command's fields.
 pub(crate) struct Parts<'a> {
     pub(crate) namespace: Namespace,
+    pub(crate) collation: Option<Collation>,
     pub(crate) pipeline: Array<'a>,
     pub(crate) hint: Option<database::Hint>,
     pub(crate) allow_disk_use: bool,
@@ -47,7 +49,7 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
     if call.arguments.api_strict {
         parts.check_stable_api()?;
     }
-    let surroundings = call.surroundings_with(parts.variables)?;
+    let surroundings = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
     let request = parts.request(call);
     let database = &call.server.database;
     let cursor =
@@ -97,12 +99,12 @@ impl<'a> Parts<'a> {
             pipeline,
             hint: fields.hint()?,
             allow_disk_use: fields.boolean("allowDiskUse")?.unwrap_or(true),
+            collation: fields.collation()?,
             variables: fields.document("let")?,
             explain: fields.boolean("explain")?.unwrap_or(false),
             batch_size: cursor_reply::batch_size(cursor, "aggregate")?,
             has_cursor: cursor.is_some(),
         };
-        fields.collation()?;
         fields.refuse_unless_default("bypassDocumentValidation")?;
         for internal in ["fromMongos", "fromRouter", "needsMerge", "exchange", "encryptionInformation"] {
             fields.refuse_unless_default(internal)?;

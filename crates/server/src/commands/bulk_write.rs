@@ -9,6 +9,7 @@ use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
 use base::{Error, Namespace, Result, err};
+use database::language::Collation;
 use database::{Committed, Hint, InsertRequest};
 
 /// The most operations in one command.
@@ -28,7 +29,7 @@ pub(crate) const BULK_WRITE: Command = Command::new(
 enum Operation<'a> {
     Insert(Document<'a>),
     Update(Statement<'a>),
-    Delete { filter: Document<'a>, single: bool, hint: Option<Hint> },
+    Delete { filter: Document<'a>, single: bool, hint: Option<Hint>, collation: Option<Collation> },
 }
 
 /// What one operation did.
@@ -142,8 +143,8 @@ fn read<'a>(operation: Document<'a>, namespaces: &[Namespace]) -> Result<(Namesp
             let filter = fields.required("filter", Fields::document)?;
             let single = !fields.boolean("multi")?.unwrap_or(false);
             let hint = fields.hint()?;
-            fields.collation()?;
-            Operation::Delete { filter, single, hint }
+            let collation = fields.collation()?;
+            Operation::Delete { filter, single, hint, collation }
         }
         _ => return Err(err!(FailedToParse, "Unknown operation '{kind}' in bulkWrite")),
     };
@@ -163,15 +164,24 @@ fn read_update<'a>(fields: &mut Fields<'a>) -> Result<Operation<'a>> {
     let array_filters = fields.array_filters()?;
     let sort = fields.document("sort")?;
     let constants = fields.document("constants")?;
-    fields.collation()?;
+    let collation = fields.collation()?;
     if multi && sort.is_some_and(|sort| !sort.is_empty()) {
         return Err(err!(FailedToParse, "Cannot specify sort with multi=true"));
     }
     let statement = Statement::new(filter, update, (multi, upsert), hint, array_filters);
-    Ok(Operation::Update(statement.with(sort, constants)))
+    Ok(Operation::Update(statement.with(sort, constants, collation)))
 }
 
 impl Operation<'_> {
+    /// The collation that the operation asks for.
+    fn collation(&self) -> Option<&Collation> {
+        match self {
+            Operation::Insert(_) => None,
+            Operation::Update(statement) => statement.collation.as_ref(),
+            Operation::Delete { collation, .. } => collation.as_ref(),
+        }
+    }
+
     fn run(
         &self,
         call: &Call<'_>,
@@ -179,8 +189,10 @@ impl Operation<'_> {
         surroundings: &Surroundings,
         bypass_validation: bool,
     ) -> Result<Done> {
-        let Surroundings { operation, context } = surroundings;
         let database = &call.server.database;
+        let collation = database.collation(namespace, self.collation().cloned())?;
+        let surroundings = &surroundings.collated(Some(&collation));
+        let Surroundings { operation, context } = surroundings;
         match self {
             Operation::Insert(document) => {
                 call.server.counters.inserted.add(1);
@@ -200,7 +212,7 @@ impl Operation<'_> {
                     committed: outcome.committed,
                 })
             }
-            Operation::Delete { filter, single, hint } => {
+            Operation::Delete { filter, single, hint, .. } => {
                 call.server.counters.deleted.add(1);
                 let request = super::delete::parse(*filter, *single, hint.clone(), surroundings)?;
                 let (n, committed) = database.delete(operation, namespace, &request, context)?;

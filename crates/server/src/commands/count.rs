@@ -6,6 +6,7 @@ use crate::fields::Fields;
 use base::bson::Document;
 use base::{Namespace, Result};
 use database::Hint;
+use database::language::Collation;
 
 /// The row of the table.
 pub(crate) const COUNT: Command =
@@ -16,6 +17,7 @@ pub(crate) const COUNT: Command =
 /// The command's fields.
 pub(crate) struct Parts<'a> {
     pub(crate) namespace: Namespace,
+    pub(crate) collation: Option<Collation>,
     pub(crate) query: Document<'a>,
     pub(crate) limit: u64,
     pub(crate) skip: u64,
@@ -24,7 +26,7 @@ pub(crate) struct Parts<'a> {
 
 fn count(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields())?;
-    let surroundings = call.surroundings();
+    let surroundings = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), None)?;
     let n = call.server.database.count(
         &surroundings.operation,
         &parts.namespace,
@@ -51,8 +53,8 @@ impl<'a> Parts<'a> {
             limit: fields.integer("limit")?.unwrap_or(0).unsigned_abs(),
             skip: fields.natural("skip")?.unwrap_or(0),
             hint: fields.hint()?,
+            collation: fields.collation()?,
         };
-        fields.collation()?;
         // Old clients send a projection here, which MongoDB takes and ignores.
         fields.any("fields")?;
         fields.finish()?;

@@ -4,9 +4,9 @@ use crate::arguments::{ReadConcern, WriteConcern};
 use crate::call::Call;
 use crate::fields::Fields;
 use crate::reply;
-use base::bson::{Document, Value};
-use base::{Result, err};
-use database::language::{Arena, Context, Expression};
+use base::bson::Document;
+use base::{Namespace, Result, err};
+use database::language::{Arena, Collation, Context, Expression};
 use database::{Committed, Hint, Operation};
 use std::sync::Arc;
 
@@ -18,6 +18,18 @@ pub(crate) struct Surroundings {
     pub(crate) context: Arc<Context>,
 }
 
+impl Surroundings {
+    /// The same with the collation that a statement asks for, if it does.
+    pub(crate) fn collated(&self, collation: Option<&Collation>) -> Surroundings {
+        let operation = self.operation.clone();
+        let context = match collation.filter(|collation| **collation != self.context.collation) {
+            Some(collation) => Arc::new(self.context.with_collation(collation.clone())),
+            None => self.context.clone(),
+        };
+        Surroundings { operation, context }
+    }
+}
+
 impl Call<'_> {
     /// The surroundings of this command, without variables.
     pub(crate) fn surroundings(&self) -> Surroundings {
@@ -26,17 +38,41 @@ impl Call<'_> {
         Surroundings { operation, context }
     }
 
+    /// The surroundings of a command on one collection or view: strings compare by the collation
+    /// it asks for, or else by the collection's.
+    ///
+    /// Errors: OptionNotSupportedOnView where a view has another; as
+    /// [`surroundings_with`](Self::surroundings_with).
+    pub(crate) fn surroundings_on(
+        &self,
+        namespace: &Namespace,
+        collation: Option<&Collation>,
+        variables: Option<Document<'_>>,
+    ) -> Result<Surroundings> {
+        let collation = self.server.database.collation(namespace, collation.cloned())?;
+        self.surroundings_under(collation, variables)
+    }
+
     /// The surroundings of this command with the variables of its `let`.
     ///
     /// Errors: those of the variables' expressions, which must be constant; of a snapshot that is
     /// gone.
     pub(crate) fn surroundings_with(&self, variables: Option<Document<'_>>) -> Result<Surroundings> {
+        self.surroundings_under(Collation::SIMPLE, variables)
+    }
+
+    fn surroundings_under(
+        &self,
+        collation: Collation,
+        variables: Option<Document<'_>>,
+    ) -> Result<Surroundings> {
         let operation = self.operation();
         if self.arguments.read_concern == Some(ReadConcern::Snapshot) {
             let (time, view) = self.server.database.snapshot_at(self.arguments.at_cluster_time)?;
             operation.read_from(time, view);
         }
         let mut context = self.context(&operation);
+        context.collation = collation;
         for variable in variables.into_iter().flatten() {
             check_variable_name(variable.name())?;
             let expression = Expression::parse(variable.value(), &context)?;
@@ -95,18 +131,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes `collation`, of which only the simple one is implemented.
+    /// Takes `collation`; an empty one is none.
     ///
-    /// Errors: NotImplemented naming it.
-    pub(crate) fn collation(&mut self) -> Result<()> {
-        let Some(collation) = self.document("collation")? else { return Ok(()) };
-        match collation.get("locale") {
-            None if collation.is_empty() => Ok(()),
-            Some(Value::String("simple")) => Ok(()),
-            None => {
-                Err(err!(IDLFailedToParse, "BSON field 'collation.locale' is missing but a required field"))
-            }
-            Some(_) => Err(err!(NotImplemented, "collation is not implemented: {collation}")),
+    /// Errors: those of a collation document.
+    pub(crate) fn collation(&mut self) -> Result<Option<Collation>> {
+        match self.document("collation")?.filter(|collation| !collation.is_empty()) {
+            Some(collation) => Collation::parse(collation, "collation").map(Some),
+            None => Ok(None),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::bson::{Builder, Document};
 use base::{Result, err};
-use database::language::Matcher;
+use database::language::{Collation, Matcher};
 use database::{DeleteRequest, Hint};
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ struct Statement<'a> {
     filter: Document<'a>,
     single: bool,
     hint: Option<Hint>,
+    collation: Option<Collation>,
 }
 
 fn delete(call: &mut Call<'_>) -> Result<Answer> {
@@ -36,7 +37,7 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let statements: Vec<Statement<'_>> = statements.iter().map(read).collect::<Result<_>>()?;
 
-    let surroundings = call.surroundings_with(variables)?;
+    let surroundings = call.surroundings_on(&namespace, None, variables)?;
     let mut batch = WriteBatch::begin(call, statements.len(), ordered)?;
     let mut deleted = 0;
     for (position, statement) in statements.iter().enumerate() {
@@ -46,6 +47,7 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
             deleted += answer.view().get("n").and_then(|n| n.as_i64()).unwrap_or(0);
             continue;
         }
+        let surroundings = surroundings.collated(statement.collation.as_ref());
         let outcome = parse(statement.filter, statement.single, statement.hint.clone(), &surroundings)
             .and_then(|request| {
                 let Surroundings { operation, context } = &surroundings;
@@ -78,11 +80,11 @@ fn read(document: Document<'_>) -> Result<Statement<'_>> {
     let filter = fields.required("q", Fields::document)?;
     let limit = fields.required("limit", Fields::integer)?;
     let hint = fields.hint()?;
-    fields.collation()?;
+    let collation = fields.collation()?;
     fields.refuse_unless_default("sampleId")?;
     fields.finish()?;
     match limit {
-        0 | 1 => Ok(Statement { filter, single: limit == 1, hint }),
+        0 | 1 => Ok(Statement { filter, single: limit == 1, hint, collation }),
         _ => Err(err!(FailedToParse, "The limit field in delete objects must be 0 or 1. Got {limit}")),
     }
 }

@@ -6,6 +6,7 @@ use crate::fields::Fields;
 use base::bson::{Document, Value};
 use base::{Namespace, Result, err};
 use database::Hint;
+use database::language::Collation;
 
 /// The row of the table.
 pub(crate) const DISTINCT: Command =
@@ -15,6 +16,7 @@ pub(crate) const DISTINCT: Command =
 /// The command's fields.
 pub(crate) struct Parts<'a> {
     pub(crate) namespace: Namespace,
+    pub(crate) collation: Option<Collation>,
     pub(crate) key: &'a str,
     pub(crate) query: Document<'a>,
     pub(crate) hint: Option<Hint>,
@@ -22,7 +24,7 @@ pub(crate) struct Parts<'a> {
 
 fn distinct(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields())?;
-    let surroundings = call.surroundings_with(None)?;
+    let surroundings = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), None)?;
     let values = call.server.database.distinct(
         &surroundings.operation,
         &parts.namespace,
@@ -46,8 +48,8 @@ impl<'a> Parts<'a> {
             key: fields.required("key", Fields::string)?,
             query: fields.document("query")?.unwrap_or(Document::EMPTY),
             hint: fields.hint()?,
+            collation: fields.collation()?,
         };
-        fields.collation()?;
         fields.finish()?;
         if parts.key.contains('\0') {
             return Err(err!(31032, "Distinct key contains embedded null byte"));

@@ -6,6 +6,7 @@ use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::bson::Document;
 use base::{Namespace, Result, err};
+use database::language::Collation;
 use database::{FIRST_BATCH, FindRequest};
 
 /// The row of the table.
@@ -15,6 +16,7 @@ pub(crate) const FIND: Command =
 /// The command's fields.
 pub(crate) struct Parts<'a> {
     pub(crate) namespace: Namespace,
+    pub(crate) collation: Option<Collation>,
     pub(crate) request: FindRequest<'a>,
     pub(crate) variables: Option<Document<'a>>,
     batch_size: u64,
@@ -24,7 +26,7 @@ pub(crate) struct Parts<'a> {
 
 fn find(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields())?;
-    let surroundings = call.surroundings_with(parts.variables)?;
+    let surroundings = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
     let database = &call.server.database;
     let mut cursor =
         database.find(&surroundings.operation, &parts.namespace, &parts.request, &surroundings.context)?;
@@ -61,12 +63,12 @@ impl<'a> Parts<'a> {
         let parts = Parts {
             namespace,
             request,
+            collation: fields.collation()?,
             variables: fields.document("let")?,
             batch_size: batch_size.unwrap_or(FIRST_BATCH),
             single_batch: fields.boolean("singleBatch")?.unwrap_or(false),
             no_timeout: fields.boolean("noCursorTimeout")?.unwrap_or(false),
         };
-        fields.collation()?;
         // Only sharded clusters have partial results, and every read of the oplog is fast: both
         // change nothing on one node, as on MongoDB's.
         fields.boolean("allowPartialResults")?;

@@ -6,7 +6,7 @@ use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, err};
-use database::language::{Arena, Context, Matcher, Projection, SortPattern};
+use database::language::{Arena, Collation, Context, Matcher, Projection, SortPattern};
 use database::{Action, FindAndModifyOutcome, FindAndModifyRequest};
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) projection: Document<'a>,
     statement: Option<Statement<'a>>,
     hint: Option<database::Hint>,
+    pub(crate) collation: Option<Collation>,
     pub(crate) variables: Option<Document<'a>>,
     bypass_validation: bool,
 }
@@ -38,7 +39,7 @@ fn run(call: &mut Call<'_>) -> Result<Answer> {
         call.acknowledge(None)?;
         return Ok(Answer::Done);
     }
-    let surroundings = call.surroundings_with(parts.variables)?;
+    let surroundings = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
     let context = &surroundings.context;
     let request = parts.parse(&surroundings)?;
     let projection = match parts.projection.is_empty() {
@@ -76,7 +77,7 @@ impl<'a> Parts<'a> {
         let array_filters = fields.array_filters()?;
         let hint = fields.hint()?;
         let variables = fields.document("let")?;
-        fields.collation()?;
+        let collation = fields.collation()?;
         fields.refuse_unless_default("encryptionInformation")?;
         fields.refuse_unless_default("sampleId")?;
         fields.finish()?;
@@ -95,6 +96,7 @@ impl<'a> Parts<'a> {
             projection,
             statement,
             hint,
+            collation,
             variables,
             bypass_validation,
         })
@@ -103,6 +105,7 @@ impl<'a> Parts<'a> {
     /// Parses filter, sort and update.
     pub(crate) fn parse(&self, surroundings: &super::data::Surroundings) -> Result<FindAndModifyRequest> {
         let sort = (!self.sort.is_empty()).then(|| SortPattern::parse(self.sort)).transpose()?;
+        let sort = sort.map(|sort| sort.collated(&surroundings.context.collation));
         let action = match &self.statement {
             Some(statement) => Action::Update {
                 request: Box::new(statement.parse(&surroundings.context, self.bypass_validation)?),

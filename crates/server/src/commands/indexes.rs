@@ -24,7 +24,7 @@ fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
     if indexes.is_empty() {
         return Err(err!(BadValue, "Must specify at least one index to create"));
     }
-    let surroundings = call.surroundings();
+    let surroundings = call.surroundings_on(&namespace, None, None)?;
     let context = &surroundings.context;
     let specs = indexes
         .iter()

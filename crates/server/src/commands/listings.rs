@@ -111,7 +111,7 @@ fn describe(collection: &Collection) -> DocumentBuf {
     }
     out.end();
     if !collection.is_view() {
-        out.append("idIndex", &IndexSpec::id().to_document());
+        out.append("idIndex", &IndexSpec::id(collection.options.collation.clone()).to_document());
     }
     out.finish()
 }

@@ -8,7 +8,7 @@ use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
 use base::{Result, err};
-use database::language::{Context, Matcher, SortPattern, Update};
+use database::language::{Collation, Context, Matcher, SortPattern, Update};
 use database::{Hint, UpdateOutcome, UpdateRequest};
 use std::sync::Arc;
 
@@ -30,6 +30,7 @@ pub(crate) struct Statement<'a> {
     sort: Option<Document<'a>>,
     array_filters: Vec<Document<'a>>,
     constants: Option<Document<'a>>,
+    pub(crate) collation: Option<Collation>,
 }
 
 fn update(call: &mut Call<'_>) -> Result<Answer> {
@@ -44,7 +45,7 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let statements: Vec<Statement<'_>> = statements.iter().map(Statement::read).collect::<Result<_>>()?;
 
-    let surroundings = call.surroundings_with(variables)?;
+    let surroundings = call.surroundings_on(&namespace, None, variables)?;
     let mut batch = WriteBatch::begin(call, statements.len(), ordered)?;
     let (mut matched, mut modified) = (0, 0);
     let mut upserted: Vec<(usize, ValueBuf)> = Vec::new();
@@ -114,8 +115,8 @@ impl<'a> Statement<'a> {
             sort: fields.document("sort")?,
             array_filters: fields.array_filters()?,
             constants: fields.document("c")?,
+            collation: fields.collation()?,
         };
-        fields.collation()?;
         fields.refuse_unless_default("upsertSupplied")?;
         fields.refuse_unless_default("sampleId")?;
         fields.finish()?;
@@ -133,17 +134,33 @@ impl<'a> Statement<'a> {
         hint: Option<Hint>,
         array_filters: Vec<Document<'a>>,
     ) -> Statement<'a> {
-        Statement { filter, update, multi, upsert, hint, sort: None, array_filters, constants: None }
+        Statement {
+            filter,
+            update,
+            multi,
+            upsert,
+            hint,
+            sort: None,
+            array_filters,
+            constants: None,
+            collation: None,
+        }
     }
 
-    /// The same with a sort and constants, as bulkWrite's updates may have them.
-    pub(crate) fn with(self, sort: Option<Document<'a>>, constants: Option<Document<'a>>) -> Statement<'a> {
-        Statement { sort, constants, ..self }
+    /// The same with a sort, constants and a collation, as bulkWrite's updates may have them.
+    pub(crate) fn with(
+        self,
+        sort: Option<Document<'a>>,
+        constants: Option<Document<'a>>,
+        collation: Option<Collation>,
+    ) -> Statement<'a> {
+        Statement { sort, constants, collation, ..self }
     }
 
     /// The context in which the statement is parsed and run: its constants are variables.
     pub(crate) fn context(&self, surroundings: &Surroundings) -> Arc<Context> {
-        let Some(constants) = self.constants else { return surroundings.context.clone() };
+        let surroundings = surroundings.collated(self.collation.as_ref());
+        let Some(constants) = self.constants else { return surroundings.context };
         let mut variables = surroundings.context.variables.clone();
         for constant in constants {
             variables.push((constant.name().to_string(), Some(constant.value().to_owned())));
@@ -163,6 +180,7 @@ impl<'a> Statement<'a> {
             return Err(err!(FailedToParse, "multi update is not supported for replacement-style update"));
         }
         let sort = self.sort.filter(|sort| !sort.is_empty()).map(SortPattern::parse).transpose()?;
+        let sort = sort.map(|sort| sort.collated(&context.collation));
         Ok(UpdateRequest {
             matcher,
             update,

@@ -39,7 +39,8 @@ impl Random {
             11 => Value::Double(f64::from(small) + 0.5),
             12 => Value::Decimal128(decimal(small)),
             13 => Value::Double([f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0][small as usize]),
-            14 | 15 => Value::String(["", "x", "xy", "y"][small as usize]),
+            14 => Value::String(["", "x", "xy", "y"][small as usize]),
+            15 => Value::String(["X", "Xy", "\u{e9}", "e"][small as usize]),
             16 => Value::Boolean(small > 1),
             17 => Value::DateTime(i64::from(small)),
             18 => Value::Regex { pattern: "^x", options: ["", "", "i", "im"][small as usize] },
@@ -140,7 +141,18 @@ impl Random {
             }
             _ => {}
         }
+        if let Some(collation) = self.collation() {
+            out.append("collation", &collation);
+        }
         out.finish()
+    }
+
+    /// What strings are compared by; few, so that an index's and a query's are often the same.
+    pub(super) fn collation(&mut self) -> Option<DocumentBuf> {
+        let strength = [1i32, 3].get(self.below(5) as usize)?;
+        let mut out = Builder::new();
+        out.append("locale", "en").append("strength", *strength);
+        Some(out.finish())
     }
 
     /// A filter that a partial index may have.
@@ -151,7 +163,10 @@ impl Random {
             out.append("$exists", true);
         } else {
             let op = ["$gt", "$gte", "$lt", "$lte", "$eq"][self.below(5) as usize];
-            out.append(op, self.below(4) as i32);
+            match self.chance(70) {
+                true => out.append(op, self.below(4) as i32),
+                false => out.append(op, ["x", "X", "e"][self.below(3) as usize]),
+            };
         }
         out.end();
     }

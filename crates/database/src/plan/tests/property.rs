@@ -9,7 +9,7 @@ use crate::{Hint, InsertRequest, ManualClock, Operation, Read};
 use base::bson::{Document, DocumentBuf, Path, Value};
 use base::{Namespace, Result};
 use query::matcher::Matcher;
-use query::{Context, SortPattern};
+use query::{Collation, Context, SortPattern};
 use std::sync::Arc;
 use storage::MemoryEngine;
 
@@ -28,6 +28,13 @@ struct Outcome {
     keys: Vec<Vec<u8>>,
 }
 
+fn collation(random: &mut Random) -> Collation {
+    match random.collation() {
+        Some(document) => Collation::parse(document.view(), "collation").unwrap(),
+        None => Collation::SIMPLE,
+    }
+}
+
 impl World {
     fn new(random: &mut Random) -> World {
         let clock = Arc::new(ManualClock::new(0));
@@ -35,7 +42,7 @@ impl World {
             database: Database::open(Arc::new(MemoryEngine::new()), clock, 7).unwrap(),
             namespace: Namespace::parse("test.c").unwrap(),
             operation: Arc::new(Operation::new(1)),
-            context: Arc::new(Context::for_tests()),
+            context: Arc::new(Context::for_tests().with_collation(collation(random))),
             text: String::new(),
         };
         world.fill(random)
@@ -45,7 +52,9 @@ impl World {
         let arrays = if random.chance(40) { 0 } else { random.below(30) };
         for number in 0..1 + random.below(4) as usize {
             let spec = random.index(number);
-            let parsed = crate::index::IndexSpec::parse(spec.view(), &self.namespace, &self.context);
+            // Without a collation of its own an index is simple here, as the collection is.
+            let simple = Context::for_tests();
+            let parsed = crate::index::IndexSpec::parse(spec.view(), &self.namespace, &simple);
             let Ok(parsed) = parsed else { continue };
             if self.database.create_indexes(&self.namespace, vec![parsed], &self.context).is_ok() {
                 self.text += &format!("{spec}\n");
@@ -110,7 +119,8 @@ fn query(world: &World, view: &View, random: &mut Random, seed: u64) {
     let sort = if random.chance(50) { random.sort() } else { DocumentBuf::empty() };
     let mut read = Read::new(Arc::new(matcher));
     if !sort.view().is_empty() {
-        read.sort = Some(Arc::new(SortPattern::parse(sort.view()).unwrap()));
+        read.sort =
+            Some(Arc::new(SortPattern::parse(sort.view()).unwrap().collated(&world.context.collation)));
     }
     let scan = Read { hint: Some(Hint::Natural { forward: true }), ..read.clone() };
     let all = Read {
@@ -124,7 +134,12 @@ fn query(world: &World, view: &View, random: &mut Random, seed: u64) {
     // Parallel arrays can't be sorted; whether an index notices depends on its fields.
     let Ok(expected) = world.run(view, &scan, None) else { return };
     let expected = outcome(&expected, &read, &whole);
-    let about = |what: &str| format!("seed {seed}: {what}\nfilter {filter}\nsort {sort}\n{}", world.text);
+    let about = |what: &str| {
+        format!(
+            "seed {seed}: {what}\nfilter {filter}\nsort {sort}\n{:?}\n{}",
+            world.context.collation, world.text
+        )
+    };
     let check = |records: Result<Vec<Record>>, what: &str| {
         let found = outcome(&records.unwrap(), &read, &whole);
         let (mut a, mut b) = (found.ids.clone(), expected.ids.clone());
