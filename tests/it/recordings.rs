@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const GROUPS: [&str; 6] = ["aggregation", "capped", "collation", "core", "explain", "validation"];
 
@@ -97,6 +97,8 @@ struct Totals {
     operators: BTreeMap<String, Rate>,
     unordered: usize,
     allowed: usize,
+    /// The exchange that took longest.
+    slowest: (Duration, String),
 }
 
 impl Totals {
@@ -126,6 +128,9 @@ impl Totals {
         }
         self.unordered += other.unordered;
         self.allowed += other.allowed;
+        if other.slowest > self.slowest {
+            self.slowest = other.slowest;
+        }
     }
 
     /// The kept summary.
@@ -221,11 +226,15 @@ impl Runner<'_> {
                 Some(client) => Ok(client),
                 None => self.server.connect(),
             };
+            let begun = Instant::now();
             let outcome = client.and_then(|mut client| {
                 let outcome = replay.exchange(exchange, &mut client, self.allowed)?;
                 connections.insert(exchange.connection, client);
                 Ok(outcome)
             });
+            if begun.elapsed() > self.totals.slowest.0 {
+                self.totals.slowest = (begun.elapsed(), place.clone());
+            }
             let alive = outcome.is_ok();
             let same = match outcome {
                 Ok((verdict, reply)) => self.judge(&place, exchange, verdict, reply.as_ref()),
@@ -386,6 +395,7 @@ fn recorded_answers_are_given_again() {
     say(&table("groups", &totals.groups, 50));
     let (unordered, allowed) = (totals.unordered, totals.allowed);
     say(&format!("{unordered} in another order, {allowed} allowed to differ, {:?}", begun.elapsed()));
+    say(&format!("the slowest exchange, {}, took {:?}", totals.slowest.1, totals.slowest.0));
     let kept = root().join("tests/recordings/rates.txt");
     if bless() && !detailed {
         return std::fs::write(kept, totals.summary()).unwrap();
