@@ -7,6 +7,7 @@
 pub mod accumulator;
 pub mod collation;
 pub mod context;
+mod element_order;
 pub mod expression;
 pub mod keys;
 pub mod matcher;

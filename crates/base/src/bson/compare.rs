@@ -17,10 +17,12 @@ pub fn equal(a: Value<'_>, b: Value<'_>) -> bool {
     compare(a, b) == Ordering::Equal
 }
 
-/// Compares values of which either may be missing; missing comes before everything.
+/// Compares values of which either may be missing; missing comes before everything but MinKey.
 pub fn compare_optional(a: Option<Value<'_>>, b: Option<Value<'_>>) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) => compare(a, b),
+        (Some(Value::MinKey), None) => Ordering::Less,
+        (None, Some(Value::MinKey)) => Ordering::Greater,
         (a, b) => a.is_some().cmp(&b.is_some()),
     }
 }
@@ -131,7 +133,7 @@ mod tests {
             assert_eq!(compare(pair[0], pair[1]), Ordering::Less, "{pair:?}");
             assert_eq!(compare(pair[1], pair[0]), Ordering::Greater, "{pair:?}");
         }
-        assert_eq!(compare_optional(None, Some(Value::MinKey)), Ordering::Less);
+        assert_eq!(compare_optional(None, Some(Value::MinKey)), Ordering::Greater);
         assert!(equal(Value::Int32(1), Value::Double(1.0)));
         assert!(equal(Value::Symbol("a"), Value::String("a")));
     }

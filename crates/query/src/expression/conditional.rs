@@ -124,6 +124,23 @@ fn parse_branch(parser: &mut Parser<'_>, branch: Value<'_>, operands: &mut Vec<N
     Ok(())
 }
 
+/// Errors: 40069 where it is known beforehand that no branch matches and there is no default.
+pub(super) fn check_switch(call: &Call<'_, '_>) -> Result<()> {
+    let default = call.len().saturating_sub(1);
+    if call.given(default) {
+        return Ok(());
+    }
+    for case in (0..default).step_by(2) {
+        if !call.is_constant(case) || truthy(call.get(case)?) {
+            return Ok(());
+        }
+    }
+    Err(err!(
+        40069,
+        "Cannot execute a switch statement where all the cases evaluate to false without a default"
+    ))
+}
+
 /// Errors: 40066 where no branch matches and there is no default.
 pub(super) fn switch<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let default = call.len().saturating_sub(1);

@@ -19,16 +19,16 @@ pub(super) fn fold(node: &mut Node, context: &Context) -> Result<()> {
         Node::Call(call) if !call.operator.pure => false,
         _ => node.children().all(Node::is_constant),
     };
+    let arena = Arena::new();
+    if let Node::Call(call) = &*node
+        && let Some(check) = call.operator.check
+    {
+        check(&Call::new(call, &Scope::new(Document::EMPTY, context, &arena)))?;
+    }
     if foldable {
-        let arena = Arena::new();
         let value =
             node.evaluate(&Scope::new(Document::EMPTY, context, &arena))?.map(|value| value.to_owned());
         *node = Node::Constant(value);
-    } else if let Node::Call(call) = &*node
-        && let Some(check) = call.operator.check
-    {
-        let arena = Arena::new();
-        check(&Call::new(call, &Scope::new(Document::EMPTY, context, &arena)))?;
     }
     Ok(())
 }

@@ -241,7 +241,8 @@ pub static OPERATORS: &[Operator] = &[
     op("$subtract", Exactly(2), arithmetic::subtract),
     op("$sum", Any, accumulators::sum),
     op("$switch", Own(conditional::parse_switch), conditional::switch)
-        .described(conditional::describe_switch),
+        .described(conditional::describe_switch)
+        .checked(conditional::check_switch),
     op("$tan", Exactly(1), trigonometry::tan),
     op("$tanh", Exactly(1), trigonometry::tanh),
     op("$toBool", Exactly(1), convert::to_bool_operator),

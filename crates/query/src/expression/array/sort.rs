@@ -5,13 +5,13 @@ use super::super::node::{CallNode, Node};
 use super::super::parse::Parser;
 use super::super::table::Operator;
 use super::array_or_null;
-use crate::SortPattern;
-use base::bson::{Array, Builder, Document, Value};
+use crate::element_order::ElementOrder;
+use base::bson::{Builder, Value};
 use base::{Result, err};
 
 /// The operands are `input` and, as a constant, `sortBy`.
 ///
-/// Errors: 2942500 to 2942503 for its form, those of a sort pattern.
+/// Errors: 2942500 to 2942503 for its form, 2942505 to 2942507 for the order.
 pub(in super::super) fn parse(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -31,26 +31,17 @@ pub(in super::super) fn parse(
     }
     let input = input.ok_or_else(|| err!(2942502, "$sortArray requires 'input' to be specified"))?;
     let by = by.ok_or_else(|| err!(2942503, "$sortArray requires 'sortBy' to be specified"))?;
-    direction(by)?;
+    order(by)?;
     Ok(Node::call(operator, vec![input, Node::Constant(Some(by.to_owned()))]))
 }
 
-/// How to sort.
-enum Order {
-    Values { ascending: bool },
-    Fields(SortPattern),
-}
-
-fn direction(by: Value<'_>) -> Result<Order> {
-    match (by, by.as_i64()) {
-        (Value::Document(pattern), _) => Ok(Order::Fields(SortPattern::parse(pattern)?)),
-        (_, Some(1)) => Ok(Order::Values { ascending: true }),
-        (_, Some(-1)) => Ok(Order::Values { ascending: false }),
-        _ => Err(err!(
-            2942507,
-            "Illegal key in $sort specification: $sortArray.sortBy must be 1, -1 or an object of fields"
-        )),
-    }
+/// Errors: 2942505 to 2942507, after the kind of value it was read from.
+fn order(by: Value<'_>) -> Result<ElementOrder> {
+    ElementOrder::parse(by).map_err(|error| match by {
+        Value::Document(_) => err!(2942505, "BadValue: {}", error.message()),
+        _ if by.as_number().is_some() => err!(2942506, "{}", error.message()),
+        _ => err!(2942507, "{}", error.message()),
+    })
 }
 
 /// Errors: 2942504 for what is no array.
@@ -62,28 +53,13 @@ pub(in super::super) fn sort<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(by) = call.get(1)? else { return null() };
     let mut elements: Vec<Value<'a>> = input.iter().collect();
     let collation = call.collation();
-    match direction(by)? {
-        Order::Values { ascending: true } => elements.sort_by(|a, b| collation.compare(*a, *b)),
-        Order::Values { ascending: false } => elements.sort_by(|a, b| collation.compare(*b, *a)),
-        Order::Fields(pattern) => elements = by_fields(input, &pattern.collated(collation))?,
-    }
+    let order = order(by)?;
+    elements.sort_by(|a, b| order.compare(*a, *b, collation));
     let mut builder = Builder::new();
     elements.iter().for_each(|element| {
         builder.push(*element);
     });
     call.scope.array(builder)
-}
-
-/// Elements that are no documents sort as documents without fields.
-fn by_fields<'a>(input: Array<'a>, pattern: &SortPattern) -> Result<Vec<Value<'a>>> {
-    let mut keyed = Vec::new();
-    for element in input.iter() {
-        let mut key = Vec::new();
-        pattern.key(element.as_document().unwrap_or(Document::EMPTY), &mut key)?;
-        keyed.push((key, element));
-    }
-    keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Ok(keyed.into_iter().map(|(_, element)| element).collect())
 }
 
 /// `$sortArray` back as BSON.
@@ -119,5 +95,9 @@ mod tests {
         check_parse_error("{$sortArray: 1}", 2942500);
         check_parse_error("{$sortArray: {sortBy: 1}}", 2942502);
         check_parse_error("{$sortArray: {input: []}}", 2942503);
+        check_parse_error("{$sortArray: {input: [], sortBy: {}}}", 2942505);
+        check_parse_error("{$sortArray: {input: [], sortBy: {a: 2}}}", 2942505);
+        check_parse_error("{$sortArray: {input: [], sortBy: 2}}", 2942506);
+        check_parse_error("{$sortArray: {input: [], sortBy: 'a'}}", 2942507);
     }
 }

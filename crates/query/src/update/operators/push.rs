@@ -1,32 +1,19 @@
 //! `$push`: values go into an array, with `$each`, `$position`, `$sort` and `$slice` in that order.
 
 use super::{Change, Operator, depth};
+use crate::element_order::ElementOrder;
 use crate::update::apply::At;
 use crate::{Collation, Context};
-use base::bson::{Document, Element, Path, Value, ValueBuf};
+use base::bson::{Document, Element, Value, ValueBuf};
 use base::{Result, err};
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 #[derive(Debug, Default)]
 struct Push {
     values: Vec<ValueBuf>,
     position: Option<i64>,
-    sort: Option<Order>,
+    sort: Option<ElementOrder>,
     slice: Option<i64>,
-}
-
-/// What `$sort` orders by.
-#[derive(Debug)]
-enum Order {
-    Whole(Direction),
-    Fields(Vec<(Path, Direction)>),
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Direction {
-    Ascending,
-    Descending,
 }
 
 pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
@@ -44,7 +31,7 @@ fn parse_clauses(clauses: Document<'_>) -> Result<Push> {
             "$each" => push.values = parse_each(&clause)?,
             "$slice" => push.slice = Some(parse_integer(&clause, "but was given type:")?),
             "$position" => push.position = Some(parse_integer(&clause, "not of type:")?),
-            "$sort" => push.sort = Some(parse_sort(clause.value())?),
+            "$sort" => push.sort = Some(ElementOrder::parse(clause.value())?),
             other => return Err(err!(BadValue, "Unrecognized clause in $push: {other}")),
         }
     }
@@ -72,69 +59,6 @@ fn parse_integer(clause: &Element<'_>, but: &str) -> Result<i64> {
             clause.kind().alias()
         )
     })
-}
-
-fn parse_sort(value: Value<'_>) -> Result<Order> {
-    let Value::Document(fields) = value else {
-        return direction(value).map(Order::Whole).ok_or_else(|| match value.as_number() {
-            Some(_) => err!(BadValue, "The $sort element value must be either 1 or -1"),
-            None => err!(
-                BadValue,
-                "The $sort is invalid: use 1/-1 to sort the whole element, or {{field:1/-1}} to sort \
-                 embedded fields"
-            ),
-        });
-    };
-    if fields.is_empty() {
-        return Err(err!(BadValue, "The $sort pattern is empty when it should be a set of fields."));
-    }
-    let mut order = Vec::new();
-    for field in fields {
-        let name = field.name();
-        if name.is_empty() {
-            return Err(err!(BadValue, "The $sort field cannot be empty"));
-        }
-        if name.split('.').any(str::is_empty) {
-            return Err(err!(BadValue, "The $sort field is a dotted field but has an empty part: {name}"));
-        }
-        let direction = direction(field.value())
-            .ok_or_else(|| err!(BadValue, "The $sort element value must be either 1 or -1"))?;
-        order.push((Path::new(name), direction));
-    }
-    Ok(Order::Fields(order))
-}
-
-fn direction(value: Value<'_>) -> Option<Direction> {
-    match value.as_i64()? {
-        1 => Some(Direction::Ascending),
-        -1 => Some(Direction::Descending),
-        _ => None,
-    }
-}
-
-impl Direction {
-    fn apply(self, order: Ordering) -> Ordering {
-        if matches!(self, Direction::Ascending) { order } else { order.reverse() }
-    }
-}
-
-impl Order {
-    fn compare(&self, a: Value<'_>, b: Value<'_>, collation: &Collation) -> Ordering {
-        let fields = match self {
-            Order::Whole(direction) => return direction.apply(collation.compare(a, b)),
-            Order::Fields(fields) => fields,
-        };
-        fields
-            .iter()
-            .map(|(path, direction)| direction.apply(collation.compare(field(a, path), field(b, path))))
-            .find(|order| order.is_ne())
-            .unwrap_or(Ordering::Equal)
-    }
-}
-
-/// The field to sort by; what is not a document has none, and missing sorts as null.
-fn field<'v>(value: Value<'v>, path: &Path) -> Value<'v> {
-    value.as_document().and_then(|document| path.get(document)).unwrap_or(Value::Null)
 }
 
 impl Push {
