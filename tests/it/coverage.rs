@@ -64,3 +64,8 @@ fn every_stage_has_a_script() {
     // Those that MongoDB's own tests put between others do nothing.
     check("stages", names.filter(|name| !name.starts_with("$_internal")), 0);
 }
+
+#[test]
+fn every_expression_operator_has_a_script() {
+    check("expressions", query::expression::OPERATORS.iter().map(|operator| operator.name), 0);
+}

@@ -79,11 +79,11 @@ impl Collation {
         }
     }
 
-    /// The order of two values of which either may be missing; missing comes first.
+    /// The order of two values of which either may be missing, as [`bson::compare_optional`].
     pub fn compare_optional(&self, a: Option<Value<'_>>, b: Option<Value<'_>>) -> Ordering {
         match (a, b) {
             (Some(a), Some(b)) => self.compare(a, b),
-            (a, b) => a.is_some().cmp(&b.is_some()),
+            (a, b) => bson::compare_optional(a, b),
         }
     }
 

@@ -125,7 +125,8 @@ pub(super) mod ranks {
 
     /// Errors: BadValue for the method, 7750301 to 7750303 for `p`.
     pub(in super::super) fn percentile<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-        let Some(Value::Array(ranks)) = call.get(2)? else {
+        let ranks = call.get(2)?.and_then(|ranks| ranks.as_array()).filter(|ranks| !ranks.is_empty());
+        let Some(ranks) = ranks else {
             return Err(err!(
                 7750301,
                 "The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but found: {}",

@@ -41,7 +41,7 @@ fn apply<'a>(call: &Call<'_, 'a>, domain: Domain, function: fn(f64) -> f64) -> C
     if !domain.holds(operand.to_f64()) {
         return Err(err!(
             50989,
-            "cannot apply {} to {}, value must be in {}",
+            "cannot apply {} to {}, value must in {}",
             call.name(),
             show::value(Value::from(operand)),
             domain.text()

@@ -114,7 +114,8 @@ fn to_object_id(input: Value<'_>) -> Result<Option<Value<'static>>> {
     };
     ObjectId::parse(text).map(|id| Some(Value::ObjectId(id))).ok_or_else(|| {
         let reason = if text.len() == 24 {
-            format!("Invalid character found in hex string: \"{text}\"")
+            let bad = text.chars().find(|c| !c.is_ascii_hexdigit()).unwrap_or_default();
+            format!("Invalid character found in hex string: {bad}")
         } else {
             format!("Invalid string length for parsing to OID, expected 24 but found {}", text.len())
         };

@@ -24,7 +24,7 @@ pub(in super::super) static ARGUMENTS: Named = Named {
 /// Errors: 5166307 for what is no date, those of units, zones and days of the week.
 pub(in super::super) fn difference<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (start, end) = (date(call, 0, "startDate")?, date(call, 1, "endDate")?);
-    let unit = unit::operand(call, 2, (ErrorCode::Location(5439013), ErrorCode::FailedToParse))?;
+    let unit = unit::operand(call, 2)?;
     let zone = zone(call, 3)?;
     let (Some(start), Some(end), Some(unit), Some(zone)) = (start, end, unit, zone) else { return null() };
     let first_day = if unit == Unit::Week { unit::start_of_week(call, 4)? } else { Some(0) };
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn errors() {
         check_error("{$dateDiff: {startDate: 1, endDate: '$b', unit: 'day'}}", DATES, 5166307);
-        check_error("{$dateDiff: {startDate: '$a', endDate: '$b', unit: 'eon'}}", DATES, 9);
+        check_error("{$dateDiff: {startDate: '$a', endDate: '$b', unit: 'eon'}}", DATES, 5439014);
         check_error(
             "{$dateDiff: {startDate: '$a', endDate: '$b', unit: 'week', startOfWeek: 'x'}}",
             DATES,

@@ -226,20 +226,21 @@ fn resolve(text: &str, read: &Read, zone: &Zone) -> Result<i64> {
             "an incomplete date/time string has been found, with elements missing: \"{text}\""
         )
     })?;
-    let invalid = |position: usize| -> Error {
+    let invalid = |what: &str| -> Error {
         err!(
             ConversionFailure,
-            "Error parsing date string '{text}'; {position}: The parsed date was invalid ' '"
+            "Error parsing date string '{text}'; {}: The parsed {what} was invalid '\0'",
+            text.len()
         )
     };
     let fits = |part: Option<i64>, range: std::ops::RangeInclusive<i64>| {
         part.is_none_or(|part| range.contains(&part))
     };
-    if !(fits(read.hour, 0..=24) && fits(read.minute, 0..=59) && fits(read.second, 0..=60)) {
-        return Err(invalid(text.len()));
+    if !(fits(read.hour, 0..=23) && fits(read.minute, 0..=59) && fits(read.second, 0..=59)) {
+        return Err(invalid("time"));
     }
-    let days = days.ok_or_else(|| invalid(text.len()))?;
-    let start = Civil::from_local(days.checked_mul(DAY).ok_or_else(|| invalid(text.len()))?);
+    let days = days.ok_or_else(|| invalid("date"))?;
+    let start = Civil::from_local(days.checked_mul(DAY).ok_or_else(|| invalid("date"))?);
     let or_zero = |part: Option<i64>| part.unwrap_or(0);
     let local = Civil {
         hour: or_zero(read.hour),
@@ -248,7 +249,7 @@ fn resolve(text: &str, read: &Read, zone: &Zone) -> Result<i64> {
         milli: or_zero(read.milli),
         ..start
     };
-    let local = local.to_local().ok_or_else(|| invalid(text.len()))?;
+    let local = local.to_local().ok_or_else(|| invalid("date"))?;
     Ok(match read.zone {
         Some(zone) => local - zone.offset,
         None => zone.to_utc(local),
@@ -267,8 +268,7 @@ fn day(read: &Read) -> Option<Option<i64>> {
         return Some(calendar::to_days(year, 1, day).filter(|_| (1..=366).contains(&day)));
     }
     let (month, day) = (read.month?, read.day?);
-    // Days past the month's end carry over into the next, as MongoDB's do.
-    let valid = (1..=12).contains(&month) && (1..=31).contains(&day);
+    let valid = (1..=12).contains(&month) && (1..=calendar::days_in_month(year, month)).contains(&day);
     Some(calendar::to_days(year, month, day).filter(|_| valid))
 }
 

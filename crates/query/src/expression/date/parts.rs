@@ -5,7 +5,6 @@ use super::super::evaluate::{Call, Computed, null, value};
 use super::super::named::{Named, complaint, optional, required};
 use super::super::node::{CallNode, Node};
 use super::super::parse::Parser;
-use super::super::show;
 use super::super::table::Operator;
 use super::calendar::{self, Civil, DAY};
 use super::{instant, zone};
@@ -43,9 +42,9 @@ pub(in super::super) fn parse(
                     other => return Err(err!(40535, "unrecognized option to {name}: \"{other}\"")),
                 }
             }
-            let given = show::document(document);
-            let date =
-                date.ok_or_else(|| err!(40539, "missing 'date' argument to {name}, provided: {given}"))?;
+            let given = Value::Document(document);
+            let date = date
+                .ok_or_else(|| err!(40539, "missing 'date' argument to {name}, provided: {name}: {given}"))?;
             return Ok(Node::call(operator, vec![date, zone]));
         }
         single => parser.operand(single)?,
@@ -172,7 +171,7 @@ fn timestamp<'a>(call: &Call<'_, 'a>, code: i32, half: fn(u64) -> u64) -> Comput
         Some(Value::Timestamp(time)) => value(half(time) as i64),
         Some(other) => {
             let (name, found) = (call.name(), other.kind().alias());
-            let message = format!("Argument to {name} must be a timestamp, but is {found}");
+            let message = format!(" Argument to {name} must be a timestamp, but is {found}");
             Err(base::Error::new(base::ErrorCode::Location(code), message))
         }
     }

@@ -11,7 +11,7 @@ use super::unit::{self, Length, Unit};
 use super::zone::Zone;
 use super::{to_millis, zone};
 use base::bson::Value;
-use base::{ErrorCode, Result, err};
+use base::{Result, err};
 
 /// The arguments in the order in which they are read.
 pub(in super::super) static ARGUMENTS: Named = Named {
@@ -35,7 +35,7 @@ pub(in super::super) fn truncate<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             err!(5439012, "$dateTrunc requires 'date' to be a date, but got {}", found.kind().alias())
         })?),
     };
-    let unit = unit::operand(call, 1, (ErrorCode::Location(5439013), ErrorCode::Location(5439014)))?;
+    let unit = unit::operand(call, 1)?;
     let (bin, zone) = (bin_size(call)?, zone(call, 3)?);
     let (Some(date), Some(unit), Some(bin), Some(zone)) = (date, unit, bin, zone) else { return null() };
     let first_day = if unit == Unit::Week { unit::start_of_week(call, 4)? } else { Some(0) };

@@ -4,7 +4,7 @@ use super::super::evaluate::Call;
 use super::super::show;
 use super::calendar::{DAY, HOUR, MINUTE, SECOND};
 use base::bson::Value;
-use base::{Error, ErrorCode, Result};
+use base::{Error, ErrorCode, Result, err};
 
 /// A unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,24 +78,17 @@ pub(crate) fn fixed_millis(unit: Unit) -> Option<i64> {
 
 /// The unit of an operand, or `None` for null.
 ///
-/// Errors: the first code for what is no string, the second for an unknown unit.
-pub(super) fn operand(
-    call: &Call<'_, '_>,
-    position: usize,
-    codes: (ErrorCode, ErrorCode),
-) -> Result<Option<Unit>> {
+/// Errors: 5439013 for what is no string, 5439014 for an unknown unit.
+pub(super) fn operand(call: &Call<'_, '_>, position: usize) -> Result<Option<Unit>> {
     let name = call.name();
     match call.get_non_null(position)? {
         None => Ok(None),
         Some(Value::String(text)) => Unit::parse(text).map(Some).ok_or_else(|| {
-            Error::new(
-                codes.1,
-                format!("{name} parameter 'unit' value cannot be recognized as a time unit: {text}"),
-            )
+            err!(5439014, "{name} parameter 'unit' value cannot be recognized as a time unit: {text}")
         }),
         Some(other) => {
             let found = other.kind().alias();
-            Err(Error::new(codes.0, format!("{name} requires 'unit' to be a string, but got {found}")))
+            Err(err!(5439013, "{name} requires 'unit' to be a string, but got {found}"))
         }
     }
 }
