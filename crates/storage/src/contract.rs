@@ -12,8 +12,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::{
-    Batch, Cursor, Direction, Engine, Error, Ident, Key, Op, Position, Range, Result, Snapshot, Statistics,
-    Value,
+    Batch, Cursor, Direction, Durability, Engine, Error, Ident, Key, Op, Position, Range, Result, Snapshot,
+    Statistics, Value,
 };
 
 /// Batches up to this many operations are read back after the commit.
@@ -73,6 +73,10 @@ impl<E: Engine> Engine for Checked<E> {
     fn wait_journaled(&self, position: Position) -> Result<()> {
         assert!(position <= *self.commits.lock(), "{position:?} was never handed out");
         self.engine.wait_journaled(position)
+    }
+
+    fn durability(&self) -> Durability {
+        self.engine.durability()
     }
 
     fn has_journal(&self) -> bool {

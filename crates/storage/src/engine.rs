@@ -93,6 +93,36 @@ pub struct Statistics {
     pub syncs: u64,
     /// Batches committed; divided by `syncs` it tells how many commits shared one.
     pub commits: u64,
+    /// Pages given up because the cache was full.
+    pub cache_evictions: u64,
+    /// Bytes in the cache.
+    pub cache_bytes: u64,
+    /// Microseconds within which half of the journal's syncs were done.
+    pub sync_micros_p50: u64,
+    /// Microseconds within which 95 % of the journal's syncs were done.
+    pub sync_micros_p95: u64,
+    /// Microseconds within which 99 % of the journal's syncs were done.
+    pub sync_micros_p99: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// About how much memory the changes since the latest checkpoint take.
+    pub changed_bytes: u64,
+    /// Bytes of journal since the latest checkpoint.
+    pub journal_bytes: u64,
+    /// Bytes of the files that hold the data, without the journal.
+    pub file_bytes: u64,
+}
+
+/// What a commit survives without having asked for more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing is synced unless somebody waits for it: a commit may be lost when the machine stops.
+    #[default]
+    None,
+    /// A commit survives the end of the process, and after a short interval that of the machine.
+    Relaxed,
+    /// Whoever commits is to wait until it survives the end of the machine.
+    Journaled,
 }
 
 /// Ordered trees of bytes that change by atomic batches.
@@ -111,6 +141,13 @@ pub trait Engine: Send + Sync {
     /// Returns once everything up to `position` would survive a crash. On an engine without a journal it
     /// returns at once, as MongoDB's in-memory engine does for `j: true`.
     fn wait_journaled(&self, position: Position) -> Result<()>;
+
+    /// What commits survive. At [`Durability::Journaled`] whoever commits calls [`Engine::wait_journaled`]
+    /// before he tells anybody, once he has released his own locks: so that many share one sync, `commit`
+    /// itself never waits for one.
+    fn durability(&self) -> Durability {
+        Durability::None
+    }
 
     /// Whether there is a journal, that is whether anything survives a crash.
     fn has_journal(&self) -> bool;

@@ -1,4 +1,4 @@
-//! Ordered keys and values: the traits every engine keeps, and the memory engine.
+//! Ordered keys and values: the traits every engine keeps, the memory engine and the disk engine.
 //!
 //! This crate knows bytes only: no documents, no BSON, no wire codes. Above it, `database` decides what the
 //! keys mean; below the [`Engine`] trait it does not matter where the bytes live. The way through:
@@ -12,6 +12,7 @@
 mod batch;
 mod bytes;
 pub mod contract;
+pub mod disk;
 mod engine;
 mod error;
 pub mod memory;
@@ -19,6 +20,7 @@ pub mod testing;
 
 pub use batch::{Batch, Op};
 pub use bytes::{Key, Value};
-pub use engine::{Cursor, Direction, Engine, Ident, Position, Range, Snapshot, Statistics};
+pub use disk::{DiskEngine, DiskOptions};
+pub use engine::{Cursor, Direction, Durability, Engine, Ident, Position, Range, Snapshot, Statistics};
 pub use error::{Error, Result};
 pub use memory::MemoryEngine;

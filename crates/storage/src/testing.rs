@@ -1,12 +1,14 @@
-//! Engines for tests, to be stacked: [`Mirror`] compares two engines at every answer, [`Emit`] shows what is
-//! written.
+//! Engines and a file system for tests, to be stacked: [`Mirror`] compares two engines at every answer,
+//! [`Emit`] shows what is written, [`FaultyFiles`] fails as disks do.
 //!
 //! A test that runs on `Emit<Mirror<A, B>>` tests two engines for the price of one, and can print the keys
 //! that each step wrote. Both are ordinary [`Engine`](crate::Engine)s, so the layers above run on them
 //! unchanged.
 
 mod emit;
+mod faulty;
 mod mirror;
 
 pub use emit::{Describe, Emit};
+pub use faulty::{FaultyFiles, Loss};
 pub use mirror::Mirror;

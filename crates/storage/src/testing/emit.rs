@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::bytes::Text;
-use crate::{Batch, Engine, Op, Position, Result, Snapshot, Statistics};
+use crate::{Batch, Durability, Engine, Op, Position, Result, Snapshot, Statistics};
 
 /// Turns one change into text. The layer that knows what the keys mean brings its own.
 pub type Describe = fn(&Op) -> String;
@@ -58,6 +58,10 @@ impl<E: Engine> Engine for Emit<E> {
 
     fn wait_journaled(&self, position: Position) -> Result<()> {
         self.engine.wait_journaled(position)
+    }
+
+    fn durability(&self) -> Durability {
+        self.engine.durability()
     }
 
     fn has_journal(&self) -> bool {

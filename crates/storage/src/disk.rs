@@ -1,0 +1,248 @@
+//! The disk engine: a journal, recent changes in memory, and a checkpointed base.
+//!
+//! 1. [`DiskEngine::commit`](crate::Engine::commit) checks a batch against the latest state, appends it to
+//!    the journal (`journal.rs`, `record.rs`) and applies it to the state (`state.rs`): persistent trees of
+//!    what has changed since the checkpoint, above the base.
+//! 2. A reader takes the state, which no longer changes, and looks in up to three layers: changes, changes
+//!    that a checkpoint is writing, base (`state.rs`, `cursor.rs`, `base.rs`).
+//! 3. When the changes have grown, the keeper (`keeper.rs`) freezes them and writes them to the base
+//!    (`checkpoint.rs`), a redb file, in one transaction; then the journal before them can go.
+//! 4. Opening reads where the base stands and replays the journal behind it (`recovery.rs`).
+//!
+//! `docs/storage-disk.md` has the formats and the measurements.
+
+mod backend;
+mod base;
+mod checkpoint;
+mod core;
+mod cursor;
+mod directory;
+mod files;
+mod journal;
+mod keeper;
+mod latency;
+mod record;
+mod recovery;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::{Batch, Durability, Engine, Position, Result, Snapshot, Statistics};
+use backend::Control;
+use base::Base;
+use core::{Bounds, Core};
+use directory::Directory;
+use journal::Journal;
+use keeper::Keeper;
+use state::State;
+
+pub use files::{File, Files, SystemFiles};
+
+/// The share of the cache that changes may take before a checkpoint begins.
+const CHANGES_SHARE: u64 = 4;
+const CHANGED_BYTES_MIN: u64 = 4 << 20;
+const CHANGED_BYTES_MAX: u64 = 256 << 20;
+/// The journal may be longer than the changes are large, since keys changed often are in it each time.
+const JOURNAL_SHARE: u64 = 4;
+
+/// Where and how a [`DiskEngine`] keeps its data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// The data directory, made if it isn't there.
+    pub directory: PathBuf,
+    /// Where the journal is, if not in the data directory: on another volume, say. It has to be named each
+    /// time.
+    pub journal_directory: Option<PathBuf>,
+    /// What every commit gets without asking.
+    pub durability: Durability,
+    /// How often the journal is synced at [`Durability::Relaxed`].
+    pub journal_commit_interval: Duration,
+    /// Memory for what has been read and changed, in bytes. Three quarters are redb's cache; changes may
+    /// take a quarter before a checkpoint begins, and twice that before writers wait.
+    pub cache_bytes: u64,
+}
+
+impl DiskOptions {
+    /// The usual options for a directory: relaxed, synced every 100 ms, with 256 MiB of cache.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        DiskOptions {
+            directory: directory.into(),
+            journal_directory: None,
+            durability: Durability::Relaxed,
+            journal_commit_interval: Duration::from_millis(100),
+            cache_bytes: 256 << 20,
+        }
+    }
+
+    fn bounds(&self) -> Bounds {
+        let changed_bytes = (self.cache_bytes / CHANGES_SHARE).clamp(CHANGED_BYTES_MIN, CHANGED_BYTES_MAX);
+        Bounds { changed_bytes, journal_bytes: changed_bytes * JOURNAL_SHARE }
+    }
+}
+
+/// An [`Engine`] whose data outlives the process, and as the journal is synced also the machine.
+///
+/// Dropping it, or [`DiskEngine::close`], makes a last checkpoint, so that the next opening has nothing to
+/// replay.
+pub struct DiskEngine {
+    core: Arc<Core>,
+    durability: Durability,
+    /// The directory's lock, given back last.
+    directory: Mutex<Option<Directory>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl DiskEngine {
+    /// Opens a data directory or makes one, and replays what its journal holds beyond the last checkpoint.
+    ///
+    /// Fails with `Unavailable` if another process has the directory or a newer version wrote it, and with
+    /// `Corrupted` if stored bytes aren't what was written, naming the file and the place.
+    pub fn open(options: &DiskOptions) -> Result<Self> {
+        DiskEngine::open_on(Arc::new(SystemFiles), options)
+    }
+
+    /// Opens a data directory on another file system than the operating system's.
+    pub fn open_on(files: Arc<dyn Files>, options: &DiskOptions) -> Result<Self> {
+        DiskEngine::open_with(files, options, options.bounds())
+    }
+
+    fn open_with(files: Arc<dyn Files>, options: &DiskOptions, bounds: Bounds) -> Result<Self> {
+        let journal = options.journal_directory.as_deref();
+        let directory = Directory::open(Arc::clone(&files), &options.directory, journal)?;
+        let control = Arc::new(Control::default());
+        let cache = usize::try_from(options.cache_bytes / CHANGES_SHARE * (CHANGES_SHARE - 1));
+        let cache = cache.unwrap_or(usize::MAX);
+        let base = Base::open(files, directory.base.clone(), cache, Arc::clone(&control))?;
+        let loaded = base.load()?;
+        let mut state = State::new(loaded.view, loaded.trees, loaded.position);
+        let appender = recovery::recover(&directory.segments, loaded.position, |position, batch| {
+            let below = state.prepare(&batch)?;
+            state.apply(batch, &below, position);
+            Ok(())
+        })?;
+        let journal = Journal::new(directory.segments.clone(), &appender);
+        let core = Arc::new(Core::new(state, journal, appender, base, control, bounds));
+        let engine = DiskEngine {
+            core,
+            durability: options.durability,
+            directory: Mutex::new(Some(directory)),
+            threads: Mutex::default(),
+        };
+        engine.start(loaded.next_table, options.journal_commit_interval)?;
+        Ok(engine)
+    }
+
+    fn start(&self, next_table: u64, interval: Duration) -> Result<()> {
+        let keeper = Keeper::new(Arc::clone(&self.core), next_table);
+        self.spawn("storage-keeper", move || keeper.run())?;
+        if self.durability != Durability::None {
+            let core = Arc::clone(&self.core);
+            self.spawn("storage-flush", move || core.flush_every(interval))?;
+        }
+        Ok(())
+    }
+
+    fn spawn(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+
+    /// Writes all changes so far to the base; returns when that is done, or why it cannot be.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.core.desk.order_and_wait()
+    }
+
+    /// Ends everything in order: no more commits, the journal synced, a last checkpoint. Snapshots that are
+    /// still held can no longer read what isn't in memory. Once closed, closing does nothing.
+    pub fn close(&self) -> Result<()> {
+        if !self.core.refuse_commits() {
+            return Ok(());
+        }
+        self.core.stop_flushing();
+        let synced = self.core.journal.sync();
+        self.core.control.close();
+        self.core.desk.close();
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            // A thread that panicked has said so itself.
+            let _ = thread.join();
+        }
+        self.core.base.lock().close();
+        *self.directory.lock() = None;
+        // A journal that cannot be synced is no loss if the checkpoint has everything.
+        match self.core.has_changes() {
+            true => synced,
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for DiskEngine {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            log::error!("closing the storage engine: {error}");
+        }
+    }
+}
+
+impl Engine for DiskEngine {
+    fn snapshot(&self) -> Arc<dyn Snapshot> {
+        self.core.latest()
+    }
+
+    fn commit(&self, batch: Batch) -> Result<Position> {
+        self.core.commit(batch)
+    }
+
+    fn wait_journaled(&self, position: Position) -> Result<()> {
+        let result = self.core.journal.wait(position.0);
+        if result.is_err() {
+            self.core.desk.order();
+        }
+        result
+    }
+
+    fn has_journal(&self) -> bool {
+        true
+    }
+
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn name(&self) -> &'static str {
+        "disk"
+    }
+
+    fn statistics(&self) -> Statistics {
+        let state = self.core.latest();
+        let latency = &self.core.journal.latency;
+        // While a checkpoint writes, the cache's counters wait for it rather than all the others.
+        let cache = self.core.base.try_lock().and_then(|base| base.cache());
+        let cache = |read: fn(&redb::CacheStats) -> u64| cache.as_ref().map_or(0, read);
+        Statistics {
+            bytes: state.bytes,
+            cache_hits: cache(redb::CacheStats::read_hits),
+            cache_misses: cache(redb::CacheStats::read_misses),
+            cache_evictions: cache(redb::CacheStats::evictions),
+            cache_bytes: cache(|stats| stats.used_bytes() as u64),
+            syncs: latency.count(),
+            commits: self.core.commits.load(Ordering::Relaxed),
+            sync_micros_p50: latency.percentile(50),
+            sync_micros_p95: latency.percentile(95),
+            sync_micros_p99: latency.percentile(99),
+            checkpoints: self.core.checkpoints.load(Ordering::Relaxed),
+            changed_bytes: state.changed_bytes,
+            journal_bytes: self.core.journal.bytes(),
+            file_bytes: self.core.file_bytes(),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What the engine's threads share: the state, the journal, the base, and the order of commits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::backend::Control;
+use super::base::{Base, View};
+use super::checkpoint::Plan;
+use super::files::File;
+use super::journal::{Appender, Journal};
+use super::keeper::Desk;
+use super::record::Encoded;
+use super::state::{Freeze, State, Table};
+use crate::{Batch, Error, Position, Result};
+
+/// Batches with more operations than this are applied to a copy of the state, so that readers don't wait.
+const LARGE: usize = 512;
+/// How long a writer waits for a checkpoint before it looks again.
+const LOOK: Duration = Duration::from_millis(100);
+/// The longest that a writer is held up while a checkpoint runs and there is still room.
+const SLOWEST: Duration = Duration::from_millis(10);
+
+/// The engine, as its callers and its own threads see it.
+pub(super) struct Core {
+    /// Held throughout a commit.
+    writer: Mutex<Writer>,
+    /// The latest state. Locked only for the time of a reference count or a small batch.
+    state: Mutex<Arc<State>>,
+    pub(super) journal: Journal,
+    /// Locked while a checkpoint writes; readers have their views.
+    pub(super) base: Mutex<Base>,
+    pub(super) control: Arc<Control>,
+    pub(super) desk: Desk,
+    bounds: Bounds,
+    /// A copy of the state's own, to be read without the lock.
+    changed_bytes: AtomicU64,
+    pub(super) commits: AtomicU64,
+    pub(super) checkpoints: AtomicU64,
+    file_bytes: AtomicU64,
+    flushing: Mutex<bool>,
+    stop_flushing: Condvar,
+}
+
+struct Writer {
+    appender: Appender,
+    closed: bool,
+}
+
+/// What sets off a checkpoint. At twice as much writers wait for it.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds {
+    /// Changes in memory.
+    pub(super) changed_bytes: u64,
+    /// Journal since the latest checkpoint.
+    pub(super) journal_bytes: u64,
+}
+
+impl Core {
+    pub(super) fn new(
+        state: State,
+        journal: Journal,
+        appender: Appender,
+        base: Base,
+        control: Arc<Control>,
+        bounds: Bounds,
+    ) -> Self {
+        Core {
+            writer: Mutex::new(Writer { appender, closed: false }),
+            changed_bytes: AtomicU64::new(state.changed_bytes),
+            state: Mutex::new(Arc::new(state)),
+            journal,
+            file_bytes: AtomicU64::new(base.file_bytes()),
+            base: Mutex::new(base),
+            control,
+            desk: Desk::default(),
+            bounds,
+            commits: AtomicU64::new(0),
+            checkpoints: AtomicU64::new(0),
+            flushing: Mutex::new(true),
+            stop_flushing: Condvar::new(),
+        }
+    }
+
+    pub(super) fn latest(&self) -> Arc<State> {
+        Arc::clone(&self.state.lock())
+    }
+
+    /// Checks, journals and applies a batch.
+    pub(super) fn commit(&self, batch: Batch) -> Result<Position> {
+        let mut encoded = Encoded::new(&batch)?;
+        self.make_room()?;
+        let mut writer = self.writer.lock();
+        if writer.closed {
+            return Err(Error::Closed);
+        }
+        let before = self.latest();
+        let below = before.prepare(&batch)?;
+        let large = (batch.len() > LARGE).then(|| State::clone(&before));
+        // From here on nothing but this commit holds the state, unless a reader does.
+        drop(before);
+        let position = self.journal.append(&mut writer.appender, &mut encoded)?;
+        let discarded = match large {
+            Some(mut next) => {
+                let discarded = next.apply(batch, &below, position);
+                self.publish(Arc::new(next));
+                discarded
+            }
+            None => self.apply(batch, &below, position),
+        };
+        drop(writer);
+        drop(discarded);
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(Position(position))
+    }
+
+    fn apply(&self, batch: Batch, below: &[Option<usize>], position: u64) -> Vec<Table> {
+        let mut state = self.state.lock();
+        let state = Arc::make_mut(&mut state);
+        let discarded = state.apply(batch, below, position);
+        self.changed_bytes.store(state.changed_bytes, Ordering::Relaxed);
+        discarded
+    }
+
+    fn publish(&self, next: Arc<State>) {
+        self.changed_bytes.store(next.changed_bytes, Ordering::Relaxed);
+        let before = std::mem::replace(&mut *self.state.lock(), next);
+        drop(before);
+    }
+
+    /// How full the memory for changes and the journal are, in thousandths of what sets off a checkpoint.
+    fn fullness(&self) -> u64 {
+        let changed = self.changed_bytes.load(Ordering::Relaxed) * 1000 / self.bounds.changed_bytes;
+        changed.max(self.journal.bytes() * 1000 / self.bounds.journal_bytes)
+    }
+
+    /// Holds a writer up while checkpoints lag: a little at first, entirely at twice the bound. Fails only
+    /// if a checkpoint cannot be made.
+    fn make_room(&self) -> Result<()> {
+        if self.journal.is_broken() {
+            self.desk.order();
+        }
+        loop {
+            let fullness = self.fullness();
+            if fullness < 1000 {
+                return Ok(());
+            }
+            self.desk.order();
+            if fullness < 2000 {
+                thread::sleep(SLOWEST * (fullness - 1000) as u32 / 1000);
+                return Ok(());
+            }
+            if let Some(message) = self.control.full() {
+                return Err(Error::Full(message));
+            }
+            if let Some(error) = self.desk.wait_a_while(LOOK) {
+                return Err(error);
+            }
+            if self.writer.lock().closed {
+                return Err(Error::Closed);
+            }
+        }
+    }
+
+    /// Whether a checkpoint would write anything.
+    pub(super) fn has_changes(&self) -> bool {
+        !self.latest().is_clean() || self.journal.bytes() > super::journal::SEGMENT_HEADER_BYTES as u64
+    }
+
+    /// The number of the segment after the current one.
+    pub(super) fn next_segment(&self) -> u64 {
+        self.writer.lock().appender.number() + 1
+    }
+
+    /// Freezes the state, and lets the journal go on in a new segment.
+    pub(super) fn freeze(&self, number: u64, file: Arc<dyn File>) -> Freeze {
+        let mut writer = self.writer.lock();
+        self.journal.switch(&mut writer.appender, number, file);
+        let mut state = self.state.lock();
+        self.changed_bytes.store(0, Ordering::Relaxed);
+        Arc::make_mut(&mut state).freeze()
+    }
+
+    /// Lets the base take the place of what a checkpoint has written.
+    pub(super) fn thaw(&self, plan: &Plan, view: Arc<View>) {
+        let mut state = self.state.lock();
+        let before = Arc::clone(&state);
+        Arc::make_mut(&mut state).thaw(&plan.tables, view);
+        drop(state);
+        // Perhaps the last reference to the view and the changes of before: freed outside of the lock.
+        drop(before);
+    }
+
+    /// Lets readers read the base through another view of the same.
+    pub(super) fn look_through(&self, view: Arc<View>) {
+        let mut state = self.state.lock();
+        let before = Arc::clone(&state);
+        Arc::make_mut(&mut state).view = view;
+        drop(state);
+        drop(before);
+    }
+
+    pub(super) fn note_checkpoint(&self, _freeze: &Freeze) {
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.file_bytes.store(self.base.lock().file_bytes(), Ordering::Relaxed);
+    }
+
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.file_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Refuses commits from now on.
+    pub(super) fn refuse_commits(&self) -> bool {
+        !std::mem::replace(&mut self.writer.lock().closed, true)
+    }
+
+    /// Syncs the journal every so often, until told to stop.
+    pub(super) fn flush_every(&self, interval: Duration) {
+        let mut flushing = self.flushing.lock();
+        while *flushing {
+            self.stop_flushing.wait_for(&mut flushing, interval);
+            if self.journal.has_unsynced() && !self.journal.is_broken() {
+                drop(flushing);
+                if let Err(error) = self.journal.sync() {
+                    log::error!("no commits until the next checkpoint: {error}");
+                    self.desk.order();
+                }
+                flushing = self.flushing.lock();
+            }
+        }
+    }
+
+    pub(super) fn stop_flushing(&self) {
+        *self.flushing.lock() = false;
+        self.stop_flushing.notify_all();
+    }
+}

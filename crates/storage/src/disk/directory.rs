@@ -1,0 +1,126 @@
+//! The data directory: its lock, the file that tells its format, and the ways to the others.
+
+use std::any::Any;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::base;
+use super::files::Files;
+use super::journal::{Segments, during};
+use crate::{Error, Result};
+
+/// The version of the whole directory's format. A directory of a newer one is refused.
+const FORMAT: u32 = 1;
+const FORMAT_FILE: &str = "vellum.format";
+const LOCK_FILE: &str = "vellum.lock";
+const BASE_FILE: &str = "base.redb";
+const NEW_BASE_FILE: &str = "base.new";
+const JOURNAL_DIRECTORY: &str = "journal";
+
+/// A data directory that nobody else has open.
+pub(super) struct Directory {
+    pub(super) base: PathBuf,
+    pub(super) segments: Segments,
+    /// Held as long as the directory is open.
+    _lock: Box<dyn Any + Send + Sync>,
+}
+
+impl Directory {
+    /// Opens a data directory, or sets one up in an empty or missing directory.
+    pub(super) fn open(files: Arc<dyn Files>, path: &Path, journal: Option<&Path>) -> Result<Self> {
+        let journal = journal.map_or_else(|| path.join(JOURNAL_DIRECTORY), Path::to_path_buf);
+        for directory in [path, &journal] {
+            files.create_directory(directory).map_err(|error| during("making", directory, error))?;
+        }
+        let lock = files.lock(&path.join(LOCK_FILE)).map_err(|error| locking(path, error))?;
+        let names = files.list(path).map_err(|error| during("reading", path, error))?;
+        let mut segments = Segments { files: Arc::clone(&files), directory: journal, id: 0 };
+        let has = |name: &str| names.iter().any(|other| other == name);
+        if has(FORMAT_FILE) {
+            segments.id = read_format(&*files, path)?;
+        } else if has(BASE_FILE) {
+            return Err(Error::Corrupted(format!("{} has data but no file {FORMAT_FILE}", path.display())));
+        } else {
+            set_up(path, &mut segments)?;
+        }
+        if !has(BASE_FILE) {
+            finish_set_up(&*files, path)?;
+        }
+        Ok(Directory { base: path.join(BASE_FILE), segments, _lock: lock })
+    }
+}
+
+fn locking(path: &Path, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            Error::Unavailable(format!("another process has the data directory {} open", path.display()))
+        }
+        _ => during("locking", path, error),
+    }
+}
+
+/// Makes an empty base under another name and the journal's first segment, then the file that tells the
+/// format.
+fn set_up(path: &Path, segments: &mut Segments) -> Result<()> {
+    segments.id = RandomState::new().build_hasher().finish();
+    base::make(&*segments.files, &path.join(NEW_BASE_FILE))?;
+    // A segment with frames belongs to somebody; one without is what an interrupted set-up leaves.
+    for number in segments.list()? {
+        let file = segments.path(number);
+        let len = segments.files.open(&file, false).and_then(|file| file.len());
+        if len.map_err(|error| during("reading", &file, error))? > super::journal::SEGMENT_HEADER_BYTES as u64
+        {
+            let what = format!("{} belongs to another data directory", file.display());
+            return Err(Error::Corrupted(what));
+        }
+        segments.remove(number)?;
+    }
+    segments.create(1)?;
+    let (file, new) = (path.join(FORMAT_FILE), path.join("vellum.format.new"));
+    let text = format!("Vellum data directory\nformat {FORMAT}\nid {:016x}\n", segments.id);
+    let write = || {
+        let opened = segments.files.open(&new, true)?;
+        opened.set_len(0)?;
+        opened.write_at(text.as_bytes(), 0)?;
+        opened.sync()?;
+        segments.files.rename(&new, &file)?;
+        segments.files.sync_directory(path)
+    };
+    write().map_err(|error| during("writing", &file, error))
+}
+
+/// Gives the base its name. Nothing is committed before that, so a directory with the format and without a
+/// base is one whose setting up was interrupted, if it still has the new one.
+fn finish_set_up(files: &dyn Files, path: &Path) -> Result<()> {
+    let base = path.join(BASE_FILE);
+    let rename = files.rename(&path.join(NEW_BASE_FILE), &base).and_then(|()| files.sync_directory(path));
+    rename.map_err(|error| during("setting up", &base, error))
+}
+
+/// Checks the format, and returns the directory's id.
+fn read_format(files: &dyn Files, path: &Path) -> Result<u64> {
+    let path = path.join(FORMAT_FILE);
+    let read = || {
+        let file = files.open(&path, false)?;
+        let mut bytes = vec![0; file.len()?.min(4096) as usize];
+        file.read_at(&mut bytes, 0)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let text = read().map_err(|error| during("reading", &path, error))?;
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let format: Option<u32> = field("format").and_then(|format| format.parse().ok());
+    match format {
+        Some(FORMAT) => {}
+        Some(newer) => {
+            return Err(Error::Unavailable(format!(
+                "{}: the data has format {newer}, and this version of Vellum knows formats up to {FORMAT}",
+                path.display()
+            )));
+        }
+        None => return Err(Error::Corrupted(format!("{} is not as Vellum writes it", path.display()))),
+    }
+    let id = field("id").filter(|id| id.len() == 16).and_then(|id| u64::from_str_radix(id, 16).ok());
+    id.ok_or_else(|| Error::Corrupted(format!("{} is not as Vellum writes it", path.display())))
+}

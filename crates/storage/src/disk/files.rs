@@ -1,0 +1,153 @@
+//! The seam between the disk engine and the operating system: a few calls on files and directories.
+//!
+//! Everything that the engine writes, redb's pages included, passes here, so that a test can put a file
+//! system of its own beneath it that stops at any write or sync, loses what wasn't synced, or is full
+//! ([`crate::testing::FaultyFiles`]).
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A file system, as far as the engine needs one.
+pub trait Files: Send + Sync {
+    /// Makes a directory and those above it; one that exists is no error.
+    fn create_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a directory, in no order.
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
+
+    /// Opens a file for reading and writing, made empty if it isn't there and `create` is set.
+    fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn File>>;
+
+    /// Gives a file another name, replacing what has that name.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes the names in a directory durable: files made, renamed and removed.
+    fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+
+    /// Takes a lock that no other process can take until it is dropped; `WouldBlock` if one has it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>>;
+}
+
+/// An open file, written and read at offsets from many threads.
+#[expect(clippy::len_without_is_empty, reason = "a length in bytes, not a collection")]
+pub trait File: Debug + Send + Sync {
+    /// The length in bytes.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Fills a buffer from an offset on; `UnexpectedEof` if the file ends before.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of a buffer at an offset. After an error any part of it may have been written.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Makes what has been written durable, and the length.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Cuts the file or fills it up with zeros.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+}
+
+/// The operating system's files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemFiles;
+
+impl Files for SystemFiles {
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let names =
+            fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        names.collect()
+    }
+
+    fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn File>> {
+        let file = fs::OpenOptions::new().read(true).write(true).create(create).truncate(false).open(path)?;
+        Ok(Arc::new(SystemFile(file)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        match cfg!(unix) {
+            true => fs::File::open(directory)?.sync_all(),
+            // Elsewhere a directory cannot be opened, nor has it to be.
+            false => Ok(()),
+        }
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
+        let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        file.try_lock()?;
+        Ok(Box::new(file))
+    }
+}
+
+#[derive(Debug)]
+struct SystemFile(fs::File);
+
+impl File for SystemFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    #[cfg(unix)]
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(&self.0, buffer, offset)
+    }
+
+    #[cfg(unix)]
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        std::os::unix::fs::FileExt::write_all_at(&self.0, bytes, offset)
+    }
+
+    #[cfg(windows)]
+    fn read_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+        while !buffer.is_empty() {
+            match std::os::windows::fs::FileExt::seek_read(&self.0, buffer, offset)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => {
+                    buffer = buffer.get_mut(read..).unwrap_or_default();
+                    offset += read as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(windows)]
+    fn write_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match std::os::windows::fs::FileExt::seek_write(&self.0, bytes, offset)? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => {
+                    bytes = bytes.get(written..).unwrap_or_default();
+                    offset += written as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+}

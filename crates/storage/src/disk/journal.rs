@@ -1,0 +1,290 @@
+//! The journal: every batch, in order, in append-only segment files.
+//!
+//! A commit appends its frame with one write, so that it survives the end of the process; a sync makes all
+//! frames written so far survive the end of the machine. Whoever needs a sync and finds none running makes
+//! one for all who wait; those who come meanwhile share the next. So a lone writer waits for one sync and no
+//! timer, and many writers make far fewer syncs than commits.
+//!
+//! A segment ends where a checkpoint froze the state, and is removed when that checkpoint is complete. After
+//! a failed write the segment is cut back to what it was. After a failed sync nobody can tell what of the
+//! journal is on the disk, so it takes no more commits until a checkpoint has made it superfluous.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::files::{File, Files};
+use super::latency::Latency;
+use super::record::Encoded;
+use crate::{Error, Result};
+
+/// The first bytes of a segment.
+const SEGMENT_MAGIC: [u8; 8] = *b"VellumJ\n";
+/// The version of the segments' format.
+const SEGMENT_VERSION: u32 = 1;
+/// Magic, version, the directory's id, the segment's number, checksum.
+pub(super) const SEGMENT_HEADER_BYTES: usize = 8 + 4 + 8 + 8 + 4;
+const SUFFIX: &str = ".journal";
+
+/// The segments' directory, and whose they are.
+#[derive(Clone)]
+pub(super) struct Segments {
+    pub(super) files: Arc<dyn Files>,
+    pub(super) directory: PathBuf,
+    /// The random number that data directory and journal share.
+    pub(super) id: u64,
+}
+
+impl Segments {
+    pub(super) fn path(&self, number: u64) -> PathBuf {
+        self.directory.join(format!("{number:016}{SUFFIX}"))
+    }
+
+    /// The numbers of the segments there are, ascending.
+    pub(super) fn list(&self) -> Result<Vec<u64>> {
+        let names = self.files.list(&self.directory)?;
+        let number = |name: &String| name.strip_suffix(SUFFIX)?.parse().ok();
+        let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Makes a segment without any frames, durably.
+    pub(super) fn create(&self, number: u64) -> Result<Arc<dyn File>> {
+        let path = self.path(number);
+        let make = || {
+            let file = self.files.open(&path, true)?;
+            file.set_len(0)?;
+            file.write_at(&self.header(number), 0)?;
+            file.sync()?;
+            self.files.sync_directory(&self.directory)?;
+            Ok(file)
+        };
+        make().map_err(|error| during("making", &path, error))
+    }
+
+    fn header(&self, number: u64) -> [u8; SEGMENT_HEADER_BYTES] {
+        let mut header = [0; SEGMENT_HEADER_BYTES];
+        header[..8].copy_from_slice(&SEGMENT_MAGIC);
+        header[8..12].copy_from_slice(&SEGMENT_VERSION.to_le_bytes());
+        header[12..20].copy_from_slice(&self.id.to_le_bytes());
+        header[20..28].copy_from_slice(&number.to_le_bytes());
+        let checksum = crc32c::crc32c(&header[..28]);
+        header[28..].copy_from_slice(&checksum.to_le_bytes());
+        header
+    }
+
+    /// Checks a segment's header. `Ok(false)` if it isn't whole, as after a crash while it was made.
+    pub(super) fn check_header(&self, number: u64, bytes: &[u8]) -> Result<bool> {
+        let Some(header) = bytes.first_chunk::<SEGMENT_HEADER_BYTES>() else { return Ok(false) };
+        if *header == self.header(number) {
+            return Ok(true);
+        }
+        let path = self.path(number);
+        let (fields, checksum) = header.split_at(28);
+        if checksum != crc32c::crc32c(fields).to_le_bytes() {
+            return Ok(false);
+        }
+        let what = match fields.get(8..12) == Some(&SEGMENT_VERSION.to_le_bytes()) {
+            true => "belongs to another data directory, or has been renamed",
+            false => "was written by another version of Vellum, whose format this one doesn't know",
+        };
+        Err(Error::Corrupted(format!("{} {what}", path.display())))
+    }
+
+    /// Removes a segment.
+    pub(super) fn remove(&self, number: u64) -> Result<()> {
+        let path = self.path(number);
+        self.files.remove(&path).map_err(|error| during("removing", &path, error))
+    }
+}
+
+/// An error of the operating system, with what was being done.
+pub(super) fn during(what: &str, path: &Path, error: std::io::Error) -> Error {
+    match Error::from(error) {
+        Error::Full(message) => Error::Full(format!("{what} {}: {message}", path.display())),
+        Error::Io { kind, message } => {
+            Error::Io { kind, message: format!("{what} {}: {message}", path.display()) }
+        }
+        error => error,
+    }
+}
+
+/// The segment being written; whoever has it is the only one who commits.
+pub(super) struct Appender {
+    number: u64,
+    file: Arc<dyn File>,
+    len: u64,
+    /// The position of the last frame.
+    position: u64,
+}
+
+impl Appender {
+    pub(super) fn new(number: u64, file: Arc<dyn File>, len: u64, position: u64) -> Self {
+        Appender { number, file, len, position }
+    }
+
+    /// The number of the segment.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// What all who write or wait share.
+pub(super) struct Journal {
+    pub(super) segments: Segments,
+    syncing: Mutex<Syncing>,
+    synced: Condvar,
+    /// The last position written.
+    appended: AtomicU64,
+    /// The last position known to be durable.
+    durable: AtomicU64,
+    /// The bytes written since the latest freeze.
+    bytes: AtomicU64,
+    pub(super) latency: Latency,
+}
+
+struct Syncing {
+    /// Whether somebody is syncing.
+    running: bool,
+    /// The segments that may hold frames that aren't durable; the last one is being written.
+    files: Vec<Arc<dyn File>>,
+    /// Why the journal takes no commits.
+    broken: Option<Error>,
+}
+
+impl Journal {
+    /// A journal that goes on in a segment, with everything so far durable.
+    pub(super) fn new(segments: Segments, appender: &Appender) -> Self {
+        let syncing = Syncing { running: false, files: vec![Arc::clone(&appender.file)], broken: None };
+        Journal {
+            segments,
+            syncing: Mutex::new(syncing),
+            synced: Condvar::new(),
+            appended: AtomicU64::new(appender.position),
+            durable: AtomicU64::new(appender.position),
+            bytes: AtomicU64::new(appender.len),
+            latency: Latency::default(),
+        }
+    }
+
+    /// The bytes written since the latest freeze.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether frames were written that aren't known to be durable.
+    pub(super) fn has_unsynced(&self) -> bool {
+        self.durable.load(Ordering::Acquire) < self.appended.load(Ordering::Acquire)
+    }
+
+    /// Whether the journal takes no commits until the next checkpoint.
+    pub(super) fn is_broken(&self) -> bool {
+        self.syncing.lock().broken.is_some()
+    }
+
+    /// Writes the next frame, and returns its position. After an error it is as if nothing had been written.
+    pub(super) fn append(&self, appender: &mut Appender, encoded: &mut Encoded) -> Result<u64> {
+        if let Some(error) = &self.syncing.lock().broken {
+            return Err(error.clone());
+        }
+        let position = appender.position + 1;
+        let frame = encoded.frame(position, self.durable.load(Ordering::Acquire));
+        if let Err(error) = appender.file.write_at(frame, appender.len) {
+            return Err(self.cut(appender, error));
+        }
+        appender.len += frame.len() as u64;
+        appender.position = position;
+        self.bytes.fetch_add(frame.len() as u64, Ordering::Relaxed);
+        self.appended.store(position, Ordering::Release);
+        Ok(position)
+    }
+
+    /// Cuts off what a failed write may have left.
+    fn cut(&self, appender: &Appender, error: std::io::Error) -> Error {
+        let path = self.segments.path(appender.number);
+        let error = during("writing", &path, error);
+        if let Err(cut) = appender.file.set_len(appender.len) {
+            self.syncing.lock().broken = Some(during("cutting", &path, cut));
+        }
+        error
+    }
+
+    /// Goes on in a new segment.
+    pub(super) fn switch(&self, appender: &mut Appender, number: u64, file: Arc<dyn File>) {
+        self.syncing.lock().files.push(Arc::clone(&file));
+        appender.number = number;
+        appender.file = file;
+        appender.len = SEGMENT_HEADER_BYTES as u64;
+        self.bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// After a checkpoint: everything up to `position` is durable in the base.
+    pub(super) fn checkpointed(&self, position: u64) {
+        let mut syncing = self.syncing.lock();
+        if syncing.broken.is_some() && position >= self.appended.load(Ordering::Acquire) {
+            syncing.broken = None;
+            let older = syncing.files.len().saturating_sub(1);
+            syncing.files.drain(..older);
+        }
+        self.durable.fetch_max(position, Ordering::AcqRel);
+        drop(syncing);
+        self.synced.notify_all();
+    }
+
+    /// Makes everything written so far durable.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.wait(self.appended.load(Ordering::Acquire))
+    }
+
+    /// Returns once everything up to `position` is durable.
+    pub(super) fn wait(&self, position: u64) -> Result<()> {
+        let mut syncing = self.syncing.lock();
+        loop {
+            if self.durable.load(Ordering::Acquire) >= position {
+                return Ok(());
+            }
+            if let Some(error) = &syncing.broken {
+                return Err(error.clone());
+            }
+            if !syncing.running {
+                break;
+            }
+            self.synced.wait(&mut syncing);
+        }
+        syncing.running = true;
+        // In this order: what is written after the position was read may be synced too, or not.
+        let appended = self.appended.load(Ordering::Acquire);
+        let files = syncing.files.clone();
+        drop(syncing);
+        let started = Instant::now();
+        let result = files.iter().try_for_each(|file| file.sync());
+        self.latency.note(started.elapsed());
+        let result = self.finish(appended, &files, result);
+        self.synced.notify_all();
+        result
+    }
+
+    fn finish(&self, appended: u64, files: &[Arc<dyn File>], result: std::io::Result<()>) -> Result<()> {
+        let mut syncing = self.syncing.lock();
+        syncing.running = false;
+        match result {
+            Ok(()) => {
+                self.durable.fetch_max(appended, Ordering::AcqRel);
+                // The last one may have been written since; the others were complete before.
+                let complete = files.len().saturating_sub(1);
+                let done = files.get(..complete).unwrap_or_default();
+                syncing.files.retain(|file| !done.iter().any(|other| Arc::ptr_eq(file, other)));
+                Ok(())
+            }
+            Err(error) => {
+                let error = during("syncing the journal in", &self.segments.directory, error);
+                syncing.broken = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The keeper: the thread that makes checkpoints, and puts right what has failed.
+//!
+//! It freezes the state when the changes in memory or the journal have grown large, writes them to the base,
+//! and lets go of the segments that this makes superfluous. A checkpoint that fails is tried again with the
+//! same frozen state; if redb has seen an error, the base is opened anew first. All that time readers and
+//! writers go on, the latter ever more slowly (see [`super::room`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::checkpoint::Plan;
+use super::core::Core;
+use super::state::Freeze;
+use crate::{Error, Result};
+
+/// How long to wait after a failure before the next attempt.
+const RETRY: Duration = Duration::from_millis(100);
+/// How often to look whether the base needs opening anew.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What others tell the keeper and hear from it.
+#[derive(Default)]
+pub(super) struct Desk {
+    orders: Mutex<Orders>,
+    /// Something was ordered.
+    ordered: Condvar,
+    /// A checkpoint ended, well or not.
+    done: Condvar,
+}
+
+#[derive(Default)]
+struct Orders {
+    /// The number of checkpoints asked for, and of those begun after they were asked for.
+    wanted: u64,
+    begun: u64,
+    /// The number of the last checkpoint completed.
+    completed: u64,
+    closing: bool,
+    /// Why the latest attempt failed.
+    error: Option<Error>,
+}
+
+impl Desk {
+    /// Asks for a checkpoint, unless one is asked for already.
+    pub(super) fn order(&self) {
+        let mut orders = self.orders.lock();
+        if orders.wanted == orders.begun {
+            orders.wanted += 1;
+            self.ordered.notify_all();
+        }
+    }
+
+    /// Asks for a checkpoint of everything committed so far, and waits until it is complete or has failed.
+    pub(super) fn order_and_wait(&self) -> Result<()> {
+        let mut orders = self.orders.lock();
+        orders.wanted = orders.wanted.max(orders.begun + 1);
+        let mine = orders.wanted;
+        self.ordered.notify_all();
+        orders.error = None;
+        loop {
+            if orders.completed >= mine {
+                return Ok(());
+            }
+            if let Some(error) = &orders.error {
+                return Err(error.clone());
+            }
+            if orders.closing {
+                return Err(Error::Closed);
+            }
+            self.done.wait(&mut orders);
+        }
+    }
+
+    /// Waits a while for a checkpoint to end, and returns why the latest attempt failed if it did.
+    pub(super) fn wait_a_while(&self, most: Duration) -> Option<Error> {
+        let mut orders = self.orders.lock();
+        if orders.error.is_none() {
+            self.done.wait_for(&mut orders, most);
+        }
+        orders.error.clone()
+    }
+
+    pub(super) fn close(&self) {
+        self.orders.lock().closing = true;
+        self.ordered.notify_all();
+        self.done.notify_all();
+    }
+}
+
+/// The thread's own.
+pub(super) struct Keeper {
+    core: Arc<Core>,
+    next_table: u64,
+    /// A checkpoint that was begun and isn't complete.
+    begun: Option<Begun>,
+}
+
+struct Begun {
+    freeze: Freeze,
+    plan: Plan,
+    /// The first segment that is still needed after it.
+    segment: u64,
+    order: u64,
+}
+
+impl Keeper {
+    pub(super) fn new(core: Arc<Core>, next_table: u64) -> Self {
+        Keeper { core, next_table, begun: None }
+    }
+
+    /// Works until the desk closes, then makes a last checkpoint if there is anything to write.
+    pub(super) fn run(mut self) {
+        while let Some(order) = self.next_order() {
+            let result = self.attempt(order);
+            let mut orders = self.core.desk.orders.lock();
+            if let Err(error) = &result {
+                if orders.error.is_none() {
+                    log::warn!("a checkpoint failed, and is tried again: {error}");
+                }
+                orders.error = Some(error.clone());
+                orders.wanted = orders.wanted.max(orders.begun + 1);
+                self.core.desk.done.notify_all();
+                if !orders.closing {
+                    self.core.desk.ordered.wait_for(&mut orders, RETRY);
+                }
+            } else {
+                orders.error = None;
+                self.core.desk.done.notify_all();
+            }
+        }
+        if (self.begun.is_some() || self.core.has_changes())
+            && let Err(error) = self.attempt(u64::MAX)
+        {
+            log::warn!("no checkpoint at the end, the journal has everything: {error}");
+        }
+    }
+
+    /// The order to carry out next; `None` when closing.
+    fn next_order(&self) -> Option<u64> {
+        let mut orders = self.core.desk.orders.lock();
+        loop {
+            if orders.closing {
+                return None;
+            }
+            if orders.wanted > orders.begun || self.core.journal.is_broken() || self.core.control.has_failed()
+            {
+                orders.begun = orders.wanted;
+                return Some(orders.begun);
+            }
+            self.core.desk.ordered.wait_for(&mut orders, LOOK);
+        }
+    }
+
+    fn attempt(&mut self, order: u64) -> Result<()> {
+        self.heal()?;
+        if let Some(begun) = self.begun.take() {
+            let late = begun.order < order;
+            self.complete(begun)?;
+            if !late {
+                return Ok(());
+            }
+        }
+        let begun = self.begin(order)?;
+        self.complete(begun)
+    }
+
+    /// Opens the base anew if it has failed. What readers held of it before is lost to them.
+    fn heal(&mut self) -> Result<()> {
+        if !self.core.control.has_failed() {
+            return Ok(());
+        }
+        let mut base = self.core.base.lock();
+        base.reopen()?;
+        let loaded = base.load()?;
+        log::warn!("the base was opened anew after an error");
+        match self.begun.take() {
+            // The checkpoint had been made durable before its end was reported as a failure.
+            Some(begun) if begun.plan.position() == loaded.position => {
+                drop(base);
+                self.core.thaw(&begun.plan, loaded.view);
+                self.finish(&begun)?;
+            }
+            begun => {
+                self.begun = begun;
+                self.core.look_through(loaded.view);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, order: u64) -> Result<Begun> {
+        let segment = self.core.next_segment();
+        let file = self.core.journal.segments.create(segment)?;
+        let freeze = self.core.freeze(segment, file);
+        let plan = Plan::new(&freeze, self.next_table);
+        self.next_table = plan.next_table;
+        Ok(Begun { freeze, plan, segment, order })
+    }
+
+    fn complete(&mut self, begun: Begun) -> Result<()> {
+        let view = Arc::clone(&self.core.latest().view);
+        let written = {
+            let base = self.core.base.lock();
+            begun.plan.write(&base, &view).and_then(|()| base.view())
+        };
+        drop(view);
+        match written {
+            Ok(view) => {
+                self.core.thaw(&begun.plan, view);
+                self.finish(&begun)
+            }
+            Err(error) => {
+                self.begun = Some(begun);
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets go of what a complete checkpoint makes superfluous.
+    fn finish(&self, begun: &Begun) -> Result<()> {
+        self.core.journal.checkpointed(begun.plan.position());
+        let mut orders = self.core.desk.orders.lock();
+        if begun.order != u64::MAX {
+            orders.completed = orders.completed.max(begun.order);
+        }
+        drop(orders);
+        let segments = &self.core.journal.segments;
+        for number in segments.list()?.into_iter().filter(|number| *number < begun.segment) {
+            segments.remove(number)?;
+        }
+        self.core.note_checkpoint(&begun.freeze);
+        Ok(())
+    }
+}

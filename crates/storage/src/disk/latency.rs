@@ -1,0 +1,88 @@
+//! How long syncs take: a histogram that many threads add to, and its percentiles.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Four buckets for each doubling, from a microsecond on: percentiles are right within a fifth.
+const BUCKETS: usize = 4 * 32;
+
+/// A histogram of durations.
+pub(super) struct Latency {
+    counts: [AtomicU64; BUCKETS],
+    total: AtomicU64,
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Latency { counts: [const { AtomicU64::new(0) }; BUCKETS], total: AtomicU64::new(0) }
+    }
+}
+
+/// The bucket of a number of microseconds.
+fn bucket(micros: u64) -> usize {
+    let micros = micros.max(4);
+    let doubling = micros.ilog2();
+    let quarter = (micros >> (doubling - 2)) & 3;
+    ((doubling as usize - 2) * 4 + quarter as usize).min(BUCKETS - 1)
+}
+
+/// The greatest number of microseconds in a bucket.
+fn greatest(bucket: usize) -> u64 {
+    let (doubling, quarter) = (bucket / 4, bucket as u64 % 4);
+    ((5 + quarter) << doubling) - 1
+}
+
+impl Latency {
+    pub(super) fn note(&self, took: Duration) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        if let Some(count) = self.counts.get(bucket(micros)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        self.total.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many durations have been noted.
+    pub(super) fn count(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// The microseconds within which that many percent of all stayed; 0 if there are none.
+    pub(super) fn percentile(&self, percent: u64) -> u64 {
+        let wanted = (self.count() * percent).div_ceil(100);
+        let mut seen = 0;
+        for (at, count) in self.counts.iter().enumerate() {
+            seen += count.load(Ordering::Relaxed);
+            if seen >= wanted && seen > 0 {
+                return greatest(at);
+            }
+        }
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_in_order_and_narrow() {
+        for micros in (4..5000).chain([1 << 20, (1 << 33) + 12345]) {
+            let greatest = greatest(bucket(micros));
+            assert!(micros <= greatest && greatest * 4 < micros * 5, "{micros} {greatest}");
+            assert!(bucket(micros) <= bucket(micros + 1));
+        }
+    }
+
+    #[test]
+    fn percentiles_tell_the_usual_from_the_rare() {
+        let latency = Latency::default();
+        assert_eq!(latency.percentile(50), 0);
+        for micros in 1..=100 {
+            latency.note(Duration::from_micros(if micros > 98 { 10_000 } else { 100 }));
+        }
+        assert_eq!(latency.count(), 100);
+        assert!((100..125).contains(&latency.percentile(50)));
+        assert!((100..125).contains(&latency.percentile(95)));
+        assert!((10_000..12_500).contains(&latency.percentile(99)));
+    }
+}

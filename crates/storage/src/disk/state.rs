@@ -1,0 +1,424 @@
+//! A state of the whole engine: for each tree what has changed since the checkpoint, and what lies below.
+//!
+//! A tree is up to three layers: the changes since the latest freeze (`top`), the changes being written by a
+//! running checkpoint (`frozen`), and a table of the base. A change knows whether the layers below hold its
+//! key, so that counts stay exact and a deletion of what never reached the base leaves nothing behind; the
+//! base is asked only when a key is changed for the first time since the freeze.
+//!
+//! All layers are persistent trees or immutable, so a state is cloned in constant time: that is a snapshot.
+//! A fork clones its layers and goes on referring to the same table of the base, until a checkpoint finds
+//! that one of them has changed and gives that one a table of its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::base::View;
+use super::cursor::MergeCursor;
+use crate::memory::Tree;
+use crate::{Batch, Cursor, Direction, Error, Ident, Key, Op, Range, Result, Snapshot, Value};
+
+/// What is counted for an entry of the memory trees beside its key and value.
+const ENTRY_OVERHEAD: u64 = 64;
+
+/// A change to one key.
+#[derive(Clone)]
+pub(super) enum Change {
+    Put {
+        value: Value,
+        /// Whether a layer below holds the key too.
+        over: bool,
+    },
+    /// The layers below hold the key, and it is gone.
+    Gone,
+}
+
+impl Change {
+    pub(super) fn into_value(self) -> Option<Value> {
+        match self {
+            Change::Put { value, .. } => Some(value),
+            Change::Gone => None,
+        }
+    }
+}
+
+/// Changes that a checkpoint is writing.
+pub(super) struct Frozen {
+    /// Tells which of the checkpoint's results takes the place of these changes.
+    pub(super) number: u64,
+    pub(super) changes: Tree<Change>,
+}
+
+/// One collection or index.
+#[derive(Clone, Default)]
+pub(super) struct Table {
+    top: Tree<Change>,
+    pub(super) frozen: Option<Arc<Frozen>>,
+    /// The table of the base; 0 if there is none or it no longer counts.
+    pub(super) base: u64,
+    pub(super) entries: u64,
+    /// The lengths of all keys and values.
+    pub(super) bytes: u64,
+}
+
+impl Table {
+    /// A tree as the base describes it.
+    pub(super) fn new(base: u64, entries: u64, bytes: u64) -> Self {
+        Table { base, entries, bytes, ..Table::default() }
+    }
+
+    fn get(&self, key: &[u8], view: &View) -> Result<Option<Value>> {
+        match self.top.get(key) {
+            Some(change) => Ok(change.clone().into_value()),
+            None => self.get_below(key, view),
+        }
+    }
+
+    fn get_below(&self, key: &[u8], view: &View) -> Result<Option<Value>> {
+        if let Some(frozen) = &self.frozen
+            && let Some(change) = frozen.changes.get(key)
+        {
+            return Ok(change.clone().into_value());
+        }
+        view.get(self.base, key)
+    }
+
+    /// The length of the value that the layers below `top` hold under a key.
+    fn len_below(&self, key: &[u8], view: &View) -> Result<Option<usize>> {
+        if let Some(frozen) = &self.frozen
+            && let Some(change) = frozen.changes.get(key)
+        {
+            return Ok(match change {
+                Change::Put { value, .. } => Some(value.len()),
+                Change::Gone => None,
+            });
+        }
+        view.value_len(self.base, key)
+    }
+
+    /// Whether the layers below hold a key, and the length of its value in this tree; `below` is the length
+    /// that the layers below have for it.
+    fn old(&self, key: &[u8], below: Option<usize>) -> (bool, Option<usize>) {
+        match self.top.get(key) {
+            Some(Change::Put { value, over }) => (*over, Some(value.len())),
+            Some(Change::Gone) => (true, None),
+            None => (below.is_some(), below),
+        }
+    }
+
+    fn put(&mut self, key: &[u8], value: Value, below: Option<usize>) {
+        let (over, old) = self.old(key, below);
+        self.bytes += value.len() as u64;
+        self.top.insert(key, Change::Put { value, over });
+        match old {
+            Some(len) => self.bytes -= len as u64,
+            None => {
+                self.bytes += key.len() as u64;
+                self.entries += 1;
+            }
+        }
+    }
+
+    fn delete(&mut self, key: &[u8], below: Option<usize>) {
+        let (over, Some(len)) = self.old(key, below) else { return };
+        match over {
+            true => self.top.insert(key, Change::Gone),
+            false => self.top.remove(key),
+        };
+        self.bytes -= (key.len() + len) as u64;
+        self.entries -= 1;
+    }
+
+    /// A cursor over the layers of this tree.
+    pub(super) fn cursor(&self, view: &Arc<View>, range: Range, direction: Direction) -> Result<MergeCursor> {
+        let mut layers = Vec::with_capacity(2);
+        if !self.top.is_empty() {
+            layers.push(self.top.cursor(range.clone(), direction));
+        }
+        if let Some(frozen) = &self.frozen {
+            layers.push(frozen.changes.cursor(range.clone(), direction));
+        }
+        let base = view.scan(self.base, range, direction)?;
+        Ok(MergeCursor::new(layers, base, direction))
+    }
+}
+
+/// All trees after some commit.
+#[derive(Clone)]
+pub(super) struct State {
+    tables: Tree<Table>,
+    /// The trees changed, made or dropped since the latest freeze.
+    dirty: Tree<()>,
+    /// The trees that have frozen changes.
+    freezing: Tree<()>,
+    /// The base as of the latest checkpoint.
+    pub(super) view: Arc<View>,
+    /// The position of the latest commit.
+    pub(super) position: u64,
+    /// The lengths of all keys and values in all trees.
+    pub(super) bytes: u64,
+    /// About how much memory the changes since the latest freeze take.
+    pub(super) changed_bytes: u64,
+    /// The number of the next frozen layer.
+    next_frozen: u64,
+}
+
+/// A state to be checkpointed.
+pub(super) struct Freeze {
+    /// The state; what has changed is in the `frozen` layers of its trees.
+    pub(super) state: Arc<State>,
+    /// The trees that changed, or are gone.
+    pub(super) dirty: Tree<()>,
+}
+
+pub(super) fn tree_key(ident: Ident) -> [u8; 8] {
+    ident.0.to_be_bytes()
+}
+
+impl State {
+    /// The state that the base holds, after the commit at `position`.
+    pub(super) fn new(view: Arc<View>, tables: Vec<(Ident, Table)>, position: u64) -> Self {
+        let mut state = State {
+            tables: Tree::new(),
+            dirty: Tree::new(),
+            freezing: Tree::new(),
+            view,
+            position,
+            bytes: 0,
+            changed_bytes: 0,
+            next_frozen: 1,
+        };
+        for (ident, table) in tables {
+            state.bytes += table.bytes;
+            state.tables.insert(&tree_key(ident), table);
+        }
+        state
+    }
+
+    pub(super) fn table(&self, ident: Ident) -> Result<&Table> {
+        self.tables.get(&tree_key(ident)).ok_or(Error::NoSuchIdent(ident))
+    }
+
+    /// Calls a function with each tree.
+    pub(super) fn each_table(&self, mut call: impl FnMut(&Table)) {
+        let mut cursor = self.tables.cursor(Range::all(), Direction::Forward);
+        while let Some((_, table)) = cursor.next() {
+            call(table);
+        }
+    }
+
+    /// Checks that every operation of a batch can be carried out, given those before it, and looks up the
+    /// lengths of what the base holds under the keys that change for the first time. This may wait for the
+    /// disk; [`State::apply`] then does not.
+    pub(super) fn prepare(&self, batch: &Batch) -> Result<Vec<Option<usize>>> {
+        let mut known = Known { state: self, made: BTreeMap::new(), recent: None };
+        batch.ops().iter().map(|op| known.admit(op)).collect()
+    }
+
+    /// Carries out a prepared batch, and returns the trees that it discards for the caller to free outside
+    /// of any lock.
+    pub(super) fn apply(&mut self, batch: Batch, below: &[Option<usize>], position: u64) -> Vec<Table> {
+        let mut discarded = Vec::new();
+        for (at, op) in batch.into_iter().enumerate() {
+            let below = below.get(at).copied().flatten();
+            match op {
+                Op::Put { ident, key, value } => {
+                    self.changed_bytes += (key.len() + value.len()) as u64 + ENTRY_OVERHEAD;
+                    self.write(ident, |table| table.put(&key, value, below));
+                }
+                Op::Delete { ident, key } => {
+                    self.changed_bytes += key.len() as u64 + ENTRY_OVERHEAD;
+                    self.write(ident, |table| table.delete(&key, below));
+                }
+                Op::Create(ident) => self.place(ident, Table::default()),
+                Op::Drop(ident) => discarded.extend(self.discard(ident)),
+                Op::Clear(ident) => {
+                    discarded.extend(self.discard(ident));
+                    self.place(ident, Table::default());
+                }
+                Op::Fork { from, to } => self.fork(from, to),
+            }
+        }
+        self.position = position;
+        discarded
+    }
+
+    fn write(&mut self, ident: Ident, write: impl FnOnce(&mut Table)) {
+        let Some(table) = self.tables.get_mut(&tree_key(ident)) else { return };
+        if table.top.is_empty() {
+            self.dirty.insert(&tree_key(ident), ());
+        }
+        let before = table.bytes;
+        write(table);
+        self.bytes = self.bytes - before + table.bytes;
+    }
+
+    fn fork(&mut self, from: Ident, to: Ident) {
+        let Ok(table) = self.table(from).cloned() else { return };
+        if table.frozen.is_some() {
+            self.freezing.insert(&tree_key(to), ());
+        }
+        self.place(to, table);
+    }
+
+    fn place(&mut self, ident: Ident, table: Table) {
+        self.changed_bytes += ENTRY_OVERHEAD;
+        self.bytes += table.bytes;
+        self.dirty.insert(&tree_key(ident), ());
+        self.tables.insert(&tree_key(ident), table);
+    }
+
+    fn discard(&mut self, ident: Ident) -> Option<Table> {
+        let table = self.tables.remove(&tree_key(ident))?;
+        self.bytes -= table.bytes;
+        self.dirty.insert(&tree_key(ident), ());
+        self.freezing.remove(&tree_key(ident));
+        Some(table)
+    }
+
+    /// Whether nothing has changed since the latest freeze.
+    pub(super) fn is_clean(&self) -> bool {
+        self.dirty.is_empty()
+    }
+
+    /// Pushes all changes down one layer, for a checkpoint to write them. There must be no frozen ones.
+    pub(super) fn freeze(&mut self) -> Freeze {
+        let dirty = std::mem::take(&mut self.dirty);
+        self.freezing = dirty.clone();
+        self.changed_bytes = 0;
+        // Trees that were forked from one another and not changed since have their changes in common, and
+        // get one number for each; that costs a table more, and only if both live on.
+        each_ident(&dirty, |ident| {
+            if let Some(table) = self.tables.get_mut(&tree_key(ident))
+                && !table.top.is_empty()
+            {
+                let changes = std::mem::take(&mut table.top);
+                table.frozen = Some(Arc::new(Frozen { number: self.next_frozen, changes }));
+                self.next_frozen += 1;
+            }
+        });
+        Freeze { state: Arc::new(self.clone()), dirty }
+    }
+
+    /// After a checkpoint: lets the tables that it wrote take the place of the frozen changes.
+    pub(super) fn thaw(&mut self, written: &BTreeMap<u64, u64>, view: Arc<View>) {
+        let freezing = std::mem::take(&mut self.freezing);
+        each_ident(&freezing, |ident| {
+            if let Some(table) = self.tables.get_mut(&tree_key(ident))
+                && let Some(frozen) = table.frozen.take()
+            {
+                // Every frozen layer has been written, unless its tree was dropped: then none has it here.
+                table.base = written.get(&frozen.number).copied().unwrap_or_default();
+            }
+        });
+        self.view = view;
+    }
+}
+
+/// Calls a function with each number in a set.
+pub(super) fn each_ident(idents: &Tree<()>, mut call: impl FnMut(Ident)) {
+    let mut cursor = idents.cursor(Range::all(), Direction::Forward);
+    while let Some((key, ())) = cursor.next() {
+        if let Some(bytes) = key.first_chunk() {
+            call(Ident(u64::from_be_bytes(*bytes)));
+        }
+    }
+}
+
+/// Which trees exist at some point within a batch, and what lies below them.
+struct Known<'a> {
+    state: &'a State,
+    /// What has become of the trees that the batch changed as a whole.
+    made: BTreeMap<Ident, Made<'a>>,
+    /// The tree found last, since operations on one tree tend to follow each other.
+    recent: Option<(Ident, Option<&'a Table>)>,
+}
+
+#[derive(Clone, Copy)]
+enum Made<'a> {
+    Dropped,
+    Empty,
+    /// Forked from a tree that is, or was itself forked from, this one of before the batch.
+    Twin(&'a Table),
+}
+
+impl<'a> Known<'a> {
+    fn admit(&mut self, op: &Op) -> Result<Option<usize>> {
+        match op {
+            Op::Put { ident, key, .. } | Op::Delete { ident, key } => return self.look_up(*ident, key),
+            Op::Clear(ident) => {
+                self.find(*ident)?;
+                self.made.insert(*ident, Made::Empty);
+            }
+            Op::Create(ident) => self.claim(*ident, Made::Empty)?,
+            Op::Fork { from, to } => {
+                let twin = self.find(*from)?.map_or(Made::Empty, Made::Twin);
+                self.claim(*to, twin)?;
+            }
+            Op::Drop(ident) => {
+                self.find(*ident)?;
+                self.made.insert(*ident, Made::Dropped);
+            }
+        }
+        self.recent = None;
+        Ok(None)
+    }
+
+    /// The length that the layers below have under a key, if that will matter: it doesn't where the top
+    /// layer has the key and cannot forget it.
+    fn look_up(&mut self, ident: Ident, key: &Key) -> Result<Option<usize>> {
+        if key.len() > Key::MAX_BYTES {
+            return Err(Error::KeyTooLong(key.len()));
+        }
+        match self.find(ident)? {
+            Some(table) if table.top.get(key).is_none() => table.len_below(key, &self.state.view),
+            _ => Ok(None),
+        }
+    }
+
+    /// The tree of before the batch whose layers a tree has; none if it was made by the batch.
+    fn find(&mut self, ident: Ident) -> Result<Option<&'a Table>> {
+        if let Some((recent, table)) = self.recent
+            && recent == ident
+        {
+            return Ok(table);
+        }
+        let found = match self.made.get(&ident) {
+            Some(Made::Dropped) => return Err(Error::NoSuchIdent(ident)),
+            Some(Made::Empty) => None,
+            Some(Made::Twin(table)) => Some(*table),
+            None => Some(self.state.table(ident)?),
+        };
+        self.recent = Some((ident, found));
+        Ok(found)
+    }
+
+    fn claim(&mut self, ident: Ident, made: Made<'a>) -> Result<()> {
+        if self.find(ident).is_ok() {
+            return Err(Error::IdentExists(ident));
+        }
+        self.made.insert(ident, made);
+        Ok(())
+    }
+}
+
+impl Snapshot for State {
+    fn get(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>> {
+        self.table(ident)?.get(key, &self.view)
+    }
+
+    fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>> {
+        Ok(Box::new(self.table(ident)?.cursor(&self.view, range, direction)?))
+    }
+
+    fn entries(&self, ident: Ident) -> Result<u64> {
+        Ok(self.table(ident)?.entries)
+    }
+
+    fn bytes(&self, ident: Ident) -> Result<u64> {
+        Ok(self.table(ident)?.bytes)
+    }
+
+    fn contains(&self, ident: Ident) -> Result<bool> {
+        Ok(self.table(ident).is_ok())
+    }
+}

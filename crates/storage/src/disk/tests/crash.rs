@@ -1,0 +1,158 @@
+//! A scripted workload, stopped at every sync and every write in turn, and reopened.
+//!
+//! Whatever was lost, what is found must be the state after some commit: no batch in part, no commit without
+//! those before it, and none missing that was said to be journaled, nor, if only the process ended, any that
+//! was acknowledged at all. Then work goes on, to see that recovery left everything in order.
+
+use super::*;
+
+/// What a run of the script has been told, and what the states were.
+struct Told {
+    /// The state after each commit, by position.
+    states: Vec<Everything>,
+    /// The last position whose commit returned.
+    committed: u64,
+    /// The last position that was said to be journaled, or checkpointed.
+    journaled: u64,
+}
+
+/// A small generator with a fixed seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// The script's batches: each changes two trees alike, so that a half would show, and some whole trees.
+fn batches() -> Vec<Batch> {
+    let mut random = Random(0x5EED);
+    let mut batches = vec![batch((0..3).map(|number| Op::Create(Ident(number))))];
+    let mut forked = false;
+    for at in 0..45u64 {
+        let mut ops = Vec::new();
+        for _ in 0..1 + random.below(4) {
+            let key = vec![random.below(40) as u8; 1 + random.below(30) as usize];
+            let gone = random.below(3) == 0;
+            let value = vec![at as u8; random.below(300) as usize];
+            for number in [1, 2] {
+                ops.push(match gone {
+                    true => Op::Delete { ident: Ident(number), key: Key::from(key.clone()) },
+                    false => put(number, &key, &value),
+                });
+            }
+        }
+        match at {
+            8 | 30 => ops.push(Op::Clear(Ident(1))),
+            _ if at % 7 == 5 && forked => ops.push(Op::Drop(Ident(3))),
+            _ if at % 7 == 5 => ops.push(Op::Fork { from: Ident(2), to: Ident(3) }),
+            _ => {}
+        }
+        forked ^= at % 7 == 5;
+        batches.push(batch(ops));
+    }
+    batches
+}
+
+/// Runs the script until it ends or something fails.
+fn script(files: &FaultyFiles, told: &mut Told) -> Result<()> {
+    let engine = open(files)?;
+    let result = commit_all(&engine, told);
+    // A closing that cannot write is no news here.
+    let _ = engine.close();
+    result
+}
+
+fn commit_all(engine: &DiskEngine, told: &mut Told) -> Result<()> {
+    for (at, batch) in batches().into_iter().enumerate() {
+        let position = engine.commit(batch)?;
+        told.committed = position.0;
+        if at % 4 == 3 {
+            engine.wait_journaled(position)?;
+            told.journaled = position.0;
+        }
+        if at % 11 == 7 {
+            engine.checkpoint()?;
+            told.journaled = position.0;
+        }
+    }
+    Ok(())
+}
+
+/// The states that the script passes, from a run on the memory engine.
+fn states() -> Vec<Everything> {
+    let memory = MemoryEngine::new();
+    let mut states = vec![everything(&*memory.snapshot())];
+    for batch in batches() {
+        memory.commit(batch).unwrap();
+        states.push(everything(&*memory.snapshot()));
+    }
+    states
+}
+
+/// Opens what a stop has left, checks it, and goes on working.
+fn check(files: &FaultyFiles, loss: Loss, told: &Told, what: &str) {
+    let files = files.restart(loss);
+    let engine = open(&files).unwrap_or_else(|error| panic!("{what}, {loss:?}: {error}"));
+    let state = engine.core.latest();
+    let position = state.position;
+    let least = if loss == Loss::Nothing { told.committed } else { told.journaled };
+    assert!(position >= least, "{what}, {loss:?}: {position} recovered, {least} promised");
+    let found = everything(&*state);
+    let expected = told.states.get(position as usize);
+    assert_eq!(Some(&found), expected, "{what}, {loss:?}: not the state after commit {position}");
+    drop(state);
+    if position > 0 {
+        let last = engine.commit(batch([put(0, b"after", what.as_bytes())])).unwrap();
+        engine.wait_journaled(last).unwrap();
+        let files = files.restart(Loss::Everything);
+        let engine = open(&files).unwrap_or_else(|error| panic!("{what}, {loss:?}, then again: {error}"));
+        let value = engine.snapshot().get(Ident(0), b"after").unwrap();
+        assert_eq!(value.as_deref(), Some(what.as_bytes()), "{what}, {loss:?}");
+    }
+}
+
+/// Stops at each of so many places, and returns how many stops were survived.
+fn stop_everywhere(count: u64, stop: fn(&FaultyFiles, u64), what: &str) -> u64 {
+    let mut told = Told { states: states(), committed: 0, journaled: 0 };
+    let mut survived = 0;
+    for at in 1..=count {
+        let files = FaultyFiles::new();
+        stop(&files, at);
+        (told.committed, told.journaled) = (0, 0);
+        let _ = script(&files, &mut told);
+        let what = format!("stopped at {what} {at}");
+        for loss in [Loss::Nothing, Loss::Everything, Loss::Some(at), Loss::Some(at * 31)] {
+            check(&files, loss, &told, &what);
+            survived += 1;
+        }
+    }
+    eprintln!("{survived} stops at a {what} survived");
+    survived
+}
+
+fn counts() -> (u64, u64) {
+    let files = FaultyFiles::new();
+    let mut told = Told { states: Vec::new(), committed: 0, journaled: 0 };
+    script(&files, &mut told).unwrap();
+    assert_eq!(told.committed, batches().len() as u64);
+    files.counts()
+}
+
+#[test]
+fn a_stop_at_any_sync_keeps_every_promise() {
+    let (_, syncs) = counts();
+    let survived = stop_everywhere(syncs, FaultyFiles::stop_at_sync, "sync");
+    assert!(survived >= 4 * 40, "the script has become too short: {survived}");
+}
+
+#[test]
+fn a_stop_at_any_write_keeps_every_promise() {
+    let (writes, _) = counts();
+    let survived = stop_everywhere(writes, FaultyFiles::stop_at_write, "write");
+    assert!(survived >= 4 * 150, "the script has become too short: {survived}");
+}

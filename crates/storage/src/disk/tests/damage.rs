@@ -1,0 +1,128 @@
+//! Bytes that have changed, files that are missing, formats of the future.
+
+use std::path::PathBuf;
+
+use super::*;
+
+/// A directory whose engine was killed after some commits, the first ones journaled.
+fn killed() -> FaultyFiles {
+    let files = FaultyFiles::new();
+    let engine = open(&files).unwrap();
+    start(&engine);
+    for number in 0..20u64 {
+        let position = engine.commit(batch([put(1, &number.to_be_bytes(), &[9; 100])])).unwrap();
+        if number < 10 {
+            engine.wait_journaled(position).unwrap();
+        }
+    }
+    files.restart(Loss::Nothing)
+}
+
+fn segment(files: &FaultyFiles) -> PathBuf {
+    files.paths().into_iter().rfind(|path| path.extension().is_some_and(|e| e == "journal")).unwrap()
+}
+
+#[test]
+fn a_changed_byte_in_the_journal_is_refused_with_its_place() {
+    let files = killed();
+    let path = segment(&files);
+    let len = files.read(&path).unwrap().len();
+    let last = len - 150;
+    for at in (super::super::journal::SEGMENT_HEADER_BYTES..last).step_by(13) {
+        let damaged = files.restart(Loss::Nothing);
+        damaged.tamper(&path, |bytes| bytes[at] ^= 0x10);
+        let error = open(&damaged).err();
+        let names_it = |message: &str| message.contains(".journal") && message.contains("offset");
+        assert!(matches!(&error, Some(Error::Corrupted(message)) if names_it(message)), "{at}: {error:?}");
+    }
+}
+
+#[test]
+fn a_torn_end_is_cut_off() {
+    let files = killed();
+    let path = segment(&files);
+    let len = files.read(&path).unwrap().len();
+    let mut least = 20;
+    for cut in 1..400 {
+        let torn = files.restart(Loss::Nothing);
+        torn.tamper(&path, |bytes| bytes.truncate(len - cut));
+        let engine = open(&torn).unwrap();
+        let entries = engine.snapshot().entries(Ident(1)).unwrap();
+        assert!(entries <= least && entries + 1 >= least);
+        least = entries;
+    }
+    assert!((15..20).contains(&least));
+}
+
+#[test]
+fn a_hole_in_what_was_never_synced_is_a_torn_end() {
+    let files = FaultyFiles::new();
+    let engine = open(&files).unwrap();
+    start(&engine);
+    let position = engine.commit(batch([put(1, b"a", b"1")])).unwrap();
+    engine.wait_journaled(position).unwrap();
+    let path = segment(&files);
+    let from = files.read(&path).unwrap().len();
+    for number in 0..3u64 {
+        engine.commit(batch([put(1, &number.to_be_bytes(), &[9; 3000])])).unwrap();
+    }
+    let files = files.restart(Loss::Nothing);
+    files.tamper(&path, |bytes| bytes[from..from + 2048].fill(0));
+    let engine = open(&files).unwrap();
+    assert_eq!(engine.snapshot().entries(Ident(1)), Ok(1));
+}
+
+#[test]
+fn a_missing_journal_is_refused() {
+    let files = killed();
+    crate::disk::Files::remove(&files, &segment(&files)).unwrap();
+    let error = open(&files).err();
+    assert!(matches!(&error, Some(Error::Corrupted(message)) if message.contains("no journal")), "{error:?}");
+}
+
+#[test]
+fn a_missing_segment_is_refused() {
+    let files = FaultyFiles::new();
+    let engine = open(&files).unwrap();
+    start(&engine);
+    engine.close().unwrap();
+    let (older, files) = (files.restart(Loss::Nothing), files.restart(Loss::Nothing));
+    let engine = open(&files).unwrap();
+    engine.commit(batch([put(1, b"a", b"1")])).unwrap();
+    engine.checkpoint().unwrap();
+    let position = engine.commit(batch([put(1, b"b", b"2")])).unwrap();
+    engine.wait_journaled(position).unwrap();
+    let journal = segment(&files);
+    let bytes = files.read(&journal).unwrap();
+    // The journal of now beside the base of then.
+    let mixed = older.restart(Loss::Nothing);
+    let stale = segment(&mixed);
+    crate::disk::Files::remove(&mixed, &stale).unwrap();
+    crate::disk::Files::open(&mixed, &journal, true).unwrap().write_at(&bytes, 0).unwrap();
+    let error = open(&mixed).err();
+    assert!(matches!(&error, Some(Error::Corrupted(_))), "{error:?}");
+}
+
+#[test]
+fn the_journal_of_another_directory_is_refused() {
+    let (files, other) = (killed(), killed());
+    let path = segment(&files);
+    let bytes = other.read(&path).unwrap();
+    files.tamper(&path, |own| *own = bytes);
+    let error = open(&files).err();
+    assert!(matches!(&error, Some(Error::Corrupted(message)) if message.contains("another")), "{error:?}");
+}
+
+#[test]
+fn a_newer_format_is_refused_with_both_numbers() {
+    let files = killed();
+    files.tamper(Path::new("/data/vellum.format"), |bytes| {
+        let text = String::from_utf8_lossy(bytes).replace("format 1", "format 2");
+        *bytes = text.into_bytes();
+    });
+    let error = open(&files).err();
+    let names_it = |message: &str| message.contains("format 2") && message.contains("up to 1");
+    assert!(matches!(&error, Some(Error::Unavailable(message)) if names_it(message)), "{error:?}");
+    files.tamper(Path::new("/data/vellum.format"), |bytes| bytes[25] = b'x');
+    assert!(matches!(open(&files).err(), Some(Error::Corrupted(_))));
+}

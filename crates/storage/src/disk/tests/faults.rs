@@ -1,0 +1,128 @@
+//! Disks that are full or do not answer, while the engine stays up.
+
+use std::thread;
+use std::time::Instant;
+
+use super::*;
+
+/// A tree with some entries, checkpointed.
+fn filled(files: &FaultyFiles) -> DiskEngine {
+    let engine = open(files).unwrap();
+    start(&engine);
+    engine.commit(batch((0..500u64).map(|number| put(1, &number.to_be_bytes(), &[7; 200])))).unwrap();
+    engine.checkpoint().unwrap();
+    engine
+}
+
+fn within_seconds(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(20), "{what} takes too long");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_full_disk_fails_the_commit_and_nothing_else() {
+    let files = FaultyFiles::new();
+    let engine = filled(&files);
+    files.set_room(Some(100));
+    let before = everything(&*engine.snapshot());
+    for _ in 0..3 {
+        let refused = engine.commit(batch([put(1, b"large", &[1; 1000])]));
+        assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
+        assert_eq!(everything(&*engine.snapshot()), before);
+    }
+    files.set_room(None);
+    let position = engine.commit(batch([put(1, b"large", &[1; 1000])])).unwrap();
+    engine.wait_journaled(position).unwrap();
+    let files = files.restart(Loss::Everything);
+    let engine = open(&files).unwrap();
+    assert_eq!(engine.snapshot().entries(Ident(1)), Ok(501));
+}
+
+#[test]
+fn a_checkpoint_waits_for_space_while_readers_go_on() {
+    let files = FaultyFiles::new();
+    let engine = filled(&files);
+    let many = (0..3000u64).map(|number| put(2, &number.to_be_bytes(), &[8; 900]));
+    engine.commit(batch(many)).unwrap();
+    files.set_room(Some(50_000));
+    thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| engine.checkpoint());
+        within_seconds("running out of space", || engine.core.control.full().is_some());
+        let snapshot = engine.snapshot();
+        assert_eq!(snapshot.get(Ident(1), &7u64.to_be_bytes()).unwrap().as_deref(), Some(&[7; 200][..]));
+        assert_eq!(entries(&*snapshot, Ident(2), Range::all(), Direction::Backward).unwrap().len(), 3000);
+        files.set_room(None);
+        assert_eq!(checkpoint.join().unwrap(), Ok(()));
+    });
+    let before = everything(&*engine.snapshot());
+    drop(engine);
+    assert_eq!(everything(&*open(&files).unwrap().snapshot()), before);
+}
+
+#[test]
+fn a_failed_sync_loses_nothing_that_was_acknowledged() {
+    let files = FaultyFiles::new();
+    let engine = filled(&files);
+    let position = engine.commit(batch([put(1, b"a", b"1")])).unwrap();
+    files.fail_syncs(1);
+    assert!(engine.wait_journaled(position).is_err());
+    assert_eq!(engine.snapshot().get(Ident(1), b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    within_seconds("a checkpoint", || engine.wait_journaled(position).is_ok());
+    let position = engine.commit(batch([put(1, b"b", b"2")])).unwrap();
+    engine.wait_journaled(position).unwrap();
+    let engine = open(&files.restart(Loss::Everything)).unwrap();
+    assert_eq!(engine.snapshot().entries(Ident(1)), Ok(502));
+}
+
+#[test]
+fn a_base_that_failed_is_opened_anew() {
+    let files = FaultyFiles::new();
+    let engine = filled(&files);
+    engine.commit(batch([put(1, b"a", b"1")])).unwrap();
+    // The first sync of the checkpoint is the new segment's, the next ones are redb's.
+    for failing in 1..5 {
+        files.fail_syncs(failing);
+        assert!(engine.checkpoint().is_err());
+        files.fail_syncs(0);
+        within_seconds("a checkpoint", || engine.checkpoint().is_ok());
+        assert_eq!(
+            engine.snapshot().get(Ident(1), &7u64.to_be_bytes()).unwrap().as_deref(),
+            Some(&[7; 200][..])
+        );
+        engine.commit(batch([put(1, b"b", &[failing as u8])])).unwrap();
+    }
+    let before = everything(&*engine.snapshot());
+    drop(engine);
+    assert_eq!(everything(&*open(&files).unwrap().snapshot()), before);
+}
+
+#[test]
+fn writers_wait_when_checkpoints_lag_and_fail_only_if_there_is_no_room() {
+    let files = FaultyFiles::new();
+    let bounds = Bounds { changed_bytes: 20_000, journal_bytes: 1 << 20 };
+    let engine = DiskEngine::open_with(Arc::new(files.clone()), &options(), bounds).unwrap();
+    start(&engine);
+    for number in 0..2000u64 {
+        engine.commit(batch([put(1, &number.to_be_bytes(), &[7; 200])])).unwrap();
+        assert!(engine.core.latest().changed_bytes < 3 * bounds.changed_bytes);
+    }
+    assert!(engine.statistics().checkpoints > 5);
+    files.set_room(Some(200_000));
+    let mut number = 2000u64;
+    let refused = loop {
+        match engine.commit(batch([put(1, &number.to_be_bytes(), &[7; 200])])) {
+            Ok(_) => number += 1,
+            Err(error) => break error,
+        }
+        assert!(number < 20_000);
+    };
+    assert!(matches!(refused, Error::Full(_)), "{refused:?}");
+    assert_eq!(engine.snapshot().entries(Ident(1)), Ok(number));
+    files.set_room(None);
+    within_seconds("going on", || engine.commit(batch([put(2, b"a", b"1")])).is_ok());
+    drop(engine);
+    assert_eq!(open(&files).unwrap().snapshot().entries(Ident(1)), Ok(number));
+}

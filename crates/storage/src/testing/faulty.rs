@@ -1,0 +1,435 @@
+//! A file system in memory that fails as real ones do: it stops at a chosen write or sync, forgets what was
+//! not synced, has no room, or cannot sync.
+//!
+//! It keeps for each file what a reader would see, and what would be there after the machine stopped: the
+//! contents at the last sync, and the writes since, of which any number may have reached the disk. The names
+//! in a directory are as durable as its last sync. [`FaultyFiles::restart`] is the machine coming up again.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::disk::{File, Files};
+
+/// What a stop loses of what wasn't synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// Nothing: only the process ended.
+    Nothing,
+    /// All of it.
+    Everything,
+    /// For each file all but the first so many writes, the last of them in part, and some of the changes to
+    /// names; the seed decides which.
+    Some(u64),
+}
+
+/// The file system. Clones are the same one.
+#[derive(Clone, Default)]
+pub struct FaultyFiles {
+    disk: Arc<Mutex<Disk>>,
+}
+
+#[derive(Default)]
+struct Disk {
+    /// The files, by number.
+    contents: BTreeMap<u64, Content>,
+    names: BTreeMap<PathBuf, u64>,
+    durable_names: BTreeMap<PathBuf, u64>,
+    locked: BTreeSet<PathBuf>,
+    next: u64,
+    writes: u64,
+    syncs: u64,
+    stop_at_write: Option<u64>,
+    stop_at_sync: Option<u64>,
+    failing_syncs: u64,
+    /// How many bytes files may still grow.
+    room: Option<u64>,
+    stopped: bool,
+}
+
+#[derive(Default, Clone)]
+struct Content {
+    now: Vec<u8>,
+    durable: Vec<u8>,
+    pending: Vec<Pending>,
+}
+
+#[derive(Clone)]
+enum Pending {
+    Write(usize, Vec<u8>),
+    SetLen(usize),
+}
+
+impl FaultyFiles {
+    /// An empty file system without faults.
+    pub fn new() -> Self {
+        FaultyFiles::default()
+    }
+
+    /// Stops at the nth write from the beginning, which is carried out in half, or at the nth change of a
+    /// file's length or name, which is not carried out. Everything after that fails.
+    pub fn stop_at_write(&self, write: u64) {
+        self.disk.lock().stop_at_write = Some(write);
+    }
+
+    /// Stops at the nth sync from the beginning, which makes nothing durable.
+    pub fn stop_at_sync(&self, sync: u64) {
+        self.disk.lock().stop_at_sync = Some(sync);
+    }
+
+    /// Lets the next syncs fail, and forget what they were to write, as Linux does.
+    pub fn fail_syncs(&self, syncs: u64) {
+        self.disk.lock().failing_syncs = syncs;
+    }
+
+    /// Leaves so many bytes of room for files to grow into; `None` for no limit.
+    pub fn set_room(&self, room: Option<u64>) {
+        self.disk.lock().room = room;
+    }
+
+    /// The writes and the syncs so far.
+    pub fn counts(&self) -> (u64, u64) {
+        let disk = self.disk.lock();
+        (disk.writes, disk.syncs)
+    }
+
+    /// What the machine finds when it comes up again. This file system stops.
+    #[must_use]
+    pub fn restart(&self, loss: Loss) -> FaultyFiles {
+        let mut before = self.disk.lock();
+        before.stopped = true;
+        let mut random = Random(match loss {
+            Loss::Some(seed) => seed,
+            Loss::Nothing | Loss::Everything => 0,
+        });
+        let names = before.names_after(loss, &mut random);
+        let mut disk = Disk { next: before.next, ..Disk::default() };
+        for (number, content) in &before.contents {
+            let kept = match loss {
+                Loss::Nothing => content.now.clone(),
+                Loss::Everything => content.durable.clone(),
+                Loss::Some(_) => content.some(&mut random),
+            };
+            // What is on the disk after a start stays there.
+            disk.contents.insert(*number, Content { durable: kept.clone(), now: kept, pending: Vec::new() });
+        }
+        disk.durable_names = names.clone();
+        disk.names = names;
+        FaultyFiles { disk: Arc::new(Mutex::new(disk)) }
+    }
+
+    /// The contents of a file as a process sees them.
+    pub fn read(&self, path: &Path) -> Option<Vec<u8>> {
+        let disk = self.disk.lock();
+        Some(disk.contents.get(disk.names.get(path)?)?.now.clone())
+    }
+
+    /// Changes the contents of a file behind everybody's back.
+    pub fn tamper(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut disk = self.disk.lock();
+        if let Some(number) = disk.names.get(path).copied()
+            && let Some(content) = disk.contents.get_mut(&number)
+        {
+            change(&mut content.now);
+            content.durable = content.now.clone();
+            content.pending.clear();
+        }
+    }
+
+    /// The paths of all files.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.disk.lock().names.keys().cloned().collect()
+    }
+}
+
+/// A small generator with a seed.
+struct Random(u64);
+
+impl Random {
+    /// A number below a bound.
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound.max(1)
+    }
+}
+
+impl Content {
+    fn apply(bytes: &mut Vec<u8>, pending: &Pending) {
+        match pending {
+            Pending::Write(offset, written) => overwrite(bytes, *offset, written),
+            Pending::SetLen(len) => bytes.resize(*len, 0),
+        }
+    }
+
+    fn sync(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            Content::apply(&mut self.durable, &pending);
+        }
+    }
+
+    /// The durable contents with some of the writes since.
+    fn some(&self, random: &mut Random) -> Vec<u8> {
+        let mut bytes = self.durable.clone();
+        let kept = random.below(self.pending.len() + 1);
+        self.pending.iter().take(kept).for_each(|pending| Content::apply(&mut bytes, pending));
+        if let Some(Pending::Write(offset, written)) = self.pending.get(kept) {
+            let torn = random.below(written.len());
+            overwrite(&mut bytes, *offset, written.get(..torn).unwrap_or_default());
+        }
+        bytes
+    }
+}
+
+fn overwrite(bytes: &mut Vec<u8>, offset: usize, written: &[u8]) {
+    if bytes.len() < offset + written.len() {
+        bytes.resize(offset + written.len(), 0);
+    }
+    if let Some(place) = bytes.get_mut(offset..offset + written.len()) {
+        place.copy_from_slice(written);
+    }
+}
+
+fn stopped() -> io::Error {
+    io::Error::other("the machine has stopped")
+}
+
+impl Disk {
+    fn check(&self) -> io::Result<()> {
+        match self.stopped {
+            true => Err(stopped()),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts something that changes the disk; true if this is where it stops.
+    fn count_write(&mut self) -> io::Result<bool> {
+        self.check()?;
+        self.writes += 1;
+        self.stopped = self.stop_at_write == Some(self.writes);
+        Ok(self.stopped)
+    }
+
+    fn count_sync(&mut self) -> io::Result<()> {
+        self.check()?;
+        self.syncs += 1;
+        self.stopped = self.stop_at_sync == Some(self.syncs);
+        self.check()
+    }
+
+    fn content(&mut self, number: u64) -> io::Result<&mut Content> {
+        self.contents.get_mut(&number).ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    /// Takes room for a file to grow, or says how much there is of it.
+    fn grow(&mut self, by: usize) -> Result<(), usize> {
+        match &mut self.room {
+            Some(room) if (*room as usize) < by => Err(std::mem::take(room) as usize),
+            Some(room) => {
+                *room -= by as u64;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, number: u64, bytes: &[u8], offset: usize) -> io::Result<()> {
+        let stops = self.count_write()?;
+        let len = self.content(number)?.now.len();
+        let grows = (offset + bytes.len()).saturating_sub(len);
+        let full = self.grow(grows).err();
+        let mut written = bytes.len();
+        if let Some(room) = full {
+            written = written - grows + room;
+        }
+        if stops {
+            written = written.min(bytes.len() / 2);
+        }
+        let part = bytes.get(..written).unwrap_or_default().to_vec();
+        let content = self.content(number)?;
+        overwrite(&mut content.now, offset, &part);
+        content.pending.push(Pending::Write(offset, part));
+        self.check()?;
+        match full {
+            Some(_) => Err(ErrorKind::StorageFull.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn set_len(&mut self, number: u64, len: usize) -> io::Result<()> {
+        if self.count_write()? {
+            return Err(stopped());
+        }
+        let before = self.content(number)?.now.len();
+        if let Err(room) = self.grow(len.saturating_sub(before)) {
+            self.room = Some(room as u64);
+            return Err(ErrorKind::StorageFull.into());
+        }
+        if let Some(room) = &mut self.room {
+            *room += before.saturating_sub(len) as u64;
+        }
+        let content = self.content(number)?;
+        content.now.resize(len, 0);
+        content.pending.push(Pending::SetLen(len));
+        Ok(())
+    }
+
+    fn sync(&mut self, number: u64) -> io::Result<()> {
+        self.count_sync()?;
+        if self.failing_syncs > 0 {
+            self.failing_syncs -= 1;
+            self.content(number)?.pending.clear();
+            return Err(io::Error::other("the disk does not answer"));
+        }
+        self.content(number)?.sync();
+        Ok(())
+    }
+
+    /// Which names are there after a stop.
+    fn names_after(&self, loss: Loss, random: &mut Random) -> BTreeMap<PathBuf, u64> {
+        match loss {
+            Loss::Nothing => return self.names.clone(),
+            Loss::Everything => return self.durable_names.clone(),
+            Loss::Some(_) => {}
+        }
+        // For each file either its old names or its new ones: renaming is atomic.
+        let mut names = BTreeMap::new();
+        for number in self.contents.keys() {
+            let kept = if random.below(2) == 0 { &self.names } else { &self.durable_names };
+            let own = kept.iter().filter(|(_, other)| *other == number);
+            names.extend(own.map(|(path, number)| (path.clone(), *number)));
+        }
+        names
+    }
+}
+
+impl Files for FaultyFiles {
+    fn create_directory(&self, _path: &Path) -> io::Result<()> {
+        self.disk.lock().check()
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let disk = self.disk.lock();
+        disk.check()?;
+        let inside = disk.names.keys().filter(|path| path.parent() == Some(directory));
+        Ok(inside.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect())
+    }
+
+    fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn File>> {
+        let mut disk = self.disk.lock();
+        disk.check()?;
+        let number = match disk.names.get(path) {
+            Some(number) => *number,
+            None if create => {
+                if disk.count_write()? {
+                    return Err(stopped());
+                }
+                disk.next += 1;
+                let number = disk.next;
+                disk.names.insert(path.to_path_buf(), number);
+                disk.contents.insert(number, Content::default());
+                number
+            }
+            None => return Err(ErrorKind::NotFound.into()),
+        };
+        Ok(Arc::new(FaultyFile { disk: Arc::clone(&self.disk), number }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut disk = self.disk.lock();
+        if disk.count_write()? {
+            return Err(stopped());
+        }
+        let number = disk.names.remove(from).ok_or(ErrorKind::NotFound)?;
+        disk.names.insert(to.to_path_buf(), number);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut disk = self.disk.lock();
+        if disk.count_write()? {
+            return Err(stopped());
+        }
+        let number = disk.names.remove(path).ok_or(ErrorKind::NotFound)?;
+        let len = disk.content(number)?.now.len() as u64;
+        if let Some(room) = &mut disk.room {
+            *room += len;
+        }
+        Ok(())
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        let mut disk = self.disk.lock();
+        disk.count_sync()?;
+        let inside = |path: &PathBuf| path.parent() == Some(directory);
+        let now: Vec<_> =
+            disk.names.iter().filter(|(path, _)| inside(path)).map(|(p, n)| (p.clone(), *n)).collect();
+        disk.durable_names.retain(|path, _| !inside(path));
+        disk.durable_names.extend(now);
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
+        let mut disk = self.disk.lock();
+        disk.check()?;
+        match disk.locked.insert(path.to_path_buf()) {
+            true => Ok(Box::new(Lock { disk: Arc::clone(&self.disk), path: path.to_path_buf() })),
+            false => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+struct Lock {
+    disk: Arc<Mutex<Disk>>,
+    path: PathBuf,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        self.disk.lock().locked.remove(&self.path);
+    }
+}
+
+struct FaultyFile {
+    disk: Arc<Mutex<Disk>>,
+    number: u64,
+}
+
+impl std::fmt::Debug for FaultyFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "file {}", self.number)
+    }
+}
+
+impl File for FaultyFile {
+    fn len(&self) -> io::Result<u64> {
+        let mut disk = self.disk.lock();
+        disk.check()?;
+        Ok(disk.content(self.number)?.now.len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut disk = self.disk.lock();
+        disk.check()?;
+        let bytes = &disk.content(self.number)?.now;
+        let offset = offset as usize;
+        let from = bytes.get(offset..offset + buffer.len()).ok_or(ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(from);
+        Ok(())
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.disk.lock().write(self.number, bytes, offset as usize)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.lock().sync(self.number)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.disk.lock().set_len(self.number, len as usize)
+    }
+}
