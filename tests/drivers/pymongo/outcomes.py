@@ -47,6 +47,17 @@ def pytest_configure(config: pytest.Config) -> None:
     for client in (pymongo.MongoClient, pymongo.AsyncMongoClient):
         client.HOST = os.environ["DB_IP"]
         client.PORT = int(os.environ["DB_PORT"])
+    drop_databases()
+
+
+def drop_databases() -> None:
+    """What the file before left behind must not decide how this one ends."""
+    import pymongo
+
+    with pymongo.MongoClient(directConnection=True) as client:
+        for name in client.list_database_names():
+            if name not in ("admin", "config", "local"):
+                client.drop_database(name)
 
 
 @pytest.hookimpl(trylast=True)
