@@ -69,3 +69,8 @@ fn every_stage_has_a_script() {
 fn every_expression_operator_has_a_script() {
     check("expressions", query::expression::OPERATORS.iter().map(|operator| operator.name), 0);
 }
+
+#[test]
+fn every_accumulator_has_a_script() {
+    check("accumulators", query::accumulator::accumulators(), 0);
+}
