@@ -1,3 +1,5 @@
+//! Collations against what MongoDB answers, and keys against comparisons.
+
 use super::*;
 use base::bson::extended_json;
 use base::key_string;
