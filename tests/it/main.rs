@@ -7,6 +7,7 @@
 //!   detail, `VELLUM_BLESS=1` keeps the new rates.
 //! - `coverage`: every command, stage and operator has a script.
 //! - `compatibility`: docs/compatibility.md, made from the tables.
+//! - `fairness`: long work keeps nobody waiting.
 //! - `tidy`: rules about the sources themselves.
 //!
 //! `VELLUM_SERVER=127.0.0.1:27017` uses a server already running instead of starting some.
@@ -17,6 +18,7 @@ mod client;
 mod compatibility;
 mod coverage;
 mod describe;
+mod fairness;
 mod recordings;
 mod replay;
 mod scripts;

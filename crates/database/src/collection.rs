@@ -91,6 +91,12 @@ impl Collection {
         self.data.is_none()
     }
 
+    /// Whether reading all of it counts as long work, for which the network thread is left.
+    pub fn is_large(&self) -> bool {
+        const RECORDS: i64 = 1000;
+        self.records() > RECORDS
+    }
+
     /// Documents, as counted by the commits.
     pub fn records(&self) -> i64 {
         self.data.as_ref().map_or(0, |data| data.counts.records.load(Relaxed))

@@ -80,6 +80,11 @@ impl Cursor {
     /// Appends the next documents to the open array of `out`: at most `count`, and no more than
     /// fit into a reply. Returns how many, and whether the stream has ended.
     pub fn next_batch(&mut self, count: u64, out: &mut Builder) -> Result<(u64, bool)> {
+        let operation = self.operation.clone();
+        operation.run(|| self.pull(count, out))
+    }
+
+    fn pull(&mut self, count: u64, out: &mut Builder) -> Result<(u64, bool)> {
         let start = out.len();
         let mut appended = 0;
         while appended < count {

@@ -20,6 +20,8 @@ pub struct Operation {
     killed: AtomicBool,
     stopping: &'static AtomicBool,
     blocking: BlockingHook,
+    /// Whether its plan reads much.
+    long: AtomicBool,
     /// Keys and documents examined so far, as explain and the profiler report them.
     pub keys_examined: AtomicI64,
     /// Documents examined so far.
@@ -46,6 +48,7 @@ impl Operation {
             killed: AtomicBool::new(false),
             stopping: &STOPPING,
             blocking: |work| work(),
+            long: AtomicBool::new(false),
             keys_examined: AtomicI64::new(0),
             docs_examined: AtomicI64::new(0),
             snapshot: OnceLock::new(),
@@ -96,8 +99,24 @@ impl Operation {
         STOPPING.store(true, Relaxed);
     }
 
+    /// Says that what it does from now on may take long.
+    pub fn expect_long(&self) {
+        self.long.store(true, Relaxed);
+    }
+
+    /// Runs the reading part of an operation: in place where its plan is short, else without
+    /// starving other clients of the thread.
+    ///
+    /// Errors: those of the work.
+    pub fn run<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        if !self.long.load(Relaxed) {
+            return work();
+        }
+        self.blocking(work).unwrap_or_else(|| Err(err!(InternalError, "the thread's owner ran no work")))
+    }
+
     /// Runs work that may take long without starving other clients of the thread.
-    pub fn blocking<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+    fn blocking<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let mut work = Some(work);
         let mut outcome = None;
         (self.blocking)(&mut || {
@@ -149,6 +168,7 @@ mod tests {
             work();
             work();
         });
-        assert_eq!(operation.blocking(|| 7), Some(7));
+        operation.expect_long();
+        assert_eq!(operation.run(|| Ok(7)).unwrap(), 7);
     }
 }

@@ -16,8 +16,8 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -43,9 +43,8 @@ const GRACE_INTERRUPTED: Duration = Duration::from_secs(2);
 ///
 /// Errors: those of starting, above all an address in use.
 pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
-    let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get());
     let runtime = Builder::new_multi_thread()
-        .worker_threads(cores.max(2))
+        .worker_threads(network_threads())
         .thread_name("vellum-net")
         .thread_stack_size(STACK_SIZE)
         .enable_all()
@@ -195,6 +194,44 @@ impl Drop for Busy<'_> {
     }
 }
 
+/// A network thread while it handles a request.
+struct Occupied<'a> {
+    count: &'a AtomicUsize,
+    /// How many were at it before.
+    others: usize,
+}
+
+impl<'a> Occupied<'a> {
+    fn new(count: &'a AtomicUsize) -> Occupied<'a> {
+        Occupied { count, others: count.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Occupied<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Handles a frame on this thread. The last thread that isn't handling one hands its connections
+/// on first, so that however long the others take, someone is there for new requests.
+fn handle_here(state: &mut ConnectionState, server: &Server, frame: &[u8], out: &mut Vec<u8>) -> Outcome {
+    let occupied = Occupied::new(&server.occupied);
+    if occupied.others + 1 < network_threads() {
+        return handle(state, server, frame, out);
+    }
+    drop(occupied);
+    let mut outcome = Outcome::Close;
+    in_place(&mut || outcome = handle(state, server, frame, out));
+    outcome
+}
+
+/// How many threads handle requests: more than cores, so that a long one seldom takes the last.
+fn network_threads() -> usize {
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    *THREADS.get_or_init(|| std::thread::available_parallelism().map_or(2, |cores| cores.get()).max(4))
+}
+
 /// A connection's task.
 struct Connection {
     stream: TcpStream,
@@ -282,7 +319,7 @@ impl Connection {
             }
             let busy = Busy::new(&self.server);
             let mut out = buffers::take();
-            let outcome = handle(&mut self.state, &self.server, frame, &mut out);
+            let outcome = handle_here(&mut self.state, &self.server, frame, &mut out);
             if !out.is_empty() {
                 send(&self.stream, &out).await?;
                 self.server.counters.bytes_out.add(out.len() as u64);

@@ -63,6 +63,8 @@ pub struct Server {
     pub(crate) fail_points: FailPoints,
     pub(crate) parameters: Parameters,
     pub(crate) topology: TopologyState,
+    /// Network threads that are handling a request.
+    pub(crate) occupied: AtomicUsize,
     /// Requests under way, from their frame to their reply.
     pub(crate) busy: AtomicUsize,
     /// Set once no more requests are taken.
@@ -114,6 +116,7 @@ impl Server {
             },
             fail_points,
             settings,
+            occupied: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             stop: Arc::default(),

@@ -139,6 +139,15 @@ pub(crate) fn sort_document(sort: &SortPattern) -> DocumentBuf {
 
 impl Plan {
     /// Counts the use of the plan's indexes, for `$indexStats`.
+    /// Whether it reads a collection or an index from end to end.
+    pub(crate) fn reads_all(&self) -> bool {
+        match &self.source {
+            Source::Collection { .. } => true,
+            Source::Index(candidate) => !candidate.access.bounded.contains(&true),
+            Source::Eof | Source::Unique(_) | Source::Union(_) => false,
+        }
+    }
+
     pub(crate) fn note_uses(&self) {
         let note = |access: &Access| {
             access.index.uses.fetch_add(1, Relaxed);

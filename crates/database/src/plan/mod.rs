@@ -94,6 +94,9 @@ impl Database {
         }
         let plan = build::plan(operation, view, collection, read, context)?;
         plan.note_uses();
+        if collection.is_large() && plan.reads_all() {
+            operation.expect_long();
+        }
         plan.start()
     }
 }

@@ -40,11 +40,7 @@ impl Database {
         }
         let read = Read { hint, skip, limit, covering: Some(Vec::new()), ..Read::new(matcher) };
         let mut records = self.read(operation, &view, &collection, read, context)?;
-        let mut count = 0;
-        while records.next()?.is_some() {
-            count += 1;
-        }
-        Ok(count)
+        operation.run(|| records.count())
     }
 
     fn count_view(

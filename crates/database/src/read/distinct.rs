@@ -39,9 +39,12 @@ impl Database {
             let read = Read { hint, ..Read::new(matcher) };
             Box::new(Documents(self.read(operation, &view, &collection, read, context)?))
         };
-        while let Some(document) = source.next()? {
-            values.add(document.view())?;
-        }
+        operation.run(|| {
+            while let Some(document) = source.next()? {
+                values.add(document.view())?;
+            }
+            Ok(())
+        })?;
         Ok(values.finish())
     }
 }

@@ -46,15 +46,17 @@ impl Database {
         let mut records = self.read(operation, &view, &collection, request.read(), context)?;
         drop(view);
         let (mut deleted, mut last) = (0, None);
-        while let Some(record) = records.next()? {
-            operation.check()?;
-            if let Some((_, committed)) =
-                self.delete_record(&collection, &record, &request.matcher, context)?
-            {
-                deleted += 1;
-                last = Some(committed);
+        operation.run(|| {
+            while let Some(record) = records.next()? {
+                operation.check()?;
+                let gone = self.delete_record(&collection, &record, &request.matcher, context)?;
+                if let Some((_, committed)) = gone {
+                    deleted += 1;
+                    last = Some(committed);
+                }
             }
-        }
+            Ok(())
+        })?;
         self.counters.documents_deleted.fetch_add(deleted, Relaxed);
         Ok((deleted, last))
     }

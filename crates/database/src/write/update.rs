@@ -104,12 +104,15 @@ impl Database {
         if let Some(collection) = view.catalog.get(namespace).cloned() {
             let mut records = self.read(operation, &view, &collection, request.read(), context)?;
             drop(view);
-            while let Some(record) = records.next()? {
-                operation.check()?;
-                if let Some(change) = self.update_record(&collection, &record, request, context)? {
-                    outcome.add(&change);
+            operation.run(|| {
+                while let Some(record) = records.next()? {
+                    operation.check()?;
+                    if let Some(change) = self.update_record(&collection, &record, request, context)? {
+                        outcome.add(&change);
+                    }
                 }
-            }
+                Ok(())
+            })?;
         }
         self.counters.documents_updated.fetch_add(outcome.modified, Relaxed);
         if outcome.matched == 0 {
@@ -128,7 +131,8 @@ impl Database {
     ) -> Result<Option<(Arc<Collection>, Record)>> {
         let view = self.view();
         let Some(collection) = view.catalog.get(namespace).cloned() else { return Ok(None) };
-        let record = self.read(operation, &view, &collection, read, context)?.next()?;
+        let mut records = self.read(operation, &view, &collection, read, context)?;
+        let record = operation.run(|| records.next())?;
         Ok(record.map(|record| (collection, record)))
     }
 

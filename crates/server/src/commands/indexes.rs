@@ -33,7 +33,11 @@ fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
             IndexSpec::parse(known.view(), &namespace, context).map_err(|error| in_specification(error, spec))
         })
         .collect::<Result<Vec<_>>>()?;
-    let outcome = call.server.database.create_indexes(&namespace, specs, context)?;
+    let database = &call.server.database;
+    if database.collection(&namespace).is_some_and(|collection| collection.is_large()) {
+        surroundings.operation.expect_long();
+    }
+    let outcome = surroundings.operation.run(|| database.create_indexes(&namespace, specs, context))?;
     call.reply.append("numIndexesBefore", outcome.before as i32);
     call.reply.append("numIndexesAfter", outcome.after as i32);
     call.reply.append("createdCollectionAutomatically", outcome.created_collection);
