@@ -35,7 +35,7 @@ impl Hint {
 
     /// The index that the hint names, among those that may be used; `None` for `$natural`.
     ///
-    /// Errors: BadValue where there is none.
+    /// Errors: BadValue where there is none, IndexNotFound where there are several.
     pub(crate) fn resolve<'d>(
         &self,
         data: &'d Data,
@@ -80,7 +80,7 @@ fn ambiguous(first: &Index, second: &Index, query: &str) -> base::Error {
         format!("kp: {key} name: '({name}, )' io: {}", index.spec.to_document())
     };
     err!(
-        BadValue,
+        IndexNotFound,
         "error processing query: {query}\n planner returned error :: caused by :: Hint matched multiple \
          indexes, must hint by index name. Matched: {} and {}",
         shown(first),
