@@ -85,8 +85,11 @@ func kilobyte(id int) bson.D {
 
 func big(ctx context.Context, db *mongo.Database) error {
 	count, err := db.Collection("big").EstimatedDocumentCount(ctx)
-	if err != nil || count == 100_000 {
+	if err != nil {
 		return err
+	}
+	if count == 100_000 {
+		return db.Collection("big").Indexes().DropAll(ctx)
 	}
 	for start := 0; start < 100_000; start += 1000 {
 		batch := make([]any, 0, 1000)
@@ -177,6 +180,26 @@ func workloads() []workload {
 		{"sort + limit 10 without index (per document)", 20, big, func(ctx context.Context, db *mongo.Database, _ int) error {
 			cursor, err := db.Collection("big").Find(ctx, bson.D{},
 				options.Find().SetSort(bson.D{{Key: "value", Value: -1}}).SetLimit(10))
+			return drain(ctx, cursor, err)
+		}},
+		{"$lookup by an indexed field of 1,000 (per document)", 20, func(ctx context.Context, db *mongo.Database) error {
+			if err := fill(ctx, db, "foreign", 1000); err != nil {
+				return err
+			}
+			return big(ctx, db)
+		}, func(ctx context.Context, db *mongo.Database, _ int) error {
+			cursor, err := db.Collection("big").Aggregate(ctx, bson.A{
+				bson.D{{Key: "$lookup", Value: bson.D{{Key: "from", Value: "foreign"}, {Key: "localField", Value: "group"},
+					{Key: "foreignField", Value: "_id"}, {Key: "as", Value: "found"}}}},
+				bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: nil},
+					{Key: "n", Value: bson.D{{Key: "$sum", Value: bson.D{{Key: "$size", Value: "$found"}}}}}}}}})
+			return drain(ctx, cursor, err)
+		}},
+		{"$unwind of 2 + $group (per document)", 20, big, func(ctx context.Context, db *mongo.Database, _ int) error {
+			cursor, err := db.Collection("big").Aggregate(ctx, bson.A{
+				bson.D{{Key: "$project", Value: bson.D{{Key: "v", Value: bson.A{"$group", "$value"}}}}},
+				bson.D{{Key: "$unwind", Value: "$v"}},
+				bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: nil}, {Key: "n", Value: bson.D{{Key: "$sum", Value: "$v"}}}}}}})
 			return drain(ctx, cursor, err)
 		}},
 		{"createIndex on 100,000 (per document)", 10, big, func(ctx context.Context, db *mongo.Database, _ int) error {
