@@ -162,15 +162,17 @@ fn append_size(out: &mut Builder, name: &str, size: i64) {
 
 /// The catalog entry of a collection: what is kept in the engine to open it again.
 pub(crate) fn entry(collection: &Collection) -> DocumentBuf {
-    let mut out = Builder::new();
+    // Room for a few indexes, so that the buffer seldom moves.
+    let mut out = Builder::with_buffer(Vec::with_capacity(512));
     out.append("ns", collection.namespace.as_str());
     out.append("uuid", Value::Binary { subtype: 4, bytes: &collection.uuid });
     out.append("options", &collection.options.to_document());
     if let Some(data) = &collection.data {
         out.append("ident", data.ident.0 as i64).begin_array("indexes");
         for index in &data.indexes {
-            out.push_document().append("spec", &index.spec.to_document());
-            out.append("ident", index.ident.0 as i64).append("since", index.since_millis);
+            out.push_document().begin_document("spec");
+            index.spec.append_to(&mut out);
+            out.end().append("ident", index.ident.0 as i64).append("since", index.since_millis);
             out.begin_array("multikey");
             for bits in index.multikey_bits() {
                 out.push(bits as i32);

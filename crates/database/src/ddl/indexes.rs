@@ -143,7 +143,7 @@ impl Database {
             let place = data.indexes.iter_mut().find(|index| index.spec.name == name);
             let place =
                 place.ok_or_else(|| err!(IndexNotFound, "cannot find index {name} for ns {namespace}"))?;
-            let mut spec = place.spec.clone();
+            let mut spec = IndexSpec::clone(&place.spec);
             change(&mut spec)?;
             let changed = Index::new(spec, place.ident, &place.multikey_bits(), place.since_millis);
             changed.uses.store(place.uses.load(Relaxed), Relaxed);

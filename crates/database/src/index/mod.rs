@@ -7,13 +7,14 @@ mod spec;
 pub use keys::{DocumentKeys, KeyOf};
 pub use spec::{IndexSpec, KeyKind, KeyPart};
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use storage::Ident;
 
 /// An index of a collection: its specification, its tree, and what its documents turned out to hold.
 pub struct Index {
-    /// What createIndexes said.
-    pub spec: IndexSpec,
+    /// What createIndexes said, shared with the twins of the index.
+    pub spec: Arc<IndexSpec>,
     /// Its tree in the engine.
     pub ident: Ident,
     /// Per key part, a bit for each component of the path where some document has an array.
@@ -27,7 +28,8 @@ pub struct Index {
 
 impl Index {
     /// An index over a tree, with the multikey bits recorded so far (none for a new one).
-    pub fn new(spec: IndexSpec, ident: Ident, multikey: &[u32], since_millis: i64) -> Index {
+    pub fn new(spec: impl Into<Arc<IndexSpec>>, ident: Ident, multikey: &[u32], since_millis: i64) -> Index {
+        let spec = spec.into();
         let bits = (0..spec.parts.len()).map(|part| multikey.get(part).copied().unwrap_or(0));
         Index {
             ident,

@@ -111,16 +111,21 @@ impl IndexSpec {
     /// The specification as listIndexes shows it.
     pub fn to_document(&self) -> DocumentBuf {
         let mut out = Builder::new();
+        self.append_to(&mut out);
+        out.finish()
+    }
+
+    /// Appends what listIndexes shows to an open document.
+    pub(crate) fn append_to(&self, out: &mut Builder) {
         out.append("v", 2i32).append("key", &self.key).append("name", &self.name);
         out.append_all(self.options.view());
         if self.hidden {
             out.append("hidden", true);
         }
         if let Some(seconds) = self.expire_after_seconds {
-            append_seconds(&mut out, seconds);
+            append_seconds(out, seconds);
         }
         out.append_optional("collation", self.collation.document());
-        out.finish()
     }
 
     /// The hash that a value has in a hashed part: of strings that are equal, the same.

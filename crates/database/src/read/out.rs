@@ -2,6 +2,7 @@
 
 use crate::database::Database;
 use crate::ddl::RenameRequest;
+use crate::index::IndexSpec;
 use crate::write::InsertRequest;
 use base::bson::DocumentCow;
 use base::{Namespace, Result};
@@ -42,7 +43,7 @@ impl Replacement {
         }
         database.create_collection(&temporary, options.view(), context)?;
         if let Some(data) = existing.as_ref().and_then(|existing| existing.data.as_ref()) {
-            let specs = data.indexes.iter().skip(1).map(|index| index.spec.clone()).collect();
+            let specs = data.indexes.iter().skip(1).map(|index| IndexSpec::clone(&index.spec)).collect();
             database.create_indexes(&temporary, specs, context)?;
         }
         Ok(replacement)

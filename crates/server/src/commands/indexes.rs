@@ -134,7 +134,8 @@ fn re_index(call: &mut Call<'_>) -> Result<Answer> {
     let Some(collection) = database.collection(&namespace) else {
         return Err(err!(NamespaceNotFound, "collection does not exist"));
     };
-    let specs: Vec<IndexSpec> = collection.data()?.indexes.iter().map(|index| index.spec.clone()).collect();
+    let specs: Vec<IndexSpec> =
+        collection.data()?.indexes.iter().map(|index| IndexSpec::clone(&index.spec)).collect();
     let count = specs.len() as i32;
     database.drop_indexes(&namespace, None)?;
     let outcome = database.create_indexes(&namespace, specs.clone(), &surroundings.context)?;
