@@ -239,7 +239,7 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		for _, work := range workloads() {
+		for _, work := range append(workloads(), cleanSlates()...) {
 			if wanted(work.name, *only) {
 				measure(ctx, client.Database("bench"), work, workers, *pid)
 			}
