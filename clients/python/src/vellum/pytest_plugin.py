@@ -1,0 +1,162 @@
+"""PyTest fixtures: one server for a session, a database for every test.
+
+==================  ========  ==========================================================================
+fixture             scope     what it is
+==================  ========  ==========================================================================
+vellum_uri          session   connection string of the one server, shared by all of pytest-xdist's workers
+mongo_client        session   a ``pymongo.MongoClient`` on it
+mongo_db            test      a fresh database: empty, or a fork of the template's
+mongo_db_name       test      that database's name, for whatever makes its own client
+async_mongo_client  test      a ``pymongo.AsyncMongoClient`` (with pytest-asyncio)
+async_mongo_db      test      the fresh database, through it
+vellum_template     session   override it: return a function that fills the database every test gets a fork of
+vellum_args         session   override it: further options of the server, ``["--replset", "rs0"]``
+==================  ========  ==========================================================================
+
+``--vellum-binary`` names the server's program, ``--vellum-uri`` a server that is running already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import re
+from typing import Any, Callable, Iterator, Optional, Sequence
+
+import pytest
+
+from . import slate
+from .server import SharedServer, StartError
+
+try:
+    import pytest_asyncio
+except ImportError:
+    pytest_asyncio = None  # type: ignore[assignment]
+
+_numbers = itertools.count(1)
+
+NAME_BYTES_MAX = 63
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Two options for the command line."""
+    group = parser.getgroup("vellum", "databases for tests")
+    group.addoption("--vellum-binary", help="the server's program (else VELLUM_BINARY, else the one installed)")
+    group.addoption("--vellum-uri", help="use this running server instead of starting one")
+
+
+@pytest.fixture(scope="session")
+def vellum_args() -> Sequence[str]:
+    """Options of the server beyond its port; override to have a replica set."""
+    return ()
+
+
+@pytest.fixture(scope="session")
+def _vellum(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, vellum_args: Sequence[str]
+) -> Iterator[SharedServer]:
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Each worker has a folder of its own inside the session's.
+        folder = folder.parent
+    options = request.config
+    try:
+        shared = SharedServer(
+            folder, vellum_args, options.getoption("--vellum-binary"), options.getoption("--vellum-uri")
+        )
+    except StartError as error:
+        pytest.exit(f"vellum did not start: {error}", returncode=3)
+    yield shared
+    shared.close()
+
+
+@pytest.fixture(scope="session")
+def vellum_uri(_vellum: SharedServer) -> str:
+    """The server's connection string."""
+    return _vellum.uri
+
+
+@pytest.fixture(scope="session")
+def mongo_client(vellum_uri: str) -> Iterator[Any]:
+    """A client for the whole session."""
+    import pymongo
+
+    client: Any = pymongo.MongoClient(vellum_uri)
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def vellum_template() -> Optional[Callable[[Any], object]]:
+    """Override to return a function: it is called once with a database, of which every test gets a fork."""
+    return None
+
+
+@pytest.fixture
+def mongo_db_name(
+    request: pytest.FixtureRequest, _vellum: SharedServer, mongo_client: Any, vellum_template: Any
+) -> Iterator[str]:
+    """The name of this test's own database, which is gone after the test."""
+    name = _database_name(request.node.name)
+    if vellum_template is not None:
+        slate.fork(mongo_client, _template_name(_vellum, mongo_client, vellum_template), name)
+    yield name
+    mongo_client.drop_database(name)
+
+
+@pytest.fixture
+def mongo_db(mongo_client: Any, mongo_db_name: str) -> Any:
+    """This test's own database."""
+    return mongo_client[mongo_db_name]
+
+
+if pytest_asyncio is not None:
+
+    @pytest_asyncio.fixture
+    async def async_mongo_client(vellum_uri: str) -> Any:
+        """An async client in the test's own event loop."""
+        import pymongo
+
+        client: Any = pymongo.AsyncMongoClient(vellum_uri)
+        yield client
+        await client.close()
+
+    @pytest_asyncio.fixture
+    async def async_mongo_db(async_mongo_client: Any, mongo_db_name: str) -> Any:
+        """This test's own database, through the async client."""
+        return async_mongo_client[mongo_db_name]
+
+else:
+
+    @pytest.fixture
+    def async_mongo_client() -> Any:
+        """Needs an event loop."""
+        pytest.fail("async_mongo_client and async_mongo_db need pytest-asyncio")
+
+    @pytest.fixture
+    def async_mongo_db(async_mongo_client: Any) -> Any:
+        """Needs an event loop."""
+        return async_mongo_client
+
+
+def _database_name(test: str) -> str:
+    """Tells which test it is of, and differs between workers and from test to test."""
+    end = f"_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}_{os.getpid()}_{next(_numbers)}"
+    return re.sub(r"\W+", "_", test, flags=re.ASCII)[: NAME_BYTES_MAX - len(end)] + end
+
+
+def _template_name(shared: SharedServer, client: Any, build: Callable[[Any], object]) -> str:
+    """The template's database, built now if no worker has built it before."""
+    code = getattr(build, "__code__", None)
+    place = (build.__module__, build.__qualname__, code and code.co_filename, code and code.co_firstlineno)
+    name = "template_" + hashlib.sha256(repr(place).encode()).hexdigest()[:16]
+    with shared.lock(name):
+        if not shared.mark(name).exists():
+            client.drop_database(name)
+            build(client[name])
+            # A template without a collection is an empty database, which doesn't exist and can't be forked.
+            if not client[name].list_collection_names():
+                client[name].create_collection("template")
+            shared.mark(name).touch()
+    return name

@@ -1,0 +1,215 @@
+"""Starting the server: on a free port, ending with whoever uses it, and saying why when it can't.
+
+The server is told ``--port 0``, so that no two runs fight over a port, and ``--parent-pipe``: it ends when its
+standard input closes. The operating system closes pipes however a process ends, so a killed test run leaves
+nothing behind.
+
+Processes that share a server (pytest-xdist's workers) share that pipe: it is a named one, each of them holds its
+writing end open, and the last to go closes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+from typing import IO, Iterator, Optional, Sequence
+
+try:
+    import fcntl
+except ImportError:  # Windows: no named pipes of this kind either, so every process starts its own server.
+    fcntl = None  # type: ignore[assignment]
+
+START_SECONDS = 30
+STOP_SECONDS = 10
+
+
+class StartError(Exception):
+    """The server didn't start; the text is its own message."""
+
+
+def find_binary(binary: Optional[str] = None) -> str:
+    """The server's program: as given, or as VELLUM_BINARY says, or installed with this package, or on the path."""
+    wanted = binary or os.environ.get("VELLUM_BINARY")
+    if wanted:
+        found = shutil.which(wanted)
+        if found is None:
+            raise StartError(f"there is no program {wanted!r}")
+        return found
+    name = "vellum.exe" if os.name == "nt" else "vellum"
+    schemes = [sysconfig.get_path("scripts"), os.path.dirname(sys.executable)]
+    with contextlib.suppress(KeyError):
+        schemes.append(sysconfig.get_path("scripts", f"{os.name}_user"))
+    for folder in schemes:
+        candidate = os.path.join(folder, name)
+        if os.path.isfile(candidate):
+            return candidate
+    found = shutil.which(name)
+    if found is None:
+        raise StartError("the vellum binary is neither installed with this package nor on the path; set VELLUM_BINARY")
+    return found
+
+
+def _launch(
+    binary: Optional[str], args: Sequence[str], stdin: int, log: pathlib.Path
+) -> tuple[subprocess.Popen[bytes], str]:
+    """Start a server and read its connection string, or raise what it said instead."""
+    command = [find_binary(binary), "serve", "--port", "0", "--parent-pipe", *args]
+    with log.open("wb") as errors:
+        # A session of its own: the terminal's Ctrl-C is for the test runner, whose teardown needs the server.
+        process = subprocess.Popen(
+            command, stdin=stdin, stdout=subprocess.PIPE, stderr=errors, start_new_session=os.name != "nt"
+        )
+    assert process.stdout is not None
+    alarm = threading.Timer(START_SECONDS, process.kill)
+    alarm.start()
+    try:
+        line = process.stdout.readline().decode("utf-8", "replace").strip()
+    finally:
+        alarm.cancel()
+        process.stdout.close()
+    if line.startswith("mongodb://"):
+        return process, line
+    status = process.wait()
+    said = log.read_text("utf-8", "replace").strip()
+    raise StartError(said or f"{command[0]} ended with status {status} before it listened")
+
+
+class Server:
+    """A server of this process's own: started at once, ended by ``stop``, ``with``, or the end of the process."""
+
+    def __init__(self, args: Sequence[str] = (), binary: Optional[str] = None):
+        self.folder = tempfile.TemporaryDirectory(prefix="vellum-")
+        log = pathlib.Path(self.folder.name, "vellum.log")
+        try:
+            self.process, self.uri = _launch(binary, args, subprocess.PIPE, log)
+        except BaseException:
+            self.folder.cleanup()
+            raise
+
+    def stop(self) -> None:
+        """End the server and wait until it is gone."""
+        _close(self.process.stdin)
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.folder.cleanup()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class SharedServer:
+    """A server that all processes given the same folder use; it ends when the last of them has gone.
+
+    ``uri`` names a server that is running already: then only the folder's locks and marks are kept.
+    """
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        args: Sequence[str] = (),
+        binary: Optional[str] = None,
+        uri: Optional[str] = None,
+    ):
+        self._folder = folder
+        self._pipe: Optional[int] = None
+        self._users: Optional[IO[str]] = None
+        self._own: Optional[Server] = None
+        if uri is not None:
+            self.uri = uri
+        elif fcntl is None:
+            self._own = Server(args, binary)
+            self._folder = pathlib.Path(self._own.folder.name)
+            self.uri = self._own.uri
+        else:
+            with self.lock("server"):
+                found = self._join()
+                self.uri = found if found is not None else self._start(args, binary)
+                self._users = open(self._folder / "vellum-users.lock", "w")
+                fcntl.flock(self._users, fcntl.LOCK_SH)
+
+    @contextlib.contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """Held by one process at a time; released also when that process dies."""
+        with open(self._folder / f"vellum-{name}.lock", "w") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def mark(self, name: str) -> pathlib.Path:
+        """A file that says, once it exists, that something has been done on this server."""
+        return self._folder / f"vellum-{name}.done"
+
+    def close(self) -> None:
+        """Let go of the server."""
+        if self._own is not None:
+            self._own.stop()
+        if self._pipe is None or self._users is None:
+            return
+        with self.lock("server"):
+            self._users.close()
+            if self._is_unused():
+                # Nobody shall join a server that is about to end.
+                (self._folder / "vellum.json").unlink(missing_ok=True)
+            os.close(self._pipe)
+            self._pipe = None
+
+    def _is_unused(self) -> bool:
+        with open(self._folder / "vellum-users.lock", "w") as users:
+            try:
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+    def _join(self) -> Optional[str]:
+        """Hold the pipe of a server that is running."""
+        try:
+            uri = json.loads((self._folder / "vellum.json").read_text())["uri"]
+            # Fails where nobody reads: a server that has ended.
+            self._pipe = os.open(self._folder / "vellum.pipe", os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            return None
+        return str(uri)
+
+    def _start(self, args: Sequence[str], binary: Optional[str]) -> str:
+        # What was done on an earlier server is gone with it, and so is its pipe.
+        for stale in [self._folder / "vellum.pipe", *self._folder.glob("vellum-*.done")]:
+            stale.unlink(missing_ok=True)
+        pipe = self._folder / "vellum.pipe"
+        os.mkfifo(pipe)
+        reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            self._pipe = os.open(pipe, os.O_WRONLY)
+            # The server waits for the end of its input; only opening the pipe must not wait.
+            os.set_blocking(reading, True)
+            process, uri = _launch(binary, args, reading, self._folder / "vellum.log")
+        except StartError:
+            if self._pipe is not None:
+                os.close(self._pipe)
+            raise
+        finally:
+            os.close(reading)
+        # It may outlive this process: there is nothing to wait for.
+        process.returncode = 0
+        (self._folder / "vellum.json").write_text(json.dumps({"uri": uri, "pid": process.pid}))
+        return uri
+
+
+def _close(pipe: Optional[IO[bytes]]) -> None:
+    if pipe is not None:
+        with contextlib.suppress(BrokenPipeError):
+            pipe.close()

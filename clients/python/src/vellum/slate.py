@@ -1,0 +1,58 @@
+"""The server's own commands as functions: for PyMongo's clients, sync and async alike.
+
+Each returns what ``client.admin.command`` does: the reply of a ``MongoClient``, something to await of an
+``AsyncMongoClient``.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, Optional
+
+
+def fork(client: Any, origin: str, to: str, replace: bool = False) -> Any:
+    """Make ``to`` a copy-on-write twin of ``origin``: collections, indexes, validators, documents."""
+    return client.admin.command("forkDatabase", origin, to=to, replace=replace)
+
+
+def reset(client: Any, database: str) -> Any:
+    """Empty every collection; collections, indexes and validators stay."""
+    return client.admin.command("resetDatabase", database)
+
+
+def snapshot(client: Any, database: str, name: str, replace: bool = False) -> Any:
+    """Keep the database's state under a name."""
+    return client.admin.command("snapshotDatabase", database, name=name, replace=replace)
+
+
+def restore(client: Any, database: str, name: str) -> Any:
+    """Put the database back into the state of a snapshot, which stays."""
+    return client.admin.command("restoreDatabase", database, name=name)
+
+
+def drop_snapshot(client: Any, database: str, name: str) -> Any:
+    """Forget a snapshot."""
+    return client.admin.command("dropSnapshot", database, name=name)
+
+
+def clock(
+    client: Any,
+    now: Optional[datetime.datetime] = None,
+    advance: Optional[datetime.timedelta] = None,
+    freeze: Optional[bool] = None,
+    follow: bool = False,
+    sweep_ttl: bool = False,
+) -> Any:
+    """Set, move, hold or release the server's clock, by which TTL, ``$$NOW`` and ``$currentDate`` go."""
+    arguments: dict[str, Any] = {}
+    if now is not None:
+        arguments["set"] = now
+    if advance is not None:
+        arguments["advance"] = round(advance.total_seconds() * 1000)
+    if freeze is not None:
+        arguments["freeze"] = freeze
+    if follow:
+        arguments["follow"] = True
+    if sweep_ttl:
+        arguments["sweepTTL"] = True
+    return client.admin.command("vellumClock", 1, **arguments)

@@ -1,0 +1,69 @@
+"""PyMongo, sync and async, and the ODMs on top of it."""
+
+import datetime
+
+import pytest
+
+import vellum
+
+pytest_asyncio = pytest.importorskip("pytest_asyncio")
+
+
+def test_commands_of_the_sync_client(mongo_client, mongo_db):
+    mongo_db.c.insert_one({"_id": 1})
+    vellum.snapshot(mongo_client, mongo_db.name, "ready")
+    assert vellum.reset(mongo_client, mongo_db.name)["n"] == 1
+    vellum.restore(mongo_client, mongo_db.name, "ready")
+    assert mongo_db.c.find_one() == {"_id": 1}
+    vellum.drop_snapshot(mongo_client, mongo_db.name, "ready")
+    twin = mongo_db.name[:-2] + "_f"
+    vellum.fork(mongo_client, mongo_db.name, twin)
+    assert mongo_client[twin].c.count_documents({}) == 1
+    mongo_client.drop_database(twin)
+
+
+def test_the_clock(mongo_client, mongo_db):
+    noon = datetime.datetime(2026, 1, 31, 12)
+    try:
+        vellum.clock(mongo_client, now=noon, freeze=True)
+        mongo_db.c.create_index("at", expireAfterSeconds=60)
+        mongo_db.c.insert_one({"at": noon})
+        moved = vellum.clock(mongo_client, advance=datetime.timedelta(minutes=1), sweep_ttl=True)
+        assert (moved["ttlDeleted"], moved["now"]) == (1, noon + datetime.timedelta(minutes=1))
+    finally:
+        assert not vellum.clock(mongo_client, follow=True)["frozen"]
+
+
+@pytest.mark.asyncio
+async def test_the_async_client(async_mongo_db, async_mongo_client):
+    await async_mongo_db.c.insert_one({"_id": 1})
+    assert (await vellum.reset(async_mongo_client, async_mongo_db.name))["n"] == 1
+    assert await async_mongo_db.c.count_documents({}) == 0
+
+
+def test_mongoengine(vellum_uri, mongo_db_name):
+    mongoengine = pytest.importorskip("mongoengine")
+
+    class Person(mongoengine.Document):
+        name = mongoengine.StringField(unique=True)
+
+    mongoengine.connect(mongo_db_name, host=vellum_uri, uuidRepresentation="standard")
+    try:
+        Person(name="Ada").save()
+        with pytest.raises(mongoengine.NotUniqueError):
+            Person(name="Ada").save()
+        assert Person.objects(name="Ada").count() == 1
+    finally:
+        mongoengine.disconnect()
+
+
+@pytest.mark.asyncio
+async def test_beanie(async_mongo_db):
+    beanie = pytest.importorskip("beanie")
+
+    class Person(beanie.Document):
+        name: str
+
+    await beanie.init_beanie(database=async_mongo_db, document_models=[Person])
+    await Person(name="Ada").insert()
+    assert (await Person.find_one(Person.name == "Ada")).name == "Ada"

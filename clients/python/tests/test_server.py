@@ -1,0 +1,89 @@
+"""The server as a process: it starts, says why it doesn't, and never outlives its users."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pymongo
+import pytest
+
+import vellum
+
+HOLDER = """
+import sys, time, pathlib, vellum
+server = vellum.{what}
+pid = getattr(server, "process", None)
+print(server.uri, pid.pid if pid else "", flush=True)
+time.sleep(60)
+"""
+
+
+def hold(what):
+    """A process that holds a server, and the server's connection string."""
+    command = [sys.executable, "-c", HOLDER.format(what=what)]
+    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return holder, holder.stdout.readline().split()[0]
+
+
+def answers(uri):
+    with pymongo.MongoClient(uri, serverSelectionTimeoutMS=300) as client:
+        try:
+            return client.admin.command("ping")["ok"] == 1
+        except pymongo.errors.PyMongoError:
+            return False
+
+
+def ends(uri):
+    """Whether the server is gone within a few seconds."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if not answers(uri):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_server_of_ones_own_starts_and_stops():
+    with vellum.Server(["--replset", "rs0"]) as server:
+        assert "replicaSet=rs0" in server.uri and answers(server.uri)
+    assert ends(server.uri)
+
+
+def test_a_server_that_cannot_start_says_why():
+    with pytest.raises(vellum.StartError, match="unexpected argument '--prot'"):
+        vellum.Server(["--prot", "1"])
+    with pytest.raises(vellum.StartError, match="no program"):
+        vellum.Server(binary="/nowhere/vellum")
+
+
+def test_the_server_dies_with_a_killed_parent():
+    holder, uri = hold("Server()")
+    assert answers(uri)
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    assert ends(uri)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows shares no server")
+def test_a_shared_server_ends_with_the_last_of_its_users(tmp_path):
+    shared = f"SharedServer(pathlib.Path({str(tmp_path)!r}))"
+    holders = [hold(shared) for _ in range(3)]
+    uris = {uri for _, uri in holders}
+    assert len(uris) == 1
+    (uri,) = uris
+    # The one that started it goes first.
+    for holder, _ in holders[:2]:
+        holder.send_signal(signal.SIGKILL)
+        holder.communicate()
+    time.sleep(0.3)
+    assert answers(uri)
+    holders[2][0].send_signal(signal.SIGKILL)
+    holders[2][0].communicate()
+    assert ends(uri)
+    # Whoever comes later finds the server gone and starts another.
+    again = vellum.SharedServer(tmp_path)
+    assert answers(again.uri)
+    again.close()
+    assert ends(again.uri)
