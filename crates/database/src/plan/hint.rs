@@ -76,7 +76,7 @@ impl Hint {
 /// Indexes may have the same keys and different collations, and then only their names tell.
 fn ambiguous(first: &Index, second: &Index, query: &str) -> base::Error {
     let shown = |index: &Index| {
-        let IndexSpec { key, name, .. } = &index.spec;
+        let IndexSpec { key, name, .. } = &*index.spec;
         format!("kp: {key} name: '({name}, )' io: {}", index.spec.to_document())
     };
     err!(
