@@ -136,14 +136,13 @@ impl RecordStream for ProjectionCovered {
 
     fn explain(&self, out: &mut Explainer) {
         let filter = self.filter.as_ref().map(|filter| filter.describe());
-        let builder = out.stage("PROJECTION_COVERED", filter.as_ref(), &self.stats);
-        builder.begin_document("transformBy");
-        for (_, place) in &self.covering.parts {
-            if let Some(names) = place {
-                builder.append(names.join(".").as_str(), 1i32);
-            }
-        }
-        builder.end();
+        let made = self.covering.parts.iter().filter_map(|(_, place)| place.as_ref());
+        let mut fields = Builder::new();
+        made.for_each(|names| {
+            fields.append(names.join(".").as_str(), 1i32);
+        });
+        let spec = out.projection.clone().unwrap_or_else(|| fields.finish());
+        out.stage("PROJECTION_COVERED", filter.as_ref(), &self.stats).append("transformBy", &spec);
         if self.fetched > 0 {
             out.docs(self.fetched);
         }

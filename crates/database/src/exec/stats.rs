@@ -41,17 +41,18 @@ impl Stats {
 pub(crate) struct Explainer {
     out: Builder,
     executed: bool,
+    /// The projection that a covered plan does, as the client wrote it.
+    pub(crate) projection: Option<DocumentBuf>,
     /// Keys examined, in all stages together.
     pub(crate) keys_examined: u64,
     /// Documents examined, in all stages together.
     pub(crate) docs_examined: u64,
 }
 
-#[allow(dead_code)]
 impl Explainer {
     /// Prints with counts where the plan has been `executed`.
     pub(crate) fn new(executed: bool) -> Explainer {
-        Explainer { out: Builder::new(), executed, keys_examined: 0, docs_examined: 0 }
+        Explainer { out: Builder::new(), executed, projection: None, keys_examined: 0, docs_examined: 0 }
     }
 
     /// Prints a stage's name, its filter, and what it did.

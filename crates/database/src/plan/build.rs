@@ -26,7 +26,6 @@ pub(crate) struct Plan {
     pub(crate) read: Read,
     pub(crate) source: Source,
     /// The sources that were considered and not chosen.
-    #[allow(dead_code)]
     pub(crate) rejected: Vec<Source>,
     range: Option<storage::Range>,
     surroundings: Arc<Surroundings>,
@@ -160,6 +159,11 @@ impl Plan {
         }
     }
 
+    /// Whether the chosen source makes its documents of an index's keys.
+    pub(crate) fn is_covered(&self) -> bool {
+        matches!(&self.source, Source::Index(candidate) if candidate.is_covered())
+    }
+
     /// Starts the chosen source.
     pub(crate) fn start(&self) -> Result<Box<dyn RecordStream>> {
         self.stages(&self.source)
@@ -227,11 +231,10 @@ impl Plan {
         let access = &candidate.access;
         let proven = access.proves_all() && self.range.is_none();
         let needs_nothing = self.read.covering.as_ref().is_some_and(Vec::is_empty);
-        let single = candidate.ordered.is_none_or(|ordered| ordered.split == 0);
         if needs_nothing && proven && self.read.sort.is_none() {
             return Ok(Box::new(CountScan(self.scan(candidate)?)));
         }
-        if candidate.covered && single {
+        if candidate.is_covered() {
             let covering = covering::covering(access, &self.read);
             return Ok(Box::new(ProjectionCovered::new(
                 around,

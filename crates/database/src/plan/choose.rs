@@ -71,6 +71,11 @@ impl Candidate {
         Candidate { access, ordered, covered }
     }
 
+    /// Whether documents are made of its keys, which a merge of scans doesn't do.
+    pub(crate) fn is_covered(&self) -> bool {
+        self.covered && self.ordered.is_none_or(|ordered| ordered.split == 0)
+    }
+
     /// Whether there is at most one document within the bounds.
     pub(crate) fn is_unique(&self) -> bool {
         self.access.index.unique() && self.access.is_single_key()

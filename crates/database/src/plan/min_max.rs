@@ -42,7 +42,7 @@ pub(crate) fn range(index: &Index, read: &Read) -> Result<Range> {
 
 fn key(index: &Index, document: Document<'_>, collation: &Collation) -> Result<Vec<u8>> {
     let incompatible = || err!(51174, "The index chosen is not compatible with min/max");
-    if index.spec.is_hashed() || document.iter().count() != index.spec.parts.len() {
+    if document.iter().count() != index.spec.parts.len() {
         return Err(incompatible());
     }
     let mut key = Vec::new();

@@ -16,6 +16,7 @@ mod order;
 mod tests;
 
 pub(crate) use access::Access;
+pub(crate) use build::{Plan, plan};
 pub use hint::Hint;
 pub(crate) use interval::Interval;
 

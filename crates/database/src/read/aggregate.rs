@@ -43,7 +43,7 @@ const WITHOUT_COLLECTION: &[&str] = &["$currentOp", "$documents", "$listLocalSes
 /// Checks that a pipeline over a collection, or over none, begins with a stage that suits.
 ///
 /// Errors: InvalidNamespace.
-fn check_first_stage(namespace: &Namespace, pipeline: &Pipeline) -> Result<()> {
+pub(crate) fn check_first_stage(namespace: &Namespace, pipeline: &Pipeline) -> Result<()> {
     let without_collection = namespace.collection() == "$cmd.aggregate";
     match pipeline.names().next() {
         // A change stream may watch a collection or a database.

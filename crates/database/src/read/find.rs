@@ -96,7 +96,7 @@ impl<'a> FindRequest<'a> {
     }
 
     /// The same request as the stages of a pipeline, for views.
-    fn to_pipeline(&self) -> Result<DocumentBuf> {
+    pub(crate) fn to_pipeline(&self) -> Result<DocumentBuf> {
         let unsupported = |what: &str| Err(err!(InvalidPipelineOperator, "{what} not supported on views"));
         if self.tailable {
             return Err(err!(OptionNotSupportedOnView, "option 'tailable' not supported on views"));

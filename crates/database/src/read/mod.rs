@@ -9,7 +9,10 @@ mod out;
 mod tail;
 
 pub use aggregate::{AggregateRequest, Sources};
+pub(crate) use aggregate::{Front, check_first_stage};
+pub(crate) use collections::OtherCollections;
 pub use find::FindRequest;
+pub(crate) use find::stages;
 
 use crate::exec::RecordStream;
 use base::Result;

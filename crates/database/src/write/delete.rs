@@ -120,7 +120,7 @@ impl Database {
 }
 
 impl DeleteRequest {
-    fn read(&self) -> Read {
+    pub(crate) fn read(&self) -> Read {
         Read { hint: self.hint.clone(), limit: u64::from(self.single), ..Read::new(self.matcher.clone()) }
     }
 }

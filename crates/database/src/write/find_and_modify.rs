@@ -119,7 +119,7 @@ impl Database {
 }
 
 impl FindAndModifyRequest {
-    fn read(&self) -> Read {
+    pub(crate) fn read(&self) -> Read {
         Read {
             sort: self.sort.clone().map(Arc::new),
             hint: self.hint.clone(),

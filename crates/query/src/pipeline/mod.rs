@@ -107,9 +107,20 @@ impl Pipeline {
     /// A pipeline for which [`reads_collection`](Self::reads_collection) is false brings its own
     /// documents; its source is not read.
     pub fn run(&self, source: Stream, environment: &Environment) -> Result<Stream> {
+        self.run_through(source, environment, &mut |stream| stream)
+    }
+
+    /// Stacks the stages as [`run`](Self::run) does, passing each one's output through `each`: for
+    /// explain, which counts it.
+    pub fn run_through(
+        &self,
+        source: Stream,
+        environment: &Environment,
+        each: &mut dyn FnMut(Stream) -> Stream,
+    ) -> Result<Stream> {
         let mut stream = source;
         for step in &self.steps {
-            stream = Arc::clone(&step.operator).start(stream, environment)?;
+            stream = each(Arc::clone(&step.operator).start(stream, environment)?);
         }
         Ok(stream)
     }

@@ -1,0 +1,249 @@
+//! explain: which plan a statement has, and what it did when carried out.
+//!
+//! The shape is MongoDB's with its classic engine: `queryPlanner` with the winning and the rejected
+//! plans, and from `executionStats` on what the plan really did. Nothing is ever changed: of
+//! writes, the plan that finds their documents is run, and what would happen to these is counted.
+//! The server adds what it knows better: the command, its host and version, `ok`.
+
+mod aggregate;
+mod hash;
+mod read;
+mod verbosity;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use verbosity::Verbosity;
+
+use crate::collection::Collection;
+use crate::exec::{Explainer, RecordStream, Stats};
+use crate::plan::Plan;
+use base::bson::{Builder, DocumentBuf};
+use base::{Namespace, Result};
+use std::time::Instant;
+
+/// The most results that plans which were not chosen are asked for.
+const TRIAL_RESULTS: u64 = 101;
+
+/// What stands on top of a plan: the stage that makes a statement's result of the documents found.
+pub(crate) enum Top {
+    /// Nothing: the documents are the result.
+    Documents,
+    /// A projection: how explain calls it, and its specification.
+    Projection(&'static str, DocumentBuf),
+    /// Counting.
+    Count {
+        /// Documents to pass over, which the plan does.
+        skip: u64,
+    },
+    /// Deleting what is found.
+    Delete,
+    /// Updating what is found.
+    Update,
+}
+
+/// What a statement would do to the documents found.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Effect {
+    /// Documents found.
+    pub(crate) found: u64,
+    /// Documents that an update would change.
+    pub(crate) modified: u64,
+    /// Whether an update would insert.
+    pub(crate) upserted: bool,
+}
+
+/// A plan about to be explained.
+pub(crate) struct Subject<'a> {
+    pub(crate) namespace: &'a Namespace,
+    pub(crate) collection: &'a Collection,
+    pub(crate) plan: &'a Plan,
+    pub(crate) top: Top,
+}
+
+/// A running plan.
+pub(crate) type Records = Box<dyn RecordStream>;
+
+/// Runs a plan to its end, says what would become of its documents, and gives it back.
+pub(crate) type Run<'r> = &'r mut dyn FnMut(Records) -> Result<(Records, Effect)>;
+
+/// Runs a plan to its end.
+pub(crate) fn drain(mut stream: Records) -> Result<(Records, Effect)> {
+    let mut found = 0;
+    while stream.next()?.is_some() {
+        found += 1;
+    }
+    Ok((stream, Effect { found, ..Effect::default() }))
+}
+
+impl Subject<'_> {
+    /// Appends `queryPlanner` and, if asked for, `executionStats`.
+    pub(crate) fn explain(&self, verbosity: Verbosity, run: Run<'_>, out: &mut Builder) -> Result<()> {
+        self.query_planner(out)?;
+        if verbosity != Verbosity::QueryPlanner {
+            self.execution_stats(verbosity, run, out)?;
+        }
+        Ok(())
+    }
+
+    fn query_planner(&self, out: &mut Builder) -> Result<()> {
+        let parsed = self.plan.read.matcher.describe();
+        let (shape, key) = hash::hashes(parsed.view(), &self.plan.read, self.collection);
+        out.begin_document("queryPlanner");
+        out.append("namespace", self.namespace.as_str());
+        out.append("parsedQuery", &parsed).append("indexFilterSet", false);
+        out.append("queryHash", shape.as_str()).append("planCacheShapeHash", shape.as_str());
+        out.append("planCacheKey", key.as_str()).append("optimizationTimeMillis", 0i32);
+        for limit in [
+            "maxIndexedOrSolutionsReached",
+            "maxIndexedAndSolutionsReached",
+            "maxScansToExplodeReached",
+            "prunedSimilarIndexes",
+        ] {
+            out.append(limit, false);
+        }
+        let winning = self.print(self.plan.start()?.as_ref(), None);
+        out.begin_document("winningPlan").append("isCached", false).append_all(winning.stages.view()).end();
+        out.begin_array("rejectedPlans");
+        for source in &self.plan.rejected {
+            let stages = self.print(self.plan.stages(source)?.as_ref(), None).stages;
+            out.push_document().append("isCached", false).append_all(stages.view()).end();
+        }
+        out.end().end();
+        Ok(())
+    }
+
+    fn execution_stats(&self, verbosity: Verbosity, run: Run<'_>, out: &mut Builder) -> Result<()> {
+        let start = Instant::now();
+        let (stream, effect) = run(self.plan.start()?)?;
+        let printed = self.print(stream.as_ref(), Some(effect));
+        out.begin_document("executionStats").append("executionSuccess", true);
+        printed.append_to(self.returned(effect), start, out);
+        if verbosity == Verbosity::AllPlansExecution {
+            self.all_plans(out)?;
+        }
+        out.end();
+        Ok(())
+    }
+
+    /// The plans not chosen, each tried a little.
+    fn all_plans(&self, out: &mut Builder) -> Result<()> {
+        out.begin_array("allPlansExecution");
+        for source in &self.plan.rejected {
+            let start = Instant::now();
+            let mut stream = self.plan.stages(source)?;
+            let mut found = 0;
+            while found < TRIAL_RESULTS && stream.next()?.is_some() {
+                found += 1;
+            }
+            let effect = Effect { found, ..Effect::default() };
+            let printed = self.print(stream.as_ref(), Some(effect));
+            out.push_document();
+            printed.append_to(self.returned(effect), start, out);
+            out.end();
+        }
+        out.end();
+        Ok(())
+    }
+
+    /// Results of the whole: none of what counts or writes.
+    fn returned(&self, effect: Effect) -> u64 {
+        match self.top {
+            Top::Documents | Top::Projection(..) => effect.found,
+            Top::Count { .. } | Top::Delete | Top::Update => 0,
+        }
+    }
+
+    /// Prints a plan's stages, with what they did if it has been run.
+    fn print(&self, stream: &dyn RecordStream, effect: Option<Effect>) -> Printed {
+        let mut explainer = Explainer::new(effect.is_some());
+        if let Top::Projection(_, spec) = &self.top {
+            explainer.projection = Some(spec.clone());
+        }
+        let effect = effect.unwrap_or_default();
+        let stats = |advanced: u64| Stats { works: effect.found + 1, advanced, ended: true };
+        match &self.top {
+            Top::Projection(name, spec) if !self.plan.is_covered() => {
+                explainer.stage(name, None, &stats(effect.found)).append("transformBy", spec);
+                explainer.input(|out| stream.explain(out));
+            }
+            Top::Documents | Top::Projection(..) => stream.explain(&mut explainer),
+            Top::Count { skip } => {
+                explainer.stage("COUNT", None, &stats(0));
+                explainer.count("nCounted", effect.found);
+                explainer.count("nSkipped", *skip);
+                explainer.input(|out| stream.explain(out));
+            }
+            Top::Delete => {
+                explainer.stage("DELETE", None, &stats(0));
+                explainer.count("nWouldDelete", effect.found);
+                explainer.input(|out| stream.explain(out));
+            }
+            Top::Update => {
+                explainer.stage("UPDATE", None, &stats(0));
+                explainer.count("nMatched", effect.found);
+                explainer.count("nWouldModify", effect.modified);
+                explainer.count("nWouldUpsert", u64::from(effect.upserted));
+                explainer.input(|out| stream.explain(out));
+            }
+        }
+        Printed {
+            keys_examined: explainer.keys_examined,
+            docs_examined: explainer.docs_examined,
+            stages: explainer.finish(),
+        }
+    }
+}
+
+/// A plan's stages, printed.
+struct Printed {
+    stages: DocumentBuf,
+    keys_examined: u64,
+    docs_examined: u64,
+}
+
+impl Printed {
+    fn append_to(&self, returned: u64, start: Instant, out: &mut Builder) {
+        let number = |count: u64| i32::try_from(count).unwrap_or(i32::MAX);
+        out.append("nReturned", number(returned));
+        out.append("executionTimeMillis", number(start.elapsed().as_millis() as u64));
+        out.append("totalKeysExamined", number(self.keys_examined));
+        out.append("totalDocsExamined", number(self.docs_examined));
+        out.append("executionStages", &self.stages);
+    }
+}
+
+/// The start of every explanation.
+fn begin() -> Builder {
+    let mut out = Builder::new();
+    out.append("explainVersion", "1");
+    out
+}
+
+/// What is said of a statement whose collection isn't there: nothing is found, by a plan of one
+/// stage.
+fn missing(
+    namespace: &Namespace,
+    filter: &query::matcher::Matcher,
+    verbosity: Verbosity,
+    stage: &str,
+) -> DocumentBuf {
+    let mut out = begin();
+    out.begin_document("queryPlanner").append("namespace", namespace.as_str());
+    out.append("parsedQuery", &filter.describe()).append("indexFilterSet", false);
+    out.begin_document("winningPlan").append("isCached", false).append("stage", stage).end();
+    out.begin_array("rejectedPlans").end().end();
+    if verbosity != Verbosity::QueryPlanner {
+        let mut explainer = Explainer::new(true);
+        explainer.stage(stage, None, &Stats { works: 1, advanced: 0, ended: true });
+        let printed = Printed { stages: explainer.finish(), keys_examined: 0, docs_examined: 0 };
+        out.begin_document("executionStats").append("executionSuccess", true);
+        printed.append_to(0, Instant::now(), &mut out);
+        if verbosity == Verbosity::AllPlansExecution {
+            out.begin_array("allPlansExecution").end();
+        }
+        out.end();
+    }
+    out.finish()
+}

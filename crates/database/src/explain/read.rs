@@ -1,0 +1,140 @@
+//! Explaining the reads: find, count, distinct.
+
+use super::{Effect, Records, Subject, Top, Verbosity, begin, drain, missing};
+use crate::database::Database;
+use crate::operation::Operation;
+use crate::plan::{self, Hint, Read};
+use crate::read::{AggregateRequest, FindRequest, stages};
+use base::bson::{Builder, Document, DocumentBuf, Path};
+use base::{Namespace, Result};
+use query::Context;
+use query::matcher::Matcher;
+use std::sync::Arc;
+
+impl Database {
+    /// Explains a find.
+    ///
+    /// Errors: those of the find.
+    pub fn explain_find(
+        self: &Arc<Self>,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        request: &FindRequest<'_>,
+        verbosity: Verbosity,
+        context: &Arc<Context>,
+    ) -> Result<DocumentBuf> {
+        let (read, projection) = request.parse(context)?;
+        let view = self.view_for(operation);
+        let Some(collection) = view.catalog.get(namespace).cloned() else {
+            return Ok(missing(namespace, &read.matcher, verbosity, "EOF"));
+        };
+        if collection.is_view() {
+            let pipeline = request.to_pipeline()?;
+            let request = AggregateRequest::new(stages(&pipeline));
+            return self.explain_aggregate(operation, namespace, &request, verbosity, context);
+        }
+        let top = match &projection {
+            None => Top::Documents,
+            // Inclusions and exclusions alone are what MongoDB calls simple.
+            Some(_) if read.covering.is_some() && !read.return_key => {
+                Top::Projection(projection_name(&read, request.projection), request.projection.to_owned())
+            }
+            Some(_) => Top::Projection("PROJECTION_DEFAULT", request.projection.to_owned()),
+        };
+        let plan = plan::plan(operation, &view, &collection, read, context)?;
+        let subject = Subject { namespace, collection: &collection, plan: &plan, top };
+        let mut out = begin();
+        subject.explain(verbosity, &mut drain, &mut out)?;
+        Ok(out.finish())
+    }
+
+    /// Explains a count.
+    ///
+    /// Errors: those of the count.
+    #[allow(clippy::too_many_arguments)]
+    pub fn explain_count(
+        self: &Arc<Self>,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        filter: Document<'_>,
+        hint: Option<Hint>,
+        (skip, limit): (u64, u64),
+        verbosity: Verbosity,
+        context: &Arc<Context>,
+    ) -> Result<DocumentBuf> {
+        let matcher = Arc::new(Matcher::parse(filter, context)?);
+        let view = self.view_for(operation);
+        let Some(collection) = view.catalog.get(namespace).cloned() else {
+            return Ok(missing(namespace, &matcher, verbosity, "EOF"));
+        };
+        if collection.is_view() {
+            return self.explain_filtered(operation, namespace, filter, verbosity, context);
+        }
+        if matcher.is_empty() && hint.is_none() {
+            return Ok(missing(namespace, &matcher, verbosity, "RECORD_STORE_FAST_COUNT"));
+        }
+        let read = Read { hint, skip, limit, covering: Some(Vec::new()), ..Read::new(matcher) };
+        let plan = plan::plan(operation, &view, &collection, read, context)?;
+        let subject = Subject { namespace, collection: &collection, plan: &plan, top: Top::Count { skip } };
+        let mut out = begin();
+        let mut count = |mut stream: Records| {
+            let found = stream.count()?;
+            Ok((stream, Effect { found, ..Effect::default() }))
+        };
+        subject.explain(verbosity, &mut count, &mut out)?;
+        Ok(out.finish())
+    }
+
+    /// Explains a distinct.
+    ///
+    /// Errors: those of the distinct.
+    #[allow(clippy::too_many_arguments)]
+    pub fn explain_distinct(
+        self: &Arc<Self>,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        key: &str,
+        filter: Document<'_>,
+        hint: Option<Hint>,
+        verbosity: Verbosity,
+        context: &Arc<Context>,
+    ) -> Result<DocumentBuf> {
+        let matcher = Arc::new(Matcher::parse(filter, context)?);
+        let view = self.view_for(operation);
+        let Some(collection) = view.catalog.get(namespace).cloned() else {
+            return Ok(missing(namespace, &matcher, verbosity, "EOF"));
+        };
+        if collection.is_view() {
+            return self.explain_filtered(operation, namespace, filter, verbosity, context);
+        }
+        let read = Read { hint, covering: Some(vec![Path::new(key)]), ..Read::new(matcher) };
+        let plan = plan::plan(operation, &view, &collection, read, context)?;
+        let subject = Subject { namespace, collection: &collection, plan: &plan, top: Top::Documents };
+        let mut out = begin();
+        subject.explain(verbosity, &mut drain, &mut out)?;
+        Ok(out.finish())
+    }
+
+    /// Explains what finds a view's documents.
+    fn explain_filtered(
+        self: &Arc<Self>,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        filter: Document<'_>,
+        verbosity: Verbosity,
+        context: &Arc<Context>,
+    ) -> Result<DocumentBuf> {
+        let mut out = Builder::new();
+        out.begin_array("pipeline").push_document().append("$match", filter).end().end();
+        let holder = out.finish();
+        let request = AggregateRequest::new(stages(&holder));
+        self.explain_aggregate(operation, namespace, &request, verbosity, context)
+    }
+}
+
+/// How MongoDB calls a projection of plain inclusions: by whether paths go into documents.
+fn projection_name(read: &Read, spec: Document<'_>) -> &'static str {
+    let dotted = spec.iter().any(|element| element.name().contains('.'));
+    let nested = read.covering.iter().flatten().any(|path| path.components().len() > 1);
+    if dotted || nested { "PROJECTION_DEFAULT" } else { "PROJECTION_SIMPLE" }
+}

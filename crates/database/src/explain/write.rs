@@ -1,0 +1,108 @@
+//! Explaining the writes: what finds their documents, and how many they would change.
+
+use super::{Effect, Records, Subject, Top, Verbosity, begin, drain, missing};
+use crate::database::Database;
+use crate::operation::Operation;
+use crate::plan::{self, Read};
+use crate::write::{Action, DeleteRequest, FindAndModifyRequest, UpdateRequest};
+use base::bson::DocumentBuf;
+use base::{Namespace, Result};
+use query::Context;
+use std::sync::Arc;
+
+impl Database {
+    /// Explains a delete statement.
+    ///
+    /// Errors: those of finding its documents.
+    pub fn explain_delete(
+        &self,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        request: &DeleteRequest,
+        verbosity: Verbosity,
+        context: &Arc<Context>,
+    ) -> Result<DocumentBuf> {
+        self.explain_write(operation, namespace, request.read(), Top::Delete, verbosity, context, &mut drain)
+    }
+
+    /// Explains an update statement.
+    ///
+    /// Errors: those of finding its documents and of changing them.
+    pub fn explain_update(
+        &self,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        request: &UpdateRequest,
+        verbosity: Verbosity,
+        context: &Arc<Context>,
+    ) -> Result<DocumentBuf> {
+        let mut run = |stream| would_update(stream, request, context);
+        self.explain_write(operation, namespace, request.read(), Top::Update, verbosity, context, &mut run)
+    }
+
+    /// Explains a findAndModify.
+    ///
+    /// Errors: those of finding the document and of changing it.
+    pub fn explain_find_and_modify(
+        &self,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        request: &FindAndModifyRequest,
+        verbosity: Verbosity,
+        context: &Arc<Context>,
+    ) -> Result<DocumentBuf> {
+        let read = request.read();
+        match &request.action {
+            Action::Remove => {
+                self.explain_write(operation, namespace, read, Top::Delete, verbosity, context, &mut drain)
+            }
+            Action::Update { request, .. } => {
+                let mut run = |stream| would_update(stream, request, context);
+                self.explain_write(operation, namespace, read, Top::Update, verbosity, context, &mut run)
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn explain_write(
+        &self,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        read: Read,
+        top: Top,
+        verbosity: Verbosity,
+        context: &Arc<Context>,
+        run: super::Run<'_>,
+    ) -> Result<DocumentBuf> {
+        let view = self.view();
+        let Some(collection) = view.catalog.get(namespace).cloned() else {
+            return Ok(missing(namespace, &read.matcher, verbosity, "EOF"));
+        };
+        let plan = plan::plan(operation, &view, &collection, read, context)?;
+        let subject = Subject { namespace, collection: &collection, plan: &plan, top };
+        let mut out = begin();
+        subject.explain(verbosity, run, &mut out)?;
+        Ok(out.finish())
+    }
+}
+
+/// What an update would do to the documents found.
+fn would_update(
+    mut stream: Records,
+    request: &UpdateRequest,
+    context: &Context,
+) -> Result<(Records, Effect)> {
+    let mut effect = Effect::default();
+    while let Some(record) = stream.next()? {
+        effect.found += 1;
+        let document = record.document.view();
+        let position = match request.update.needs_position() {
+            true => request.matcher.matches_at(document, context)?.and_then(|found| found.position),
+            false => None,
+        };
+        let changed = request.update.apply(document, position, false, context)?;
+        effect.modified += u64::from(changed.is_some());
+    }
+    effect.upserted = request.upsert && effect.found == 0;
+    Ok((stream, effect))
+}
