@@ -74,3 +74,11 @@ fn every_expression_operator_has_a_script() {
 fn every_accumulator_has_a_script() {
     check("accumulators", query::accumulator::accumulators(), 0);
 }
+
+#[test]
+fn every_window_function_has_a_script() {
+    // Those that are accumulators too are shown in two scripts together.
+    let accumulators: BTreeSet<_> = query::accumulator::accumulators().collect();
+    let names = query::window::window_functions().filter(|name| !accumulators.contains(name));
+    check("window", names, 0);
+}

@@ -4,7 +4,7 @@ use super::{Accumulator, find};
 use crate::expression::{Dependencies, Expression};
 use crate::{Arena, Context, SortPattern};
 use base::bson::{Builder, Document, Element, Number, Value};
-use base::{Result, err};
+use base::{Error, ErrorCode, Result, err};
 use std::sync::Arc;
 
 /// Makes the running half; the number is `n` of those that have one, else 1.
@@ -146,10 +146,14 @@ fn checked_count(value: Option<Value<'_>>) -> Result<usize> {
 
 /// Parses `{input: …, n: …}` of `$firstN` and its kin.
 ///
-/// Errors: 5787900, 5787901, 5787906, 5787907 as MongoDB's; those of a constant bad `n`.
+/// Errors: 5787801, 5787900, 5787901, 5787906, 5787907 as MongoDB's; those of a constant bad `n`.
 pub(crate) fn input_and_count(spec: &Element<'_>, context: &Context) -> Result<(Expression, Expression)> {
     let Value::Document(fields) = spec.value() else {
-        return Err(err!(5787900, "specification must be an object; found {spec}"));
+        let code = if matches!(spec.name(), "$firstN" | "$lastN") { 5787801 } else { 5787900 };
+        return Err(Error::new(
+            ErrorCode::Location(code),
+            format!("specification must be an object; found {spec}"),
+        ));
     };
     let (mut input, mut count) = (None, None);
     for field in fields {

@@ -7,14 +7,18 @@ use super::{Accumulation, Accumulator, Argument, array, check_memory};
 use crate::Context;
 use crate::expression::Expression;
 use base::bson::{Array, Element, Value, ValueBuf};
-use base::{Result, err};
+use base::{Error, ErrorCode, Result, err};
 use std::sync::Arc;
 
-/// Errors: 7436100 for what is no object, 40415 and 40414 for unknown and missing fields,
+/// Errors: 7436100 and 7429703 for what is no object, 40415 and 40414 for unknown and missing fields,
 /// 7750300 to 7750303 for a bad `p`, BadValue for another method than "approximate".
 pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
     let Value::Document(fields) = spec.value() else {
-        return Err(err!(7436100, "specification must be an object; found {spec}"));
+        let code = if name == "$median" { 7436100 } else { 7429703 };
+        return Err(Error::new(
+            ErrorCode::Location(code),
+            format!("specification must be an object; found {spec}"),
+        ));
     };
     let median = name == "$median";
     let (mut input, mut ranks, mut method) = (None, median.then(|| vec![0.5]), false);

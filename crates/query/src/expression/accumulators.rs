@@ -96,7 +96,7 @@ pub(super) mod ranks {
     use base::{ErrorCode, Result, err};
 
     macro_rules! arguments {
-        ($name:ident, $operator:literal, $($parameter:literal),+) => {
+        ($name:ident, $operator:literal, $no_object:literal, $($parameter:literal),+) => {
             pub(in super::super) static $name: Named = Named {
                 parameters: &[$(Parameter {
                     name: $parameter,
@@ -105,8 +105,8 @@ pub(super) mod ranks {
                     ))),
                 }),+],
                 no_object: Complaint(
-                    ErrorCode::Location(7436200),
-                    concat!("specification must be an object; found ", $operator, " :{}"),
+                    ErrorCode::Location($no_object),
+                    "specification must be an object; found {element}",
                 ),
                 unknown: Complaint(
                     ErrorCode::Location(40415),
@@ -115,8 +115,8 @@ pub(super) mod ranks {
             };
         };
     }
-    arguments!(MEDIAN, "$median", "input", "method");
-    arguments!(PERCENTILE, "$percentile", "input", "method", "p");
+    arguments!(MEDIAN, "$median", 7436201, "input", "method");
+    arguments!(PERCENTILE, "$percentile", 7436200, "input", "method", "p");
 
     /// Errors: BadValue for another method than "approximate".
     pub(in super::super) fn median<'a>(call: &Call<'_, 'a>) -> Computed<'a> {

@@ -12,7 +12,8 @@ use base::{Error, ErrorCode, Result};
 pub struct Named {
     /// The arguments in the order in which the operator reads them.
     pub parameters: &'static [Parameter],
-    /// Said where the argument is no object; `{}` is the type found.
+    /// Said where the argument is no object; `{}` is the type found, `{element}` the operator
+    /// with its argument.
     pub no_object: Complaint,
     /// Said of an argument that the operator doesn't have; `{}` is its name.
     pub unknown: Complaint,
@@ -61,7 +62,10 @@ pub(super) fn parse(
     argument: Value<'_>,
 ) -> Result<Node> {
     let Value::Document(argument) = argument else {
-        return Err(declared.no_object.about(argument.kind().alias()));
+        let Complaint(code, message) = declared.no_object;
+        let element = format!("{}: {argument}", operator.name);
+        let message = message.replace("{}", argument.kind().alias()).replace("{element}", &element);
+        return Err(Error::new(code, message));
     };
     let mut operands = vec![Node::Absent; declared.parameters.len()];
     for element in argument {

@@ -43,6 +43,8 @@ pub enum Arity {
     Any,
     /// So many arguments; one that is no array may stand alone.
     Exactly(usize),
+    /// The value to convert.
+    Converted,
     /// From so many to so many arguments.
     Between(usize, usize),
     /// Arguments with names.
@@ -74,10 +76,13 @@ impl Operator {
 
     /// Checks the number of positional arguments.
     ///
-    /// Errors: 16020 and 28667.
+    /// Errors: 16020, 28667, and 50723 of conversions.
     pub(crate) fn check_count(&self, count: usize) -> Result<()> {
         let name = self.name;
         match self.arity {
+            Arity::Converted if count != 1 => {
+                Err(err!(50723, "{name} requires a single argument, got {count}"))
+            }
             Arity::Exactly(wanted) if count != wanted => Err(err!(
                 16020,
                 "Expression {name} takes exactly {wanted} arguments. {count} were passed in."
@@ -106,7 +111,7 @@ const fn op(name: &'static str, arity: Arity, evaluate: Evaluate) -> Operator {
     Operator::new(name, arity, evaluate)
 }
 
-use Arity::{Any, Between, Exactly, Named, Own};
+use Arity::{Any, Between, Converted, Exactly, Named, Own};
 
 /// Every operator, sorted by name.
 pub static OPERATORS: &[Operator] = &[
@@ -157,7 +162,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$exp", Exactly(1), power::exp),
     op("$filter", Own(iterate::parse_filter), iterate::filter).described(iterate::describe),
     op("$first", Exactly(1), array::first),
-    op("$firstN", Named(&pick::ARGUMENTS), pick::first_n),
+    op("$firstN", Named(&pick::ENDS), pick::first_n),
     op("$floor", Exactly(1), rounding::floor),
     op("$function", Own(misc::refuse), misc::never),
     op("$getField", Own(object::parse_get), object::get).described(object::describe_get),
@@ -175,7 +180,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$isoWeek", Own(parts::parse), parts::iso_week).described(parts::describe),
     op("$isoWeekYear", Own(parts::parse), parts::iso_week_year).described(parts::describe),
     op("$last", Exactly(1), array::last),
-    op("$lastN", Named(&pick::ARGUMENTS), pick::last_n),
+    op("$lastN", Named(&pick::ENDS), pick::last_n),
     op("$let", Own(literal::parse_let), literal::r#let).described(literal::describe_let),
     op("$literal", Own(literal::parse_literal), misc::never),
     op("$ln", Exactly(1), power::ln),
@@ -186,13 +191,13 @@ pub static OPERATORS: &[Operator] = &[
     op("$ltrim", Named(&trim::LEFT), trim::left),
     op("$map", Own(iterate::parse_map), iterate::map).described(iterate::describe),
     op("$max", Any, accumulators::max),
-    op("$maxN", Named(&pick::ARGUMENTS), pick::max_n),
+    op("$maxN", Named(&pick::EXTREMES), pick::max_n),
     op("$median", Named(&ranks::MEDIAN), ranks::median),
     op("$mergeObjects", Any, object::merge),
     op("$meta", Own(misc::parse_meta), misc::never),
     op("$millisecond", Own(parts::parse), parts::millisecond).described(parts::describe),
     op("$min", Any, accumulators::min),
-    op("$minN", Named(&pick::ARGUMENTS), pick::min_n),
+    op("$minN", Named(&pick::EXTREMES), pick::min_n),
     op("$minute", Own(parts::parse), parts::minute).described(parts::describe),
     op("$mod", Exactly(2), divide::modulo),
     op("$month", Own(parts::parse), parts::month).described(parts::describe),
@@ -245,17 +250,17 @@ pub static OPERATORS: &[Operator] = &[
         .checked(conditional::check_switch),
     op("$tan", Exactly(1), trigonometry::tan),
     op("$tanh", Exactly(1), trigonometry::tanh),
-    op("$toBool", Exactly(1), convert::to_bool_operator),
-    op("$toDate", Exactly(1), convert::to_date_operator),
-    op("$toDecimal", Exactly(1), convert::to_decimal),
-    op("$toDouble", Exactly(1), convert::to_double),
+    op("$toBool", Converted, convert::to_bool_operator),
+    op("$toDate", Converted, convert::to_date_operator),
+    op("$toDecimal", Converted, convert::to_decimal),
+    op("$toDouble", Converted, convert::to_double),
     op("$toHashedIndexKey", Exactly(1), misc::hashed_index_key),
-    op("$toInt", Exactly(1), convert::to_int),
-    op("$toLong", Exactly(1), convert::to_long),
+    op("$toInt", Converted, convert::to_int),
+    op("$toLong", Converted, convert::to_long),
     op("$toLower", Exactly(1), string::to_lower),
-    op("$toObjectId", Exactly(1), convert::to_object_id_operator),
-    op("$toString", Exactly(1), convert::to_string_operator),
-    op("$toUUID", Exactly(1), convert::to_uuid),
+    op("$toObjectId", Converted, convert::to_object_id_operator),
+    op("$toString", Converted, convert::to_string_operator),
+    op("$toUUID", Converted, convert::to_uuid),
     op("$toUpper", Exactly(1), string::to_upper),
     op("$trim", Named(&trim::TRIM), trim::both),
     op("$trunc", Between(1, 2), rounding::trunc),

@@ -34,8 +34,8 @@ pub(super) fn parse(
     }
     window_of(spec, false)?;
     if !function.value().as_document().is_some_and(|arguments| arguments.is_empty()) {
-        let name = function.name();
-        return Err(err!(5371603, "({name}) specification must be an empty object: {{{name}: {{}}}}"));
+        // The name isn't known to MongoDB at this place.
+        return Err(err!(5371603, "(None) must be specified with '{{}}' as the value"));
     }
     let fits = match rank {
         Rank::Number => sort_by.is_some(),

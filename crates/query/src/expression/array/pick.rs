@@ -1,20 +1,28 @@
 //! `$firstN $lastN $maxN $minN` of an array.
 
 use super::super::evaluate::{Call, Computed};
-use super::super::named::{Named, complaint, required};
+use super::super::named::{Named, Parameter, complaint, required};
 use super::super::show;
 use base::bson::{Builder, Value};
 use base::{Result, err};
 
-/// The arguments `n` and `input`, in this order.
-pub(in super::super) static ARGUMENTS: Named = Named {
-    parameters: &[
-        required("n", 5787906, "Missing value for 'n'"),
-        required("input", 5787907, "Missing value for 'input'"),
-    ],
-    no_object: complaint(5787900, "specification must be an object; found {}"),
-    unknown: complaint(5787901, "Unknown argument to the operator: '{}'"),
-};
+/// The arguments `n` and `input`, in this order, of `$maxN` and `$minN`.
+pub(in super::super) static EXTREMES: Named = arguments(5787900);
+/// The same of `$firstN` and `$lastN`.
+pub(in super::super) static ENDS: Named = arguments(5787801);
+
+const PARAMETERS: &[Parameter] = &[
+    required("n", 5787906, "Missing value for 'n'"),
+    required("input", 5787907, "Missing value for 'input'"),
+];
+
+const fn arguments(no_object: i32) -> Named {
+    Named {
+        parameters: PARAMETERS,
+        no_object: complaint(no_object, "specification must be an object; found {element}"),
+        unknown: complaint(5787901, "Unknown argument for 'n' operator: {}"),
+    }
+}
 
 /// Errors: 5787902 and 5787903 for what is no whole number, 5787908 unless positive.
 fn count(found: Option<Value<'_>>) -> Result<usize> {

@@ -23,7 +23,10 @@ pub(in super::super) static ARGUMENTS: Named = Named {
         optional("startOfWeek"),
     ],
     no_object: complaint(5439007, "$dateTrunc only supports an object as its argument"),
-    unknown: complaint(5439008, "Unrecognized argument to $dateTrunc: {}"),
+    unknown: complaint(
+        5439008,
+        "Unrecognized argument to $dateTrunc: {}. Expected arguments are date, unit, and optionally, binSize, timezone, startOfWeek",
+    ),
 };
 
 /// Errors: 5439012 for what is no date, 5439013 and 5439014 for the unit, 5439017 and 5439018
