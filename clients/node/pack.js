@@ -1,0 +1,41 @@
+// Puts together what is published: `node pack.js OUT linux-x64=PROGRAM darwin-arm64=PROGRAM …`
+//
+// Each program becomes a package of its own, which npm installs on its platform alone, and a copy of this package
+// names them all as optional. They are not named in the tree, where nothing of that name shall be looked up.
+"use strict";
+
+const fs = require("node:fs");
+const path = require("node:path");
+
+/** Writes the packages into a folder and returns their folders. */
+function pack(out, programs) {
+  const manifest = JSON.parse(fs.readFileSync(path.join(__dirname, "package.json"), "utf8"));
+  const { version, license } = manifest;
+  manifest.optionalDependencies = {};
+  const folders = Object.entries(programs).map(([platform, program]) => {
+    const [os, cpu] = platform.split("-");
+    const name = `@vellum/${platform}`;
+    const folder = path.join(out, platform);
+    const file = path.join(folder, "bin", os === "win32" ? "vellum.exe" : "vellum");
+    fs.mkdirSync(path.dirname(file), { recursive: true });
+    fs.copyFileSync(program, file);
+    fs.chmodSync(file, 0o755);
+    const own = { name, version, license, description: `The vellum server for ${platform}`, os: [os], cpu: [cpu] };
+    fs.writeFileSync(path.join(folder, "package.json"), JSON.stringify(own, null, 2) + "\n");
+    manifest.optionalDependencies[name] = version;
+    return folder;
+  });
+  const main = path.join(out, "memory-server");
+  fs.mkdirSync(main, { recursive: true });
+  for (const part of manifest.files) fs.cpSync(path.join(__dirname, part), path.join(main, part), { recursive: true });
+  fs.writeFileSync(path.join(main, "package.json"), JSON.stringify(manifest, null, 2) + "\n");
+  return [main, ...folders];
+}
+
+if (require.main === module) {
+  const [out, ...programs] = process.argv.slice(2);
+  if (!out || programs.length === 0) throw new Error("usage: node pack.js OUT PLATFORM=PROGRAM…");
+  for (const folder of pack(out, Object.fromEntries(programs.map((part) => part.split("="))))) console.log(folder);
+}
+
+module.exports = { pack };

@@ -1,0 +1,19 @@
+// Where the server's program is: as given, as VELLUM_BINARY says, in this platform's package, or on the path.
+"use strict";
+
+const path = require("node:path");
+
+/** The program to run. Errors if a platform's package is broken surface when it is started. */
+function findBinary(given) {
+  const wanted = given ?? process.env.VELLUM_BINARY;
+  if (wanted) return wanted;
+  const name = process.platform === "win32" ? "vellum.exe" : "vellum";
+  try {
+    const manifest = require.resolve(`@vellum/${process.platform}-${process.arch}/package.json`);
+    return path.join(path.dirname(manifest), "bin", name);
+  } catch {
+    return name;
+  }
+}
+
+module.exports = { findBinary };

@@ -1,0 +1,63 @@
+// Starts a server process, and tells its connection string or what it said instead.
+"use strict";
+
+const { spawn } = require("node:child_process");
+const { findBinary } = require("./binary");
+
+const START_MILLIS = 30_000;
+const STOP_MILLIS = 10_000;
+const MESSAGE_MAX = 64 * 1024;
+
+/**
+ * Starts the server. It ends when its standard input closes, which the operating system does for a killed
+ * process too; so it never outlives this one.
+ */
+function launch({ args = [], port = 0, binary } = {}) {
+  const command = findBinary(binary);
+  // Detached: the terminal's Ctrl-C is for the test runner, whose teardown needs the server.
+  const child = spawn(command, ["serve", "--port", String(port), "--parent-pipe", ...args], {
+    stdio: ["pipe", "pipe", "pipe"],
+    detached: process.platform !== "win32",
+    windowsHide: true,
+  });
+  return new Promise((resolve, reject) => {
+    let output = "";
+    let said = "";
+    const timer = setTimeout(() => child.kill("SIGKILL"), START_MILLIS);
+    child.stderr.on("data", (data) => (said = (said + data).slice(-MESSAGE_MAX)));
+    child.stdin.on("error", () => {});
+    child.once("error", (error) => {
+      clearTimeout(timer);
+      reject(new Error(`vellum did not start: ${error.message}`));
+    });
+    child.once("close", (code) => {
+      clearTimeout(timer);
+      reject(new Error(`vellum did not start: ${said.trim() || `ended with status ${code}`}`));
+    });
+    child.stdout.on("data", (data) => {
+      output += data;
+      const uri = /^(mongodb:\/\/\S+)\r?\n/.exec(output)?.[1];
+      if (!uri) return;
+      clearTimeout(timer);
+      // A test runner that is done shall not wait for the server.
+      for (const handle of [child, child.stdin, child.stdout, child.stderr]) handle.unref?.();
+      resolve({ child, uri });
+    });
+  });
+}
+
+/** Ends a server and waits until it is gone. */
+function stop(child) {
+  if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
+  return new Promise((resolve) => {
+    child.ref();
+    const timer = setTimeout(() => child.kill("SIGKILL"), STOP_MILLIS);
+    child.once("exit", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+    child.stdin.end();
+  });
+}
+
+module.exports = { launch, stop };

@@ -1,0 +1,101 @@
+// The server as mongodb-memory-server's users start it, and what happens when it can't or when they are killed.
+"use strict";
+
+const assert = require("node:assert/strict");
+const { spawn } = require("node:child_process");
+const path = require("node:path");
+const { test } = require("node:test");
+const { setTimeout: sleep } = require("node:timers/promises");
+const { MongoClient } = require("mongodb");
+const { MongoMemoryReplSet, MongoMemoryServer } = require("../src/index.js");
+
+async function answers(uri) {
+  const client = new MongoClient(uri, { serverSelectionTimeoutMS: 300 });
+  try {
+    await client.db("admin").command({ ping: 1 });
+    return true;
+  } catch {
+    return false;
+  } finally {
+    await client.close();
+  }
+}
+
+async function ends(uri) {
+  for (const deadline = Date.now() + 10_000; Date.now() < deadline; await sleep(50)) {
+    if (!(await answers(uri))) return true;
+  }
+  return false;
+}
+
+test("create, getUri, stop", async () => {
+  const server = await MongoMemoryServer.create({ instance: { dbName: "mine" } });
+  assert.match(server.getUri(), /^mongodb:\/\/127\.0\.0\.1:\d+\/$/);
+  assert.match(server.getUri("mine"), /\/mine$/);
+  assert.ok(await answers(server.getUri()));
+  const uri = server.getUri();
+  await server.stop({ doCleanup: true });
+  assert.ok(await ends(uri));
+  assert.throws(() => server.getUri(), /not running/);
+});
+
+test("a replica set is one from its first reply", async () => {
+  const set = await MongoMemoryReplSet.create({ replSet: { count: 1, name: "rs9" } });
+  assert.match(set.getUri("mine"), /\/mine\?replicaSet=rs9$/);
+  assert.ok(await answers(set.getUri()));
+  await set.stop();
+  assert.throws(() => new MongoMemoryReplSet({ replSet: { count: 3 } }), /one member/);
+});
+
+test("what is not supported is refused by name", async () => {
+  await assert.rejects(MongoMemoryServer.create({ instance: { auth: true } }), /instance\.auth is not supported/);
+});
+
+test("a server that cannot start says why", async () => {
+  await assert.rejects(MongoMemoryServer.create({ instance: { args: ["--prot", "1"] } }), /--prot/);
+  await assert.rejects(MongoMemoryServer.create({ binary: { systemBinary: "/nowhere/vellum" } }), /did not start/);
+});
+
+test("the server dies with a killed parent", async () => {
+  const index = path.join(__dirname, "../src/index.js");
+  const code = `require(${JSON.stringify(index)}).MongoMemoryServer.create()
+    .then((server) => { console.log(server.getUri()); setInterval(() => {}, 1000); });`;
+  const holder = spawn(process.execPath, ["-e", code], { stdio: ["ignore", "pipe", "inherit"] });
+  const uri = await new Promise((resolve) => holder.stdout.once("data", (data) => resolve(String(data).trim())));
+  assert.ok(await answers(uri));
+  holder.kill("SIGKILL");
+  assert.ok(await ends(uri));
+});
+
+test("fork, reset, snapshot, restore, clock", async (context) => {
+  const server = await MongoMemoryServer.create();
+  context.after(() => server.stop());
+  const client = await MongoClient.connect(server.getUri());
+  context.after(() => client.close());
+  const count = (name) => client.db(name).collection("c").countDocuments();
+  await client.db("a").collection("c").insertMany([{ at: new Date(0) }, { at: new Date(0) }]);
+  await server.fork("a", "b");
+  await assert.rejects(server.fork("a", "b"), { codeName: "NamespaceExists" });
+  await server.snapshot("b", "ready");
+  assert.equal((await server.reset("b")).n, 2);
+  assert.deepEqual([await count("a"), await count("b")], [2, 0]);
+  await server.restore("b", "ready");
+  assert.equal(await count("b"), 2);
+  await server.dropSnapshot("b", "ready");
+  const noon = new Date("2026-01-31T12:00:00Z");
+  assert.deepEqual((await server.clock({ freeze: true, set: noon })).now, noon);
+});
+
+test("the runners' set-up files start and stop one server", async () => {
+  for (const [start, stop] of [
+    [require("../setup/jest-setup.js"), require("../setup/jest-teardown.js")],
+    [require("../setup/vitest.js").setup, require("../setup/vitest.js").teardown],
+    [require("../setup/mocha.js").mochaGlobalSetup, require("../setup/mocha.js").mochaGlobalTeardown],
+  ]) {
+    await start();
+    const uri = process.env.MONGO_URL;
+    assert.ok(await answers(uri));
+    await stop();
+    assert.ok(await ends(uri));
+  }
+});
