@@ -92,7 +92,9 @@ impl Subject<'_> {
         let (shape, key) = hash::hashes(parsed.view(), &self.plan.read, self.collection);
         out.begin_document("queryPlanner");
         out.append("namespace", self.namespace.as_str());
-        out.append("parsedQuery", &parsed).append("indexFilterSet", false);
+        out.append("parsedQuery", &parsed);
+        out.append_optional("collation", self.plan.read.matcher.collation().document());
+        out.append("indexFilterSet", false);
         out.append("queryHash", shape.as_str()).append("planCacheShapeHash", shape.as_str());
         out.append("planCacheKey", key.as_str()).append("optimizationTimeMillis", 0i32);
         for limit in [
@@ -231,7 +233,9 @@ fn missing(
 ) -> DocumentBuf {
     let mut out = begin();
     out.begin_document("queryPlanner").append("namespace", namespace.as_str());
-    out.append("parsedQuery", &filter.describe()).append("indexFilterSet", false);
+    out.append("parsedQuery", &filter.describe());
+    out.append_optional("collation", filter.collation().document());
+    out.append("indexFilterSet", false);
     out.begin_document("winningPlan").append("isCached", false).append("stage", stage).end();
     out.begin_array("rejectedPlans").end().end();
     if verbosity != Verbosity::QueryPlanner {
