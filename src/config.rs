@@ -1,9 +1,13 @@
 //! The command line, checked: wrong options are refused with the nearest right one, bad values
 //! with what a good one looks like.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use server::Settings;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+use storage::DiskOptions;
 
 /// A MongoDB-compatible document database in one small binary.
 ///
@@ -18,6 +22,7 @@ use std::net::{IpAddr, Ipv4Addr};
     after_help = "Examples:\n  \
         vellum                             mongodb://127.0.0.1:27017/\n  \
         vellum --port 0 --parent-pipe      a free port; ends with the process that started it\n  \
+        vellum --data /var/lib/vellum      documents on disk, durable within 100 ms\n  \
         vellum --replset rs0               a replica set of one, for transactions and change streams"
 )]
 pub(crate) struct Cli {
@@ -46,9 +51,30 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "PORT", default_value_t = 27017, value_parser = clap::value_parser!(u16))]
     port: u16,
 
-    /// Where documents live
-    #[arg(long, value_enum, default_value_t = Engine::Memory)]
-    engine: Engine,
+    /// Where documents live; unless said, on disk if --data is given, else in memory
+    #[arg(long, value_enum)]
+    engine: Option<Engine>,
+
+    /// Directory to keep documents in, made if it isn't there
+    #[arg(long, value_name = "DIR", required_if_eq("engine", "disk"))]
+    data: Option<PathBuf>,
+
+    /// What a write survives without asking for more
+    #[arg(long, value_name = "LEVEL", value_enum, requires = "data", default_value_t = Durability::Relaxed)]
+    durability: Durability,
+
+    /// How often the journal is synced when durability is relaxed, in milliseconds
+    #[arg(long, value_name = "MS", requires = "data", default_value_t = 100,
+        value_parser = clap::value_parser!(u64).range(1..=500))]
+    journal_commit_interval: u64,
+
+    /// Memory for documents read and changed, such as 512M or 4G
+    #[arg(long, value_name = "BYTES", requires = "data", default_value = "256M", value_parser = parse_size)]
+    cache_size: u64,
+
+    /// Directory for the journal, on another volume perhaps; to be named at every start
+    #[arg(long, value_name = "DIR", requires = "data")]
+    journal_dir: Option<PathBuf>,
 
     /// Show this server as the primary of a replica set of one, by this name
     #[arg(long, value_name = "NAME", value_parser = parse_set_name)]
@@ -76,23 +102,60 @@ pub(crate) struct ServeOptions {
 enum Engine {
     /// In memory: nothing is written to disk, and everything is gone when the process ends
     Memory,
+    /// On disk, in the directory of --data
+    Disk,
 }
 
 impl Engine {
     fn name(self) -> &'static str {
         match self {
             Engine::Memory => "memory",
+            Engine::Disk => "disk",
         }
     }
+}
 
-    /// What a crash, or just the end, costs: printed at start, so that nobody is surprised.
-    fn promise(self) -> &'static str {
+/// What a write survives without asking for more; a write that asks for j: true always gets it.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
+enum Durability {
+    /// The journal is never synced unasked: for tests of what a durable server does
+    None,
+    /// Journaled at once, synced every so often: what MongoDB does
+    Relaxed,
+    /// Every write waits for a sync, which it shares with all that wait
+    Journaled,
+}
+
+impl Durability {
+    fn level(self) -> storage::Durability {
         match self {
-            Engine::Memory => {
-                "memory engine: no journal, nothing is written to disk; all data is lost when this process ends"
-            }
+            Durability::None => storage::Durability::None,
+            Durability::Relaxed => storage::Durability::Relaxed,
+            Durability::Journaled => storage::Durability::Journaled,
         }
     }
+}
+
+/// What a crash, or just the end, costs: printed at start, so that nobody is surprised.
+fn promise(disk: Option<&DiskOptions>) -> String {
+    let Some(options) = disk else {
+        let what = "no journal, nothing is written to disk; all data is lost when this process ends";
+        return format!("memory engine: {what}");
+    };
+    let what = match options.durability {
+        storage::Durability::None => {
+            "the journal is not synced unless a write asks (j: true); what was written survives the end of this \
+             process, but perhaps not that of the machine"
+                .to_string()
+        }
+        storage::Durability::Relaxed => format!(
+            "every write survives the end of this process, and that of the machine after {} ms, or at once if it \
+             asks (j: true)",
+            options.journal_commit_interval.as_millis()
+        ),
+        storage::Durability::Journaled => "every acknowledged write survives the end of the machine".to_string(),
+    };
+    format!("disk engine in {}: {what}", options.directory.display())
 }
 
 /// The levels of the log.
@@ -123,7 +186,9 @@ pub(crate) struct Config {
     /// What the server is told.
     pub(crate) settings: Settings,
     /// What the engine promises, in one line.
-    pub(crate) promise: &'static str,
+    pub(crate) promise: String,
+    /// Where and how data is kept on disk; `None` for the memory engine.
+    pub(crate) disk: Option<DiskOptions>,
     /// Whether to exit when standard input closes.
     pub(crate) parent_pipe: bool,
     /// How much to log.
@@ -131,28 +196,64 @@ pub(crate) struct Config {
 }
 
 impl Cli {
-    /// Turns the parsed options into a configuration.
-    pub(crate) fn into_config(self, arguments: Vec<String>) -> Config {
+    /// Turns the parsed options into a configuration. Fails where they contradict one another.
+    pub(crate) fn into_config(self, arguments: Vec<String>) -> Result<Config, clap::Error> {
         let options = match self.verb {
             Some(Verb::Serve(options)) => options,
             None => self.serve,
         };
-        Config {
+        let disk = options.disk();
+        let engine = if disk.is_some() { Engine::Disk } else { Engine::Memory };
+        if options.engine.is_some_and(|named| named != engine) {
+            let what = "--engine memory keeps nothing in a directory: leave one of --engine and --data out";
+            return Err(Cli::command().error(ErrorKind::ArgumentConflict, what));
+        }
+        Ok(Config {
             settings: Settings {
                 arguments,
                 bind: options.bind,
                 port: options.port,
                 replica_set: options.replset,
                 advertise: options.advertise,
-                engine: options.engine.name(),
-                ephemeral: matches!(options.engine, Engine::Memory),
+                engine: engine.name(),
+                ephemeral: engine == Engine::Memory,
                 test_commands: options.test_commands.unwrap_or(options.bind.is_loopback()),
                 ..Settings::default()
             },
-            promise: options.engine.promise(),
+            promise: promise(disk.as_ref()),
+            disk,
             parent_pipe: options.parent_pipe,
             log_level: options.log_level.filter(),
-        }
+        })
+    }
+}
+
+impl ServeOptions {
+    fn disk(&self) -> Option<DiskOptions> {
+        Some(DiskOptions {
+            directory: self.data.clone()?,
+            journal_directory: self.journal_dir.clone(),
+            durability: self.durability.level(),
+            journal_commit_interval: Duration::from_millis(self.journal_commit_interval),
+            cache_bytes: self.cache_size,
+        })
+    }
+}
+
+/// A number of bytes, with K, M or G for the powers of 1024.
+fn parse_size(text: &str) -> Result<u64, String> {
+    const LEAST: u64 = 16 << 20;
+    let (number, shift) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (text.get(..at), 10),
+        Some((at, 'm' | 'M')) => (text.get(..at), 20),
+        Some((at, 'g' | 'G')) => (text.get(..at), 30),
+        _ => (Some(text), 0),
+    };
+    let number = number.and_then(|number| number.parse::<u64>().ok());
+    match number.and_then(|number| number.checked_mul(1 << shift)) {
+        Some(bytes) if bytes >= LEAST => Ok(bytes),
+        Some(_) => Err("at least 16M are needed".to_string()),
+        None => Err("expected a number of bytes, such as 268435456, 512M or 4G".to_string()),
     }
 }
 
@@ -194,7 +295,7 @@ mod tests {
 
     fn parse(line: &str) -> Result<Config, String> {
         let cli = Cli::try_parse_from(line.split_whitespace()).map_err(|error| error.to_string())?;
-        Ok(cli.into_config(Vec::new()))
+        cli.into_config(Vec::new()).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -227,6 +328,25 @@ mod tests {
     }
 
     #[test]
+    fn a_data_directory_means_the_disk_engine() {
+        let config =
+            parse("vellum --data d --journal-dir j --cache-size 64M --durability journaled").unwrap();
+        assert_eq!((config.settings.engine, config.settings.ephemeral), ("disk", false));
+        let disk = config.disk.unwrap();
+        assert_eq!((disk.cache_bytes, disk.durability), (64 << 20, storage::Durability::Journaled));
+        assert_eq!(disk.journal_directory, Some(PathBuf::from("j")));
+        for (level, part) in
+            [("none", "not synced"), ("relaxed", "after 50 ms"), ("journaled", "every acknowledged")]
+        {
+            let line =
+                format!("vellum --engine disk --data d --durability {level} --journal-commit-interval 50");
+            let promise = parse(&line).unwrap().promise;
+            assert!(promise.contains(part), "{promise}");
+        }
+        assert!(parse("vellum").unwrap().disk.is_none());
+    }
+
+    #[test]
     fn mistakes_are_explained() {
         for (line, part) in [
             ("vellum --prot 1", "--port"),
@@ -237,6 +357,12 @@ mod tests {
             ("vellum --advertise a:1", "--replset"),
             ("vellum --engine disc", "memory"),
             ("vellum serv", "serve"),
+            ("vellum --engine disk", "--data"),
+            ("vellum --engine memory --data d", "--engine memory"),
+            ("vellum --durability none", "--data"),
+            ("vellum --data d --cache-size 1M", "16M"),
+            ("vellum --data d --cache-size much", "512M"),
+            ("vellum --data d --durability some", "journaled"),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");

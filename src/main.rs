@@ -10,10 +10,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
-use storage::MemoryEngine;
+use storage::{DiskEngine, Engine, MemoryEngine};
 
 fn main() -> ExitCode {
-    let config = Cli::parse().into_config(std::env::args().collect());
+    let config = Cli::parse().into_config(std::env::args().collect()).unwrap_or_else(|error| error.exit());
     match serve(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -31,8 +31,15 @@ fn serve(config: Config) -> Result<(), String> {
     if !bind.is_loopback() {
         log::warn!("listening on {bind} without users: anyone who reaches it can read and write");
     }
-    let database =
-        Database::open(Arc::new(MemoryEngine::new()), Arc::<SettableClock>::default(), server::seed());
+    let disk = match &config.disk {
+        Some(options) => Some(Arc::new(DiskEngine::open(options).map_err(|error| error.to_string())?)),
+        None => None,
+    };
+    let engine: Arc<dyn Engine> = match &disk {
+        Some(disk) => disk.clone(),
+        None => Arc::new(MemoryEngine::new()),
+    };
+    let database = Database::open(engine, Arc::<SettableClock>::default(), server::seed());
     let database = database.map_err(|error| format!("cannot open the database: {error}"))?;
     let server = Arc::new(Server::new(config.settings.clone(), database));
     if config.parent_pipe {
@@ -44,7 +51,10 @@ fn serve(config: Config) -> Result<(), String> {
         // Whoever closed standard output doesn't want to know.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     };
-    server::serve(&server, announce).map_err(|error| explain(&error, bind, port))
+    let served = server::serve(&server, announce).map_err(|error| explain(&error, bind, port));
+    // Here and not when the last reference goes, so that the process doesn't end before it is done.
+    let closed = disk.map_or(Ok(()), |disk| disk.close());
+    served.and(closed.map_err(|error| format!("closing the data directory: {error}")))
 }
 
 /// What clients are given: the first line printed.

@@ -74,6 +74,11 @@ impl Database {
         }
     }
 
+    /// Whether every commit is to wait for the journal, whatever its write concern says.
+    pub fn always_journals(&self) -> bool {
+        self.engine.durability() == storage::Durability::Journaled
+    }
+
     /// Waits until what was committed at `position` would survive a crash. Returns at once on an
     /// engine without a journal.
     pub fn wait_journaled(&self, position: Position) -> Result<()> {

@@ -3,7 +3,7 @@
 use crate::arguments::{ReadConcern, WriteConcern};
 use crate::call::Call;
 use crate::fields::Fields;
-use crate::reply;
+use crate::{net, reply};
 use base::bson::Document;
 use base::{Namespace, Result, err};
 use database::language::{Arena, Collation, Context, Expression};
@@ -96,10 +96,15 @@ impl Call<'_> {
     /// had. The write itself stands.
     pub(crate) fn acknowledge(&mut self, committed: Option<Committed>) -> Result<()> {
         let concern = self.arguments.write_concern.unwrap_or_default();
+        let database = &self.server.database;
         if let Some(committed) = committed
-            && waits_for_journal(&concern)
+            && !self.server.settings.ephemeral
+            && (waits_for_journal(&concern) || database.always_journals())
         {
-            self.server.database.wait_journaled(committed.position)?;
+            // Off the network thread, so that the clients who are to share the sync can come.
+            let mut waited = Ok(());
+            net::in_place(&mut || waited = database.wait_journaled(committed.position));
+            waited?;
         }
         if let Some(error) = concern.unsatisfiable() {
             reply::write_concern_error(self.reply, &error);

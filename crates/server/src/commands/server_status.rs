@@ -114,6 +114,26 @@ fn storage_engine(server: &Server, reply: &mut Builder) {
     reply.append("name", server.settings.engine).append("persistent", !server.settings.ephemeral);
     reply.append("supportsCommittedReads", true).append("supportsSnapshotReadConcern", true);
     reply.append("readOnly", false);
+    if !server.settings.ephemeral {
+        journal_and_cache(server, reply);
+    }
+}
+
+/// What the journal and the cache of an engine on disk have done since the start.
+fn journal_and_cache(server: &Server, reply: &mut Builder) {
+    let counted = server.database.engine().statistics();
+    reply.begin_document("journal");
+    reply.append("commits", counted.commits as i64).append("syncs", counted.syncs as i64);
+    reply.append("commitsPerSync", counted.commits as f64 / counted.syncs.max(1) as f64);
+    reply.begin_document("syncMicros").append("p50", counted.sync_micros_p50 as i64);
+    reply.append("p95", counted.sync_micros_p95 as i64).append("p99", counted.sync_micros_p99 as i64).end();
+    reply.append("bytesSinceCheckpoint", counted.journal_bytes as i64);
+    reply.append("checkpoints", counted.checkpoints as i64).end();
+    reply.begin_document("cache");
+    reply.append("bytes", counted.cache_bytes as i64).append("hits", counted.cache_hits as i64);
+    reply.append("misses", counted.cache_misses as i64).append("evictions", counted.cache_evictions as i64);
+    reply.append("changedBytes", counted.changed_bytes as i64).end();
+    reply.append("fileBytes", counted.file_bytes as i64);
 }
 
 fn memory(_: &Server, reply: &mut Builder) {

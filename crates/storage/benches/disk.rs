@@ -1,0 +1,181 @@
+//! What the disk engine's promises cost, beside what they would cost without an engine.
+//!
+//! `cargo bench -p storage --bench disk [-- DIRECTORY]` prints, for a directory on the disk in question:
+//! a bare loop of write and sync beside commits that wait for the journal, alone and with 32 threads; the
+//! CPU time of relaxed commits beside the memory engine's; opening after a clean stop; and random reads with
+//! a cache of a quarter of the data. An argument `smoke` makes everything small.
+
+#![expect(clippy::print_stdout, reason = "printing a table is its purpose")]
+#![expect(clippy::unwrap_used, reason = "a benchmark may stop where it cannot go on")]
+
+use std::fs;
+use std::hint::black_box;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use storage::{Batch, DiskEngine, DiskOptions, Durability, Engine, Ident, MemoryEngine};
+
+const TREE: Ident = Ident(1);
+const VALUE: usize = 500;
+
+/// CPU time of this process, all threads.
+fn cpu() -> Duration {
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
+    Duration::from_millis((ticks(11) + ticks(12)) * 10)
+}
+
+/// A small generator with a fixed seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+}
+
+fn options(directory: &Path, durability: Durability) -> DiskOptions {
+    DiskOptions { durability, ..DiskOptions::new(directory) }
+}
+
+/// An engine with an empty tree in a fresh directory.
+fn fresh(directory: &Path, durability: Durability) -> DiskEngine {
+    let _ = fs::remove_dir_all(directory);
+    let engine = DiskEngine::open(&options(directory, durability)).unwrap();
+    create(&engine);
+    engine
+}
+
+fn create(engine: &dyn Engine) {
+    let mut batch = Batch::new();
+    batch.create(TREE);
+    engine.commit(batch).unwrap();
+}
+
+fn one(key: u64) -> Batch {
+    let mut batch = Batch::new();
+    batch.put(TREE, key.to_be_bytes(), vec![key as u8; VALUE]);
+    batch
+}
+
+/// Commits `count` entries on each thread, and returns the time of all.
+fn commit(engine: &dyn Engine, threads: u64, count: u64, wait: bool) -> Duration {
+    let started = Instant::now();
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                for at in 0..count {
+                    let position = engine.commit(one(thread << 32 | at)).unwrap();
+                    if wait {
+                        engine.wait_journaled(position).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    started.elapsed()
+}
+
+fn bare_loop(directory: &Path, count: u64) -> Duration {
+    let path = directory.join("bare");
+    let mut file = fs::File::create(&path).unwrap();
+    let started = Instant::now();
+    for at in 0..count {
+        file.write_all(&[at as u8; VALUE + 44]).unwrap();
+        file.sync_data().unwrap();
+    }
+    let took = started.elapsed();
+    fs::remove_file(path).unwrap();
+    took
+}
+
+fn synced(root: &Path, count: u64) {
+    for round in 1..=3 {
+        let bare = bare_loop(root, count) / count as u32;
+        let engine = fresh(&root.join("data"), Durability::None);
+        let alone = commit(&engine, 1, count, true) / count as u32;
+        println!("synced, 1 thread, round {round}: bare {bare:?}, engine {alone:?}");
+    }
+    let engine = fresh(&root.join("data"), Durability::None);
+    let before = engine.statistics();
+    let took = commit(&engine, 32, count, true);
+    let after = engine.statistics();
+    let (commits, syncs) = (after.commits - before.commits, after.syncs - before.syncs);
+    let rate = commits as f64 / took.as_secs_f64();
+    let shared = commits as f64 / syncs as f64;
+    println!("synced, 32 threads: {rate:.0} commits/s, {shared:.1} commits per sync");
+}
+
+fn relaxed(root: &Path, count: u64) {
+    for round in 1..=3 {
+        let memory = MemoryEngine::new();
+        create(&memory);
+        let before = cpu();
+        commit(&memory, 1, count, false);
+        let in_memory = (cpu() - before) / count as u32;
+        let engine = fresh(&root.join("data"), Durability::Relaxed);
+        let before = cpu();
+        commit(&engine, 1, count, false);
+        let on_disk = (cpu() - before) / count as u32;
+        println!("relaxed, CPU per commit, round {round}: memory {in_memory:?}, disk {on_disk:?}");
+    }
+}
+
+fn reads(root: &Path, entries: u64) {
+    let directory = root.join("data");
+    let engine = fresh(&directory, Durability::Relaxed);
+    let before = (cpu(), Instant::now());
+    for first in (0..entries).step_by(1000) {
+        let mut batch = Batch::new();
+        for at in first..(first + 1000).min(entries) {
+            batch.put(TREE, at.to_be_bytes(), vec![at as u8; VALUE]);
+        }
+        engine.commit(batch).unwrap();
+    }
+    engine.close().unwrap();
+    println!("load of {entries}: {:?} CPU, {:?}", cpu() - before.0, before.1.elapsed());
+    drop(engine);
+    let data = entries * (VALUE as u64 + 8);
+    let quarter = DiskOptions { cache_bytes: data / 4, ..options(&directory, Durability::Relaxed) };
+    let started = Instant::now();
+    let engine = DiskEngine::open(&quarter).unwrap();
+    println!("opening after a clean stop: {:?}", started.elapsed());
+    let snapshot = engine.snapshot();
+    let mut random = Random(7);
+    for (name, share) in [("1 %", 100), ("10 %", 10), ("all", 1)] {
+        let reads = 100_000.min(entries);
+        let mut get = || {
+            let key = random.next() % (entries / share);
+            black_box(snapshot.get(TREE, &key.to_be_bytes()).unwrap());
+        };
+        (0..reads).for_each(|_| get());
+        let before = (cpu(), Instant::now());
+        (0..reads).for_each(|_| get());
+        let (cpu, took) = (cpu() - before.0, before.1.elapsed());
+        println!(
+            "{reads} random gets of {name}: {:?} CPU each, {:?}",
+            cpu / reads as u32,
+            took / reads as u32
+        );
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let smoke = arguments.iter().any(|argument| argument == "smoke");
+    let directory = arguments.iter().find(|argument| *argument != "smoke");
+    let root = directory.map_or_else(std::env::temp_dir, PathBuf::from).join("vellum-bench-disk");
+    fs::create_dir_all(&root).unwrap();
+    let scale = if smoke { 100 } else { 1 };
+    synced(&root, 2000 / scale);
+    relaxed(&root, 200_000 / scale);
+    reads(&root, 1_000_000 / scale);
+    fs::remove_dir_all(&root).unwrap();
+}
