@@ -23,7 +23,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the binary with a free port (or takes the one that `VELLUM_SERVER` names). `None`
+    /// Starts the binary with a free port (or takes the one that `VELLUM_SERVER` names), on the disk
+    /// engine if `VELLUM_DATA` names a directory for its data. `None`
     /// where the binary ends well without listening, as one without a server does.
     pub(crate) fn start() -> Option<Server> {
         if let Ok(address) = std::env::var("VELLUM_SERVER") {
@@ -31,10 +32,13 @@ impl Server {
         }
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let name = format!("server-{}-{number}.log", std::process::id());
-        let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(&name);
         let errors = std::fs::File::create(&log).unwrap();
+        let data =
+            std::env::var("VELLUM_DATA").map(|data| PathBuf::from(data).join(&name).with_extension("data"));
         let mut child = Command::new(env!("CARGO_BIN_EXE_vellum"))
             .args(["serve", "--port", "0", "--parent-pipe"])
+            .args(data.iter().flat_map(|data| ["--data".as_ref(), data.as_os_str()]))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors)

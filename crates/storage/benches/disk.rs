@@ -6,7 +6,6 @@
 //! a cache of a quarter of the data. An argument `smoke` makes everything small.
 
 #![expect(clippy::print_stdout, reason = "printing a table is its purpose")]
-#![expect(clippy::unwrap_used, reason = "a benchmark may stop where it cannot go on")]
 
 use std::fs;
 use std::hint::black_box;
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use storage::{Batch, DiskEngine, DiskOptions, Durability, Engine, Ident, MemoryEngine};
+use storage::{Batch, DiskEngine, DiskOptions, Durability, Engine, Ident, MemoryEngine, Result};
 
 const TREE: Ident = Ident(1);
 const VALUE: usize = 500;
@@ -45,17 +44,17 @@ fn options(directory: &Path, durability: Durability) -> DiskOptions {
 }
 
 /// An engine with an empty tree in a fresh directory.
-fn fresh(directory: &Path, durability: Durability) -> DiskEngine {
+fn fresh(directory: &Path, durability: Durability) -> Result<DiskEngine> {
     let _ = fs::remove_dir_all(directory);
-    let engine = DiskEngine::open(&options(directory, durability)).unwrap();
-    create(&engine);
-    engine
+    let engine = DiskEngine::open(&options(directory, durability))?;
+    create(&engine)?;
+    Ok(engine)
 }
 
-fn create(engine: &dyn Engine) {
+fn create(engine: &dyn Engine) -> Result<()> {
     let mut batch = Batch::new();
     batch.create(TREE);
-    engine.commit(batch).unwrap();
+    engine.commit(batch).map(drop)
 }
 
 fn one(key: u64) -> Batch {
@@ -64,87 +63,93 @@ fn one(key: u64) -> Batch {
     batch
 }
 
+/// Commits `count` entries as one of several threads.
+fn commit_some(engine: &dyn Engine, thread: u64, count: u64, wait: bool) -> Result<()> {
+    for at in 0..count {
+        let position = engine.commit(one(thread << 32 | at))?;
+        if wait {
+            engine.wait_journaled(position)?;
+        }
+    }
+    Ok(())
+}
+
 /// Commits `count` entries on each thread, and returns the time of all.
-fn commit(engine: &dyn Engine, threads: u64, count: u64, wait: bool) -> Duration {
+fn commit(engine: &dyn Engine, threads: u64, count: u64, wait: bool) -> Result<Duration> {
     let started = Instant::now();
     thread::scope(|scope| {
-        for thread in 0..threads {
-            scope.spawn(move || {
-                for at in 0..count {
-                    let position = engine.commit(one(thread << 32 | at)).unwrap();
-                    if wait {
-                        engine.wait_journaled(position).unwrap();
-                    }
-                }
-            });
-        }
-    });
-    started.elapsed()
+        let spawn = |thread| scope.spawn(move || commit_some(engine, thread, count, wait));
+        let threads: Vec<_> = (0..threads).map(spawn).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Err(storage::Error::Closed)))
+    })?;
+    Ok(started.elapsed())
 }
 
-fn bare_loop(directory: &Path, count: u64) -> Duration {
+fn bare_loop(directory: &Path, count: u64) -> Result<Duration> {
     let path = directory.join("bare");
-    let mut file = fs::File::create(&path).unwrap();
+    let mut file = fs::File::create(&path)?;
     let started = Instant::now();
     for at in 0..count {
-        file.write_all(&[at as u8; VALUE + 44]).unwrap();
-        file.sync_data().unwrap();
+        file.write_all(&[at as u8; VALUE + 44])?;
+        file.sync_data()?;
     }
     let took = started.elapsed();
-    fs::remove_file(path).unwrap();
-    took
+    fs::remove_file(path)?;
+    Ok(took)
 }
 
-fn synced(root: &Path, count: u64) {
+fn synced(root: &Path, count: u64) -> Result<()> {
     for round in 1..=3 {
-        let bare = bare_loop(root, count) / count as u32;
-        let engine = fresh(&root.join("data"), Durability::None);
-        let alone = commit(&engine, 1, count, true) / count as u32;
+        let bare = bare_loop(root, count)? / count as u32;
+        let engine = fresh(&root.join("data"), Durability::None)?;
+        let alone = commit(&engine, 1, count, true)? / count as u32;
         println!("synced, 1 thread, round {round}: bare {bare:?}, engine {alone:?}");
     }
-    let engine = fresh(&root.join("data"), Durability::None);
+    let engine = fresh(&root.join("data"), Durability::None)?;
     let before = engine.statistics();
-    let took = commit(&engine, 32, count, true);
+    let took = commit(&engine, 32, count, true)?;
     let after = engine.statistics();
     let (commits, syncs) = (after.commits - before.commits, after.syncs - before.syncs);
     let rate = commits as f64 / took.as_secs_f64();
     let shared = commits as f64 / syncs as f64;
     println!("synced, 32 threads: {rate:.0} commits/s, {shared:.1} commits per sync");
+    Ok(())
 }
 
-fn relaxed(root: &Path, count: u64) {
+fn relaxed(root: &Path, count: u64) -> Result<()> {
     for round in 1..=3 {
         let memory = MemoryEngine::new();
-        create(&memory);
+        create(&memory)?;
         let before = cpu();
-        commit(&memory, 1, count, false);
+        commit(&memory, 1, count, false)?;
         let in_memory = (cpu() - before) / count as u32;
-        let engine = fresh(&root.join("data"), Durability::Relaxed);
+        let engine = fresh(&root.join("data"), Durability::Relaxed)?;
         let before = cpu();
-        commit(&engine, 1, count, false);
+        commit(&engine, 1, count, false)?;
         let on_disk = (cpu() - before) / count as u32;
         println!("relaxed, CPU per commit, round {round}: memory {in_memory:?}, disk {on_disk:?}");
     }
+    Ok(())
 }
 
-fn reads(root: &Path, entries: u64) {
+fn reads(root: &Path, entries: u64) -> Result<()> {
     let directory = root.join("data");
-    let engine = fresh(&directory, Durability::Relaxed);
+    let engine = fresh(&directory, Durability::Relaxed)?;
     let before = (cpu(), Instant::now());
     for first in (0..entries).step_by(1000) {
         let mut batch = Batch::new();
         for at in first..(first + 1000).min(entries) {
             batch.put(TREE, at.to_be_bytes(), vec![at as u8; VALUE]);
         }
-        engine.commit(batch).unwrap();
+        engine.commit(batch)?;
     }
-    engine.close().unwrap();
+    engine.close()?;
     println!("load of {entries}: {:?} CPU, {:?}", cpu() - before.0, before.1.elapsed());
     drop(engine);
     let data = entries * (VALUE as u64 + 8);
     let quarter = DiskOptions { cache_bytes: data / 4, ..options(&directory, Durability::Relaxed) };
     let started = Instant::now();
-    let engine = DiskEngine::open(&quarter).unwrap();
+    let engine = DiskEngine::open(&quarter)?;
     println!("opening after a clean stop: {:?}", started.elapsed());
     let snapshot = engine.snapshot();
     let mut random = Random(7);
@@ -152,11 +157,11 @@ fn reads(root: &Path, entries: u64) {
         let reads = 100_000.min(entries);
         let mut get = || {
             let key = random.next() % (entries / share);
-            black_box(snapshot.get(TREE, &key.to_be_bytes()).unwrap());
+            snapshot.get(TREE, &key.to_be_bytes()).map(|value| drop(black_box(value)))
         };
-        (0..reads).for_each(|_| get());
+        (0..reads).try_for_each(|_| get())?;
         let before = (cpu(), Instant::now());
-        (0..reads).for_each(|_| get());
+        (0..reads).try_for_each(|_| get())?;
         let (cpu, took) = (cpu() - before.0, before.1.elapsed());
         println!(
             "{reads} random gets of {name}: {:?} CPU each, {:?}",
@@ -164,18 +169,20 @@ fn reads(root: &Path, entries: u64) {
             took / reads as u32
         );
     }
+    Ok(())
 }
 
-fn main() {
+fn main() -> Result<()> {
     let arguments: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let smoke = arguments.iter().any(|argument| argument == "smoke");
     let directory = arguments.iter().find(|argument| *argument != "smoke");
     let root = directory.map_or_else(std::env::temp_dir, PathBuf::from).join("vellum-bench-disk");
-    fs::create_dir_all(&root).unwrap();
+    fs::create_dir_all(&root)?;
     let scale = if smoke { 100 } else { 1 };
-    synced(&root, 2000 / scale);
-    relaxed(&root, 200_000 / scale);
-    reads(&root, 1_000_000 / scale);
-    fs::remove_dir_all(&root).unwrap();
+    synced(&root, 2000 / scale)?;
+    relaxed(&root, 200_000 / scale)?;
+    reads(&root, 1_000_000 / scale)?;
+    fs::remove_dir_all(&root)?;
+    Ok(())
 }
