@@ -9,7 +9,7 @@ use crate::fields::Fields;
 use base::bson::{Array, Document, Value};
 use base::{Namespace, Result, err};
 use database::language::Collation;
-use database::{AggregateRequest, FIRST_BATCH};
+use database::{AggregateRequest, FIRST_BATCH, Verbosity};
 
 /// The row of the table.
 pub(crate) const AGGREGATE: Command =
@@ -38,7 +38,7 @@ pub(crate) struct Parts<'a> {
 fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields(), call.request.database)?;
     if parts.explain {
-        return explain::aggregate(call, parts, explain::DEFAULT_VERBOSITY);
+        return explain::aggregate(call, parts, Verbosity::QueryPlanner);
     }
     if !parts.has_cursor {
         return Err(err!(

@@ -17,11 +17,11 @@ pub(crate) const DELETE: Command =
     Command::new("delete", Kind::Write, "Removes documents.", delete).stable_api();
 
 /// One element of `deletes`, not yet parsed.
-struct Statement<'a> {
-    filter: Document<'a>,
-    single: bool,
-    hint: Option<Hint>,
-    collation: Option<Collation>,
+pub(crate) struct Statement<'a> {
+    pub(crate) filter: Document<'a>,
+    pub(crate) single: bool,
+    pub(crate) hint: Option<Hint>,
+    pub(crate) collation: Option<Collation>,
 }
 
 fn delete(call: &mut Call<'_>) -> Result<Answer> {
@@ -75,7 +75,8 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-fn read(document: Document<'_>) -> Result<Statement<'_>> {
+/// Reads an element of `deletes`.
+pub(crate) fn read(document: Document<'_>) -> Result<Statement<'_>> {
     let mut fields = Fields::of_document("delete.deletes", document);
     let filter = fields.required("q", Fields::document)?;
     let limit = fields.required("limit", Fields::integer)?;

@@ -1,8 +1,18 @@
 //! `explain`: how another command would be, or was, carried out.
+//!
+//! The command inside is read by the same code that runs it, so it is refused for the same
+//! mistakes; the database then explains its plan. Of a batch of writes one statement is explained.
 
+use super::{aggregate as aggregation, count, delete, distinct, find, find_and_modify, update};
+use crate::arguments::is_generic;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
+use crate::commands::diagnostics::{VERSION, host_name};
+use crate::fields::Fields;
+use crate::wire::Request;
+use base::bson::{Document, DocumentBuf, Value};
 use base::{Result, err};
+use database::Verbosity;
 
 /// What MongoDB reports where the client doesn't say.
 pub(crate) const DEFAULT_VERBOSITY: &str = "allPlansExecution";
@@ -13,11 +23,166 @@ pub(crate) const EXPLAIN: Command =
         .stable_api()
         .takes_read_concern();
 
-fn explain(_: &mut Call<'_>) -> Result<Answer> {
-    Err(err!(NotImplemented, "explain is not implemented"))
+fn explain(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let inner = fields.required("explain", Fields::document)?;
+    let verbosity = Verbosity::parse(fields.string("verbosity")?.unwrap_or(DEFAULT_VERBOSITY))?;
+    fields.finish()?;
+    if let Some(Value::String(other)) = inner.get("$db")
+        && other != call.request.database
+    {
+        return Err(err!(
+            InvalidNamespace,
+            "Mismatched $db in explain command. Expected {} but got {other}",
+            call.request.database
+        ));
+    }
+    let request = Request { body: inner, database: call.request.database, sequences: Vec::new() };
+    let explanation = explain_command(call, &request, verbosity)?;
+    finish(call, &explanation, inner)
 }
 
-/// The explanation of an aggregate.
-pub(crate) fn aggregate(_: &mut Call<'_>, _: super::aggregate::Parts<'_>, _: &str) -> Result<Answer> {
-    Err(err!(NotImplemented, "explain is not implemented"))
+/// The explanation of an aggregate that asks for one itself.
+pub(crate) fn aggregate(
+    call: &mut Call<'_>,
+    parts: aggregation::Parts<'_>,
+    verbosity: Verbosity,
+) -> Result<Answer> {
+    let explanation = explain_aggregate(call, &parts, verbosity)?;
+    let body = call.request.body;
+    finish(call, &explanation, body)
+}
+
+fn explain_command(call: &mut Call<'_>, request: &Request<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
+    let mut fields = Fields::of_command(request, is_generic);
+    match request.name() {
+        "find" => explain_find(call, &mut fields, verbosity),
+        "aggregate" => {
+            let parts = aggregation::Parts::read(&mut fields, request.database)?;
+            explain_aggregate(call, &parts, verbosity)
+        }
+        "count" => explain_count(call, &mut fields, verbosity),
+        "distinct" => explain_distinct(call, &mut fields, verbosity),
+        "update" => explain_update(call, &mut fields, verbosity),
+        "delete" => explain_delete(call, &mut fields, verbosity),
+        "findAndModify" | "findandmodify" => explain_find_and_modify(call, &mut fields, verbosity),
+        other => Err(err!(CommandNotFound, "Explain failed due to unknown command: {other}")),
+    }
+}
+
+fn explain_find(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
+    let parts = find::Parts::read(fields)?;
+    let around = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
+    let database = &call.server.database;
+    database.explain_find(&around.operation, &parts.namespace, &parts.request, verbosity, &around.context)
+}
+
+fn explain_aggregate(
+    call: &Call<'_>,
+    parts: &aggregation::Parts<'_>,
+    verbosity: Verbosity,
+) -> Result<DocumentBuf> {
+    let around = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
+    let request = parts.request(call);
+    let database = &call.server.database;
+    database.explain_aggregate(&around.operation, &parts.namespace, &request, verbosity, &around.context)
+}
+
+fn explain_count(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
+    let parts = count::Parts::read(fields)?;
+    let around = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), None)?;
+    call.server.database.explain_count(
+        &around.operation,
+        &parts.namespace,
+        parts.query,
+        parts.hint,
+        (parts.skip, parts.limit),
+        verbosity,
+        &around.context,
+    )
+}
+
+fn explain_distinct(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
+    let parts = distinct::Parts::read(fields)?;
+    let around = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), None)?;
+    call.server.database.explain_distinct(
+        &around.operation,
+        &parts.namespace,
+        parts.key,
+        parts.query,
+        parts.hint,
+        verbosity,
+        &around.context,
+    )
+}
+
+fn explain_update(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
+    let namespace = fields.namespace()?;
+    let statement = only(fields, "updates")?;
+    let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
+    fields.flag("ordered")?;
+    let variables = fields.document("let")?;
+    fields.finish()?;
+    let statement = update::Statement::read(statement)?;
+    let around = call.surroundings_on(&namespace, statement.collation.as_ref(), variables)?;
+    let context = statement.context(&around);
+    let request = statement.parse(&context, bypass_validation)?;
+    call.server.database.explain_update(&around.operation, &namespace, &request, verbosity, &context)
+}
+
+fn explain_delete(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
+    let namespace = fields.namespace()?;
+    let statement = only(fields, "deletes")?;
+    fields.flag("ordered")?;
+    let variables = fields.document("let")?;
+    fields.finish()?;
+    let statement = delete::read(statement)?;
+    let around = call.surroundings_on(&namespace, statement.collation.as_ref(), variables)?;
+    let request = delete::parse(statement.filter, statement.single, statement.hint, &around)?;
+    let database = &call.server.database;
+    database.explain_delete(&around.operation, &namespace, &request, verbosity, &around.context)
+}
+
+fn explain_find_and_modify(
+    call: &Call<'_>,
+    fields: &mut Fields<'_>,
+    verbosity: Verbosity,
+) -> Result<DocumentBuf> {
+    let parts = find_and_modify::Parts::read(fields)?;
+    let around = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
+    let request = parts.parse(&around)?;
+    let database = &call.server.database;
+    database.explain_find_and_modify(
+        &around.operation,
+        &parts.namespace,
+        &request,
+        verbosity,
+        &around.context,
+    )
+}
+
+/// The one statement of a batch.
+///
+/// Errors: InvalidLength where there are others.
+fn only<'a>(fields: &mut Fields<'a>, name: &str) -> Result<Document<'a>> {
+    let statements = fields.required(name, Fields::documents)?;
+    let mut statements = statements.iter();
+    match (statements.next(), statements.next()) {
+        (Some(statement), None) => Ok(statement),
+        _ => Err(err!(InvalidLength, "explained write batches must be of size 1")),
+    }
+}
+
+/// Appends the explanation and what the server knows: the command and itself.
+fn finish(call: &mut Call<'_>, explanation: &DocumentBuf, command: Document<'_>) -> Result<Answer> {
+    call.reply.append_all(explanation.view());
+    call.reply.begin_document("command");
+    for element in command.iter().filter(|element| !is_generic(element.name())) {
+        call.reply.append_element(&element);
+    }
+    call.reply.append("$db", call.request.database).end();
+    call.reply.begin_document("serverInfo").append("host", &host_name());
+    call.reply.append("port", i32::from(call.connection.local.port()));
+    call.reply.append("version", VERSION).append("gitVersion", "unknown").end();
+    Ok(Answer::Done)
 }

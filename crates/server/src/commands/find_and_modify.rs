@@ -4,6 +4,7 @@ use super::retry::Retryable;
 use super::update::Statement;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
+use crate::fields::Fields;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, err};
 use database::language::{Arena, Collation, Context, Matcher, Projection, SortPattern};
@@ -31,7 +32,7 @@ pub(crate) struct Parts<'a> {
 }
 
 fn run(call: &mut Call<'_>) -> Result<Answer> {
-    let parts = Parts::read(call)?;
+    let parts = Parts::read(&mut call.fields())?;
     let mut retryable = Retryable::begin(call)?;
     if let Some(answer) = retryable.as_mut().and_then(|retryable| retryable.answered(0)) {
         call.reply.append_all(answer.view());
@@ -63,8 +64,7 @@ fn run(call: &mut Call<'_>) -> Result<Answer> {
 
 impl<'a> Parts<'a> {
     /// Reads the command's fields.
-    pub(crate) fn read(call: &Call<'a>) -> Result<Parts<'a>> {
-        let mut fields = call.fields();
+    pub(crate) fn read(fields: &mut Fields<'a>) -> Result<Parts<'a>> {
         let namespace = fields.namespace()?;
         let query = fields.document("query")?.unwrap_or(Document::EMPTY);
         let sort = fields.document("sort")?.unwrap_or(Document::EMPTY);
