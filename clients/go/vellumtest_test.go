@@ -1,0 +1,156 @@
+package vellumtest
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+var built atomic.Int64
+
+func fill(ctx context.Context, db *mongo.Database) error {
+	built.Add(1)
+	_, err := db.Collection("people").InsertMany(ctx, []any{bson.D{{Key: "name", Value: "a"}}, bson.D{{Key: "name", Value: "b"}}})
+	return err
+}
+
+func count(t testing.TB, db *mongo.Database) int64 {
+	t.Helper()
+	found, err := db.Collection("people").CountDocuments(context.Background(), bson.D{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// answers tells whether a server is there.
+func answers(uri string) bool {
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(300 * time.Millisecond))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = client.Disconnect(context.Background()) }()
+	return client.Ping(context.Background(), nil) == nil
+}
+
+func ends(uri string) bool {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if !answers(uri) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestEachTestForksTheTemplate(t *testing.T) {
+	t.Run("group", func(t *testing.T) {
+		for number := range 8 {
+			t.Run(fmt.Sprint(number), func(t *testing.T) {
+				t.Parallel()
+				db := Fork(t, fill)
+				if _, err := db.Collection("people").InsertOne(context.Background(), bson.D{}); err != nil {
+					t.Fatal(err)
+				}
+				if found := count(t, db); found != 3 {
+					t.Errorf("%d documents, expected 3", found)
+				}
+			})
+		}
+	})
+	if built.Load() != 1 {
+		t.Errorf("the template was built %d times", built.Load())
+	}
+}
+
+func TestADatabaseIsEmptyAndGoesWithItsTest(t *testing.T) {
+	var name string
+	t.Run("inner", func(t *testing.T) {
+		db := Database(t)
+		name = db.Name()
+		if err := fill(context.Background(), db); err != nil || count(t, db) != 2 {
+			t.Fatal(err)
+		}
+	})
+	names, err := Client(t).ListDatabaseNames(context.Background(), bson.D{{Key: "name", Value: name}})
+	if err != nil || len(names) != 0 {
+		t.Errorf("%v, %v", names, err)
+	}
+}
+
+func TestSnapshotsAndResets(t *testing.T) {
+	db := Fork(t, fill)
+	Snapshot(t, db, "ready")
+	Reset(t, db)
+	if count(t, db) != 0 {
+		t.Error("not empty after the reset")
+	}
+	Restore(t, db, "ready")
+	if count(t, db) != 2 {
+		t.Error("not restored")
+	}
+}
+
+func TestAServerThatCannotStartSaysWhy(t *testing.T) {
+	if _, err := Start("--prot", "1"); err == nil || !strings.Contains(err.Error(), "--prot") {
+		t.Error(err)
+	}
+}
+
+func TestTheServerStops(t *testing.T) {
+	server, err := Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !answers(server.URI) {
+		t.Error("no answer")
+	}
+	if err := server.Stop(); err != nil || answers(server.URI) {
+		t.Error(err)
+	}
+}
+
+// TestHolder is a process for the next test: it holds a server until it is killed.
+func TestHolder(t *testing.T) {
+	if os.Getenv("VELLUMTEST_HOLD") == "" {
+		t.Skip("run by TestTheServerDiesWithAKilledParent")
+	}
+	fmt.Println(URI(t))
+	time.Sleep(time.Minute)
+}
+
+func TestTheServerDiesWithAKilledParent(t *testing.T) {
+	holder := exec.Command(os.Args[0], "-test.run=^TestHolder$")
+	holder.Env = append(os.Environ(), "VELLUMTEST_HOLD=1")
+	stdout, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	uri := strings.TrimSpace(line)
+	if !answers(uri) {
+		t.Error("no answer")
+	}
+	if err := holder.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = holder.Wait()
+	if !ends(uri) {
+		t.Error("the server outlived its parent")
+	}
+}
