@@ -1,0 +1,95 @@
+package vellum.junit;
+
+import com.mongodb.client.MongoClient;
+import com.mongodb.client.MongoDatabase;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Consumer;
+import org.junit.jupiter.api.extension.ExtensionContext;
+import org.junit.jupiter.api.extension.ExtensionContext.Namespace;
+import org.junit.jupiter.api.extension.ExtensionContext.Store;
+import org.junit.jupiter.api.extension.ParameterContext;
+import org.junit.jupiter.api.extension.ParameterResolver;
+
+/**
+ * Gives tests what their parameters ask for: a {@link MongoDatabase} of the test's own, which is gone after it, the
+ * {@link MongoClient}, or the {@link VellumServer} that all tests of a run share.
+ */
+public final class VellumExtension implements ParameterResolver {
+    private static final Namespace NAMESPACE = Namespace.create(VellumExtension.class);
+    private static final AtomicLong NUMBERS = new AtomicLong();
+    private static final int NAME_BYTES_MAX = 63;
+
+    /** A test's own database; JUnit closes what is stored when the test ends. */
+    private record Own(MongoDatabase database) implements AutoCloseable {
+        @Override
+        public void close() {
+            database.drop();
+        }
+    }
+
+    @Override
+    public boolean supportsParameter(ParameterContext parameter, ExtensionContext context) {
+        Class<?> type = parameter.getParameter().getType();
+        return type == MongoDatabase.class || type == MongoClient.class || type == VellumServer.class;
+    }
+
+    @Override
+    public Object resolveParameter(ParameterContext parameter, ExtensionContext context) {
+        VellumServer server = server(context);
+        Class<?> type = parameter.getParameter().getType();
+        if (type == VellumServer.class) {
+            return server;
+        }
+        if (type == MongoClient.class) {
+            return server.client();
+        }
+        Store store = context.getStore(NAMESPACE);
+        // Only this test's own: a database that a class's constructor asked for isn't handed to its tests.
+        String key = context.getUniqueId();
+        return store.getOrComputeIfAbsent(key, id -> new Own(open(server, context)), Own.class).database();
+    }
+
+    private static VellumServer server(ExtensionContext context) {
+        Store root = context.getRoot().getStore(NAMESPACE);
+        return root.getOrComputeIfAbsent(VellumServer.class, type -> new VellumServer(options()), VellumServer.class);
+    }
+
+    /** Options of the server, from the system property {@code vellum.options}, separated by spaces. */
+    private static String[] options() {
+        String options = System.getProperty("vellum.options", "").strip();
+        return options.isEmpty() ? new String[0] : options.split("\\s+");
+    }
+
+    private static MongoDatabase open(VellumServer server, ExtensionContext context) {
+        String name = name(context.getTestMethod().map(method -> method.getName()).orElse("class"));
+        Class<?> test = context.getRequiredTestClass();
+        VellumTemplate template = test.getAnnotation(VellumTemplate.class);
+        if (template != null) {
+            server.fork(build(server, context, template.value()), name);
+        }
+        return server.client().getDatabase(name);
+    }
+
+    /** The template's database, built by whoever asks first while the others wait. */
+    private static String build(
+            VellumServer server, ExtensionContext context, Class<? extends Consumer<MongoDatabase>> builder) {
+        Store root = context.getRoot().getStore(NAMESPACE);
+        return root.getOrComputeIfAbsent(builder, type -> {
+            String name = name("template");
+            try {
+                var constructor = builder.getDeclaredConstructor();
+                constructor.setAccessible(true);
+                constructor.newInstance().accept(server.client().getDatabase(name));
+            } catch (ReflectiveOperationException error) {
+                throw new IllegalStateException(builder + " needs a constructor that takes nothing", error);
+            }
+            return name;
+        }, String.class);
+    }
+
+    private static String name(String of) {
+        String end = "_" + ProcessHandle.current().pid() + "_" + NUMBERS.incrementAndGet();
+        String clean = of.replaceAll("[^A-Za-z0-9_]", "_");
+        return clean.substring(0, Math.min(clean.length(), NAME_BYTES_MAX - end.length())) + end;
+    }
+}

@@ -1,0 +1,103 @@
+package vellum.junit;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.mongodb.MongoException;
+import com.mongodb.client.MongoClient;
+import com.mongodb.client.MongoClients;
+import com.mongodb.client.MongoDatabase;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
+import org.bson.Document;
+import org.junit.jupiter.api.RepeatedTest;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+
+@ExtendWith(VellumExtension.class)
+@VellumTemplate(VellumExtensionTest.People.class)
+class VellumExtensionTest {
+    private static final AtomicInteger BUILT = new AtomicInteger();
+    private static final List<String> SEEN = new ArrayList<>();
+
+    static final class People implements Consumer<MongoDatabase> {
+        @Override
+        public void accept(MongoDatabase database) {
+            BUILT.incrementAndGet();
+            database.getCollection("people").insertMany(List.of(new Document("name", "a"), new Document("name", "b")));
+        }
+    }
+
+    private static long count(MongoDatabase database) {
+        return database.getCollection("people").countDocuments();
+    }
+
+    @RepeatedTest(5)
+    void everyTestForksTheTemplate(MongoDatabase database, MongoClient client) {
+        assertEquals(2, count(database));
+        database.getCollection("people").insertOne(new Document());
+        assertEquals(3, count(database));
+        assertEquals(1, BUILT.get());
+        for (String earlier : SEEN) {
+            assertNotEquals(earlier, database.getName());
+            assertFalse(client.listDatabaseNames().into(new ArrayList<>()).contains(earlier));
+        }
+        SEEN.add(database.getName());
+    }
+
+    @Test
+    void snapshotsAndResets(MongoDatabase database, VellumServer server) {
+        server.snapshot(database.getName(), "ready");
+        server.reset(database.getName());
+        assertEquals(0, count(database));
+        server.restore(database.getName(), "ready");
+        assertEquals(2, count(database));
+        server.dropSnapshot(database.getName(), "ready");
+    }
+
+    @Test
+    void aServerThatCannotStartSaysWhy() {
+        var error = assertThrows(IllegalStateException.class, () -> new VellumServer("--prot", "1"));
+        assertTrue(error.getMessage().contains("--prot"), error.getMessage());
+    }
+
+    /** A process for the next test: it holds a server until it is killed. */
+    public static final class Holder {
+        public static void main(String[] arguments) throws InterruptedException {
+            System.out.println(new VellumServer().uri());
+            TimeUnit.MINUTES.sleep(1);
+        }
+    }
+
+    @Test
+    void theServerDiesWithAKilledParent() throws Exception {
+        String java = ProcessHandle.current().info().command().orElse("java");
+        Process holder = new ProcessBuilder(
+                java, "-cp", System.getProperty("java.class.path"), Holder.class.getName())
+                .redirectError(ProcessBuilder.Redirect.DISCARD).start();
+        String uri = new BufferedReader(new InputStreamReader(holder.getInputStream())).readLine();
+        assertTrue(answers(uri));
+        holder.destroyForcibly().waitFor();
+        for (int tries = 0; tries < 100 && answers(uri); tries++) {
+            TimeUnit.MILLISECONDS.sleep(50);
+        }
+        assertFalse(answers(uri), "the server outlived its parent");
+    }
+
+    private static boolean answers(String uri) {
+        try (MongoClient client = MongoClients.create(uri + "?serverSelectionTimeoutMS=300")) {
+            client.getDatabase("admin").runCommand(new Document("ping", 1));
+            return true;
+        } catch (MongoException error) {
+            return false;
+        }
+    }
+}
