@@ -115,6 +115,17 @@ impl Operation {
         self.blocking(work).unwrap_or_else(|| Err(err!(InternalError, "the thread's owner ran no work")))
     }
 
+    /// Goes on with work that has turned out to be long: from here on as [`run`](Self::run) does
+    /// where that was expected, unless it was.
+    ///
+    /// Errors: those of the work.
+    pub(crate) fn at_length<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        match self.long.swap(true, Relaxed) {
+            true => work(),
+            false => self.run(work),
+        }
+    }
+
     /// Runs work that may take long without starving other clients of the thread.
     fn blocking<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let mut work = Some(work);

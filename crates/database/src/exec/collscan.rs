@@ -1,6 +1,6 @@
 //! COLLSCAN: every document, in the order of insertion or backwards.
 
-use super::{Explainer, Record, RecordStream, Stats, Surroundings};
+use super::{Explainer, PATIENCE, Record, RecordStream, Stats, Surroundings};
 use crate::keys::RecordId;
 use crate::storage_error;
 use base::Result;
@@ -37,8 +37,9 @@ impl CollScan {
     }
 }
 
-impl RecordStream for CollScan {
-    fn next(&mut self) -> Result<Option<Record>> {
+impl CollScan {
+    /// The next document that matches, among so many; `None` where none of these does.
+    fn search(&mut self, mut patience: u64) -> Result<Option<Option<Record>>> {
         while let Some((key, value)) = self.cursor.next().map_err(storage_error)? {
             self.examined += 1;
             self.surroundings.examine_document()?;
@@ -48,15 +49,20 @@ impl RecordStream for CollScan {
             };
             if matched {
                 self.stats.advance();
-                return Ok(Some(Record::stored(RecordId::from_key(key)?, value)));
+                return Ok(Some(Some(Record::stored(RecordId::from_key(key)?, value))));
             }
             self.stats.need_time();
+            patience -= 1;
+            if patience == 0 {
+                return Ok(None);
+            }
         }
         self.stats.end();
-        Ok(None)
+        Ok(Some(None))
     }
 
-    fn count(&mut self) -> Result<u64> {
+    /// Counts those that match among so many, and whether that was the end.
+    fn count_some(&mut self, mut patience: u64) -> Result<(u64, bool)> {
         let mut count = 0;
         while let Some((_, value)) = self.cursor.next().map_err(storage_error)? {
             self.examined += 1;
@@ -67,6 +73,29 @@ impl RecordStream for CollScan {
             };
             self.stats.need_time();
             count += u64::from(matched);
+            patience -= 1;
+            if patience == 0 {
+                return Ok((count, false));
+            }
+        }
+        Ok((count, true))
+    }
+}
+
+impl RecordStream for CollScan {
+    fn next(&mut self) -> Result<Option<Record>> {
+        if let Some(found) = self.search(PATIENCE)? {
+            return Ok(found);
+        }
+        let operation = self.surroundings.operation.clone();
+        operation.at_length(|| self.search(u64::MAX).map(Option::flatten))
+    }
+
+    fn count(&mut self) -> Result<u64> {
+        let (mut count, ended) = self.count_some(PATIENCE)?;
+        if !ended {
+            let operation = self.surroundings.operation.clone();
+            count += operation.at_length(|| self.count_some(u64::MAX))?.0;
         }
         self.stats.advanced += count;
         self.stats.end();

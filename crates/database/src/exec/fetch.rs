@@ -1,6 +1,6 @@
 //! FETCH: the documents of the records that an index found.
 
-use super::{Explainer, IdStream, Record, RecordStream, Stats, Surroundings};
+use super::{Explainer, IdStream, PATIENCE, Record, RecordStream, Stats, Surroundings};
 use base::Result;
 use query::matcher::Matcher;
 use std::sync::Arc;
@@ -25,8 +25,9 @@ impl Fetch {
     }
 }
 
-impl RecordStream for Fetch {
-    fn next(&mut self) -> Result<Option<Record>> {
+impl Fetch {
+    /// The next document that matches, among so many; `None` where none of these does.
+    fn search(&mut self, mut patience: u64) -> Result<Option<Option<Record>>> {
         while let Some(id) = self.input.next()? {
             self.examined += 1;
             self.surroundings.examine_document()?;
@@ -37,12 +38,26 @@ impl RecordStream for Fetch {
             };
             if matched {
                 self.stats.advance();
-                return Ok(Some(Record::stored(id, &value)));
+                return Ok(Some(Some(Record::stored(id, &value))));
             }
             self.stats.need_time();
+            patience -= 1;
+            if patience == 0 {
+                return Ok(None);
+            }
         }
         self.stats.end();
-        Ok(None)
+        Ok(Some(None))
+    }
+}
+
+impl RecordStream for Fetch {
+    fn next(&mut self) -> Result<Option<Record>> {
+        if let Some(found) = self.search(PATIENCE)? {
+            return Ok(found);
+        }
+        let operation = self.surroundings.operation.clone();
+        operation.at_length(|| self.search(u64::MAX).map(Option::flatten))
     }
 
     fn explain(&self, out: &mut Explainer) {

@@ -2,7 +2,7 @@
 
 use super::bounds::{KeyBounds, Place};
 use super::seen::Seen;
-use super::{Explainer, IdStream, Stats, Surroundings};
+use super::{Explainer, IdStream, PATIENCE, Stats, Surroundings};
 use crate::keys::{IndexEntry, RecordId};
 use crate::plan::Access;
 use crate::storage_error;
@@ -94,10 +94,19 @@ impl IndexScan {
     pub(crate) fn count(&mut self) -> Result<u64> {
         self.key = None;
         let mut count = 0;
-        while self.next()?.is_some() {
+        while count < PATIENCE {
+            if self.next()?.is_none() {
+                return Ok(count);
+            }
             count += 1;
         }
-        Ok(count)
+        let operation = self.surroundings.operation.clone();
+        operation.at_length(|| {
+            while self.next()?.is_some() {
+                count += 1;
+            }
+            Ok(count)
+        })
     }
 
     /// Prints the index and its bounds, as the stages that contain a scan do too.

@@ -104,6 +104,11 @@ pub(crate) trait IdStream: Send {
     fn explain(&self, out: &mut Explainer);
 }
 
+/// How many documents or keys a stage looks at for one result before the work goes on through
+/// [`Operation::at_length`]: so quick reads don't pay for giving the thread's other clients away,
+/// and slow ones don't hold these up.
+const PATIENCE: u64 = 1000;
+
 /// What all stages of one plan share.
 pub(crate) struct Surroundings {
     /// Says when to stop; counts what was examined.

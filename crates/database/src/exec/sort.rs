@@ -5,7 +5,7 @@
 //! one that may lets go of the documents, which are in the engine already, and reads them again in
 //! the end, so that only keys are held: up to [`KEYS_MAX`] bytes of them.
 
-use super::{Explainer, Record, RecordStream, Stats, Surroundings};
+use super::{Explainer, PATIENCE, Record, RecordStream, Stats, Surroundings};
 use crate::keys::RecordId;
 use base::bson::DocumentCow;
 use base::{Result, err};
@@ -111,11 +111,20 @@ impl Sort {
 
     fn fill_top(&mut self, limit: usize) -> Result<Vec<Held>> {
         let mut heap: BinaryHeap<Held> = BinaryHeap::new();
+        if !self.gather_top(&mut heap, limit, PATIENCE)? {
+            let operation = self.surroundings.operation.clone();
+            operation.at_length(|| self.gather_top(&mut heap, limit, u64::MAX))?;
+        }
+        Ok(heap.into_sorted_vec())
+    }
+
+    /// Reads records until so many have been read in all; whether that was the end.
+    fn gather_top(&mut self, heap: &mut BinaryHeap<Held>, limit: usize, upto: u64) -> Result<bool> {
         let mut key = Vec::new();
-        let mut sequence = 0;
-        while let Some(record) = self.input.next()? {
+        while self.stats.works < upto {
+            let Some(record) = self.input.next()? else { return Ok(true) };
             self.stats.need_time();
-            sequence += 1;
+            let sequence = self.stats.works;
             key.clear();
             match &record.sort_key {
                 Some(made) => key.extend_from_slice(made),
@@ -137,16 +146,31 @@ impl Sort {
             self.hold(held.bytes())?;
             heap.push(held);
             if self.let_go && !held_before {
-                heap = heap.into_iter().map(Held::without_document).collect();
+                *heap = std::mem::take(heap).into_iter().map(Held::without_document).collect();
                 self.memory = heap.iter().map(Held::bytes).sum();
             }
         }
-        Ok(heap.into_sorted_vec())
+        Ok(false)
     }
 
     fn fill_all(&mut self) -> Result<Vec<Held>> {
         let mut all: Vec<Held> = Vec::new();
-        while let Some(record) = self.input.next()? {
+        match self.gather_all(&mut all, PATIENCE)? {
+            true => self.arrange(all),
+            false => {
+                let operation = self.surroundings.operation.clone();
+                operation.at_length(|| {
+                    self.gather_all(&mut all, u64::MAX)?;
+                    self.arrange(all)
+                })
+            }
+        }
+    }
+
+    /// Reads records until so many have been read in all; whether that was the end.
+    fn gather_all(&mut self, all: &mut Vec<Held>, upto: u64) -> Result<bool> {
+        while self.stats.works < upto {
+            let Some(record) = self.input.next()? else { return Ok(true) };
             self.stats.need_time();
             let start = self.keys.len();
             match &record.sort_key {
@@ -163,9 +187,14 @@ impl Sort {
             self.hold(held.bytes() + length)?;
             all.push(held);
             if self.let_go && all.first().is_some_and(|first| first.document.is_some()) {
-                all = all.into_iter().map(Held::without_document).collect();
+                *all = std::mem::take(all).into_iter().map(Held::without_document).collect();
             }
         }
+        Ok(false)
+    }
+
+    /// Sorts what was read.
+    fn arrange(&self, mut all: Vec<Held>) -> Result<Vec<Held>> {
         self.surroundings.operation.check()?;
         let keys = &self.keys;
         let key = |held: &Held| keys.get(held.start..held.start + held.length).unwrap_or(&[]);

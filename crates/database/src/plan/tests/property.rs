@@ -242,7 +242,7 @@ fn limited(
 
 #[test]
 fn every_plan_yields_what_the_collection_scan_yields() {
-    let seeds = std::env::var("PLAN_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(400);
+    let seeds = std::env::var("PLAN_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(250);
     let from = std::env::var("PLAN_FROM").ok().and_then(|from| from.parse().ok()).unwrap_or(1);
     for seed in from..from + seeds {
         case(seed);
