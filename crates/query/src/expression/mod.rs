@@ -41,6 +41,8 @@ mod variables;
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use dependencies::Dependencies;
 pub use named::{Complaint, Named, Parameter};

@@ -52,6 +52,8 @@ mod variables;
 
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use collections::{Collections, Environment, MEMORY_LIMIT, Namespace, Sink};
 pub use planner::LeadingSort;
