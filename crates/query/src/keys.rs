@@ -13,17 +13,19 @@ use base::{Result, err};
 pub type CompoundKey<'a> = Vec<Option<Value<'a>>>;
 
 /// Calls `each` with every key the document has under these paths, in the order of the arrays'
-/// elements and not deduplicated. Returns whether an array was met on the way (multikey).
+/// elements and not deduplicated; before that `fans_out`, wherever a path fans out over an array,
+/// with the path's place in `paths` and how many of its components lie behind the array.
 ///
-/// Errors: 171 for parallel arrays, 16746 where a number in a path is both a position and a field
-/// of an embedded document; whatever `each` returns.
-pub fn compound_keys<'a>(
+/// Errors: CannotIndexParallelArrays, 16746 where a number in a path is both a position and a
+/// field of an embedded document; whatever `each` and `fans_out` return.
+pub fn compound_keys<'a, 'p>(
     document: Document<'a>,
-    paths: &[Path],
+    paths: impl Iterator<Item = &'p Path>,
+    fans_out: &mut dyn FnMut(usize, usize) -> Result<()>,
     each: &mut dyn FnMut(&[Option<Value<'a>>]) -> Result<()>,
-) -> Result<bool> {
-    let walks = paths.iter().map(|path| Walk::Through(Some(document), path.components())).collect();
-    expand(walks, each)
+) -> Result<()> {
+    let walks = paths.map(|path| Walk::Through(Some(document), path.components())).collect();
+    expand(walks, fans_out, each)
 }
 
 /// How far the walk along one path has come.
@@ -86,34 +88,37 @@ impl<'p, 'a> Walk<'p, 'a> {
 
 fn expand<'p, 'a>(
     mut walks: Vec<Walk<'p, 'a>>,
+    fans_out: &mut dyn FnMut(usize, usize) -> Result<()>,
     each: &mut dyn FnMut(&[Option<Value<'a>>]) -> Result<()>,
-) -> Result<bool> {
+) -> Result<()> {
     for walk in &mut walks {
         *walk = walk.advance();
     }
     let Some(array) = common_array(&walks)? else {
-        emit(&walks, each)?;
-        return Ok(false);
+        return emit(&walks, each);
     };
+    let mut positional = Vec::with_capacity(walks.len());
+    for (place, walk) in walks.iter().enumerate() {
+        let picked = picked(walk)?;
+        if let (Walk::Stopped(_, _, rest), None) = (walk, &picked) {
+            fans_out(place, rest.len())?;
+        }
+        positional.push(picked);
+    }
     if array.is_empty() {
         let left: Vec<_> = walks.into_iter().map(Walk::leave_empty).collect();
-        emit(&left, each)?;
-        return Ok(true);
-    }
-    let mut positional = Vec::with_capacity(walks.len());
-    for walk in &walks {
-        positional.push(picked(walk)?);
+        return emit(&left, each);
     }
     let all_positional =
         walks.iter().zip(&positional).all(|(walk, p)| !matches!(walk, Walk::Stopped(..)) || p.is_some());
     for element in array.iter() {
         let inner = walks.iter().zip(&positional).map(|(walk, p)| walk.enter(element, *p)).collect();
-        expand(inner, each)?;
+        expand(inner, fans_out, each)?;
         if all_positional {
             break;
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 fn emit<'a>(walks: &[Walk<'_, 'a>], each: &mut dyn FnMut(&[Option<Value<'a>>]) -> Result<()>) -> Result<()> {
@@ -130,7 +135,10 @@ fn common_array<'a>(walks: &[Walk<'_, 'a>]) -> Result<Option<Array<'a>>> {
         match found {
             None => found = Some((array, name)),
             Some((first, other)) if !std::ptr::eq(first.bytes(), array.bytes()) => {
-                return Err(err!(171, "cannot index parallel arrays [{name}] [{other}]"));
+                return Err(err!(
+                    CannotIndexParallelArrays,
+                    "cannot index parallel arrays [{name}] [{other}]"
+                ));
             }
             Some(_) => {}
         }
@@ -165,13 +173,18 @@ mod tests {
         let document = extended_json::parse(document).unwrap();
         let paths: Vec<_> = paths.iter().map(|path| Path::new(path)).collect();
         let mut found = Vec::new();
-        let multikey = compound_keys(document.view(), &paths, &mut |key| {
+        let mut multikey = false;
+        let mut fans_out = |_, _| {
+            multikey = true;
+            Ok(())
+        };
+        let outcome = compound_keys(document.view(), paths.iter(), &mut fans_out, &mut |key| {
             let parts = key.iter().map(|value| value.map_or("-".to_owned(), |value| value.to_string()));
             found.push(parts.collect::<Vec<_>>().join(","));
             Ok(())
         });
-        match multikey {
-            Ok(multikey) => format!("{}{}", if multikey { "*" } else { "" }, found.join(" ")),
+        match outcome {
+            Ok(()) => format!("{}{}", if multikey { "*" } else { "" }, found.join(" ")),
             Err(error) => error.message().to_owned(),
         }
     }
@@ -196,7 +209,7 @@ mod tests {
     #[test]
     fn numbers_are_positions_where_the_array_reaches() {
         assert_eq!(keys(&["a.0"], "{a: [[1, 2], 3]}"), "*1 2");
-        assert_eq!(keys(&["a.1.b"], "{a: [1, {b: 2}]}"), "*2");
+        assert_eq!(keys(&["a.1.b"], "{a: [1, {b: 2}]}"), "2");
         assert_eq!(keys(&["a.5"], "{a: [{'5': 1}]}"), "*1");
         assert_eq!(keys(&["a.0.b", "a.c"], "{a: [{b: 1, c: 2}, {c: 3}]}"), "*1,2 1,3");
         assert!(keys(&["a.0"], "{a: [{'0': 1}]}").starts_with("Ambiguous field name"));

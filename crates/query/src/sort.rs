@@ -7,7 +7,7 @@
 use crate::Collation;
 use crate::keys::compound_keys;
 use base::bson::{Document, Path, Value};
-use base::{Result, err};
+use base::{ErrorCode, Result, err};
 
 /// How many keys a pattern may have, as MongoDB documents it.
 const KEYS_MAX: usize = 32;
@@ -111,8 +111,8 @@ impl SortPattern {
             }
             Ok(())
         };
-        compound_keys(document, &self.paths, &mut each).map(drop).map_err(|error| {
-            if error.code().number() == 171 {
+        compound_keys(document, self.paths.iter(), &mut |_, _| Ok(()), &mut each).map_err(|error| {
+            if error.code() == ErrorCode::CannotIndexParallelArrays {
                 return err!(BadValue, "cannot sort with keys that are parallel arrays");
             }
             error
