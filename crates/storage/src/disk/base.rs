@@ -11,12 +11,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use redb::{CacheStats, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{
+    CacheStats, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableHandle,
+};
 
 use super::backend::{Backend, Control};
 use super::files::Files;
 use super::journal::during;
 use super::state::Table;
+use crate::bytes::Text;
 use crate::{Direction, Error, Ident, Key, Range, Result, Value};
 
 /// A tree's table, the number of its entries, and the lengths of its keys and values.
@@ -32,6 +35,28 @@ pub(super) const NEXT_TABLE: &str = "nextTable";
 const NEAR: usize = 4;
 
 pub(super) type Entries<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
+
+/// A value as the base stores it: with a checksum behind it, since redb doesn't check what it reads.
+pub(super) fn seal(key: &[u8], value: &[u8], sealed: &mut Vec<u8>) {
+    sealed.clear();
+    sealed.extend_from_slice(value);
+    sealed.extend_from_slice(&checksum(key, value));
+}
+
+/// The value in what the base stores under a key.
+fn unseal<'a>(table: &OpenTable, key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8]> {
+    match sealed.split_last_chunk::<4>() {
+        Some((value, sum)) if *sum == checksum(key, value) => Ok(value),
+        _ => {
+            let (name, key) = (table.table.name().to_owned(), Text(key));
+            Err(Error::Corrupted(format!("the base's table {name} is damaged at the key \"{key}\"")))
+        }
+    }
+}
+
+fn checksum(key: &[u8], value: &[u8]) -> [u8; 4] {
+    crc32c::crc32c_append(crc32c::crc32c(key), value).to_le_bytes()
+}
 
 /// The name of a table.
 pub(super) fn table_name(number: u64) -> String {
@@ -205,7 +230,8 @@ impl View {
             return Ok(None);
         }
         match table.table.get(key) {
-            Ok(value) => Ok(value.map(|value| then(value.value()))),
+            Ok(Some(sealed)) => unseal(&table, key, sealed.value()).map(|value| Some(then(value))),
+            Ok(None) => Ok(None),
             Err(error) => Err(self.failed(error)),
         }
     }
@@ -299,8 +325,9 @@ impl BaseCursor {
     }
 
     /// Takes the entry that was peeked at.
-    pub(super) fn take(&mut self) -> Option<Value> {
-        self.head.take().map(|(_, value)| Value::from(value.value()))
+    pub(super) fn take(&mut self) -> Result<Option<Value>> {
+        let Some((key, sealed)) = self.head.take() else { return Ok(None) };
+        unseal(&self.table, key.value(), sealed.value()).map(|value| Some(Value::from(value)))
     }
 
     /// Skips forward to a key or what comes after it: by steps if it is near, else from the root.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use redb::TableHandle;
 
-use super::base::{Base, Entries, IDENTS, NEXT_TABLE, NUMBERS, POSITION, View, storage, table_name};
+use super::base::{Base, Entries, IDENTS, NEXT_TABLE, NUMBERS, POSITION, View, seal, storage, table_name};
 use super::state::{Change, Freeze, Table, each_ident};
 use crate::{Cursor, Direction, Ident, Range, Result};
 
@@ -132,17 +132,22 @@ impl Step {
         }
         let name = table_name(self.number);
         let mut table = transaction.open_table(Entries::new(&name)).map_err(storage)?;
+        let mut sealed = Vec::new();
         if self.copied {
             let mut cursor = self.table.cursor(view, Range::all(), Direction::Forward)?;
             while let Some((key, value)) = cursor.next()? {
-                table.insert(key, &**value).map_err(storage)?;
+                seal(key, value, &mut sealed);
+                table.insert(key, sealed.as_slice()).map_err(storage)?;
             }
             return Ok(());
         }
         let mut cursor = frozen.changes.cursor(Range::all(), Direction::Forward);
         while let Some((key, change)) = cursor.next() {
             match change {
-                Change::Put { value, .. } => drop(table.insert(key, &**value).map_err(storage)?),
+                Change::Put { value, .. } => {
+                    seal(key, value, &mut sealed);
+                    table.insert(key, sealed.as_slice()).map_err(storage)?;
+                }
                 Change::Gone => drop(table.remove(key).map_err(storage)?),
             }
         }

@@ -103,7 +103,7 @@ impl MergeCursor {
         if let Some(base) = &mut self.base
             && base.peek()? == Some(key)
         {
-            let below = base.take();
+            let below = base.take()?;
             if matches!(source, Source::Base) {
                 value = below;
             }
@@ -116,7 +116,7 @@ impl MergeCursor {
         let Some(base) = &mut self.base else { return Ok(false) };
         let Some(key) = base.peek()? else { return Ok(false) };
         self.key = Key::from(key);
-        self.value = base.take().unwrap_or_default();
+        self.value = base.take()?.unwrap_or_default();
         Ok(true)
     }
 

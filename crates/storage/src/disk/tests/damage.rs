@@ -126,3 +126,27 @@ fn a_newer_format_is_refused_with_both_numbers() {
     files.tamper(Path::new("/data/vellum.format"), |bytes| bytes[25] = b'x');
     assert!(matches!(open(&files).err(), Some(Error::Corrupted(_))));
 }
+
+#[test]
+fn a_changed_byte_in_the_base_is_found_when_it_is_read() {
+    let files = FaultyFiles::new();
+    let engine = open(&files).unwrap();
+    start(&engine);
+    engine
+        .commit(batch((0..50u64).map(|number| put(1, &number.to_be_bytes(), &[number as u8; 300]))))
+        .unwrap();
+    engine.close().unwrap();
+    let path = Path::new("/data/base.redb");
+    let bytes = files.read(path).unwrap();
+    let at = bytes.windows(300).position(|window| window.iter().all(|byte| *byte == 7)).unwrap();
+    files.tamper(path, |bytes| bytes[at + 100] ^= 1);
+    let engine = open(&files).unwrap();
+    let snapshot = engine.snapshot();
+    assert_eq!(snapshot.get(Ident(1), &6u64.to_be_bytes()).unwrap().as_deref(), Some(&[6; 300][..]));
+    for error in [
+        snapshot.get(Ident(1), &7u64.to_be_bytes()).err(),
+        entries(&*snapshot, Ident(1), Range::all(), Direction::Backward).err(),
+    ] {
+        assert!(matches!(&error, Some(Error::Corrupted(message)) if message.contains("x07")), "{error:?}");
+    }
+}
