@@ -13,11 +13,11 @@ use query::matcher::Matcher;
 use query::{Context, Update};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use storage::{Engine, MemoryEngine};
+use storage::{DiskEngine, DiskOptions, Engine, MemoryEngine};
 
 struct Session {
     database: Arc<Database>,
-    engine: Arc<MemoryEngine>,
+    engine: Arc<dyn Engine>,
     operation: Arc<Operation>,
     context: Arc<Context>,
 }
@@ -43,7 +43,7 @@ impl Session {
         Session::on(Arc::new(MemoryEngine::new()))
     }
 
-    fn on(engine: Arc<MemoryEngine>) -> Session {
+    fn on(engine: Arc<dyn Engine>) -> Session {
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
         let operation = Arc::new(Operation::new(1));
         Session {
@@ -366,25 +366,58 @@ impl Random {
 
 type Model = BTreeMap<u64, u64>;
 
+const NAMES: [&str; 4] = ["d0", "d1", "d2", "d3"];
+
+/// Random operations on four databases that are forked into one another, and on a model of each.
+fn run_twins(s: &Session, seed: u64, steps: usize) -> Vec<Model> {
+    for name in NAMES {
+        s.index(&format!("{name}.c"), "{key: {v: 1}, name: 'v'}");
+    }
+    let mut models: Vec<Model> = vec![Model::new(); NAMES.len()];
+    let mut saved: Vec<Option<Model>> = vec![None; NAMES.len()];
+    let mut random = Random(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(seed));
+    for _ in 0..steps {
+        let at = random.below(NAMES.len() as u64) as usize;
+        step(s, &mut random, &NAMES, at, &mut models, &mut saved);
+    }
+    models
+}
+
+fn compare(s: &Session, seed: u64, models: &[Model]) {
+    for (name, model) in NAMES.iter().zip(models) {
+        assert_eq!(contents(s, name), *model, "seed {seed}, {name}");
+        s.check(name);
+    }
+}
+
 #[test]
 fn twins_behave_as_databases_of_their_own() {
     for seed in 1..=8 {
         let s = Session::new();
-        let names = ["d0", "d1", "d2", "d3"];
-        for name in names {
-            s.index(&format!("{name}.c"), "{key: {v: 1}, name: 'v'}");
-        }
-        let mut models: Vec<Model> = vec![Model::new(); names.len()];
-        let mut saved: Vec<Option<Model>> = vec![None; names.len()];
-        let mut random = Random(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(seed));
-        for _ in 0..400 {
-            let at = random.below(names.len() as u64) as usize;
-            step(&s, &mut random, &names, at, &mut models, &mut saved);
-        }
-        for (name, model) in names.iter().zip(&models) {
-            assert_eq!(contents(&s, name), *model, "seed {seed}, {name}");
-            s.check(name);
-        }
+        let models = run_twins(&s, seed, 400);
+        compare(&s, seed, &models);
+    }
+}
+
+#[test]
+fn twins_on_disk_are_the_same_after_opening_again() {
+    let directory = std::env::temp_dir().join(format!("vellum-twins-{}", std::process::id()));
+    for seed in 1..=2 {
+        let open = || Arc::new(DiskEngine::open(&DiskOptions::new(&directory)).unwrap());
+        let engine = open();
+        let s = Session::on(engine.clone());
+        let models = run_twins(&s, seed, 200);
+        compare(&s, seed, &models);
+        s.database.snapshot_database(&state("d0", "last"), false).unwrap();
+        s.database.drop_database("d0").unwrap();
+        drop(s);
+        engine.close().unwrap();
+        drop(engine);
+        let again = Session::on(open());
+        again.database.restore_database(&state("d0", "last")).unwrap();
+        compare(&again, seed, &models);
+        drop(again);
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }
 
