@@ -5,7 +5,7 @@ use base::bson::{Builder, Decimal128, DocumentBuf, ObjectId, Value};
 /// A small random generator; the same seed gives the same case.
 pub(super) struct Random(u64);
 
-const PATHS: [&str; 10] = ["a", "b", "c", "a.x", "a.y", "b.x", "a.0", "a.x.0", "a.0.x", "a.x.y"];
+const COMMON: [&str; 10] = ["a", "a.x", "a.y", "b", "c", "b.x", "a.0", "a.x.0", "a.0.x", "a.x.y"];
 
 impl Random {
     pub(super) fn new(seed: u64) -> Random {
@@ -24,15 +24,17 @@ impl Random {
     }
 
     pub(super) fn path(&mut self) -> &'static str {
-        // The plain ones more often.
-        let limit = if self.chance(70) { 5 } else { PATHS.len() as u64 };
-        PATHS[self.below(limit) as usize]
+        // A few much more often, so that filters, sorts and indexes meet on them.
+        let limit = [2, 2, 4, 5, COMMON.len() as u64][self.below(5) as usize];
+        COMMON[self.below(limit) as usize]
     }
 
     /// A scalar, handed to `put`.
     fn scalar<R>(&mut self, put: impl FnOnce(Value<'_>) -> R) -> R {
         let small = self.below(4) as i32;
-        put(match self.below(24) {
+        // Small numbers mostly: one and the same index then has many values of one bracket.
+        let kind = if self.chance(50) { 0 } else { self.below(24) };
+        put(match kind {
             0..=8 => Value::Int32(small),
             9 => Value::Int64(i64::from(small)),
             10 => Value::Double(f64::from(small)),

@@ -49,7 +49,7 @@ impl World {
     }
 
     fn fill(mut self, random: &mut Random) -> World {
-        let arrays = if random.chance(40) { 0 } else { random.below(30) };
+        let arrays = if random.chance(40) { 0 } else { random.below(50) };
         for number in 0..1 + random.below(4) as usize {
             let spec = random.index(number);
             // Without a collation of its own an index is simple here, as the collection is.
@@ -108,7 +108,7 @@ fn case(seed: u64) {
         return;
     }
     let view = world.database.view();
-    for _ in 0..12 {
+    for _ in 0..40 {
         query(&world, &view, &mut random, seed);
     }
 }
@@ -242,7 +242,7 @@ fn limited(
 
 #[test]
 fn every_plan_yields_what_the_collection_scan_yields() {
-    let seeds = std::env::var("PLAN_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(250);
+    let seeds = std::env::var("PLAN_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(150);
     let from = std::env::var("PLAN_FROM").ok().and_then(|from| from.parse().ok()).unwrap_or(1);
     for seed in from..from + seeds {
         case(seed);
