@@ -115,14 +115,22 @@ impl Base {
     pub(super) fn reopen(&mut self) -> Result<()> {
         self.database = None;
         self.control.reset();
+        let opened = self.open_database();
+        if opened.is_err() {
+            // For the next attempt.
+            self.control.report();
+        }
+        self.database = Some(opened?);
+        Ok(())
+    }
+
+    fn open_database(&self) -> Result<redb::Database> {
         let opened = self.files.open(&self.path, false);
         let file = opened.map_err(|error| during("opening", &self.path, error))?;
-        let backend = Backend::new(file, Arc::clone(&self.control));
         let mut builder = redb::Builder::new();
         builder.set_cache_size(self.cache_bytes);
-        let opened = builder.create_with_backend(backend);
-        self.database = Some(opened.map_err(|error| opening(&self.path, error))?);
-        Ok(())
+        let opened = builder.create_with_backend(Backend::new(file, Arc::clone(&self.control)));
+        opened.map_err(|error| opening(&self.path, error))
     }
 
     pub(super) fn database(&self) -> Result<&redb::Database> {
@@ -146,7 +154,7 @@ impl Base {
     /// The state after the latest checkpoint, for readers to share.
     pub(super) fn view(&self) -> Result<Arc<View>> {
         let transaction = self.database()?.begin_read().map_err(storage)?;
-        Ok(Arc::new(View { transaction, tables: RwLock::default(), control: Arc::clone(&self.control) }))
+        Ok(Arc::new(View { transaction, tables: RwLock::default() }))
     }
 
     /// Reads what there is.
@@ -168,7 +176,6 @@ pub(super) struct View {
     transaction: ReadTransaction,
     /// Tables opened so far.
     tables: RwLock<HashMap<u64, Arc<OpenTable>>>,
-    control: Arc<Control>,
 }
 
 struct OpenTable {
@@ -232,7 +239,7 @@ impl View {
         match table.table.get(key) {
             Ok(Some(sealed)) => unseal(&table, key, sealed.value()).map(|value| Some(then(value))),
             Ok(None) => Ok(None),
-            Err(error) => Err(self.failed(error)),
+            Err(error) => Err(storage(error)),
         }
     }
 
@@ -247,25 +254,14 @@ impl View {
     }
 
     /// A cursor over a range of a table; none if there is nothing in it.
-    pub(super) fn scan(
-        self: &Arc<Self>,
-        number: u64,
-        range: Range,
-        direction: Direction,
-    ) -> Result<Option<BaseCursor>> {
+    pub(super) fn scan(&self, number: u64, range: Range, direction: Direction) -> Result<Option<BaseCursor>> {
         if number == 0 || is_empty(&range) {
             return Ok(None);
         }
         let table = self.open(number)?;
-        let mut cursor =
-            BaseCursor { view: Arc::clone(self), table, range, direction, entries: None, head: None };
+        let mut cursor = BaseCursor { table, range, direction, entries: None, head: None };
         cursor.start()?;
         Ok(Some(cursor))
-    }
-
-    fn failed(&self, error: redb::StorageError) -> Error {
-        self.control.report();
-        storage(error)
     }
 }
 
@@ -285,7 +281,6 @@ type Guards = (redb::AccessGuard<'static, &'static [u8]>, redb::AccessGuard<'sta
 
 /// A walk over one table of the base, one entry ahead.
 pub(super) struct BaseCursor {
-    view: Arc<View>,
     table: Arc<OpenTable>,
     /// What is left to walk, at least.
     range: Range,
@@ -298,7 +293,7 @@ impl BaseCursor {
     fn start(&mut self) -> Result<()> {
         let bounds = (as_slice(&self.range.lower), as_slice(&self.range.upper));
         let entries = self.table.table.range::<&[u8]>(bounds);
-        self.entries = Some(entries.map_err(|error| self.view.failed(error))?);
+        self.entries = Some(entries.map_err(storage)?);
         Ok(())
     }
 
@@ -310,7 +305,7 @@ impl BaseCursor {
         };
         match next {
             Some(Ok(head)) => self.head = Some(head),
-            Some(Err(error)) => return Err(self.view.failed(error)),
+            Some(Err(error)) => return Err(storage(error)),
             None => self.entries = None,
         }
         Ok(())

@@ -46,6 +46,7 @@ struct Disk {
     stop_at_write: Option<u64>,
     stop_at_sync: Option<u64>,
     failing_syncs: u64,
+    failing_reads: u64,
     /// How many bytes files may still grow.
     room: Option<u64>,
     stopped: bool,
@@ -84,6 +85,11 @@ impl FaultyFiles {
     /// Lets the next syncs fail, and forget what they were to write, as Linux does.
     pub fn fail_syncs(&self, syncs: u64) {
         self.disk.lock().failing_syncs = syncs;
+    }
+
+    /// Lets the next reads fail.
+    pub fn fail_reads(&self, reads: u64) {
+        self.disk.lock().failing_reads = reads;
     }
 
     /// Leaves so many bytes of room for files to grow into; `None` for no limit.
@@ -414,6 +420,10 @@ impl File for FaultyFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let mut disk = self.disk.lock();
         disk.check()?;
+        if disk.failing_reads > 0 {
+            disk.failing_reads -= 1;
+            return Err(io::Error::other("the disk does not answer"));
+        }
         let bytes = &disk.content(self.number)?.now;
         let offset = offset as usize;
         let from = bytes.get(offset..offset + buffer.len()).ok_or(ErrorKind::UnexpectedEof)?;

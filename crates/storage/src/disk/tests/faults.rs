@@ -126,3 +126,70 @@ fn writers_wait_when_checkpoints_lag_and_fail_only_if_there_is_no_room() {
     drop(engine);
     assert_eq!(open(&files).unwrap().snapshot().entries(Ident(1)), Ok(number));
 }
+
+#[test]
+fn a_read_that_fails_costs_those_who_read_then_and_nobody_else() {
+    let files = FaultyFiles::new();
+    drop(filled(&files));
+    // Without a cache, since redb built for tests has read everything once it is open.
+    let options = DiskOptions { cache_bytes: 0, ..options() };
+    let engine = DiskEngine::open_with(Arc::new(files.clone()), &options, WIDE).unwrap();
+    let before = engine.snapshot();
+    files.fail_reads(1);
+    let key = 7u64.to_be_bytes();
+    let failed = before.get(Ident(1), &key);
+    assert!(matches!(failed, Err(Error::Io { .. })), "{failed:?}");
+    within_seconds("opening anew", || engine.snapshot().get(Ident(1), &key).is_ok());
+    assert!(!engine.core.control.has_failed());
+    // Those who hold on to what is lost must not spoil it for the others.
+    assert!(before.get(Ident(1), &key).is_err());
+    assert!(!engine.core.control.has_failed());
+    assert_eq!(engine.snapshot().get(Ident(1), &key).unwrap().as_deref(), Some(&[7; 200][..]));
+    engine.commit(batch([put(1, b"a", b"1")])).unwrap();
+    engine.checkpoint().unwrap();
+    assert_eq!(engine.snapshot().entries(Ident(1)), Ok(501));
+}
+
+/// Writers keep two trees equal within each commit while checkpoints come and go; every snapshot shows them
+/// so, and what was waited for is there after the machine stops.
+#[test]
+fn readers_writers_and_checkpoints_at_once() {
+    const WRITERS: u64 = 4;
+    let files = FaultyFiles::new();
+    let bounds = Bounds { changed_bytes: 30_000, journal_bytes: 1 << 20 };
+    let engine = DiskEngine::open_with(Arc::new(files.clone()), &options(), bounds).unwrap();
+    start(&engine);
+    let write = |writer: u64| {
+        for number in 0..400u64 {
+            let key = (number * 7919 % 150 * WRITERS + writer).to_be_bytes();
+            let change = |ident: u64| match number % 5 {
+                0 => Op::Delete { ident: Ident(ident), key: Key::from(key) },
+                _ => put(ident, &key, &[number as u8; 100]),
+            };
+            let position = engine.commit(batch([change(1), change(2)])).unwrap();
+            if number % 3 == 0 || number == 399 {
+                engine.wait_journaled(position).unwrap();
+            }
+        }
+    };
+    let writing = std::sync::atomic::AtomicBool::new(true);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while writing.load(std::sync::atomic::Ordering::Relaxed) {
+                let snapshot = engine.snapshot();
+                let all =
+                    |ident| entries(&*snapshot, Ident(ident), Range::all(), Direction::Forward).unwrap();
+                let (one, two) = (all(1), all(2));
+                assert_eq!(one, two);
+                assert_eq!(snapshot.entries(Ident(1)), Ok(one.len() as u64));
+            }
+        });
+        let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        writing.store(false, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(engine.statistics().checkpoints > 2);
+    let before = everything(&*engine.snapshot());
+    let reopened = open(&files.restart(Loss::Everything)).unwrap();
+    assert_eq!(everything(&*reopened.snapshot()), before);
+}
