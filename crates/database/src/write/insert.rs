@@ -32,29 +32,17 @@ impl Database {
         context: &Context,
     ) -> Result<Committed> {
         let document = self.prepare(request.document)?;
-        let mut planned = self.collection_or_create(namespace, context)?;
-        let mut keys = keys_of(&planned, Document::from_valid(&document), context)?;
-        if !request.bypass_validation
-            && let Some(validator) = &planned.options.validator
-        {
-            validator.check(Document::from_valid(&document), None, context)?;
-        }
         loop {
+            let planned = self.collection_or_create(namespace, context)?;
+            if let (Some(validator), false) = (&planned.options.validator, request.bypass_validation) {
+                validator.check(Document::from_valid(&document), None, context)?;
+            }
+            let keys = keys_of(&planned, Document::from_valid(&document), context)?;
             let mut transaction = self.begin();
-            match transaction.catalog().get(namespace) {
-                Some(now) if Arc::ptr_eq(now, &planned) => {}
-                Some(now) => {
-                    // Indexes or options changed since the keys were made.
-                    planned = now.clone();
-                    drop(transaction);
-                    keys = keys_of(&planned, Document::from_valid(&document), context)?;
-                    continue;
-                }
-                None => {
-                    drop(transaction);
-                    planned = self.collection_or_create(namespace, context)?;
-                    continue;
-                }
+            let same = transaction.catalog().get(namespace).is_some_and(|now| Arc::ptr_eq(now, &planned));
+            if !same {
+                // Dropped, replaced or changed since: what was checked and made no longer counts.
+                continue;
             }
             if let Some(capped) = planned.options.capped {
                 make_room(&mut transaction, &planned, capped, document.len() as i64, context)?;
