@@ -36,7 +36,7 @@ impl Database {
             let request = AggregateRequest::new(super::find::stages(&holder));
             self.aggregate(operation, namespace, &request, context)?.into_source()
         } else {
-            let read = Read { hint, ..Read::new(matcher) };
+            let read = Read { hint, covering: Some(vec![Path::new(key)]), ..Read::new(matcher) };
             Box::new(Documents(self.read(operation, &view, &collection, read, context)?))
         };
         operation.run(|| {
