@@ -79,6 +79,12 @@ impl Database {
         self.engine.durability() == storage::Durability::Journaled
     }
 
+    /// The position of the latest commit: what a write that changed nothing, or one answered from
+    /// the record of its first sending, has to wait for.
+    pub fn latest_position(&self) -> Position {
+        Position(self.latest_position.load(Relaxed))
+    }
+
     /// Waits until what was committed at `position` would survive a crash. Returns at once on an
     /// engine without a journal.
     pub fn wait_journaled(&self, position: Position) -> Result<()> {
@@ -322,6 +328,7 @@ impl Transaction<'_> {
             counts.records.fetch_add(records, Relaxed);
             counts.bytes.fetch_add(bytes, Relaxed);
         }
+        database.latest_position.fetch_max(position.0, Relaxed);
         let committed = Committed { position, cluster_time };
         drop(writer);
         for namespace in &changed {

@@ -34,6 +34,8 @@ pub struct Database {
     pub counters: Counters,
     /// The last cluster time given out: seconds in the high half, a counter in the low.
     pub(crate) cluster_time: AtomicU64,
+    /// The engine's position after the latest commit.
+    pub(crate) latest_position: AtomicU64,
     process: [u8; 5],
     object_ids: AtomicU32,
 }
@@ -84,6 +86,7 @@ impl Database {
             cursors: Cursors::default(),
             counters: Counters::default(),
             cluster_time: AtomicU64::new(0),
+            latest_position: AtomicU64::new(0),
             process,
             object_ids: AtomicU32::new(seed as u32),
         }))

@@ -93,17 +93,19 @@ impl Call<'_> {
     }
 
     /// Waits for what the write concern asks and appends `writeConcernError` where it can't be
-    /// had. The write itself stands.
+    /// had. The write itself stands. A command that committed nothing itself, because it found
+    /// nothing to change or was answered from the record of its first sending, waits for all
+    /// that came before it, as MongoDB does.
     pub(crate) fn acknowledge(&mut self, committed: Option<Committed>) -> Result<()> {
         let concern = self.arguments.write_concern.unwrap_or_default();
         let database = &self.server.database;
-        if let Some(committed) = committed
-            && !self.server.settings.ephemeral
-            && (waits_for_journal(&concern) || database.always_journals())
-        {
+        let waits = waits_for_journal(&concern) || database.always_journals();
+        if waits && !self.server.settings.ephemeral {
+            let position =
+                committed.map_or_else(|| database.latest_position(), |committed| committed.position);
             // Off the network thread, so that the clients who are to share the sync can come.
             let mut waited = Ok(());
-            net::in_place(&mut || waited = database.wait_journaled(committed.position));
+            net::in_place(&mut || waited = database.wait_journaled(position));
             waited?;
         }
         if let Some(error) = concern.unsatisfiable() {
