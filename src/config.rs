@@ -92,6 +92,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     test_commands: Option<bool>,
 
+    /// Tell at the end, and by strictReport, of collection scans, in-memory sorts, unused and duplicate indexes
+    #[arg(long)]
+    strict: bool,
+
     /// How much to log, to standard error
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
     log_level: LogLevel,
@@ -218,6 +222,7 @@ impl Cli {
                 engine: engine.name(),
                 ephemeral: engine == Engine::Memory,
                 test_commands: options.test_commands.unwrap_or(options.bind.is_loopback()),
+                strict: options.strict,
                 ..Settings::default()
             },
             promise: promise(disk.as_ref()),
@@ -325,6 +330,12 @@ mod tests {
         ] {
             assert_eq!(parse(line).unwrap().settings.test_commands, expected, "{line}");
         }
+    }
+
+    #[test]
+    fn strictness_is_asked_for() {
+        assert!(!parse("vellum").unwrap().settings.strict);
+        assert!(parse("vellum serve --strict").unwrap().settings.strict);
     }
 
     #[test]

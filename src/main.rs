@@ -41,7 +41,7 @@ fn serve(config: Config) -> Result<(), String> {
     };
     let database = Database::open(engine, Arc::<SettableClock>::default(), server::seed());
     let database = database.map_err(|error| format!("cannot open the database: {error}"))?;
-    let server = Arc::new(Server::new(config.settings.clone(), database));
+    let server = Arc::new(Server::new(config.settings.clone(), database.clone()));
     if config.parent_pipe {
         stop_with_parent(server.clone());
     }
@@ -52,9 +52,20 @@ fn serve(config: Config) -> Result<(), String> {
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     };
     let served = server::serve(&server, announce).map_err(|error| explain(&error, bind, port));
+    if config.settings.strict {
+        report(&database);
+    }
     // Here and not when the last reference goes, so that the process doesn't end before it is done.
     let closed = disk.map_or(Ok(()), |disk| disk.close());
     served.and(closed.map_err(|error| format!("closing the data directory: {error}")))
+}
+
+/// Tells what `--strict` found, whatever the log's level: it was asked for.
+fn report(database: &Database) {
+    let lines = database.strict_report().lines().into_iter();
+    let text: String = lines.map(|line| format!("strict: {line}\n")).collect();
+    // Whoever closed standard error doesn't want to know.
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// What clients are given: the first line printed.

@@ -8,6 +8,7 @@
 //! - `coverage`: every command, stage and operator has a script.
 //! - `compatibility`: docs/compatibility.md, made from the tables.
 //! - `fairness`: long work keeps nobody waiting.
+//! - `strict`: what `--strict` reports.
 //! - `tidy`: rules about the sources themselves.
 //!
 //! `VELLUM_SERVER=127.0.0.1:27017` uses a server already running instead of starting some.
@@ -23,6 +24,7 @@ mod recordings;
 mod replay;
 mod scripts;
 mod server;
+mod strict;
 mod tidy;
 mod unstable;
 

@@ -27,6 +27,11 @@ impl Server {
     /// engine if `VELLUM_DATA` names a directory for its data. `None`
     /// where the binary ends well without listening, as one without a server does.
     pub(crate) fn start() -> Option<Server> {
+        Server::start_with(&[])
+    }
+
+    /// The same with further options, which a server already running hasn't got.
+    pub(crate) fn start_with(options: &[&str]) -> Option<Server> {
         if let Ok(address) = std::env::var("VELLUM_SERVER") {
             return Some(Server { address, child: None, log: PathBuf::new() });
         }
@@ -38,6 +43,7 @@ impl Server {
             std::env::var("VELLUM_DATA").map(|data| PathBuf::from(data).join(&name).with_extension("data"));
         let mut child = Command::new(env!("CARGO_BIN_EXE_vellum"))
             .args(["serve", "--port", "0", "--parent-pipe"])
+            .args(options)
             .args(data.iter().flat_map(|data| ["--data".as_ref(), data.as_os_str()]))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -80,6 +86,15 @@ impl Server {
             client.command(&drop_database(name))?;
         }
         reset(&mut client)
+    }
+
+    /// Stops the server as a parent's end does; all that it wrote to standard error.
+    pub(crate) fn end(&mut self) -> String {
+        if let Some(child) = &mut self.child {
+            drop(child.stdin.take());
+            assert!(child.wait().unwrap().success());
+        }
+        std::fs::read_to_string(&self.log).unwrap()
     }
 
     /// The end of what the server wrote to standard error.

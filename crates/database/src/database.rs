@@ -9,6 +9,7 @@ use crate::cursor::Cursors;
 use crate::history::History;
 use crate::keys::{CATALOG, RecordId, SAVED};
 use crate::operation::Operation;
+use crate::strict::Strict;
 use crate::watch::Watchers;
 use base::bson::{Document, ObjectId};
 use base::{Namespace, Result};
@@ -28,6 +29,7 @@ pub struct Database {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) watchers: Watchers,
     pub(crate) history: History,
+    pub(crate) strict: Strict,
     /// Open cursors.
     pub cursors: Cursors,
     /// Counts what the writes did, for serverStatus.
@@ -83,6 +85,7 @@ impl Database {
             writer: Mutex::new(Writer::new(next_ident, seed)),
             watchers: Watchers::default(),
             history: History::default(),
+            strict: Strict::default(),
             cursors: Cursors::default(),
             counters: Counters::default(),
             cluster_time: AtomicU64::new(0),

@@ -24,6 +24,7 @@ mod options;
 mod plan;
 mod read;
 mod statistics;
+mod strict;
 mod ttl;
 mod validate;
 mod validator;
@@ -42,6 +43,7 @@ pub use operation::{BlockingHook, Operation};
 pub use plan::{Hint, Read};
 pub use read::{AggregateRequest, FindRequest, Sources};
 pub use statistics::CollectionStatistics;
+pub use strict::StrictReport;
 pub use validate::Validation;
 pub use watch::{Wake, Watch};
 pub use write::{

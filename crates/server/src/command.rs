@@ -203,6 +203,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     admin::SHUTDOWN,
     clean_slate::SNAPSHOT_DATABASE,
     sessions::START_SESSION,
+    strict_report::STRICT_REPORT,
     server_status::TOP,
     update::UPDATE,
     Command::refused("updateRole"),

@@ -34,6 +34,8 @@ pub struct Settings {
     pub connections_max: usize,
     /// Whether clients may make commands fail and set the clock.
     pub test_commands: bool,
+    /// Whether reads that an index would help are collected, for strictReport and the end.
+    pub strict: bool,
 }
 
 impl Default for Settings {
@@ -49,6 +51,7 @@ impl Default for Settings {
             ephemeral: true,
             connections_max: 65_536,
             test_commands: true,
+            strict: false,
         }
     }
 }
@@ -98,6 +101,9 @@ impl Server {
     /// A server of this database that isn't listening yet.
     pub fn new(settings: Settings, database: Arc<Database>) -> Server {
         let seed = seed();
+        if settings.strict {
+            database.be_strict();
+        }
         let fail_points = FailPoints::new(settings.test_commands);
         let seconds = (now_millis() / 1000) as u32;
         let process = std::array::from_fn(|i| (seed >> (8 * i)) as u8);

@@ -10,7 +10,7 @@ use crate::exec::{
     ProjectionCovered, RecordStream, ReturnKey, Skip, Sort, SortKeys, SortMerge, SortOptions, Surroundings,
     lookup,
 };
-use crate::index::IndexSpec;
+use crate::index::{Index, IndexSpec};
 use crate::operation::Operation;
 use base::bson::{Builder, DocumentBuf, Type};
 use base::{Result, err};
@@ -137,7 +137,6 @@ pub(crate) fn sort_document(sort: &SortPattern) -> DocumentBuf {
 }
 
 impl Plan {
-    /// Counts the use of the plan's indexes, for `$indexStats`.
     /// Whether it reads a collection or an index from end to end.
     pub(crate) fn reads_all(&self) -> bool {
         match &self.source {
@@ -147,15 +146,36 @@ impl Plan {
         }
     }
 
+    /// Whether it goes through a collection of more documents than this, or would if none matched.
+    pub(crate) fn scans_more_than(&self, collection: &Collection, documents: i64) -> bool {
+        let Read { limit, skip, .. } = self.read;
+        let ends_early = self.read.matcher.is_empty()
+            && limit > 0
+            && limit.saturating_add(skip) <= documents.unsigned_abs()
+            && !self.sorts_in_memory();
+        matches!(self.source, Source::Collection { .. }) && collection.records() > documents && !ends_early
+    }
+
+    /// Whether all that the source yields is read before the first document can be returned.
+    pub(crate) fn sorts_in_memory(&self) -> bool {
+        let sorts = self.read.sort.as_ref().is_some_and(|sort| !sort.fields().is_empty());
+        sorts && !is_ordered(&self.source)
+    }
+
+    /// Counts the use of the plan's indexes, for `$indexStats`.
     pub(crate) fn note_uses(&self) {
-        let note = |access: &Access| {
-            access.index.uses.fetch_add(1, Relaxed);
-        };
+        self.each_index(|index| {
+            index.uses.fetch_add(1, Relaxed);
+        });
+    }
+
+    /// Calls `visit` with each index that the source reads.
+    pub(crate) fn each_index(&self, mut visit: impl FnMut(&Index)) {
         match &self.source {
             Source::Eof | Source::Collection { .. } => {}
-            Source::Unique(access) => note(access),
-            Source::Index(candidate) => note(&candidate.access),
-            Source::Union(scans) => scans.iter().for_each(note),
+            Source::Unique(access) => visit(&access.index),
+            Source::Index(candidate) => visit(&candidate.access.index),
+            Source::Union(scans) => scans.iter().for_each(|access| visit(&access.index)),
         }
     }
 

@@ -16,7 +16,7 @@ mod order;
 mod tests;
 
 pub(crate) use access::Access;
-pub(crate) use build::{Plan, plan};
+pub(crate) use build::{Plan, plan, sort_document};
 pub use hint::Hint;
 pub(crate) use interval::Interval;
 
@@ -95,6 +95,9 @@ impl Database {
         }
         let plan = build::plan(operation, view, collection, read, context)?;
         plan.note_uses();
+        if self.strict.is_on() {
+            self.strict.note(collection, &plan);
+        }
         if collection.is_large() && plan.reads_all() {
             operation.expect_long();
         }

@@ -71,6 +71,7 @@ pub(crate) mod server_status;
 pub(crate) mod sessions;
 pub(crate) mod sources;
 pub(crate) mod statistics;
+pub(crate) mod strict_report;
 pub(crate) mod update;
 pub(crate) mod vellum_clock;
 pub(crate) mod write_batch;

@@ -1,0 +1,240 @@
+//! What `--strict` reports: reads that an index would help, and indexes that help nobody.
+//!
+//! A test suite seldom has enough documents for a missing index to be felt, so it is told of instead:
+//! collection scans over more than a thousand documents, sorts in memory, unused and duplicate indexes.
+//! Reads are kept by their shape, which is the collection's name, the filter without its values and the sort.
+//! Databases don't count: a suite that forks one for each test runs the same query in all of them.
+
+mod duplicates;
+mod shape;
+
+use crate::collection::Collection;
+use crate::database::Database;
+use crate::index::Index;
+use crate::plan::Plan;
+use base::bson::{Builder, DocumentBuf};
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// A collection scan counts where more documents than this are in the way.
+pub(crate) const SCANNED_MAX: i64 = 1000;
+/// The most shapes kept, and the most indexes known as used; what comes later is counted alone.
+const KEPT_MAX: usize = 1000;
+
+/// Collects what is to be reported, once it is switched on; until then it costs one load for each read.
+#[derive(Default)]
+pub(crate) struct Strict {
+    on: AtomicBool,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    reads: HashMap<Vec<u8>, ReadCounts>,
+    /// Reads that found no room above.
+    left_out: u64,
+    /// Indexes that some plan used, also in databases dropped since.
+    used: HashSet<Vec<u8>>,
+}
+
+struct ReadCounts {
+    /// The collection it was first seen on.
+    ns: String,
+    shape: DocumentBuf,
+    scans: i64,
+    /// The most documents there were at a scan.
+    documents: i64,
+    sorts: i64,
+}
+
+/// What was found, ready to be shown: a document for each finding.
+#[derive(Debug)]
+pub struct StrictReport {
+    /// Collection scans, by shape: `ns`, `filter`, `sort`, `count`, and `documents`, the most that were there.
+    pub collection_scans: Vec<DocumentBuf>,
+    /// Sorts in memory, by shape: `ns`, `filter`, `sort`, `count`.
+    pub in_memory_sorts: Vec<DocumentBuf>,
+    /// Indexes that no plan has used: `ns`, `name`, `key`.
+    pub unused_indexes: Vec<DocumentBuf>,
+    /// Indexes that another does the work of: `ns`, `name`, `key`, `coveredBy`.
+    pub duplicate_indexes: Vec<DocumentBuf>,
+    /// Reads beyond the most shapes that are kept.
+    pub left_out: u64,
+}
+
+impl Strict {
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Relaxed)
+    }
+
+    /// Takes note of a plan that is about to start.
+    pub(crate) fn note(&self, collection: &Collection, plan: &Plan) {
+        let (scans, sorts) = (plan.scans_more_than(collection, SCANNED_MAX), plan.sorts_in_memory());
+        let mut seen = self.seen.lock();
+        plan.each_index(|index| {
+            if seen.used.len() < KEPT_MAX {
+                seen.used.insert(identity(collection, index));
+            }
+        });
+        if scans || sorts {
+            seen.note_read(collection, plan, scans, sorts);
+        }
+    }
+}
+
+impl Seen {
+    fn note_read(&mut self, collection: &Collection, plan: &Plan, scans: bool, sorts: bool) {
+        let shape = shape::of_read(&plan.read);
+        let mut key = collection.namespace.collection().as_bytes().to_vec();
+        key.extend_from_slice(shape.view().bytes());
+        if self.reads.len() >= KEPT_MAX && !self.reads.contains_key(&key) {
+            self.left_out += 1;
+            return;
+        }
+        let counts = self.reads.entry(key).or_insert_with(|| ReadCounts {
+            ns: collection.namespace.as_str().to_string(),
+            shape,
+            scans: 0,
+            documents: 0,
+            sorts: 0,
+        });
+        counts.sorts += i64::from(sorts);
+        if scans {
+            counts.scans += 1;
+            counts.documents = counts.documents.max(collection.records());
+        }
+    }
+
+    /// The shapes counted by `count`, most frequent first.
+    fn by(&self, count: fn(&ReadCounts) -> i64, with_documents: bool) -> Vec<DocumentBuf> {
+        let mut found: Vec<_> = self.reads.values().filter(|counts| count(counts) > 0).collect();
+        found.sort_by_key(|counts| (-count(counts), &counts.ns, counts.shape.view().bytes()));
+        let describe = |counts: &ReadCounts| {
+            let mut out = Builder::new();
+            out.append("ns", counts.ns.as_str()).append_all(counts.shape.view());
+            out.append("count", count(counts));
+            if with_documents {
+                out.append("documents", counts.documents);
+            }
+            out.finish()
+        };
+        found.into_iter().map(describe).collect()
+    }
+}
+
+/// What tells an index from others: the same in every database that has it.
+fn identity(collection: &Collection, index: &Index) -> Vec<u8> {
+    let mut key = collection.namespace.collection().as_bytes().to_vec();
+    key.push(0);
+    key.extend_from_slice(index.spec.name.as_bytes());
+    key.extend_from_slice(index.spec.key.view().bytes());
+    key
+}
+
+fn describe(collection: &Collection, index: &Index, covered_by: Option<&Index>) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.append("ns", collection.namespace.as_str()).append("name", index.spec.name.as_str());
+    out.append("key", &index.spec.key);
+    out.append_optional("coveredBy", covered_by.map(|other| other.spec.name.as_str()));
+    out.finish()
+}
+
+/// Whether it has work to do without being read: it keeps documents apart, or lets them expire.
+fn serves_unread(index: &Index) -> bool {
+    index.unique() || index.spec.expire_after_seconds.is_some()
+}
+
+impl Database {
+    /// Starts collecting for [`strict_report`](Self::strict_report).
+    pub fn be_strict(&self) {
+        self.strict.on.store(true, Relaxed);
+    }
+
+    /// What was seen since the start or the last [`forget_reads`](Self::forget_reads), and the indexes
+    /// there are now that are unused or duplicates.
+    pub fn strict_report(&self) -> StrictReport {
+        let seen = self.strict.seen.lock();
+        let catalog = self.catalog();
+        let mut report = StrictReport {
+            collection_scans: seen.by(|counts| counts.scans, true),
+            in_memory_sorts: seen.by(|counts| counts.sorts, false),
+            unused_indexes: Vec::new(),
+            duplicate_indexes: Vec::new(),
+            left_out: seen.left_out,
+        };
+        let is_used = |index: &Index| index.is_id() || serves_unread(index) || index.uses.load(Relaxed) > 0;
+        let indexes = || {
+            let stored = catalog.all().filter_map(|collection| Some((collection, collection.data.as_ref()?)));
+            stored.flat_map(|(collection, data)| {
+                data.indexes.iter().map(move |index| (collection, data, index))
+            })
+        };
+        let mut used = seen.used.clone();
+        used.extend(
+            indexes().filter(|(_, _, index)| is_used(index)).map(|(on, _, index)| identity(on, index)),
+        );
+        let mut duplicates = HashSet::new();
+        for (collection, data, index) in indexes() {
+            // Told once, not for every database.
+            if used.insert(identity(collection, index)) {
+                report.unused_indexes.push(describe(collection, index, None));
+            }
+            if let Some(other) = duplicates::covering(&data.indexes, index)
+                && duplicates.insert(identity(collection, index))
+            {
+                report.duplicate_indexes.push(describe(collection, index, Some(other)));
+            }
+        }
+        report
+    }
+
+    /// Forgets the reads noted so far; indexes once used stay so.
+    pub fn forget_reads(&self) {
+        let mut seen = self.strict.seen.lock();
+        seen.reads.clear();
+        seen.left_out = 0;
+    }
+}
+
+impl StrictReport {
+    /// The kinds of finding with their names: in a command's reply, and in a line of the log.
+    fn kinds(&self) -> [(&'static str, &'static str, &[DocumentBuf]); 4] {
+        [
+            ("collectionScans", "collection scan", &self.collection_scans),
+            ("inMemorySorts", "in-memory sort", &self.in_memory_sorts),
+            ("unusedIndexes", "unused index", &self.unused_indexes),
+            ("duplicateIndexes", "duplicate index", &self.duplicate_indexes),
+        ]
+    }
+
+    /// Appends the findings as arrays, `readsLeftOut` with them.
+    pub fn append_to(&self, out: &mut Builder) {
+        for (name, _, findings) in self.kinds() {
+            out.begin_array(name);
+            for finding in findings {
+                out.push(finding);
+            }
+            out.end();
+        }
+        out.append("readsLeftOut", self.left_out as i64);
+    }
+
+    /// A line for each finding; one that says so where there is none.
+    pub fn lines(&self) -> Vec<String> {
+        let of_kind = |(_, kind, findings): (_, &'static str, &[DocumentBuf])| {
+            findings.iter().map(|finding| format!("{kind}: {finding}")).collect::<Vec<_>>()
+        };
+        let mut lines: Vec<String> = self.kinds().into_iter().flat_map(of_kind).collect();
+        if self.left_out > 0 {
+            lines.push(format!("{} reads more, of further shapes", self.left_out));
+        }
+        if lines.is_empty() {
+            lines.push("nothing to report".to_string());
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+//! `strictReport`: what `--strict` has found so far, while the server runs.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use base::{Result, err};
+
+/// The row of `strictReport`.
+pub(crate) const STRICT_REPORT: Command = Command::new(
+    "strictReport",
+    Kind::Admin,
+    "Shows collection scans, in-memory sorts, unused and duplicate indexes.",
+    report,
+)
+.admin_only();
+
+fn report(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let reset = fields.flag("reset")?.unwrap_or(false);
+    fields.finish()?;
+    if !call.server.settings.strict {
+        return Err(err!(CommandNotSupported, "strictReport needs a server started with --strict"));
+    }
+    let database = &call.server.database;
+    database.strict_report().append_to(call.reply);
+    if reset {
+        database.forget_reads();
+    }
+    Ok(Answer::Done)
+}
