@@ -34,7 +34,7 @@ HOME = harness.CACHE / "pymongo"
 SUITE = HOME / f"suite-{VERSION}"
 PYTHON = HOME / "venv" / "bin" / "python"
 TEST_SECONDS = 30
-FILE_SECONDS = 240
+FILE_SECONDS = 400
 
 
 def listed(path: pathlib.Path) -> list[str]:
