@@ -87,9 +87,10 @@ test("fork, reset, snapshot, restore, clock", async (context) => {
 });
 
 test("the runners' set-up files start and stop one server", async () => {
+  const vitest = await import("../setup/vitest.mjs");
   for (const [start, stop] of [
     [require("../setup/jest-setup.js"), require("../setup/jest-teardown.js")],
-    [require("../setup/vitest.js").setup, require("../setup/vitest.js").teardown],
+    [vitest.setup, vitest.teardown],
     [require("../setup/mocha.js").mochaGlobalSetup, require("../setup/mocha.js").mochaGlobalTeardown],
   ]) {
     await start();

@@ -1,0 +1,6 @@
+module.exports = {
+  globalSetup: "@vellum/memory-server/jest/setup",
+  globalTeardown: "@vellum/memory-server/jest/teardown",
+  testEnvironment: "node",
+  transform: {},
+};
