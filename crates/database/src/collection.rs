@@ -50,6 +50,8 @@ pub struct Counts {
 pub struct Options {
     /// Size and count limits of a capped collection.
     pub capped: Option<Capped>,
+    /// The name of the index that the collection is clustered by.
+    pub clustered: Option<String>,
     /// What documents must satisfy.
     pub validator: Option<Arc<Validator>>,
     /// The view's source and pipeline.
@@ -124,6 +126,11 @@ impl Data {
         self.indexes.first().filter(|index| index.is_id())
     }
 
+    /// The index on `_id`, if the collection is clustered by it.
+    pub fn clustered_index(&self) -> Option<&Arc<Index>> {
+        self.id_index().filter(|index| index.spec.clustered)
+    }
+
     /// The trees of the documents and of all indexes.
     pub fn idents(&self) -> impl Iterator<Item = Ident> {
         std::iter::once(self.ident).chain(self.indexes.iter().map(|index| index.ident))
@@ -140,6 +147,9 @@ impl Options {
             if capped.max > 0 {
                 append_size(&mut out, "max", capped.max);
             }
+        }
+        if let Some(name) = &self.clustered {
+            crate::clustered::append_to(name, &mut out);
         }
         if let Some(view) = &self.view {
             out.append("viewOn", view.on.as_str()).append("pipeline", &view.pipeline);

@@ -9,7 +9,8 @@
 //! | a unique index | key string | record id, then type bits |
 //! | another index | key string, then record id | type bits |
 //!
-//! Record ids ascend as documents are inserted, so natural order is insertion order.
+//! Record ids ascend as documents are inserted, so natural order is insertion order; in a
+//! clustered collection it is that of the index on `_id`.
 
 use base::{Result, err};
 use storage::{Ident, Key, Value};

@@ -7,6 +7,7 @@
 pub mod catalog;
 mod clean_slate;
 mod clock;
+mod clustered;
 mod collation;
 pub mod collection;
 mod commit;

@@ -1,5 +1,6 @@
 //! Options of the create command, checked.
 
+use crate::clustered;
 use crate::collection::{Capped, Options, View};
 use crate::validator::Validator;
 use base::bson::{Builder, Document, Value, ValueBuf};
@@ -24,6 +25,8 @@ pub(crate) fn parse(options: Document<'_>, namespace: &Namespace, context: &Cont
 
 #[derive(Default)]
 struct Seen<'a> {
+    clustered: Option<String>,
+    id_index: bool,
     capped: bool,
     size: Option<i64>,
     max: Option<i64>,
@@ -40,6 +43,7 @@ struct Seen<'a> {
 impl<'a> Seen<'a> {
     fn field(&mut self, name: &str, value: Value<'a>) -> Result<()> {
         match name {
+            "clusteredIndex" => self.clustered = clustered::parse(value)?,
             "capped" => self.capped = flag(name, value)?,
             "size" => self.size = Some(count(name, value)?),
             "max" => self.max = Some(count(name, value)?),
@@ -57,6 +61,7 @@ impl<'a> Seen<'a> {
             }
             "collation" => self.collation = Collation::parse(object(name, value)?, "create.collation")?,
             "idIndex" => {
+                self.id_index = true;
                 let id = object(name, value)?;
                 let key = id.get("key").and_then(|key| key.as_document());
                 if key.is_none_or(|key| key.iter().count() != 1 || key.get("_id").is_none()) {
@@ -74,7 +79,6 @@ impl<'a> Seen<'a> {
             "temp" | "flags" if !value.is_truthy() => {}
             "timeseries"
             | "expireAfterSeconds"
-            | "clusteredIndex"
             | "changeStreamPreAndPostImages"
             | "encryptedFields"
             | "autoIndexId"
@@ -88,6 +92,7 @@ impl<'a> Seen<'a> {
     }
 
     fn finish(self, namespace: &Namespace, context: &Context) -> Result<Options> {
+        self.check_clustered()?;
         let capped = self.capped()?;
         if let Some(id) = &self.id_collation {
             check_id_collation(id, &self.collation)?;
@@ -123,7 +128,46 @@ impl<'a> Seen<'a> {
             }
             false => None,
         };
-        Ok(Options { capped, validator, view, collation: self.collation, kept: self.kept.finish() })
+        Ok(Options {
+            capped,
+            clustered: self.clustered,
+            validator,
+            view,
+            collation: self.collation,
+            kept: self.kept.finish(),
+        })
+    }
+
+    /// What a clustered collection can't be. Capped ones are so by time in MongoDB, with
+    /// expireAfterSeconds, which is refused before.
+    fn check_clustered(&self) -> Result<()> {
+        if self.clustered.is_none() {
+            return Ok(());
+        }
+        Err(match self {
+            _ if self.view_on.is_some() => {
+                err!(6026500, "The 'clusteredIndex' option is not supported with views")
+            }
+            _ if self.id_index => {
+                err!(InvalidOptions, "The 'clusteredIndex' option is not supported with the 'idIndex' option")
+            }
+            _ if self.size.is_some() => {
+                err!(
+                    6049200,
+                    "The 'size' field for capped collections is not allowed on clustered collections"
+                )
+            }
+            _ if self.max.is_some() => {
+                err!(
+                    6049204,
+                    "The 'max' field for capped collections is not allowed on clustered collections"
+                )
+            }
+            _ if self.capped => {
+                err!(6049201, "A capped clustered collection requires the 'expireAfterSeconds' field")
+            }
+            _ => return Ok(()),
+        })
     }
 
     fn capped(&self) -> Result<Option<Capped>> {
@@ -142,7 +186,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-fn flag(name: &str, value: Value<'_>) -> Result<bool> {
+pub(crate) fn flag(name: &str, value: Value<'_>) -> Result<bool> {
     match value {
         Value::Boolean(flag) => Ok(flag),
         _ => value.as_number().map(|number| !number.is_zero()).ok_or_else(|| {
@@ -169,15 +213,15 @@ pub(crate) fn check_id_collation(index: &Collation, collection: &Collation) -> R
     ))
 }
 
-fn object<'a>(name: &str, value: Value<'a>) -> Result<Document<'a>> {
+pub(crate) fn object<'a>(name: &str, value: Value<'a>) -> Result<Document<'a>> {
     value.as_document().ok_or_else(|| wrong_type(name, value, "object"))
 }
 
-fn text<'a>(name: &str, value: Value<'a>) -> Result<&'a str> {
+pub(crate) fn text<'a>(name: &str, value: Value<'a>) -> Result<&'a str> {
     value.as_str().ok_or_else(|| wrong_type(name, value, "string"))
 }
 
-fn count(name: &str, value: Value<'_>) -> Result<i64> {
+pub(crate) fn count(name: &str, value: Value<'_>) -> Result<i64> {
     let number = value.as_number().ok_or_else(|| {
         err!(
             TypeMismatch,

@@ -2,13 +2,13 @@
 
 use crate::commit::Committed;
 use crate::database::Database;
+use crate::exec::NaturalOrder;
 use crate::options;
-use crate::storage_error;
 use crate::write::InsertRequest;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Namespace, Result, err};
 use query::Context;
-use storage::{Direction, Range};
+use storage::Direction;
 
 impl Database {
     /// Makes a collection capped from now on, keeping the newest documents that fit and, as
@@ -23,7 +23,12 @@ impl Database {
     ) -> Result<Committed> {
         let parsed = options::parse(capped(size).view(), namespace, context)?;
         let collection = self.catalog().require(namespace)?.clone();
-        collection.data()?;
+        if collection.data()?.clustered_index().is_some() {
+            return Err(err!(
+                InvalidOptions,
+                "cannot convert a clustered collection to a capped one: {namespace}"
+            ));
+        }
         self.drop_indexes(namespace, None)?;
         let committed = self.change_collection(namespace, |collection| {
             collection.options.capped = parsed.capped;
@@ -56,9 +61,8 @@ impl Database {
         }
         let data = source.data()?;
         self.create_collection(to, capped(size).view(), context)?;
-        let mut records =
-            view.snapshot.scan(data.ident, Range::all(), Direction::Forward).map_err(storage_error)?;
-        while let Some((_, value)) = records.next().map_err(storage_error)? {
+        let mut records = NaturalOrder::of(data).walk(&view.snapshot, Direction::Forward)?;
+        while let Some((_, value)) = records.next()? {
             context.interrupt.check()?;
             let insert = InsertRequest { document: Document::from_valid(value), bypass_validation: true };
             self.insert(to, insert, context)?;

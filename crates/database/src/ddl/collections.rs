@@ -199,12 +199,11 @@ impl Transaction<'_> {
             Some(_) => None,
             None => {
                 let ident = self.create_ident();
-                let id_index = Index::new(
-                    IndexSpec::id(options.collation.clone()),
-                    self.create_ident(),
-                    &[],
-                    now_millis,
-                );
+                let spec = match &options.clustered {
+                    Some(name) => IndexSpec::clustered(name, options.collation.clone()),
+                    None => IndexSpec::id(options.collation.clone()),
+                };
+                let id_index = Index::new(spec, self.create_ident(), &[], now_millis);
                 let counts = Arc::<crate::collection::Counts>::default();
                 counts.next_record.store(1, std::sync::atomic::Ordering::Relaxed);
                 Some(Data { ident, indexes: vec![Arc::new(id_index)], counts })

@@ -55,6 +55,9 @@ impl Database {
         };
         outcome.before = data.indexes.len();
         for spec in specs {
+            if spec.clustered {
+                check_clustered(data, &spec, outcome.created_collection)?;
+            }
             if spec.is_id_pattern() {
                 check_id_collation(&spec.collation, &collection.options.collation)?;
             }
@@ -153,7 +156,28 @@ impl Database {
     }
 }
 
+/// An index with the option `clustered` must be the one that create made.
+fn check_clustered(data: &Data, spec: &IndexSpec, created_collection: bool) -> Result<()> {
+    if created_collection {
+        return Err(err!(
+            6100900,
+            "Cannot implicitly create a new collection with createIndex 'clustered' option"
+        ));
+    }
+    if data.clustered_index().is_none() || !spec.is_id_pattern() {
+        return Err(err!(
+            6243700,
+            "the option 'clustered' is only for the index that create clustered the collection by, not for {}",
+            spec.key
+        ));
+    }
+    Ok(())
+}
+
 fn check_droppable(data: &Data, name: &str) -> Result<()> {
+    if data.clustered_index().is_some_and(|index| index.spec.name == name) {
+        return Err(err!(5979800, "It is illegal to drop the clusteredIndex"));
+    }
     if name == "_id_" {
         return Err(err!(InvalidOptions, "cannot drop _id index"));
     }

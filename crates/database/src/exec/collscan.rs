@@ -1,17 +1,16 @@
-//! COLLSCAN: every document, in the order of insertion or backwards.
+//! COLLSCAN: every document, in natural order or backwards.
 
+use super::natural::Natural;
 use super::{Explainer, PATIENCE, Record, RecordStream, Stats, Surroundings};
-use crate::keys::RecordId;
-use crate::storage_error;
 use base::Result;
 use query::matcher::Matcher;
 use std::sync::Arc;
-use storage::{Cursor, Direction, Range};
+use storage::Direction;
 
 /// Reads the collection and yields what matches.
 pub(crate) struct CollScan {
     surroundings: Arc<Surroundings>,
-    cursor: Box<dyn Cursor>,
+    cursor: Natural,
     forward: bool,
     filter: Option<Arc<Matcher>>,
     stats: Stats,
@@ -25,10 +24,9 @@ impl CollScan {
         filter: Option<Arc<Matcher>>,
     ) -> Result<CollScan> {
         let direction = if forward { Direction::Forward } else { Direction::Backward };
-        let scan = surroundings.snapshot.scan(surroundings.records, Range::all(), direction);
         Ok(CollScan {
             surroundings: surroundings.clone(),
-            cursor: scan.map_err(storage_error)?,
+            cursor: surroundings.natural.walk(&surroundings.snapshot, direction)?,
             forward,
             filter,
             stats: Stats::default(),
@@ -40,7 +38,7 @@ impl CollScan {
 impl CollScan {
     /// The next document that matches, among so many; `None` where none of these does.
     fn search(&mut self, mut patience: u64) -> Result<Option<Option<Record>>> {
-        while let Some((key, value)) = self.cursor.next().map_err(storage_error)? {
+        while let Some((id, value)) = self.cursor.next()? {
             self.examined += 1;
             self.surroundings.examine_document()?;
             let matched = match &self.filter {
@@ -49,7 +47,7 @@ impl CollScan {
             };
             if matched {
                 self.stats.advance();
-                return Ok(Some(Some(Record::stored(RecordId::from_key(key)?, value))));
+                return Ok(Some(Some(Record::stored(id, value))));
             }
             self.stats.need_time();
             patience -= 1;
@@ -64,7 +62,7 @@ impl CollScan {
     /// Counts those that match among so many, and whether that was the end.
     fn count_some(&mut self, mut patience: u64) -> Result<(u64, bool)> {
         let mut count = 0;
-        while let Some((_, value)) = self.cursor.next().map_err(storage_error)? {
+        while let Some((_, value)) = self.cursor.next()? {
             self.examined += 1;
             self.surroundings.examine_document()?;
             let matched = match &self.filter {

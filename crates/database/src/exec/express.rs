@@ -98,7 +98,9 @@ impl RecordStream for Express {
 
     fn explain(&self, out: &mut Explainer) {
         let filter = self.filter.as_ref().map(|filter| filter.describe());
-        let builder = out.stage("EXPRESS_IXSCAN", filter.as_ref(), &self.stats);
+        let clustered = self.access.index.spec.clustered;
+        let name = if clustered { "EXPRESS_CLUSTERED_IXSCAN" } else { "EXPRESS_IXSCAN" };
+        let builder = out.stage(name, filter.as_ref(), &self.stats);
         describe_index(&self.access, builder);
         builder.append("direction", "forward");
         out.keys(self.keys_examined);

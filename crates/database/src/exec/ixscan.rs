@@ -167,7 +167,8 @@ impl IdStream for IndexScan {
     }
 
     fn explain(&self, out: &mut Explainer) {
-        self.explain_as("IXSCAN", out);
+        let clustered = self.access.index.spec.clustered;
+        self.explain_as(if clustered { "CLUSTERED_IXSCAN" } else { "IXSCAN" }, out);
     }
 }
 

@@ -12,6 +12,7 @@ mod express;
 mod fetch;
 mod ixscan;
 mod limit;
+mod natural;
 mod or;
 mod projection_covered;
 mod return_key;
@@ -29,6 +30,7 @@ pub(crate) use express::{Express, Found, lookup};
 pub(crate) use fetch::Fetch;
 pub(crate) use ixscan::{IndexKey, IndexScan};
 pub(crate) use limit::Limit;
+pub(crate) use natural::NaturalOrder;
 pub(crate) use or::Or;
 pub(crate) use projection_covered::{Covering, ProjectionCovered};
 pub(crate) use return_key::{KeyOnly, ReturnKey, SortKeys};
@@ -109,6 +111,15 @@ pub(crate) trait IdStream: Send {
 /// and slow ones don't hold these up.
 const PATIENCE: u64 = 1000;
 
+/// The document of a record.
+///
+/// Errors: DataCorruptionDetected where an index names a record that isn't there.
+#[inline]
+fn record_of(snapshot: &dyn Snapshot, records: Ident, id: RecordId) -> Result<Value> {
+    let value = snapshot.get(records, &id.0.to_be_bytes()).map_err(storage_error)?;
+    value.ok_or_else(|| err!(DataCorruptionDetected, "an index names record {}, which isn't there", id.0))
+}
+
 /// What all stages of one plan share.
 pub(crate) struct Surroundings {
     /// Says when to stop; counts what was examined.
@@ -117,6 +128,8 @@ pub(crate) struct Surroundings {
     pub(crate) snapshot: Arc<dyn Snapshot>,
     /// The tree of the collection's documents.
     pub(crate) records: Ident,
+    /// What a scan of the collection goes by.
+    pub(crate) natural: NaturalOrder,
     /// For evaluating filters.
     pub(crate) context: Arc<Context>,
 }
@@ -127,8 +140,7 @@ impl Surroundings {
     /// Errors: DataCorruptionDetected where an index names a record that isn't there.
     #[inline]
     fn fetch(&self, id: RecordId) -> Result<Value> {
-        let value = self.snapshot.get(self.records, &id.0.to_be_bytes()).map_err(storage_error)?;
-        value.ok_or_else(|| err!(DataCorruptionDetected, "an index names record {}, which isn't there", id.0))
+        record_of(self.snapshot.as_ref(), self.records, id)
     }
 
     #[inline]

@@ -68,7 +68,7 @@ impl Index {
 
     /// Whether this is the index on `_id` that every collection has.
     pub fn is_id(&self) -> bool {
-        self.spec.name == "_id_"
+        self.spec.clustered || self.spec.name == "_id_"
     }
 
     /// Whether two documents may not have the same key.

@@ -42,6 +42,8 @@ pub struct IndexSpec {
     pub unique: bool,
     /// Documents that have none of the fields are left out.
     pub sparse: bool,
+    /// It is the index on `_id`, and the collection is in its order.
+    pub clustered: bool,
     /// Kept up to date but never chosen by the planner.
     pub hidden: bool,
     /// Documents are removed this many seconds after the indexed date.
@@ -74,12 +76,21 @@ impl IndexSpec {
             parts: vec![KeyPart { path: Path::new("_id"), kind: KeyKind::Ascending }],
             unique: true,
             sparse: false,
+            clustered: false,
             hidden: false,
             expire_after_seconds: None,
             partial: None,
             collation,
             options: DocumentBuf::empty(),
         }
+    }
+
+    /// The index on `_id` of a clustered collection, which may have another name.
+    pub fn clustered(name: &str, collation: Collation) -> IndexSpec {
+        let mut options = Builder::new();
+        options.append("unique", true).append("clustered", true);
+        let id = IndexSpec::id(collation);
+        IndexSpec { name: name.to_string(), clustered: true, options: options.finish(), ..id }
     }
 
     /// Checks one element of createIndexes' `indexes`. Without a collation of its own the index has
@@ -188,6 +199,7 @@ struct Parser {
     key: Option<DocumentBuf>,
     unique: bool,
     sparse: bool,
+    clustered: bool,
     hidden: bool,
     expire_after_seconds: Option<f64>,
     partial: Option<DocumentBuf>,
@@ -249,7 +261,9 @@ impl Parser {
             }
             // No effect since MongoDB 3.0, and still taken.
             "dropDups" => {}
-            "clustered" | "prepareUnique" => {
+            // Of the index that create made; createIndexes may only repeat it.
+            "clustered" => self.clustered = flag(name, value)?,
+            "prepareUnique" => {
                 return Err(err!(NotImplemented, "index option '{name}' is not supported"));
             }
             _ => {
@@ -281,11 +295,15 @@ impl Parser {
             parts,
             unique: self.unique,
             sparse: self.sparse,
+            clustered: self.clustered,
             hidden: self.hidden,
             expire_after_seconds: self.expire_after_seconds,
             options: self.options.finish(),
         };
         check(&spec, whole, namespace)?;
+        if spec.is_id_pattern() && spec.clustered {
+            return Ok(IndexSpec::clustered(&spec.name, spec.collation));
+        }
         if spec.is_id_pattern() {
             return Ok(IndexSpec { key: spec.key, ..IndexSpec::id(spec.collation) });
         }

@@ -6,9 +6,9 @@ use super::{Hint, Read, covering, min_max};
 use crate::collection::Collection;
 use crate::database::View;
 use crate::exec::{
-    CollScan, CountScan, Eof, Express, Fetch, Found, IdStream, IndexScan, KeyBounds, KeyOnly, Limit, Or,
-    ProjectionCovered, RecordStream, ReturnKey, Skip, Sort, SortKeys, SortMerge, SortOptions, Surroundings,
-    lookup,
+    CollScan, CountScan, Eof, Express, Fetch, Found, IdStream, IndexScan, KeyBounds, KeyOnly, Limit,
+    NaturalOrder, Or, ProjectionCovered, RecordStream, ReturnKey, Skip, Sort, SortKeys, SortMerge,
+    SortOptions, Surroundings, lookup,
 };
 use crate::index::{Index, IndexSpec};
 use crate::operation::Operation;
@@ -115,6 +115,7 @@ pub(crate) fn plan(
         operation: operation.clone(),
         snapshot: view.snapshot.clone(),
         records: data.ident,
+        natural: NaturalOrder::of(data),
         context: context.clone(),
     });
     Ok(Plan { read, source, rejected, range, surroundings })

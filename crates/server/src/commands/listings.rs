@@ -110,7 +110,8 @@ fn describe(collection: &Collection) -> DocumentBuf {
         out.append("uuid", Value::Binary { subtype: 4, bytes: &collection.uuid });
     }
     out.end();
-    if !collection.is_view() {
+    // A clustered collection has no index on `_id` beside itself.
+    if !collection.is_view() && collection.options.clustered.is_none() {
         out.append("idIndex", &IndexSpec::id(collection.options.collation.clone()).to_document());
     }
     out.finish()
