@@ -1,6 +1,6 @@
 //! Which keys a document has in an index: arrays fan out, missing fields become null.
 
-use super::{IndexSpec, KeyKind, KeyPart};
+use super::{IndexSpec, KeyKind, KeyPart, Wildcard};
 use base::bson::{Document, Value};
 use base::key_string::KeyBuilder;
 use base::{Result, err};
@@ -38,11 +38,23 @@ impl IndexSpec {
         {
             return Ok(found);
         }
-        if self.single_key(document, &mut found) {
+        if let Some(wildcard) = &self.wildcard {
+            self.wildcard_keys(wildcard, document, &mut found)?;
+        } else if self.single_key(document, &mut found) {
             return Ok(found);
+        } else {
+            self.plain_keys(document, &mut found)?;
         }
+        if found.keys.len() > 1 {
+            found.keys.sort_unstable();
+            found.keys.dedup_by(|a, b| a.key_string == b.key_string);
+        }
+        Ok(found)
+    }
+
+    fn plain_keys(&self, document: Document<'_>, found: &mut DocumentKeys) -> Result<()> {
         found.multikey = vec![0; self.parts.len()];
-        let DocumentKeys { keys, multikey } = &mut found;
+        let DocumentKeys { keys, multikey } = found;
         let paths = self.parts.iter().map(|part| &part.path);
         compound_keys(
             document,
@@ -54,12 +66,38 @@ impl IndexSpec {
                 }
                 Ok(())
             },
-        )?;
-        if found.keys.len() > 1 {
-            found.keys.sort_unstable();
-            found.keys.dedup_by(|a, b| a.key_string == b.key_string);
+        )
+    }
+
+    /// A key for each leaf, and for each key of the other parts.
+    fn wildcard_keys(
+        &self,
+        wildcard: &Wildcard,
+        document: Document<'_>,
+        found: &mut DocumentKeys,
+    ) -> Result<()> {
+        let leaves = wildcard.leaves(document);
+        found.multikey = vec![0; self.parts.len()];
+        let DocumentKeys { keys, multikey } = found;
+        if let Some(bits) = multikey.get_mut(wildcard.part) {
+            *bits = u32::from(leaves.multikey);
         }
-        Ok(found)
+        let others = self.parts.iter().enumerate().filter(|(place, _)| *place != wildcard.part);
+        compound_keys(
+            document,
+            others.map(|(_, part)| &part.path),
+            &mut |other, behind| {
+                self.note_array(other + usize::from(other >= wildcard.part), behind, multikey)
+            },
+            &mut |values| {
+                let (before, after) = values.split_at(wildcard.part.min(values.len()));
+                keys.extend(leaves.list.iter().map(|(path, value)| {
+                    let values = before.iter().copied().chain([Some(*value)]).chain(after.iter().copied());
+                    self.key_with(values, Some((wildcard.part, path)))
+                }));
+                Ok(())
+            },
+        )
     }
 
     /// The key of the plainest and most frequent kind of index, on one top-level field that holds
@@ -97,8 +135,20 @@ impl IndexSpec {
 
     /// The key of one value for each part; missing ones count as null.
     fn key_of(&self, values: &[Option<Value<'_>>]) -> KeyOf {
+        self.key_with(values.iter().copied(), None)
+    }
+
+    /// The same with a path in front of one part, in no collation's order.
+    fn key_with<'v>(
+        &self,
+        values: impl Iterator<Item = Option<Value<'v>>>,
+        path: Option<(usize, &str)>,
+    ) -> KeyOf {
         let mut builder = KeyBuilder::new();
-        for (part, value) in self.parts.iter().zip(values) {
+        for (place, (part, value)) in self.parts.iter().zip(values).enumerate() {
+            if let Some((_, path)) = path.filter(|(of, _)| *of == place) {
+                builder.push(path, true);
+            }
             let value = value.unwrap_or(Value::Null);
             match part.kind {
                 KeyKind::Ascending => self.collation.push_key(&mut builder, value, true),

@@ -3,9 +3,11 @@
 mod decode;
 mod keys;
 mod spec;
+mod wildcard;
 
 pub use keys::{DocumentKeys, KeyOf};
 pub use spec::{IndexSpec, KeyKind, KeyPart};
+pub use wildcard::Wildcard;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -20,8 +22,9 @@ pub struct Index {
     /// Per key part, a bit for each component of the path where some document has an array.
     /// Bits are only ever added: a scan planned on older bits is checked again when it starts.
     multikey: Box<[AtomicU32]>,
-    /// How often a plan has used the index, for `$indexStats`.
-    pub uses: AtomicU64,
+    /// How often a plan has used the index, for `$indexStats`; a wildcard index counts the uses for
+    /// all paths.
+    pub uses: Arc<AtomicU64>,
     /// Since when `uses` counts, in milliseconds since 1970.
     pub since_millis: i64,
 }
@@ -34,7 +37,7 @@ impl Index {
         Index {
             ident,
             multikey: bits.map(AtomicU32::new).collect(),
-            uses: AtomicU64::new(0),
+            uses: Arc::default(),
             since_millis,
             spec,
         }

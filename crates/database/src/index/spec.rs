@@ -1,5 +1,6 @@
 //! Index specifications: what createIndexes takes, checked, and what listIndexes shows.
 
+use super::wildcard::{Wildcard, is_wildcard};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
 use base::{ErrorCode, Namespace, Result, err};
 use query::matcher::Matcher;
@@ -38,6 +39,10 @@ pub struct IndexSpec {
     pub key: DocumentBuf,
     /// The key pattern taken apart.
     pub parts: Vec<KeyPart>,
+    /// Which part stands for all paths below it.
+    pub wildcard: Option<Wildcard>,
+    /// In a wildcard index seen as one on a single path: the part that holds the path.
+    pub(crate) path_part: Option<usize>,
     /// No two documents may have the same key.
     pub unique: bool,
     /// Documents that have none of the fields are left out.
@@ -74,6 +79,8 @@ impl IndexSpec {
             name: "_id_".to_string(),
             key: key.finish(),
             parts: vec![KeyPart { path: Path::new("_id"), kind: KeyKind::Ascending }],
+            wildcard: None,
+            path_part: None,
             unique: true,
             sparse: false,
             clustered: false,
@@ -153,7 +160,10 @@ impl IndexSpec {
     /// serves both.
     pub fn same_signature(&self, other: &IndexSpec) -> bool {
         let filter = |spec: &IndexSpec| spec.partial.as_ref().map(|partial| partial.filter.clone());
-        self.parts == other.parts && self.collation == other.collation && filter(self) == filter(other)
+        self.parts == other.parts
+            && self.wildcard == other.wildcard
+            && self.collation == other.collation
+            && filter(self) == filter(other)
     }
 
     /// Whether the options agree in everything but the name.
@@ -204,6 +214,7 @@ struct Parser {
     expire_after_seconds: Option<f64>,
     partial: Option<DocumentBuf>,
     collation: Option<Collation>,
+    wildcard_projection: Option<DocumentBuf>,
     options: Builder,
 }
 
@@ -257,7 +268,9 @@ impl Parser {
                 return Err(err!(NotImplemented, "geospatial indexes are not supported: option '{name}'"));
             }
             "wildcardProjection" => {
-                return Err(err!(NotImplemented, "wildcard indexes are not supported: option '{name}'"));
+                let projection = document(name, value)?;
+                self.options.append(name, projection);
+                self.wildcard_projection = Some(projection.to_owned());
             }
             // No effect since MongoDB 3.0, and still taken.
             "dropDups" => {}
@@ -287,7 +300,10 @@ impl Parser {
         let collation = self.collation.unwrap_or_else(|| context.collation.clone());
         // What is in the index is decided by its own collation, not by a writer's.
         let own = context.with_collation(collation.clone());
+        let wildcard = Wildcard::parse(&parts, self.wildcard_projection.as_ref(), context)?;
         let spec = IndexSpec {
+            wildcard,
+            path_part: None,
             partial: self.partial.map(|filter| partial(filter, &own)).transpose()?,
             collation,
             name,
@@ -321,6 +337,9 @@ fn check(spec: &IndexSpec, whole: Document<'_>, namespace: &Namespace) -> Result
     }
     if spec.name.contains('\0') {
         return Err(err!(CannotCreateIndex, "index name cannot contain NUL bytes"));
+    }
+    if spec.wildcard.is_some() {
+        check_wildcard(spec)?;
     }
     if spec.partial.is_some() && spec.sparse {
         return Err(err!(CannotCreateIndex, "cannot mix \"partialFilterExpression\" and \"sparse\" options"));
@@ -361,6 +380,20 @@ fn check(spec: &IndexSpec, whole: Document<'_>, namespace: &Namespace) -> Result
     Ok(())
 }
 
+/// What a wildcard index can't be.
+fn check_wildcard(spec: &IndexSpec) -> Result<()> {
+    if spec.sparse {
+        return Err(err!(CannotCreateIndex, "Index type 'wildcard' does not support the sparse option"));
+    }
+    if spec.unique {
+        return Err(err!(CannotCreateIndex, "Index type 'wildcard' does not support the unique option"));
+    }
+    if spec.expire_after_seconds.is_some() {
+        return Err(err!(CannotCreateIndex, "Index type 'wildcard' cannot be a TTL index"));
+    }
+    Ok(())
+}
+
 fn check_id(spec: &IndexSpec, whole: Document<'_>, _namespace: &Namespace) -> Result<()> {
     let option = match spec {
         _ if spec.expire_after_seconds.is_some() => "expireAfterSeconds",
@@ -391,6 +424,12 @@ fn key_pattern(key: Document<'_>) -> Result<Vec<KeyPart>> {
 fn key_part(name: &str, value: Value<'_>, key: Document<'_>) -> Result<KeyPart> {
     check_path(name)?;
     let kind = match value {
+        Value::String("hashed") if is_wildcard(name) => {
+            return Err(err!(
+                CannotCreateIndex,
+                "The key pattern value for an '$**' index must be a non-zero number, not a string."
+            ));
+        }
         Value::String("hashed") => KeyKind::Hashed,
         Value::String(plugin @ ("text" | "2d" | "2dsphere")) => {
             return Err(err!(NotImplemented, "index type '{plugin}' is not supported"));
@@ -420,9 +459,10 @@ fn key_part(name: &str, value: Value<'_>, key: Document<'_>) -> Result<KeyPart> 
 }
 
 fn check_path(name: &str) -> Result<()> {
-    if name == "$**" || name.ends_with(".$**") {
-        return Err(err!(NotImplemented, "wildcard indexes are not supported: '{name}'"));
-    }
+    let name = match name {
+        "$**" => return Ok(()),
+        _ => name.strip_suffix(".$**").unwrap_or(name),
+    };
     if name.is_empty() || name.split('.').any(str::is_empty) {
         return Err(err!(CannotCreateIndex, "Index keys cannot contain an empty field."));
     }

@@ -106,7 +106,7 @@ pub(crate) fn plan(
                 let candidate = Candidate::new(Access::whole(index), &read);
                 (Source::Index(Candidate { covered: false, ..candidate }), Vec::new())
             }
-            (Some(index), _) => (planning.hinted(index), Vec::new()),
+            (Some(index), _) => (planning.hinted(index, describe)?, Vec::new()),
             (None, Hint::Natural { forward }) => (Source::Collection { forward: *forward }, Vec::new()),
             (None, _) => (Source::Collection { forward: true }, Vec::new()),
         },

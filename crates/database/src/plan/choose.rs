@@ -11,19 +11,20 @@
 //! 8. fewer fields; then the older index.
 //!
 //! An `$or` all of whose branches have an index is a union of scans, if no index of the first two
-//! kinds serves the whole filter. An index without bounds is used for its order only.
+//! kinds serves the whole filter. An index without bounds is used for its order only. A wildcard index
+//! is as many candidates as the filter has paths that it may serve, see [`wildcard`].
 
 use super::access::{self, Access};
 use super::conjuncts::{self, Conjuncts};
 use super::implies::{implies, mentions_strings};
 use super::order::{self, Ordered};
-use super::{Read, covering};
+use super::{Read, covering, wildcard};
 use crate::collection::Data;
 use crate::exec::KeyBounds;
-use crate::index::{Index, KeyKind};
+use crate::index::{Index, KeyKind, Wildcard};
 use crate::storage_error;
-use base::Result;
 use base::bson::Path;
+use base::{Result, err};
 use query::Context;
 use query::matcher::Node;
 use std::cmp::Reverse;
@@ -82,7 +83,10 @@ impl Candidate {
     }
 
     fn equalities(&self) -> usize {
-        self.access.parts.iter().take_while(|part| part.single_point().is_some()).count()
+        let points = self.access.parts.iter().take_while(|part| part.single_point().is_some()).count();
+        // That a wildcard index has one path within bounds tells nothing.
+        let path = self.access.index.spec.path_part.is_some_and(|part| part < points);
+        points - usize::from(path)
     }
 
     fn rank(&self, sorts: bool) -> Rank {
@@ -93,10 +97,13 @@ impl Candidate {
 
     /// How narrow the bounds on the first part are; zero where there are none.
     fn first_part(&self) -> u8 {
-        let (Some(bounds), Some(true)) = (self.access.parts.first(), self.access.bounded.first()) else {
-            return 0;
-        };
         let spec = &self.access.index.spec;
+        let first = usize::from(spec.path_part == Some(0));
+        let (Some(bounds), Some(true)) = (self.access.parts.get(first), self.access.bounded.get(first))
+        else {
+            // A wildcard index leaves out what hasn't the path.
+            return u8::from(first > 0);
+        };
         match bounds {
             _ if bounds.is_points() || bounds.is_empty() => 4,
             // That there is a value only tells in an index that leaves documents out.
@@ -159,19 +166,53 @@ impl<'a> Planning<'a> {
     }
 
     /// What one index has to offer, wanted or not: for a hint.
-    pub(crate) fn hinted(&self, index: &Arc<Index>) -> Source {
+    ///
+    /// Errors: NoQueryExecutionPlans for a wildcard index that the filter has nothing to do with.
+    pub(crate) fn hinted(&self, index: &Arc<Index>, describe: impl FnOnce() -> String) -> Result<Source> {
         let root = self.read.matcher.root();
         if matches!(root, Node::AlwaysFalse) {
-            return Source::Eof;
+            return Ok(Source::Eof);
+        }
+        if let Some(wildcard) = &index.spec.wildcard {
+            let conjuncts = self.conjuncts(root);
+            let found = self.hinted_wildcard(index, wildcard, &conjuncts)?;
+            return found.ok_or_else(|| {
+                err!(
+                    NoQueryExecutionPlans,
+                    "error processing query: {}\n planner returned error :: caused by :: $hint: refusing to \
+                     build whole-index solution, because it's a wildcard index",
+                    describe()
+                )
+            });
         }
         let access = access::bounds(index, &self.conjuncts(root));
-        Candidate::new(access, self.read).into_source()
+        Ok(Candidate::new(access, self.read).into_source())
+    }
+
+    /// A wildcard index can't be read as a whole: most documents have many keys or none.
+    fn hinted_wildcard(
+        &self,
+        index: &Arc<Index>,
+        wildcard: &Wildcard,
+        conjuncts: &Conjuncts<'_>,
+    ) -> Result<Option<Source>> {
+        let mut candidates = wildcard::candidates(index, conjuncts, self.read);
+        candidates.retain(|_| self.has_all(index, conjuncts, self.read.matcher.root()));
+        self.order(&mut candidates, self.read.sort.is_some())?;
+        if let Some(best) = candidates.into_iter().next() {
+            return Ok(Some(best.into_source()));
+        }
+        // MongoDB has bounds here that miss documents or that are wide: it takes the hint.
+        let relevant = wildcard::is_relevant(wildcard, conjuncts);
+        Ok(relevant.then_some(Source::Collection { forward: true }))
     }
 
     fn conjuncts<'n>(&'n self, root: &'n Node) -> Conjuncts<'n> {
         let indexed = |path: &Path| {
             let parts = self.data.indexes.iter().flat_map(|index| index.spec.parts.iter());
+            let mut wildcards = self.data.indexes.iter().filter_map(|index| index.spec.wildcard.as_ref());
             parts.map(|part| &part.path).any(|own| own == path)
+                || wildcards.any(|wildcard| wildcard.covers(path))
         };
         conjuncts::collect(root, self.read.matcher.collation(), self.context, &indexed)
     }
@@ -179,7 +220,7 @@ impl<'a> Planning<'a> {
     /// The indexes that a filter bounds and that have every document it matches.
     fn candidates(&self, conjuncts: &Conjuncts<'_>, filter: &Node) -> Vec<Candidate> {
         let usable = self.data.indexes.iter().filter(|index| !index.spec.hidden);
-        let bounded = usable.filter_map(|index| {
+        let bounded = usable.clone().filter(|index| index.spec.wildcard.is_none()).filter_map(|index| {
             // Most indexes have nothing to do with the filter.
             let first = &index.spec.parts.first()?.path;
             if !conjuncts.list.iter().any(|conjunct| conjunct.path == *first) {
@@ -188,7 +229,10 @@ impl<'a> Planning<'a> {
             let candidate = Candidate::new(access::bounds(index, conjuncts), self.read);
             (candidate.first_part() > 0 && self.has_all(index, conjuncts, filter)).then_some(candidate)
         });
-        bounded.collect()
+        let wildcards = usable.filter(|index| index.spec.wildcard.is_some());
+        let wildcards = wildcards.filter(|index| self.has_all(index, conjuncts, filter));
+        let candidates = wildcards.flat_map(|index| wildcard::candidates(index, conjuncts, self.read));
+        bounded.chain(candidates.filter(|candidate| candidate.first_part() > 0)).collect()
     }
 
     /// Whether an index has every document that the filter matches.
@@ -235,7 +279,8 @@ impl<'a> Planning<'a> {
             .data
             .indexes
             .iter()
-            .filter(|index| !index.spec.hidden && !index.spec.sparse && index.spec.partial.is_none());
+            .filter(|index| !index.spec.hidden && !index.spec.sparse && index.spec.partial.is_none())
+            .filter(|index| index.spec.wildcard.is_none());
         let no_conjuncts =
             Conjuncts { list: Vec::new(), members: &[], collation: self.read.matcher.collation() };
         let usable = usable.map(|index| {

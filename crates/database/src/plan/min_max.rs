@@ -13,6 +13,9 @@ use storage::{Key, Range};
 /// Errors: 51174 where a bound hasn't the fields of the index in its order, 51175 where the bounds
 /// are in the wrong order, 51176 where they have not the same fields.
 pub(crate) fn range(index: &Index, read: &Read) -> Result<Range> {
+    if index.spec.wildcard.is_some() {
+        return Err(incompatible());
+    }
     if let (Some(min), Some(max)) = (&read.min, &read.max) {
         let names = |document: &DocumentBuf| -> Vec<String> {
             document.view().iter().map(|element| element.name().to_string()).collect()
@@ -40,8 +43,11 @@ pub(crate) fn range(index: &Index, read: &Read) -> Result<Range> {
     })
 }
 
+fn incompatible() -> base::Error {
+    err!(51174, "The index chosen is not compatible with min/max")
+}
+
 fn key(index: &Index, document: Document<'_>, collation: &Collation) -> Result<Vec<u8>> {
-    let incompatible = || err!(51174, "The index chosen is not compatible with min/max");
     if document.iter().count() != index.spec.parts.len() {
         return Err(incompatible());
     }

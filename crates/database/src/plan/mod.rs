@@ -14,6 +14,7 @@ mod min_max;
 mod order;
 #[cfg(test)]
 mod tests;
+mod wildcard;
 
 pub(crate) use access::Access;
 pub(crate) use build::{Plan, plan, sort_document};

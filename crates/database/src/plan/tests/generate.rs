@@ -106,13 +106,22 @@ impl Random {
         let mut out = Builder::new();
         out.append("_id", id);
         self.fields(&mut out, &["a", "b", "c"], 3, arrays);
+        if self.chance(4) {
+            // A name that no path leads to.
+            self.field(&mut out, "a.x", 1, arrays);
+        }
         out.finish()
     }
 
     /// An index specification.
     pub(super) fn index(&mut self, number: usize) -> DocumentBuf {
         let mut out = Builder::new();
-        out.append("name", format!("i{number}").as_str()).begin_document("key");
+        out.append("name", format!("i{number}").as_str());
+        if self.chance(25) {
+            self.wildcard(&mut out);
+            return out.finish();
+        }
+        out.begin_document("key");
         let parts = 1 + self.below(3);
         let hashed = if self.chance(15) { self.below(parts) } else { parts };
         let mut used: Vec<&str> = Vec::new();
@@ -147,6 +156,45 @@ impl Random {
             out.append("collation", &collation);
         }
         out.finish()
+    }
+
+    /// The key pattern and the options of a wildcard index.
+    fn wildcard(&mut self, out: &mut Builder) {
+        let below = ["$**", "$**", "a.$**", "a.x.$**", "b.$**"][self.below(5) as usize];
+        let other = ["a", "b", "c", "a.y"][self.below(4) as usize];
+        let (before, after) = (self.chance(20), self.chance(20));
+        let way = |descending| if descending { -1i32 } else { 1 };
+        out.begin_document("key");
+        if before {
+            out.append(other, way(self.chance(30)));
+        }
+        out.append(below, way(self.chance(30)));
+        if after {
+            let other = if before { "b.x" } else { other };
+            out.append(other, way(self.chance(30)));
+        }
+        out.end();
+        match below == "$**" && (before || after || self.chance(40)) {
+            true if self.chance(50) => {
+                out.begin_document("wildcardProjection").append(self.path(), 1i32).end();
+            }
+            true => {
+                out.begin_document("wildcardProjection").append(other, 0i32);
+                if before && after {
+                    out.append("b.x", 0i32);
+                }
+                out.end();
+            }
+            false => {}
+        }
+        if self.chance(15) {
+            out.begin_document("partialFilterExpression");
+            self.simple(out);
+            out.end();
+        }
+        if let Some(collation) = self.collation() {
+            out.append("collation", &collation);
+        }
     }
 
     /// What strings are compared by; few, so that an index's and a query's are often the same.

@@ -1,0 +1,316 @@
+//! Wildcard indexes: every leaf below a path, or below those that a projection leaves, is a key.
+//!
+//! A key has the path of its leaf in front of the value, so that one tree is an index on each path
+//! there is. For planning it therefore *becomes* an index on one path: [`Index::on_path`].
+
+use super::{Index, IndexSpec, KeyKind, KeyPart};
+use base::bson::{Builder, Document, DocumentBuf, Path, Value};
+use base::{Result, err};
+use query::{Context, Projection};
+
+/// What the path of a leaf is called in the keys.
+const PATH: &str = "$_path";
+
+/// Which paths a wildcard index holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wildcard {
+    /// Its place among the parts of the key pattern.
+    pub part: usize,
+    /// What it lies below; `None` is the whole document.
+    below: Option<Path>,
+    /// Whether `paths` are all that is indexed, or all that isn't.
+    includes: bool,
+    paths: Vec<Path>,
+    /// Whether `_id` is indexed.
+    id: bool,
+}
+
+/// The leaves of a document in one wildcard index.
+#[derive(Default)]
+pub(crate) struct Leaves<'a> {
+    /// Each with its path; sorted by it.
+    pub(crate) list: Vec<(String, Value<'a>)>,
+    /// Whether one path may have several leaves.
+    pub(crate) multikey: bool,
+}
+
+impl Wildcard {
+    /// The wildcard of a key pattern, if it has one.
+    ///
+    /// Errors: CannotCreateIndex where there are several or where other parts overlap with it;
+    /// BadValue and FailedToParse for a projection that doesn't go with the key pattern.
+    pub(super) fn parse(
+        parts: &[KeyPart],
+        projection: Option<&DocumentBuf>,
+        context: &Context,
+    ) -> Result<Option<Wildcard>> {
+        let mut found = parts.iter().enumerate().filter(|(_, part)| is_wildcard(part.path.as_str()));
+        let Some((part, key)) = found.next() else {
+            return match projection {
+                None => Ok(None),
+                Some(_) => Err(err!(
+                    BadValue,
+                    "The field 'wildcardProjection' is only allowed in an 'wildcard' index"
+                )),
+            };
+        };
+        if found.next().is_some() {
+            return Err(err!(
+                CannotCreateIndex,
+                "wildcard indexes do not allow more than one wildcard field"
+            ));
+        }
+        let below = key.path.as_str().strip_suffix(".$**").map(Path::new);
+        if below.is_some() && projection.is_some() {
+            return Err(err!(
+                FailedToParse,
+                "The field 'wildcardProjection' is only allowed when 'key' is {{\"$**\": ±1}}"
+            ));
+        }
+        let mut wildcard = Wildcard { part, id: below.is_some(), below, includes: false, paths: Vec::new() };
+        if let Some(projection) = projection {
+            wildcard.project(projection.view(), context)?;
+        }
+        wildcard.check_others(parts)?;
+        Ok(Some(wildcard))
+    }
+
+    fn project(&mut self, projection: Document<'_>, context: &Context) -> Result<()> {
+        if projection.is_empty() {
+            return Err(err!(FailedToParse, "The 'wildcardProjection' field can't be an empty object"));
+        }
+        // For the errors of what no projection may have.
+        Projection::parse_find(projection, context)?;
+        let mut fields = Vec::new();
+        flatten(projection, "", &mut fields)?;
+        for (path, wanted) in fields {
+            if path.as_str() == "_id" {
+                self.id = wanted;
+                self.includes |= wanted && projection.iter().count() == 1;
+            } else {
+                self.includes = wanted;
+                self.paths.push(path);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_others(&self, parts: &[KeyPart]) -> Result<()> {
+        for (place, part) in parts.iter().enumerate().filter(|(place, _)| *place != self.part) {
+            if part.kind == KeyKind::Hashed {
+                return Err(err!(CannotCreateIndex, "wildcard indexes do not allow hashed fields"));
+            }
+            let within = self.below.iter().chain(self.paths.iter().filter(|_| self.includes));
+            if self.covers(&part.path) || within.into_iter().any(|path| path.starts_with(&part.path)) {
+                return Err(err!(
+                    CannotCreateIndex,
+                    "wildcard index field and field {place}, '{}', overlap",
+                    part.path
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the index has the leaves at a path.
+    pub(crate) fn covers(&self, path: &Path) -> bool {
+        if path.first() == "_id" && self.below.is_none() {
+            return self.id;
+        }
+        self.below.as_ref().is_none_or(|below| path.starts_with(below))
+            && self.paths.iter().any(|own| path.starts_with(own)) == self.includes
+    }
+
+    /// Whether it also has all leaves further down.
+    pub(crate) fn covers_below(&self, path: &Path) -> bool {
+        self.covers(path) && (self.includes || !self.paths.iter().any(|own| own.starts_with(path)))
+    }
+
+    /// All leaves of a document.
+    pub(crate) fn leaves<'a>(&self, document: Document<'a>) -> Leaves<'a> {
+        let mut leaves = Leaves::default();
+        self.walk(document, &mut String::new(), true, &mut leaves);
+        leaves.list.sort_by(|a, b| a.0.cmp(&b.0));
+        // A name with a dot in it, or one that occurs twice, gives a path a second leaf.
+        leaves.multikey |= leaves.list.windows(2).any(|pair| matches!(pair, [a, b] if a.0 == b.0));
+        leaves
+    }
+
+    /// Recursion is bounded by the nesting of stored documents.
+    fn walk<'a>(&self, document: Document<'a>, path: &mut String, top: bool, leaves: &mut Leaves<'a>) {
+        for element in document {
+            let length = path.len();
+            if !top {
+                path.push('.');
+            }
+            path.push_str(element.name());
+            match element.value() {
+                Value::Array(array) => {
+                    let before = leaves.list.len();
+                    if array.is_empty() {
+                        self.leaf(Value::Undefined, path, leaves);
+                    }
+                    array.iter().for_each(|value| self.value(value, path, leaves));
+                    leaves.multikey |= leaves.list.len() > before || self.covers(&Path::new(path));
+                }
+                value => self.value(value, path, leaves),
+            }
+            path.truncate(length);
+        }
+    }
+
+    fn value<'a>(&self, value: Value<'a>, path: &mut String, leaves: &mut Leaves<'a>) {
+        match value {
+            Value::Document(inner) if !inner.is_empty() => self.walk(inner, path, false, leaves),
+            // An array within an array is one value.
+            _ => self.leaf(value, path, leaves),
+        }
+    }
+
+    fn leaf<'a>(&self, value: Value<'a>, path: &str, leaves: &mut Leaves<'a>) {
+        if self.covers(&Path::new(path)) {
+            leaves.list.push((path.to_string(), value));
+        }
+    }
+}
+
+/// Whether a field of a key pattern stands for all below it.
+pub(super) fn is_wildcard(name: &str) -> bool {
+    name == "$**" || name.ends_with(".$**")
+}
+
+/// The paths of a projection and whether each is wanted.
+fn flatten(projection: Document<'_>, above: &str, fields: &mut Vec<(Path, bool)>) -> Result<()> {
+    for element in projection {
+        let path = format!("{above}{}", element.name());
+        match element.value() {
+            Value::Document(inner) => flatten(inner, &format!("{path}."), fields)?,
+            value if matches!(value, Value::Boolean(_)) || value.as_number().is_some() => {
+                fields.push((Path::new(&path), value.is_truthy()));
+            }
+            _ => {
+                return Err(err!(
+                    FailedToParse,
+                    "wildcardProjection only includes or excludes fields, found '{path}'"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Index {
+    /// A wildcard index as one on a single path: the same tree, its keys taken apart into the path
+    /// and the value. It has arrays wherever the index has one anywhere, and `always` if its
+    /// bounds will span several paths.
+    pub(crate) fn on_path(&self, wildcard: &Wildcard, path: &Path, always: bool) -> Index {
+        let mut spec = IndexSpec::clone(&self.spec);
+        let bits = self.multikey_bits();
+        let (mut key, mut parts, mut multikey) = (Builder::new(), Vec::new(), Vec::new());
+        for (place, (element, part)) in self.spec.key.view().iter().zip(&self.spec.parts).enumerate() {
+            if place != wildcard.part {
+                key.append_element(&element);
+                parts.push(part.clone());
+                multikey.push(bits.get(place).copied().unwrap_or(0));
+                continue;
+            }
+            key.append(PATH, 1i32).append(path.as_str(), element.value());
+            parts.push(KeyPart { path: Path::new(PATH), kind: KeyKind::Ascending });
+            parts.push(KeyPart { path: path.clone(), kind: part.kind });
+            let several = always || bits.get(place).is_some_and(|bits| *bits != 0);
+            multikey.extend([0, if several { every_component(path) } else { 0 }]);
+        }
+        (spec.key, spec.parts, spec.wildcard) = (key.finish(), parts, None);
+        spec.path_part = Some(wildcard.part);
+        Index { uses: self.uses.clone(), ..Index::new(spec, self.ident, &multikey, self.since_millis) }
+    }
+}
+
+/// The bits of all components of a path.
+fn every_component(path: &Path) -> u32 {
+    (0..path.components().len()).fold(0, |bits, component| bits | 1 << component.min(31))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Namespace;
+    use base::bson::extended_json;
+
+    fn parse(spec: &str) -> Result<IndexSpec> {
+        let spec = extended_json::parse(spec).unwrap();
+        IndexSpec::parse(spec.view(), &Namespace::parse("test.c").unwrap(), &Context::for_tests())
+    }
+
+    /// The leaves as text; a star in front where a path may have several.
+    fn leaves(key: &str, options: &str, document: &str) -> String {
+        let spec = parse(&format!("{{name: 'n', key: {key}{options}}}")).unwrap();
+        let document = extended_json::parse(document).unwrap();
+        let leaves = spec.wildcard.as_ref().unwrap().leaves(document.view());
+        let list: Vec<_> = leaves.list.iter().map(|(path, value)| format!("{path}={value}")).collect();
+        format!("{}{}", if leaves.multikey { "*" } else { "" }, list.join(" "))
+    }
+
+    #[test]
+    fn every_leaf_is_a_key() {
+        let all = |document| leaves("{'$**': 1}", "", document);
+        assert_eq!(all("{_id: 1, b: 2, a: {c: 3, d: {}}}"), "a.c=3 a.d={} b=2");
+        assert_eq!(all("{a: [1, {b: 2}, [3], {}], c: []}"), "*a=1 a=[ 3 ] a={} a.b=2 c=undefined");
+        assert_eq!(all("{_id: 1}"), "");
+        assert_eq!(all("{a: {b: 1}, 'a.b': 2}"), "*a.b=1 a.b=2");
+        assert_eq!(leaves("{'a.$**': 1}", "", "{_id: 1, a: {b: 2}, ab: 3}"), "a.b=2");
+        assert_eq!(leaves("{'a.$**': 1}", "", "{a: 5}"), "a=5");
+    }
+
+    #[test]
+    fn a_projection_picks_paths() {
+        let with = |projection: &str| {
+            let options = format!(", wildcardProjection: {projection}");
+            leaves("{'$**': 1}", &options, "{_id: 0, a: {b: 1, c: 2}, d: 3}")
+        };
+        assert_eq!(with("{'a.b': 1}"), "a.b=1");
+        assert_eq!(with("{a: {b: 1}, _id: 1}"), "_id=0 a.b=1");
+        assert_eq!(with("{'a.b': 0}"), "a.c=2 d=3");
+        assert_eq!(with("{_id: 1, a: 0}"), "_id=0 d=3");
+        assert_eq!(with("{_id: 1}"), "_id=0");
+        assert_eq!(with("{_id: 0}"), "a.b=1 a.c=2 d=3");
+    }
+
+    #[test]
+    fn other_parts_stand_around_the_path() {
+        let spec = parse("{name: 'n', key: {x: 1, 'a.$**': -1, y: 1}}").unwrap();
+        let document = extended_json::parse("{x: [1, 2], a: {b: 3, c: 4}}").unwrap();
+        let keys = spec.keys_of(document.view(), &Context::for_tests()).unwrap();
+        assert_eq!((keys.keys.len(), keys.multikey), (4, vec![1, 0, 0]));
+        let index = Index::new(spec, storage::Ident(1), &[1, 1, 0], 0);
+        let path = index.on_path(index.spec.wildcard.as_ref().unwrap(), &Path::new("a.b"), false);
+        assert_eq!(path.spec.key.to_string(), "{ x: 1, $_path: 1, a.b: -1, y: 1 }");
+        assert_eq!(path.multikey_bits(), [1, 0, 3, 0]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let code =
+            |spec: &str| parse(&format!("{{name: 'n', {spec}}}")).err().map(|error| error.code().number());
+        for (spec, expected) in [
+            ("key: {'$**': 1}, unique: true", 67),
+            ("key: {'$**': 1}, sparse: true", 67),
+            ("key: {'$**': 1}, expireAfterSeconds: 1", 67),
+            ("key: {'$**': 'hashed'}", 67),
+            ("key: {'$**': 1, a: 1}", 67),
+            ("key: {'a.$**': 1, 'a.b': 1}", 67),
+            ("key: {'a.b.$**': 1, a: 1}", 67),
+            ("key: {'a.$**': 1, 'b.$**': 1}", 67),
+            ("key: {'a.$**': 1, b: 'hashed'}", 67),
+            ("key: {'$**': 1}, wildcardProjection: {}", 9),
+            ("key: {'a.$**': 1}, wildcardProjection: {a: 1}", 9),
+            ("key: {a: 1}, wildcardProjection: {a: 1}", 2),
+            ("key: {'$**': 1}, wildcardProjection: 1", 14),
+            ("key: {'$**': 1}, wildcardProjection: {a: 1, b: 0}", 31254),
+            ("key: {'$**': 1}, wildcardProjection: {a: 'x'}", 9),
+        ] {
+            assert_eq!(code(spec), Some(expected), "{spec}");
+        }
+        assert_eq!(code("key: {'$**': 1, a: 1}, wildcardProjection: {a: 0}"), None);
+    }
+}

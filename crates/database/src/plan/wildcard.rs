@@ -1,0 +1,101 @@
+//! How a filter may use a wildcard index: as an index on one of the paths in the filter.
+//!
+//! On one path it has the keys of an index on that path, but for two kinds: the null of documents
+//! without the path, and documents that aren't empty, whose leaves have keys of their own. So a
+//! condition may use it if its bounds reach neither; `$exists: true` looks for leaves at the path and
+//! everywhere below. Within such bounds its order is that of an index on the path. Keys never prove a
+//! condition though: a field name with a dot in it makes the same path.
+
+use super::Read;
+use super::access::{self, Access};
+use super::bounds::is_positional;
+use super::choose::Candidate;
+use super::conjuncts::{Conjunct, Conjuncts};
+use super::interval::{Interval, Intervals};
+use crate::index::{Index, Wildcard};
+use base::bson::{Path, Type, Value};
+use std::sync::Arc;
+
+/// The ways in which a filter may use a wildcard index.
+pub(crate) fn candidates(index: &Arc<Index>, conjuncts: &Conjuncts<'_>, read: &Read) -> Vec<Candidate> {
+    let Some(wildcard) = &index.spec.wildcard else { return Vec::new() };
+    let mut paths: Vec<&Path> = Vec::new();
+    for conjunct in &conjuncts.list {
+        let path = &conjunct.path;
+        if wildcard.covers(path) && !is_positional(path) && !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    let accesses = paths.into_iter().filter_map(|path| {
+        by_value(index, wildcard, path, conjuncts).or_else(|| by_existence(index, wildcard, path, conjuncts))
+    });
+    accesses.map(|access| Candidate { covered: false, ..Candidate::new(access, read) }).collect()
+}
+
+/// Whether the filter has a condition on a path of the index that would be of use to MongoDB.
+pub(crate) fn is_relevant(wildcard: &Wildcard, conjuncts: &Conjuncts<'_>) -> bool {
+    let relevant = |conjunct: &Conjunct| {
+        let positive = conjunct.needs_value && !conjunct.negated;
+        wildcard.covers(&conjunct.path) && positive
+    };
+    conjuncts.list.iter().any(relevant)
+}
+
+/// Bounds on the values at a path.
+fn by_value(
+    index: &Arc<Index>,
+    wildcard: &Wildcard,
+    path: &Path,
+    conjuncts: &Conjuncts<'_>,
+) -> Option<Access> {
+    let admits = |conjunct: &Conjunct| conjunct.path == *path && !conjunct.negated && is_of_leaves(conjunct);
+    let at = Interval::point(Value::String(path.as_str()));
+    let access = bounded(index.on_path(wildcard, path, false), wildcard, conjuncts, admits, vec![at])?;
+    access.bounded.get(wildcard.part + 1)?.then_some(access)
+}
+
+/// All values at a path and below it.
+fn by_existence(
+    index: &Arc<Index>,
+    wildcard: &Wildcard,
+    path: &Path,
+    conjuncts: &Conjuncts<'_>,
+) -> Option<Access> {
+    let exists = |conjunct: &&Conjunct| {
+        conjunct.path == *path
+            && conjunct.needs_value
+            && !conjunct.negated
+            && conjunct.bounds.intervals.is_all()
+    };
+    conjuncts.list.iter().find(exists)?;
+    if !wildcard.covers_below(path) {
+        return None;
+    }
+    let at = Interval::point(Value::String(path.as_str()));
+    let (first, behind) = (format!("{path}."), format!("{path}/"));
+    let below = Interval::new(Value::String(&first), true, Value::String(&behind), false);
+    bounded(index.on_path(wildcard, path, true), wildcard, conjuncts, |_| false, vec![at, below])
+}
+
+/// An index on one path within the bounds of the conditions that it admits, and of those on the
+/// index's other parts.
+fn bounded(
+    index: Index,
+    wildcard: &Wildcard,
+    conjuncts: &Conjuncts<'_>,
+    admits: impl Fn(&Conjunct) -> bool,
+    paths: Vec<Interval>,
+) -> Option<Access> {
+    let list = conjuncts.list.iter().filter(|conjunct| !wildcard.covers(&conjunct.path) || admits(conjunct));
+    let own = Conjuncts { list: list.cloned().collect(), ..*conjuncts };
+    let mut access = access::bounds(&Arc::new(index), &own);
+    access.proven = vec![false; conjuncts.members.len().max(1)];
+    *access.parts.get_mut(wildcard.part)? = Intervals::union(paths);
+    Some(access)
+}
+
+/// Whether a condition asks for nothing but what a leaf may be.
+fn is_of_leaves(conjunct: &Conjunct) -> bool {
+    let others = Intervals::union(vec![Interval::point(Value::Null), Interval::bracket(Type::Document)]);
+    conjunct.bounds.intervals.intersection(&others).is_empty()
+}
