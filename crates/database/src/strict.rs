@@ -128,7 +128,10 @@ fn identity(collection: &Collection, index: &Index) -> Vec<u8> {
     let mut key = collection.namespace.collection().as_bytes().to_vec();
     key.push(0);
     key.extend_from_slice(index.spec.name.as_bytes());
-    key.extend_from_slice(index.spec.key.view().bytes());
+    // A plan on a wildcard index has the pattern of one path.
+    if index.spec.wildcard.is_none() && index.spec.path_part.is_none() {
+        key.extend_from_slice(index.spec.key.view().bytes());
+    }
     key
 }
 

@@ -28,6 +28,7 @@ fn covers(more: &IndexSpec, less: &IndexSpec) -> bool {
     let expires = less.expire_after_seconds.is_some();
     begins_with(&more.parts, &less.parts)
         && same_documents
+        && more.wildcard == less.wildcard
         && enforces
         && more.collation == less.collation
         && !(is_id || expires || more.hidden || less.hidden)

@@ -180,3 +180,15 @@ fn duplicates_are_those_that_another_does_the_work_of() {
         assert_eq!(actual, expected, "{specs:?}");
     }
 }
+
+#[test]
+fn a_wildcard_index_is_used_by_a_read_of_any_of_its_paths() {
+    let session = Session::new();
+    session.database.be_strict();
+    session.index("one.c", "{key: {'$**': 1}, name: 'used', wildcardProjection: {a: 1}}");
+    session.index("one.c", "{key: {'$**': 1}, name: 'other', wildcardProjection: {b: 1}}");
+    session.index("two.c", "{key: {'$**': 1}, name: 'used', wildcardProjection: {a: 1}}");
+    session.insert("one.c", 3);
+    session.read("one.c", "{a: 1}", None, 0);
+    assert_eq!(session.lines(), ["unused index: { ns: \"one.c\", name: \"other\", key: { $**: 1 } }"]);
+}
