@@ -17,8 +17,7 @@ fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     let indexes = fields.required("indexes", Fields::documents)?;
-    // One node is a quorum of whatever kind.
-    fields.any("commitQuorum")?;
+    check_quorum(fields.any("commitQuorum")?)?;
     let ignore_unknown = fields.boolean("ignoreUnknownIndexOptions")?.unwrap_or(false);
     fields.finish()?;
     if indexes.is_empty() {
@@ -46,6 +45,27 @@ fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
     }
     call.acknowledge(outcome.committed)?;
     Ok(Answer::Done)
+}
+
+/// One node is the majority and all voting members at once; more there are not.
+///
+/// Errors: UnsatisfiableCommitQuorum, UnknownReplWriteConcern, FailedToParse.
+fn check_quorum(quorum: Option<Value<'_>>) -> Result<()> {
+    match quorum {
+        None | Some(Value::String("majority" | "votingMembers")) => Ok(()),
+        Some(Value::String(name)) => Err(err!(
+            UnknownReplWriteConcern,
+            "No commit quorum mode named '{name}' found in the configuration"
+        )),
+        Some(other) => match other.as_i64() {
+            Some(0 | 1) => Ok(()),
+            Some(_) => Err(err!(
+                UnsatisfiableCommitQuorum,
+                "Commit quorum cannot be satisfied with the current replica set configuration"
+            )),
+            None => Err(err!(FailedToParse, "commitQuorum must be a number or a string, not {other}")),
+        },
+    }
 }
 
 /// The error of one specification, which it names as MongoDB does.
