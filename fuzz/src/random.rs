@@ -1,21 +1,17 @@
 //! Random numbers from a number, and mutations of seeds.
 
-/// A reproducible sequence (splitmix64).
-pub(crate) struct Random(u64);
+/// A reproducible sequence.
+pub(crate) struct Random(base::random::Random);
 
 impl Random {
     /// The sequence of this number.
     pub(crate) fn new(number: u64) -> Random {
-        Random(number.wrapping_mul(0xD129_0000_0BAD_5EED) ^ 0x5851_F42D_4C95_7F2D)
+        Random(base::random::Random::new(number.wrapping_mul(0xD129_0000_0BAD_5EED)))
     }
 
     /// The next number.
     pub(crate) fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0.draw()
     }
 
     /// A number below `bound`; zero where the bound is.

@@ -9,6 +9,7 @@ pub mod error;
 pub mod hash;
 pub mod key_string;
 pub mod namespace;
+pub mod random;
 
 #[cfg(test)]
 mod testing;

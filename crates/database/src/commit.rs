@@ -17,6 +17,7 @@ use crate::duplicate::duplicate_key;
 use crate::index::{DocumentKeys, Index, KeyOf};
 use crate::keys::{CATALOG, IndexEntry, RecordId};
 use crate::storage_error;
+use base::random::Random;
 use base::{Namespace, Result, err};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use storage::{Batch, Direction, Ident, Position, Range, Snapshot, Value};
 pub(crate) struct Writer {
     next_ident: u64,
     /// State of the numbers that collections' UUIDs are made of.
-    random: u64,
+    random: Random,
 }
 
 /// What a commit tells its caller.
@@ -54,7 +55,7 @@ pub struct Transaction<'db> {
 
 impl Writer {
     pub(crate) fn new(next_ident: u64, seed: u64) -> Writer {
-        Writer { next_ident, random: seed | 1 }
+        Writer { next_ident, random: Random::new(seed) }
     }
 }
 
@@ -255,17 +256,7 @@ impl Transaction<'_> {
 
     /// A random UUID of version 4.
     pub(crate) fn new_uuid(&mut self) -> [u8; 16] {
-        let mut next = || {
-            self.writer.random = self.writer.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut mixed = self.writer.random;
-            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            mixed ^ (mixed >> 31)
-        };
-        let mut uuid = ((u128::from(next()) << 64) | u128::from(next())).to_be_bytes();
-        uuid[6] = (uuid[6] & 0x0F) | 0x40;
-        uuid[8] = (uuid[8] & 0x3F) | 0x80;
-        uuid
+        self.writer.random.uuid()
     }
 
     /// Puts a collection into the catalog, replacing the one of its name.

@@ -4,6 +4,7 @@ use crate::commit::uuid_text;
 use crate::database::Database;
 use crate::operation::Operation;
 use base::bson::{Builder, DocumentCow};
+use base::random::Random;
 use base::{Namespace, Result, err};
 use parking_lot::Mutex;
 use query::Stage;
@@ -122,10 +123,9 @@ impl Cursor {
 }
 
 /// All open cursors.
-#[derive(Default)]
 pub struct Cursors {
     open: Mutex<HashMap<i64, Slot>>,
-    random: AtomicU64,
+    random: Random,
     timed_out: AtomicU64,
 }
 
@@ -155,12 +155,21 @@ struct Slot {
 }
 
 impl Cursors {
+    /// None yet; `seed` starts the ids, so that those of an earlier run name nothing in this one.
+    pub(crate) fn new(seed: u64) -> Cursors {
+        Cursors {
+            open: Mutex::default(),
+            random: Random::new(seed.rotate_left(17)),
+            timed_out: AtomicU64::new(0),
+        }
+    }
+
     /// Keeps a cursor for later batches and gives it an id.
     pub fn add(&self, mut cursor: Cursor) -> i64 {
         cursor.remaining_millis = cursor.operation.remaining_millis();
         let mut open = self.open.lock();
         let id = loop {
-            let id = self.next_random();
+            let id = (self.random.draw() >> 1) as i64;
             if id != 0 && !open.contains_key(&id) {
                 break id;
             }
@@ -255,15 +264,6 @@ impl Cursors {
     /// Cursors closed for idleness since the start.
     pub fn timed_out(&self) -> u64 {
         self.timed_out.load(Relaxed)
-    }
-
-    /// A positive id that can't be guessed from the last by counting.
-    fn next_random(&self) -> i64 {
-        let seed = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Relaxed);
-        let mut mixed = seed ^ u64::from(Instant::now().elapsed().subsec_nanos());
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ (mixed >> 31)) >> 1) as i64
     }
 }
 

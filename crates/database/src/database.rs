@@ -86,7 +86,7 @@ impl Database {
             watchers: Watchers::default(),
             history: History::default(),
             strict: Strict::default(),
-            cursors: Cursors::default(),
+            cursors: Cursors::new(seed),
             counters: Counters::default(),
             cluster_time: AtomicU64::new(0),
             latest_position: AtomicU64::new(0),

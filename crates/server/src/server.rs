@@ -8,6 +8,7 @@ use crate::parameters::Parameters;
 use crate::session::Sessions;
 use crate::signal::Signal;
 use base::bson::{Builder, ObjectId};
+use base::random::Random;
 use database::Database;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -75,7 +76,7 @@ pub struct Server {
     /// Raised when the server is to stop.
     pub(crate) stop: Arc<Signal>,
     pub(crate) started: Instant,
-    random: AtomicU64,
+    random: Random,
     message_ids: AtomicU64,
 }
 
@@ -127,7 +128,7 @@ impl Server {
             stopping: AtomicBool::new(false),
             stop: Arc::default(),
             started: Instant::now(),
-            random: AtomicU64::new(seed),
+            random: Random::new(seed),
             message_ids: AtomicU64::new(0),
         }
     }
@@ -149,9 +150,7 @@ impl Server {
 
     /// A random number, to start an operation's own; not for secrets.
     pub(crate) fn random(&self) -> u64 {
-        let state = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed ^ (mixed >> 29)
+        self.random.draw()
     }
 
     /// The number of the next message sent.

@@ -7,6 +7,7 @@
 
 use crate::arguments::SessionId;
 use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::random::Random;
 use base::{Result, err};
 use database::Clock;
 use parking_lot::Mutex;
@@ -136,7 +137,7 @@ pub(crate) struct Sessions {
     clock: Arc<dyn Clock>,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
     answers: Arc<AtomicUsize>,
-    random: AtomicU64,
+    random: Random,
 }
 
 impl Sessions {
@@ -147,7 +148,7 @@ impl Sessions {
             clock,
             sessions: Mutex::default(),
             answers: Arc::default(),
-            random: AtomicU64::new(seed),
+            random: Random::new(seed),
         }
     }
 
@@ -190,13 +191,7 @@ impl Sessions {
 
     /// Starts a session with a number of its own.
     pub(crate) fn start(&self) -> Result<SessionId> {
-        let mut id = SessionId::default();
-        for half in id.chunks_mut(8) {
-            half.copy_from_slice(&self.next_random().to_le_bytes());
-        }
-        // The bits that mark a random UUID.
-        id[6] = id[6] & 0x0F | 0x40;
-        id[8] = id[8] & 0x3F | 0x80;
+        let id = self.random.uuid();
         self.touch(id).map(|session| session.id)
     }
 
@@ -266,14 +261,6 @@ impl Sessions {
             }
             session.forget(&mut session.writes.lock());
         }
-    }
-
-    fn next_random(&self) -> u64 {
-        // splitmix64: session numbers must differ, not be secret.
-        let state = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
     }
 }
 

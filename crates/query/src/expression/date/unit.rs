@@ -2,7 +2,7 @@
 
 use super::super::evaluate::Call;
 use super::super::show;
-use super::calendar::{DAY, HOUR, MINUTE, SECOND};
+use super::calendar::{HOUR, MINUTE, SECOND};
 use base::bson::Value;
 use base::{Error, ErrorCode, Result, err};
 
@@ -62,17 +62,6 @@ impl Unit {
             Unit::Second => Length::Millis(SECOND),
             Unit::Millisecond => Length::Millis(1),
         }
-    }
-}
-
-/// The number of milliseconds in a unit that has a fixed one, days and weeks of 24-hour days
-/// included: for window bounds by range and `$densify`.
-#[allow(dead_code)]
-pub(crate) fn fixed_millis(unit: Unit) -> Option<i64> {
-    match unit.length() {
-        Length::Months(_) => None,
-        Length::Days(days) => Some(days * DAY),
-        Length::Millis(millis) => Some(millis),
     }
 }
 
