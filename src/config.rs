@@ -38,6 +38,8 @@ pub(crate) struct Cli {
 enum Verb {
     /// Listen for clients and serve them (what happens without a verb, too)
     Serve(ServeOptions),
+    /// Measure a server: experiments and load tests
+    Lab(Box<lab::Options>),
 }
 
 /// The options of `serve`.
@@ -199,41 +201,55 @@ pub(crate) struct Config {
     pub(crate) log_level: log::LevelFilter,
 }
 
+/// What the binary is asked to do.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Serve clients.
+    Serve(Box<Config>),
+    /// Measure servers.
+    Lab(Box<lab::Options>),
+}
+
 impl Cli {
-    /// Turns the parsed options into a configuration. Fails where they contradict one another.
-    pub(crate) fn into_config(self, arguments: Vec<String>) -> Result<Config, clap::Error> {
+    /// Turns the parsed options into work. Fails where they contradict one another.
+    pub(crate) fn into_work(self, arguments: Vec<String>) -> Result<Work, clap::Error> {
         let options = match self.verb {
+            Some(Verb::Lab(options)) => return Ok(Work::Lab(options)),
             Some(Verb::Serve(options)) => options,
             None => self.serve,
         };
-        let disk = options.disk();
+        options.into_config(arguments).map(Box::new).map(Work::Serve)
+    }
+}
+
+impl ServeOptions {
+    fn into_config(self, arguments: Vec<String>) -> Result<Config, clap::Error> {
+        let disk = self.disk();
         let engine = if disk.is_some() { Engine::Disk } else { Engine::Memory };
-        if options.engine.is_some_and(|named| named != engine) {
+        if self.engine.is_some_and(|named| named != engine) {
             let what = "--engine memory keeps nothing in a directory: leave one of --engine and --data out";
             return Err(Cli::command().error(ErrorKind::ArgumentConflict, what));
         }
         Ok(Config {
             settings: Settings {
                 arguments,
-                bind: options.bind,
-                port: options.port,
-                replica_set: options.replset,
-                advertise: options.advertise,
+                bind: self.bind,
+                port: self.port,
+                replica_set: self.replset,
+                advertise: self.advertise,
                 engine: engine.name(),
                 ephemeral: engine == Engine::Memory,
-                test_commands: options.test_commands.unwrap_or(options.bind.is_loopback()),
-                strict: options.strict,
+                test_commands: self.test_commands.unwrap_or(self.bind.is_loopback()),
+                strict: self.strict,
                 ..Settings::default()
             },
             promise: promise(disk.as_ref()),
             disk,
-            parent_pipe: options.parent_pipe,
-            log_level: options.log_level.filter(),
+            parent_pipe: self.parent_pipe,
+            log_level: self.log_level.filter(),
         })
     }
-}
 
-impl ServeOptions {
     fn disk(&self) -> Option<DiskOptions> {
         Some(DiskOptions {
             directory: self.data.clone()?,
@@ -300,7 +316,10 @@ mod tests {
 
     fn parse(line: &str) -> Result<Config, String> {
         let cli = Cli::try_parse_from(line.split_whitespace()).map_err(|error| error.to_string())?;
-        cli.into_config(Vec::new()).map_err(|error| error.to_string())
+        match cli.into_work(Vec::new()).map_err(|error| error.to_string())? {
+            Work::Serve(config) => Ok(*config),
+            Work::Lab(_) => Err("the lab".to_string()),
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 mod config;
 
 use clap::Parser;
-use config::{Cli, Config};
+use config::{Cli, Config, Work};
 use database::{Database, SettableClock};
 use server::{Server, Settings};
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,8 +13,12 @@ use std::sync::Arc;
 use storage::{DiskEngine, Engine, MemoryEngine};
 
 fn main() -> ExitCode {
-    let config = Cli::parse().into_config(std::env::args().collect()).unwrap_or_else(|error| error.exit());
-    match serve(config) {
+    let work = Cli::parse().into_work(std::env::args().collect()).unwrap_or_else(|error| error.exit());
+    let served = match work {
+        Work::Serve(config) => serve(*config),
+        Work::Lab(options) => return lab::run(*options),
+    };
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             // Nobody is left to be told when standard error is gone.
