@@ -27,7 +27,7 @@ mod read;
 mod statistics;
 mod strict;
 mod ttl;
-mod validate;
+pub mod validate;
 mod validator;
 mod watch;
 mod write;
@@ -45,7 +45,6 @@ pub use plan::{Hint, Read};
 pub use read::{AggregateRequest, FindRequest, Sources};
 pub use statistics::CollectionStatistics;
 pub use strict::StrictReport;
-pub use validate::Validation;
 pub use watch::{Wake, Watch};
 pub use write::{
     Action, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertRequest, UpdateOutcome,
@@ -67,6 +66,7 @@ pub(crate) fn storage_error(error: storage::Error) -> base::Error {
         storage::Error::WriteConflict => err!(WriteConflict, "WriteConflict"),
         storage::Error::Full(_) => err!(OutOfDiskSpace, "no space left for the write"),
         storage::Error::Closed => err!(ShutdownInProgress, "the storage engine is closed"),
+        other @ storage::Error::Corrupted(_) => err!(DataCorruptionDetected, "storage engine: {other}"),
         other => err!(InternalError, "storage engine: {other}"),
     }
 }

@@ -116,8 +116,11 @@ impl Session {
             if collection.is_view() {
                 continue;
             }
-            let found = self.database.validate(&collection.namespace, &self.context).unwrap();
-            assert!(found.errors.is_empty(), "{}: {:?}", collection.namespace, found.errors);
+            let found = self
+                .database
+                .validate(&collection.namespace, database::validate::Depth::Full, &self.context)
+                .unwrap();
+            assert!(found.is_valid(), "{}: {:?}", collection.namespace, found.errors);
             assert_eq!(found.records as i64, collection.records());
         }
     }

@@ -88,7 +88,8 @@ impl Client {
     }
 
     fn check(&self) {
-        let found = self.database.validate(&self.namespace, &self.context).unwrap();
+        let found =
+            self.database.validate(&self.namespace, database::validate::Depth::Full, &self.context).unwrap();
         assert!(found.errors.is_empty(), "{:?}", found.errors);
         assert_eq!(found.records as i64, self.database.collection(&self.namespace).unwrap().records());
     }

@@ -79,7 +79,8 @@ impl Session {
     }
 
     fn check(&self) {
-        let found = self.database.validate(&self.namespace, &self.context).unwrap();
+        let found =
+            self.database.validate(&self.namespace, database::validate::Depth::Full, &self.context).unwrap();
         assert!(found.errors.is_empty(), "{:?}", found.errors);
         assert_eq!(found.records as i64, self.database.collection(&self.namespace).unwrap().records());
     }

@@ -209,7 +209,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::refused("updateRole"),
     Command::refused("updateUser"),
     diagnostics::USERS_INFO,
-    statistics::VALIDATE,
+    validate::VALIDATE,
     vellum_clock::VELLUM_CLOCK,
     diagnostics::WHATS_MY_URI,
 ];

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::{
-    Batch, Cursor, Direction, Durability, Engine, Error, Ident, Key, Op, Position, Range, Result, Snapshot,
-    Statistics, Value,
+    Batch, Cursor, Damage, Direction, Durability, Engine, Error, Ident, Key, Op, Position, Range, Result,
+    Snapshot, Statistics, Value,
 };
 
 /// Batches up to this many operations are read back after the commit.
@@ -205,6 +205,10 @@ impl Snapshot for CheckedSnapshot {
 
     fn contains(&self, ident: Ident) -> Result<bool> {
         self.inner.contains(ident)
+    }
+
+    fn verify(&self, ident: Ident, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Damage>> {
+        self.known(ident, self.inner.verify(ident, go_on))
     }
 }
 

@@ -26,6 +26,7 @@ mod recovery;
 mod state;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 use std::path::PathBuf;
 use std::sync::Arc;

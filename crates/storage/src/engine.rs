@@ -176,6 +176,26 @@ pub trait Snapshot: Send + Sync {
 
     /// Whether there is a tree of that number.
     fn contains(&self, ident: Ident) -> Result<bool>;
+
+    /// Reads all that files hold of a tree, hidden by later changes or not, and tells what isn't as it was
+    /// written. An engine without files has nothing to tell. `go_on` is asked now and then, and ends the
+    /// reading by saying no.
+    fn verify(&self, ident: Ident, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Damage>> {
+        let _ = go_on;
+        match self.contains(ident)? {
+            true => Ok(Vec::new()),
+            false => Err(crate::Error::NoSuchIdent(ident)),
+        }
+    }
+}
+
+/// A place where stored bytes aren't what was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The key whose entry is damaged, if it is as small as that.
+    pub key: Option<Key>,
+    /// What is wrong, and where.
+    pub what: String,
 }
 
 /// A walk over the entries of a range, each handed out once, in the order of their keys or the reverse.

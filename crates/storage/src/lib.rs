@@ -21,6 +21,8 @@ pub mod testing;
 pub use batch::{Batch, Op};
 pub use bytes::{Key, Value};
 pub use disk::{DiskEngine, DiskOptions};
-pub use engine::{Cursor, Direction, Durability, Engine, Ident, Position, Range, Snapshot, Statistics};
+pub use engine::{
+    Cursor, Damage, Direction, Durability, Engine, Ident, Position, Range, Snapshot, Statistics,
+};
 pub use error::{Error, Result};
 pub use memory::MemoryEngine;

@@ -130,6 +130,11 @@ impl Validator {
         Err(err!(DocumentValidationFailure, "Document failed validation").with_info(info.finish()))
     }
 
+    /// Whether a stored document is as the validator wants it, where it wants anything.
+    pub(crate) fn complies(&self, document: Document<'_>, context: &Context) -> Result<bool> {
+        Ok(self.level == Level::Off || self.matcher.matches(document, context)?)
+    }
+
     /// Appends the options as listCollections shows them: those that were given.
     pub(crate) fn append_to(&self, out: &mut Builder) {
         out.append("validator", &self.filter);

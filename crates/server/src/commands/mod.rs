@@ -73,6 +73,7 @@ pub(crate) mod sources;
 pub(crate) mod statistics;
 pub(crate) mod strict_report;
 pub(crate) mod update;
+pub(crate) mod validate;
 pub(crate) mod vellum_clock;
 pub(crate) mod write_batch;
 

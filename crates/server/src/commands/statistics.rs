@@ -1,9 +1,9 @@
-//! `collStats`, `dbStats`, `dataSize` and `validate`.
+//! `collStats`, `dbStats` and `dataSize`.
 
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
-use base::bson::{Builder, Value};
+use base::bson::Value;
 use base::{Namespace, Result, err};
 
 /// The row of `collStats`.
@@ -92,55 +92,4 @@ fn data_size(call: &mut Call<'_>) -> Result<Answer> {
     call.reply.append("estimate", false).append("size", statistics.size);
     call.reply.append("numObjects", statistics.count).append("millis", 0i32);
     Ok(Answer::Done)
-}
-
-/// The row of `validate`.
-pub(crate) const VALIDATE: Command =
-    Command::new("validate", Kind::Read, "Checks that documents and indexes agree.", validate);
-
-fn validate(call: &mut Call<'_>) -> Result<Answer> {
-    let mut fields = call.fields();
-    let namespace = fields.namespace()?;
-    // Every validation is a full one.
-    let full = fields.flag("full")?.unwrap_or(false);
-    fields.flag("scandata")?;
-    // Any validation lets other clients go on.
-    if fields.flag("background")?.unwrap_or(false) && full {
-        return Err(err!(
-            InvalidOptions,
-            "Running the validate command with both {{ background: true }} and {{ full: true }} is not supported."
-        ));
-    }
-    fields.flag("checkBSONConformance")?;
-    for part in ["repair", "metadata", "fixMultikey", "enforceFastCount"] {
-        fields.refuse_unless_default(part)?;
-    }
-    fields.finish()?;
-    let surroundings = call.surroundings();
-    let found = call.server.database.validate(&namespace, &surroundings.context)?;
-    call.reply.append("ns", namespace.as_str()).append("nInvalidDocuments", found.invalid as i32);
-    call.reply.append("nNonCompliantDocuments", 0i32).append("nrecords", found.records as i64);
-    call.reply.append("nIndexes", found.keys_per_index.len() as i32).begin_document("keysPerIndex");
-    for (name, keys) in &found.keys_per_index {
-        call.reply.append(name, *keys as i64);
-    }
-    call.reply.end().begin_document("indexDetails");
-    for (name, _) in &found.keys_per_index {
-        call.reply.begin_document(name).append("valid", found.errors.is_empty()).end();
-    }
-    call.reply.end().append("valid", found.errors.is_empty()).append("repaired", false);
-    strings(call.reply, "warnings", &[]);
-    strings(call.reply, "errors", &found.errors);
-    for empty in ["extraIndexEntries", "missingIndexEntries", "corruptRecords"] {
-        strings(call.reply, empty, &[]);
-    }
-    Ok(Answer::Done)
-}
-
-fn strings(reply: &mut Builder, name: &str, texts: &[String]) {
-    reply.begin_array(name);
-    for text in texts {
-        reply.push(text);
-    }
-    reply.end();
 }

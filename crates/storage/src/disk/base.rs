@@ -34,6 +34,7 @@ pub(super) const NEXT_TABLE: &str = "nextTable";
 /// How a seek looks for a near key before it descends from the root.
 const NEAR: usize = 4;
 
+pub(super) type RawTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
 pub(super) type Entries<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
 
 /// A value as the base stores it: with a checksum behind it, since redb doesn't check what it reads.
@@ -45,13 +46,16 @@ pub(super) fn seal(key: &[u8], value: &[u8], sealed: &mut Vec<u8>) {
 
 /// The value in what the base stores under a key.
 fn unseal<'a>(table: &OpenTable, key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8]> {
-    match sealed.split_last_chunk::<4>() {
-        Some((value, sum)) if *sum == checksum(key, value) => Ok(value),
-        _ => {
-            let (name, key) = (table.table.name().to_owned(), Text(key));
-            Err(Error::Corrupted(format!("the base's table {name} is damaged at the key \"{key}\"")))
-        }
-    }
+    unsealed(key, sealed).ok_or_else(|| {
+        let (name, key) = (table.table.name().to_owned(), Text(key));
+        Error::Corrupted(format!("the base's table {name} is damaged at the key \"{key}\""))
+    })
+}
+
+/// The value in what the base stores under a key, if it is as it was written.
+pub(super) fn unsealed<'a>(key: &[u8], sealed: &'a [u8]) -> Option<&'a [u8]> {
+    let (value, sum) = sealed.split_last_chunk::<4>()?;
+    (*sum == checksum(key, value)).then_some(value)
 }
 
 fn checksum(key: &[u8], value: &[u8]) -> [u8; 4] {
@@ -179,7 +183,7 @@ pub(super) struct View {
 }
 
 struct OpenTable {
-    table: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    table: RawTable,
     /// Keys beyond this one are not there: new record ids need no search.
     last: Option<Key>,
 }
@@ -215,12 +219,16 @@ impl View {
         Ok(trees)
     }
 
+    /// A table as redb has it.
+    pub(super) fn raw(&self, number: u64) -> Result<RawTable> {
+        self.transaction.open_table(Entries::new(&table_name(number))).map_err(storage)
+    }
+
     fn open(&self, number: u64) -> Result<Arc<OpenTable>> {
         if let Some(table) = self.tables.read().get(&number) {
             return Ok(Arc::clone(table));
         }
-        let name = table_name(number);
-        let table = self.transaction.open_table(Entries::new(&name)).map_err(storage)?;
+        let table = self.raw(number)?;
         let last = table.last().map_err(storage)?.map(|(key, _)| Key::from(key.value()));
         let table = Arc::new(OpenTable { table, last });
         self.tables.write().insert(number, Arc::clone(&table));

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::base::View;
 use super::cursor::MergeCursor;
 use crate::memory::Tree;
-use crate::{Batch, Cursor, Direction, Error, Ident, Key, Op, Range, Result, Snapshot, Value};
+use crate::{Batch, Cursor, Damage, Direction, Error, Ident, Key, Op, Range, Result, Snapshot, Value};
 
 /// What is counted for an entry of the memory trees beside its key and value.
 const ENTRY_OVERHEAD: u64 = 64;
@@ -420,5 +420,9 @@ impl Snapshot for State {
 
     fn contains(&self, ident: Ident) -> Result<bool> {
         Ok(self.table(ident).is_ok())
+    }
+
+    fn verify(&self, ident: Ident, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Damage>> {
+        Ok(self.view.verify(self.table(ident)?.base, go_on))
     }
 }

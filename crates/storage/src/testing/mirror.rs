@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{Batch, Cursor, Direction, Engine, Ident, Position, Range, Result, Snapshot, Statistics, Value};
+use crate::{
+    Batch, Cursor, Damage, Direction, Engine, Ident, Position, Range, Result, Snapshot, Statistics, Value,
+};
 
 /// An engine made of two that must agree.
 pub struct Mirror<A, B> {
@@ -105,6 +107,12 @@ impl Snapshot for MirrorSnapshot {
 
     fn contains(&self, ident: Ident) -> Result<bool> {
         same("which trees there are", self.a.contains(ident), self.b.contains(ident))
+    }
+
+    fn verify(&self, ident: Ident, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Damage>> {
+        let mut damages = self.a.verify(ident, go_on)?;
+        damages.extend(self.b.verify(ident, go_on)?);
+        Ok(damages)
     }
 }
 
