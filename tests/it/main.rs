@@ -7,6 +7,7 @@
 //!   detail, `VELLUM_BLESS=1` keeps the new rates.
 //! - `coverage`: every command, stage and operator has a script.
 //! - `compatibility`: docs/compatibility.md, made from the tables.
+//! - `durability`: what a server with a data directory keeps when it is killed.
 //! - `fairness`: long work keeps nobody waiting.
 //! - `strict`: what `--strict` reports.
 //! - `tidy`: rules about the sources themselves.
@@ -19,6 +20,7 @@ mod client;
 mod compatibility;
 mod coverage;
 mod describe;
+mod durability;
 mod fairness;
 mod recordings;
 mod replay;

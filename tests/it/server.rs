@@ -5,7 +5,7 @@ use base::bson::extended_json::parse;
 use base::bson::{Builder, DocumentBuf};
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -35,12 +35,21 @@ impl Server {
         if let Ok(address) = std::env::var("VELLUM_SERVER") {
             return Some(Server { address, child: None, log: PathBuf::new() });
         }
+        let data = std::env::var("VELLUM_DATA").ok().map(PathBuf::from);
+        Server::launch(options, |name| data.map(|data| data.join(name).with_extension("data")))
+    }
+
+    /// A process of its own with its data in this directory.
+    pub(crate) fn start_on(data: &Path, options: &[&str]) -> Option<Server> {
+        Server::launch(options, |_| Some(data.to_path_buf()))
+    }
+
+    fn launch(options: &[&str], data: impl FnOnce(&str) -> Option<PathBuf>) -> Option<Server> {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let name = format!("server-{}-{number}.log", std::process::id());
         let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(&name);
         let errors = std::fs::File::create(&log).unwrap();
-        let data =
-            std::env::var("VELLUM_DATA").map(|data| PathBuf::from(data).join(&name).with_extension("data"));
+        let data = data(&name);
         let mut child = Command::new(env!("CARGO_BIN_EXE_vellum"))
             .args(["serve", "--port", "0", "--parent-pipe"])
             .args(options)
@@ -106,6 +115,33 @@ impl Server {
         }
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(12)..].join("\n")
+    }
+}
+
+/// A directory for one test, removed at its end.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// An empty one.
+    pub(crate) fn new(name: &str) -> Scratch {
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{name}-{}-{number}", std::process::id());
+        Scratch(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+}
+
+impl std::ops::Deref for Scratch {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A server may not even have made it.
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -15,14 +15,14 @@ use crate::collection::{Collection, Counts, Data, entry};
 use crate::database::Database;
 use crate::duplicate::duplicate_key;
 use crate::index::{DocumentKeys, Index, KeyOf};
-use crate::keys::{CATALOG, IndexEntry, RecordId};
+use crate::keys::{CATALOG, IndexEntry, RETRIES, RecordId};
 use crate::storage_error;
 use base::random::Random;
 use base::{Namespace, Result, err};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use storage::{Batch, Direction, Ident, Position, Range, Snapshot, Value};
+use storage::{Batch, Direction, Ident, Key, Position, Range, Snapshot, Value};
 
 /// What only the holder of the commit lock changes.
 pub(crate) struct Writer {
@@ -121,6 +121,21 @@ impl Transaction<'_> {
     /// The data before this transaction.
     pub fn snapshot(&self) -> &dyn Snapshot {
         self.snapshot.as_ref()
+    }
+
+    /// The database that it changes.
+    pub(crate) fn database(&self) -> &Database {
+        self.database
+    }
+
+    /// Stores the record of a retryable statement.
+    pub(crate) fn put_retry(&mut self, key: Key, value: Value) {
+        self.batch.put(RETRIES, key, value);
+    }
+
+    /// Removes the record of a retryable statement.
+    pub(crate) fn delete_retry(&mut self, key: Key) {
+        self.batch.delete(RETRIES, key);
     }
 
     /// The document of a record as it stands now.

@@ -11,6 +11,7 @@ use crate::keys::{CATALOG, RecordId, SAVED};
 use crate::operation::Operation;
 use crate::strict::Strict;
 use crate::watch::Watchers;
+use crate::write::{StoredRetry, retryable};
 use base::bson::{Document, ObjectId};
 use base::{Namespace, Result};
 use parking_lot::{Mutex, RwLock};
@@ -30,6 +31,10 @@ pub struct Database {
     pub(crate) watchers: Watchers,
     pub(crate) history: History,
     pub(crate) strict: Strict,
+    /// Whether retryable writes are recorded: the engine outlives the process.
+    pub(crate) keeps_retries: bool,
+    /// The records found at opening, until somebody takes them.
+    pub(crate) found_retries: Mutex<Vec<StoredRetry>>,
     /// Open cursors.
     pub cursors: Cursors,
     /// Counts what the writes did, for serverStatus.
@@ -77,6 +82,8 @@ impl Database {
         }
         let context = Context::new(0, seed, Arc::new(query::context::Uninterrupted));
         let (catalog, next_ident) = read_catalog(&engine, &context)?;
+        let keeps_retries = engine.has_journal();
+        let found_retries = if keeps_retries { retryable::open(engine.as_ref())? } else { Vec::new() };
         let [_, process @ .., _, _] = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
         Ok(Arc::new(Database {
             engine,
@@ -86,6 +93,8 @@ impl Database {
             watchers: Watchers::default(),
             history: History::default(),
             strict: Strict::default(),
+            keeps_retries,
+            found_retries: Mutex::new(found_retries),
             cursors: Cursors::new(seed),
             counters: Counters::default(),
             cluster_time: AtomicU64::new(0),

@@ -5,6 +5,7 @@
 //! | the catalog, ident 0 | the namespace | the collection's entry as BSON |
 //! | the catalog, ident 0 | zero, `snapshot`, zero, database, zero, name | a saved state: what it is called, when it was taken |
 //! | the catalog, ident 0 | the same, zero, collection | the entry of a collection in it |
+//! | retryable writes, the greatest ident | session, then statement | the write's number, time, the answer |
 //! | a collection | record id, eight bytes big endian | the document |
 //! | a unique index | key string | record id, then type bits |
 //! | another index | key string, then record id | type bits |
@@ -17,6 +18,9 @@ use storage::{Ident, Key, Value};
 
 /// The tree of catalog entries.
 pub const CATALOG: Ident = Ident(0);
+
+/// The tree of retryable writes' records, where the engine outlives the process.
+pub const RETRIES: Ident = Ident(u64::MAX);
 
 /// What the keys of saved states begin with. No namespace begins with a zero, so they lie apart.
 pub(crate) const SAVED: &[u8] = b"\0snapshot\0";
@@ -76,7 +80,7 @@ impl<'a> IndexEntry<'a> {
     }
 }
 
-fn corrupted(what: &str) -> base::Error {
+pub(crate) fn corrupted(what: &str) -> base::Error {
     err!(DataCorruptionDetected, "broken {what} in the storage engine")
 }
 

@@ -47,8 +47,8 @@ pub use statistics::CollectionStatistics;
 pub use strict::StrictReport;
 pub use watch::{Wake, Watch};
 pub use write::{
-    Action, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertRequest, UpdateOutcome,
-    UpdateRequest,
+    Action, AnswerOf, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertRequest, RetryKey,
+    StoredRetry, UpdateOutcome, UpdateRequest, delete_answer,
 };
 
 /// The parts of the query language that this crate's calls take: a caller needs no other crate.

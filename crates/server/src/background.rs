@@ -12,9 +12,12 @@ const TICK: Duration = Duration::from_secs(1);
 /// How often idle cursors and sessions are looked for.
 const IDLE_EVERY: Duration = Duration::from_secs(4);
 
+/// How often the records of retryable writes that nobody remembers are removed.
+const REAP_EVERY: Duration = Duration::from_secs(300);
+
 /// Runs until the server is dropped; start it on a thread of its own.
 pub(crate) fn run(server: &Weak<Server>) {
-    let (mut swept, mut closed) = (Instant::now(), Instant::now());
+    let (mut swept, mut closed, mut reaped) = (Instant::now(), Instant::now(), Instant::now());
     loop {
         std::thread::sleep(TICK);
         let Some(server) = server.upgrade() else { return };
@@ -31,6 +34,12 @@ pub(crate) fn run(server: &Weak<Server>) {
             server.database.forget_old_views();
             for session in server.sessions.sweep() {
                 server.database.cursors.kill_session(&session);
+            }
+        }
+        if reaped.elapsed() >= REAP_EVERY {
+            reaped = Instant::now();
+            if let Err(error) = server.database.reap_retries(&|key| server.sessions.remembers(key)) {
+                log::warn!("removing old records of retryable writes: {error}");
             }
         }
     }

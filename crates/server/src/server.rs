@@ -109,6 +109,7 @@ impl Server {
         let seconds = (now_millis() / 1000) as u32;
         let process = std::array::from_fn(|i| (seed >> (8 * i)) as u8);
         let sessions = Sessions::new(seed, database.clock().clone());
+        sessions.restore(database.take_retries());
         Server {
             database,
             activities: Activities::default(),

@@ -9,7 +9,7 @@ use crate::arguments::SessionId;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::random::Random;
 use base::{Result, err};
-use database::Clock;
+use database::{Clock, RetryKey, StoredRetry};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,6 +18,9 @@ use std::time::Instant;
 
 /// How long a session lives unused, in minutes; hello tells clients.
 pub(crate) const TIMEOUT_MINUTES: i32 = 30;
+
+/// The same in seconds, at which the registry begins to count: so there is a time before its start.
+const TIMEOUT_SECONDS: u64 = TIMEOUT_MINUTES as u64 * 60;
 
 /// The most sessions kept, as MongoDB's maxSessions.
 const SESSIONS_MAX: usize = 1_000_000;
@@ -38,7 +41,7 @@ const NOBODY: [u8; 32] = [
 pub(crate) struct Session {
     /// Its number.
     pub(crate) id: SessionId,
-    /// Seconds after the registry's start at which it was last used.
+    /// Seconds at which it was last used, as the registry counts them.
     last_use: AtomicU64,
     /// Set once the registry has forgotten it: whoever still holds it must look it up again.
     ended: AtomicBool,
@@ -110,6 +113,11 @@ impl Session {
         }
     }
 
+    /// The number of the newest write.
+    fn newest(&self) -> Option<i64> {
+        self.writes.lock().number
+    }
+
     /// Whether this write has carried out any statement.
     pub(crate) fn has_executed(&self, number: i64) -> bool {
         let writes = self.writes.lock();
@@ -156,7 +164,34 @@ impl Sessions {
     /// whoever sets the clock on purpose.
     fn seconds(&self) -> u64 {
         let shift = self.clock.settable().map_or(0, |clock| clock.shift_millis());
-        (self.start.elapsed().as_millis() as i64 + shift).max(0) as u64 / 1000
+        TIMEOUT_SECONDS + (self.start.elapsed().as_millis() as i64 + shift).max(0) as u64 / 1000
+    }
+
+    /// Takes up the sessions that an earlier process left records of, as old as their last writes.
+    pub(crate) fn restore(&self, records: Vec<StoredRetry>) {
+        let (now, now_millis) = (self.seconds(), self.clock.now_millis());
+        for StoredRetry { key, millis, answer } in records {
+            let unused = now_millis.saturating_sub(millis).max(0) as u64 / 1000;
+            if unused >= TIMEOUT_SECONDS {
+                continue;
+            }
+            // Beyond the most that there may be they are forgotten, as if they had ended.
+            let Ok(session) = self.touch(key.session) else { return };
+            let newest = session.newest();
+            if newest.is_none() {
+                session.last_use.store(now - unused, Ordering::Relaxed);
+            }
+            session.last_use.fetch_max(now - unused, Ordering::Relaxed);
+            if newest.is_none_or(|newest| newest <= key.number) && session.begin_write(key.number).is_ok() {
+                session.record(key.number, key.statement, answer);
+            }
+        }
+    }
+
+    /// Whether a session remembers this statement: its record is still wanted.
+    pub(crate) fn remembers(&self, key: &RetryKey) -> bool {
+        let session = self.sessions.lock().get(&key.session).cloned();
+        session.and_then(|session| session.newest()).is_some_and(|newest| newest <= key.number)
     }
 
     /// The session with this number, made if need be, marked as used now.
@@ -236,11 +271,10 @@ impl Sessions {
     }
 
     fn sweep_at(&self, now: u64) -> Vec<SessionId> {
-        let timeout = TIMEOUT_MINUTES as u64 * 60;
         let mut expired = Vec::new();
         let mut sessions = self.sessions.lock();
         sessions.retain(|id, session| {
-            let lives = session.last_use.load(Ordering::Relaxed) + timeout > now;
+            let lives = session.last_use.load(Ordering::Relaxed) + TIMEOUT_SECONDS > now;
             if !lives {
                 session.ended.store(true, Ordering::Release);
                 expired.push(*id);
@@ -309,8 +343,30 @@ mod tests {
         sessions.touch([2; 16]).unwrap();
         assert!(sessions.documents()[0].view().find("lastUse").is_some());
         assert!(sessions.sweep().is_empty());
-        assert_eq!(sessions.sweep_at(31 * 60), [[2; 16]]);
+        assert_eq!(sessions.sweep_at(sessions.seconds() + TIMEOUT_SECONDS + 1), [[2; 16]]);
         assert_eq!(sessions.len(), 0);
+    }
+
+    #[test]
+    fn records_of_an_earlier_process_are_remembered_until_they_are_old() {
+        let sessions = Sessions::new(1, Arc::new(SystemClock));
+        let now = SystemClock.now_millis();
+        let record = |session, number, statement, minutes: i64| StoredRetry {
+            key: RetryKey { session: [session; 16], number, statement },
+            millis: now - minutes * 60_000,
+            answer: answer(statement as usize),
+        };
+        let stale = record(1, 4, 2, 3);
+        sessions.restore(vec![record(1, 5, 0, 2), record(1, 5, 1, 1), stale.clone(), record(2, 9, 0, 31)]);
+        assert_eq!(sessions.len(), 1);
+        let session = sessions.touch([1; 16]).unwrap();
+        assert!(!session.begin_write(5).unwrap());
+        assert_eq!(session.executed(5, 1), Some(answer(1)));
+        assert_eq!(session.executed(5, 2), None);
+        assert!(session.begin_write(4).is_err());
+        assert!(sessions.remembers(&record(1, 5, 0, 2).key));
+        assert!(!sessions.remembers(&stale.key));
+        assert!(!sessions.remembers(&record(2, 9, 0, 31).key));
     }
 
     #[test]
@@ -318,7 +374,7 @@ mod tests {
         let sessions = Sessions::new(1, Arc::new(SystemClock));
         for at in 0..3 {
             let session = sessions.touch([at; 16]).unwrap();
-            session.last_use.store(u64::from(at), Ordering::Relaxed);
+            session.last_use.store(sessions.seconds() + u64::from(at), Ordering::Relaxed);
             session.begin_write(1).unwrap();
             session.record(1, 0, answer(ANSWERS_MAX / 2 - 1000));
         }

@@ -1,6 +1,7 @@
 //! Deleting: one document, many, or at once all of them.
 
-use super::{RETRIES_MAX, keys_of, too_many_retries};
+use super::retryable::{Remember, delete_answer, nothing};
+use super::{RETRIES_MAX, RetryKey, keys_of, too_many_retries};
 use crate::collection::Collection;
 use crate::commit::Committed;
 use crate::database::Database;
@@ -35,8 +36,22 @@ impl Database {
         request: &DeleteRequest,
         context: &Arc<Context>,
     ) -> Result<(u64, Option<Committed>)> {
+        self.delete_retryable(operation, namespace, request, context, None)
+    }
+
+    /// The same, recording for a retryable statement what it answers; one that deletes many isn't.
+    pub fn delete_retryable(
+        &self,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        request: &DeleteRequest,
+        context: &Arc<Context>,
+        retry: Option<RetryKey>,
+    ) -> Result<(u64, Option<Committed>)> {
         if request.single {
-            return self.delete_one(operation, namespace, request, context);
+            let retry = self.kept(retry);
+            let remember = |_: Option<&_>, _: Option<&_>| Ok(retry.map(|key| (key, delete_answer(1))));
+            return self.delete_one(operation, namespace, request, context, &remember);
         }
         if request.matcher.is_empty() && request.hint.is_none() {
             return self.delete_all(namespace);
@@ -49,7 +64,7 @@ impl Database {
         operation.run(|| {
             while let Some(record) = records.next()? {
                 operation.check()?;
-                let gone = self.delete_record(&collection, &record, &request.matcher, context)?;
+                let gone = self.delete_record(&collection, &record, &request.matcher, context, &nothing)?;
                 if let Some((_, committed)) = gone {
                     deleted += 1;
                     last = Some(committed);
@@ -67,6 +82,7 @@ impl Database {
         namespace: &Namespace,
         request: &DeleteRequest,
         context: &Arc<Context>,
+        remember: &Remember<'_>,
     ) -> Result<(u64, Option<Committed>)> {
         for _ in 0..RETRIES_MAX {
             operation.check()?;
@@ -76,7 +92,7 @@ impl Database {
                 return Ok((0, None));
             };
             if let Some((_, committed)) =
-                self.delete_record(&collection, &record, &request.matcher, context)?
+                self.delete_record(&collection, &record, &request.matcher, context, remember)?
             {
                 self.counters.documents_deleted.fetch_add(1, Relaxed);
                 return Ok((1, Some(committed)));
@@ -104,6 +120,7 @@ impl Database {
         record: &Record,
         matcher: &Matcher,
         context: &Context,
+        remember: &Remember<'_>,
     ) -> Result<Option<(DocumentCow, Committed)>> {
         let mut transaction = self.begin();
         let collection = transaction.same_collection(planned)?;
@@ -114,8 +131,11 @@ impl Database {
         }
         let keys = keys_of(&collection, document, context)?;
         transaction.delete_record(&collection, record.id, current.len(), &keys)?;
+        let gone = DocumentCow::Shared(current.to_shared());
+        let record = remember(Some(&gone), None)?;
+        transaction.remember(record.as_ref().map(|(key, answer)| (*key, answer.view())));
         let committed = transaction.commit()?;
-        Ok(Some((DocumentCow::Shared(current.to_shared()), committed)))
+        Ok(Some((gone, committed)))
     }
 }
 

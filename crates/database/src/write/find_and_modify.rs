@@ -1,12 +1,15 @@
 //! findAndModify: change or remove one document and return it, before or after.
 
+use super::retryable::Remember;
 use super::update::{UpdateRequest, retry_upsert};
-use super::{RETRIES_MAX, too_many_retries};
+use super::{RETRIES_MAX, RetryKey, too_many_retries};
+use crate::collection::Collection;
 use crate::commit::Committed;
 use crate::database::Database;
+use crate::exec::Record;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read};
-use base::bson::{DocumentCow, ValueBuf};
+use base::bson::{DocumentBuf, DocumentCow, Value, ValueBuf};
 use base::{Namespace, Result};
 use query::matcher::Matcher;
 use query::{Context, Interrupt, SortPattern};
@@ -53,72 +56,109 @@ pub struct FindAndModifyOutcome {
     pub committed: Option<Committed>,
 }
 
+/// Makes of an outcome what the command answers, which is what a retryable one records.
+pub type AnswerOf<'a> = &'a dyn Fn(&FindAndModifyOutcome) -> Result<DocumentBuf>;
+
 impl Database {
-    /// Runs a findAndModify.
+    /// Runs a findAndModify; a retryable one records its answer with the commit.
     pub fn find_and_modify(
         &self,
         operation: &Arc<Operation>,
         namespace: &Namespace,
         request: &FindAndModifyRequest,
         context: &Arc<Context>,
+        retry: Option<(RetryKey, AnswerOf<'_>)>,
     ) -> Result<FindAndModifyOutcome> {
+        let retry = retry.filter(|(key, _)| self.kept(Some(*key)).is_some());
+        let remember = |before: Option<&DocumentCow>, after: Option<&DocumentCow>| {
+            let Some((key, answer)) = retry else { return Ok(None) };
+            answer(&request.outcome(before, after)).map(|answer| Some((key, answer)))
+        };
         for _ in 0..RETRIES_MAX {
             operation.check()?;
-            let found = self.first_match(operation, namespace, request.read(), context)?;
-            let Some((collection, record)) = found else {
-                let Action::Update { request: update, return_new } = &request.action else {
-                    return Ok(FindAndModifyOutcome::default());
-                };
-                match self.upsert(namespace, update, context) {
-                    Err(error) if retry_upsert(&error, update) => continue,
-                    Err(error) => return Err(error),
-                    Ok((outcome, document)) => {
-                        return Ok(FindAndModifyOutcome {
-                            n: u64::from(outcome.upserted.is_some()),
-                            value: document.filter(|_| *return_new).map(DocumentCow::Owned),
-                            updated_existing: false,
-                            upserted: outcome.upserted,
-                            committed: outcome.committed,
-                        });
-                    }
+            let outcome = match self.first_match(operation, namespace, request.read(), context)? {
+                Some((collection, record)) => {
+                    self.change_one(&collection, &record, request, context, &remember)
                 }
+                None => self.insert_instead(namespace, request, context, &remember),
             };
-            let outcome = match &request.action {
-                Action::Remove => {
-                    let deleted = self.delete_record(&collection, &record, &request.matcher, context)?;
-                    deleted.map(|(document, committed)| {
-                        self.counters.documents_deleted.fetch_add(1, Relaxed);
-                        FindAndModifyOutcome {
-                            n: 1,
-                            value: Some(document),
-                            committed: Some(committed),
-                            ..FindAndModifyOutcome::default()
-                        }
-                    })
-                }
-                Action::Update { request: update, return_new } => {
-                    self.update_record(&collection, &record, update, context)?.map(|change| {
-                        let after = if *return_new { change.after.clone() } else { None };
-                        self.counters.documents_updated.fetch_add(u64::from(change.after.is_some()), Relaxed);
-                        FindAndModifyOutcome {
-                            n: 1,
-                            value: Some(after.unwrap_or(change.before)),
-                            updated_existing: true,
-                            upserted: None,
-                            committed: change.committed,
-                        }
-                    })
-                }
-            };
-            if let Some(outcome) = outcome {
+            if let Some(outcome) = outcome? {
                 return Ok(outcome);
             }
         }
         Err(too_many_retries())
     }
+
+    /// Changes the document that was found; `None` where it is no longer the one.
+    fn change_one(
+        &self,
+        collection: &Collection,
+        record: &Record,
+        request: &FindAndModifyRequest,
+        context: &Arc<Context>,
+        remember: &Remember<'_>,
+    ) -> Result<Option<FindAndModifyOutcome>> {
+        let (before, after, committed) = match &request.action {
+            Action::Remove => {
+                let gone = self.delete_record(collection, record, &request.matcher, context, remember)?;
+                let Some((before, committed)) = gone else { return Ok(None) };
+                self.counters.documents_deleted.fetch_add(1, Relaxed);
+                (before, None, Some(committed))
+            }
+            Action::Update { request: update, .. } => {
+                let change = self.update_record(collection, record, update, context, remember)?;
+                let Some(change) = change else { return Ok(None) };
+                self.counters.documents_updated.fetch_add(u64::from(change.after.is_some()), Relaxed);
+                (change.before, change.after, change.committed)
+            }
+        };
+        let outcome = request.outcome(Some(&before), after.as_ref());
+        Ok(Some(FindAndModifyOutcome { committed, ..outcome }))
+    }
+
+    /// Inserts where nothing was found, if that is asked for; `None` where somebody else did.
+    fn insert_instead(
+        &self,
+        namespace: &Namespace,
+        request: &FindAndModifyRequest,
+        context: &Arc<Context>,
+        remember: &Remember<'_>,
+    ) -> Result<Option<FindAndModifyOutcome>> {
+        let Action::Update { request: update, .. } = &request.action else {
+            return Ok(Some(FindAndModifyOutcome::default()));
+        };
+        match self.upsert(namespace, update, context, remember) {
+            Err(error) if retry_upsert(&error, update) => Ok(None),
+            Err(error) => Err(error),
+            Ok((upserted, document)) => {
+                let outcome = request.outcome(None, document.as_ref());
+                Ok(Some(FindAndModifyOutcome { committed: upserted.committed, ..outcome }))
+            }
+        }
+    }
 }
 
 impl FindAndModifyRequest {
+    /// What became of one document, given before and after: removed, changed or not, or inserted.
+    fn outcome(&self, before: Option<&DocumentCow>, after: Option<&DocumentCow>) -> FindAndModifyOutcome {
+        let new = matches!(self.action, Action::Update { return_new: true, .. });
+        let Some(before) = before else {
+            let id = |after: &DocumentCow| after.view().get("_id").unwrap_or(Value::Null).to_owned();
+            return FindAndModifyOutcome {
+                n: u64::from(after.is_some()),
+                value: after.filter(|_| new).cloned(),
+                upserted: after.map(id),
+                ..FindAndModifyOutcome::default()
+            };
+        };
+        FindAndModifyOutcome {
+            n: 1,
+            value: Some(after.filter(|_| new).unwrap_or(before).clone()),
+            updated_existing: matches!(self.action, Action::Update { .. }),
+            ..FindAndModifyOutcome::default()
+        }
+    }
+
     pub(crate) fn read(&self) -> Read {
         Read {
             sort: self.sort.clone().map(Arc::new),

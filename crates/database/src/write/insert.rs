@@ -1,6 +1,6 @@
 //! Inserting one document: its `_id`, its checks, its keys, its place.
 
-use super::keys_of;
+use super::{RetryKey, keys_of};
 use crate::collection::{Capped, Collection};
 use crate::commit::{Committed, Transaction};
 use crate::database::Database;
@@ -31,6 +31,17 @@ impl Database {
         request: InsertRequest<'_>,
         context: &Context,
     ) -> Result<Committed> {
+        self.insert_retryable(namespace, request, context, None)
+    }
+
+    /// The same, recording for a retryable statement what it answers.
+    pub fn insert_retryable(
+        &self,
+        namespace: &Namespace,
+        request: InsertRequest<'_>,
+        context: &Context,
+        record: Option<(RetryKey, Document<'_>)>,
+    ) -> Result<Committed> {
         let document = self.prepare(request.document)?;
         loop {
             let planned = self.collection_or_create(namespace, context)?;
@@ -48,6 +59,7 @@ impl Database {
                 make_room(&mut transaction, &planned, capped, document.len() as i64, context)?;
             }
             transaction.insert_record(&planned, document, &keys)?;
+            transaction.remember(record);
             let committed = transaction.commit()?;
             self.counters.documents_inserted.fetch_add(1, Relaxed);
             return Ok(committed);

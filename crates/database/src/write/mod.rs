@@ -7,12 +7,14 @@
 mod delete;
 mod find_and_modify;
 mod insert;
+pub(crate) mod retryable;
 mod update;
 
 pub use delete::DeleteRequest;
-pub use find_and_modify::{Action, FindAndModifyOutcome, FindAndModifyRequest};
+pub use find_and_modify::{Action, AnswerOf, FindAndModifyOutcome, FindAndModifyRequest};
 pub use insert::InsertRequest;
 pub(crate) use insert::trim;
+pub use retryable::{RetryKey, StoredRetry, delete_answer};
 pub use update::{UpdateOutcome, UpdateRequest};
 
 use crate::collection::Collection;

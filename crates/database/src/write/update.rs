@@ -1,7 +1,8 @@
 //! Updating: find, change, store; or insert what the filter describes.
 
 use super::insert::check_stored;
-use super::{InsertRequest, RETRIES_MAX, keys_of, too_many_retries};
+use super::retryable::{Remember, nothing};
+use super::{InsertRequest, RETRIES_MAX, RetryKey, keys_of, too_many_retries};
 use crate::collection::Collection;
 use crate::commit::Committed;
 use crate::database::Database;
@@ -9,7 +10,7 @@ use crate::duplicate::shown;
 use crate::exec::Record;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read};
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Path, Value, ValueBuf};
+use base::bson::{Builder, Document, DocumentCow, Element, Path, Value, ValueBuf};
 use base::{ErrorCode, Namespace, Result};
 use query::matcher::{Matcher, Node};
 use query::{Collation, Context, Interrupt, SortPattern, Update};
@@ -69,21 +70,38 @@ impl Database {
         request: &UpdateRequest,
         context: &Arc<Context>,
     ) -> Result<UpdateOutcome> {
+        self.update_retryable(operation, namespace, request, context, None)
+    }
+
+    /// The same, recording for a retryable statement what it answers; one that updates many isn't.
+    pub fn update_retryable(
+        &self,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        request: &UpdateRequest,
+        context: &Arc<Context>,
+        retry: Option<RetryKey>,
+    ) -> Result<UpdateOutcome> {
         if request.multi {
             return self.update_many(operation, namespace, request, context);
         }
+        let retry = self.kept(retry);
+        let remember = |before: Option<&DocumentCow>, after: Option<&DocumentCow>| {
+            Ok(retry.map(|key| (key, UpdateOutcome::of(before, after).to_answer())))
+        };
         for _ in 0..RETRIES_MAX {
             operation.check()?;
             let Some((collection, record)) =
                 self.first_match(operation, namespace, request.read(), context)?
             else {
-                match self.upsert(namespace, request, context) {
+                match self.upsert(namespace, request, context, &remember) {
                     // Someone else inserted it meanwhile: now it is there to be updated.
                     Err(error) if retry_upsert(&error, request) => continue,
                     outcome => return outcome.map(|(outcome, _)| outcome),
                 }
             };
-            let Some(change) = self.update_record(&collection, &record, request, context)? else { continue };
+            let change = self.update_record(&collection, &record, request, context, &remember)?;
+            let Some(change) = change else { continue };
             let mut outcome = UpdateOutcome::default();
             outcome.add(&change);
             self.counters.documents_updated.fetch_add(outcome.modified, Relaxed);
@@ -107,16 +125,15 @@ impl Database {
             operation.run(|| {
                 while let Some(record) = records.next()? {
                     operation.check()?;
-                    if let Some(change) = self.update_record(&collection, &record, request, context)? {
-                        outcome.add(&change);
-                    }
+                    let change = self.update_record(&collection, &record, request, context, &nothing)?;
+                    change.iter().for_each(|change| outcome.add(change));
                 }
                 Ok(())
             })?;
         }
         self.counters.documents_updated.fetch_add(outcome.modified, Relaxed);
         if outcome.matched == 0 {
-            outcome = self.upsert(namespace, request, context)?.0;
+            outcome = self.upsert(namespace, request, context, &nothing)?.0;
         }
         Ok(outcome)
     }
@@ -143,6 +160,7 @@ impl Database {
         record: &Record,
         request: &UpdateRequest,
         context: &Context,
+        remember: &Remember<'_>,
     ) -> Result<Option<Change>> {
         let mut transaction = self.begin();
         let collection = transaction.same_collection(planned)?;
@@ -169,8 +187,10 @@ impl Database {
         let bytes: Arc<[u8]> = after.into_bytes().into();
         let after = DocumentCow::Shared(bytes.clone());
         transaction.update_record(&collection, record.id, current.len(), bytes, &old_keys, &new_keys)?;
-        let committed = Some(transaction.commit()?);
         let before = DocumentCow::Shared(current.to_shared());
+        let record = remember(Some(&before), Some(&after))?;
+        transaction.remember(record.as_ref().map(|(key, answer)| (*key, answer.view())));
+        let committed = Some(transaction.commit()?);
         Ok(Some(Change { before, after: Some(after), committed }))
     }
 
@@ -180,7 +200,8 @@ impl Database {
         namespace: &Namespace,
         request: &UpdateRequest,
         context: &Context,
-    ) -> Result<(UpdateOutcome, Option<DocumentBuf>)> {
+        remember: &Remember<'_>,
+    ) -> Result<(UpdateOutcome, Option<DocumentCow>)> {
         if !request.upsert {
             return Ok((UpdateOutcome::default(), None));
         }
@@ -193,13 +214,13 @@ impl Database {
                 out.finish()
             }
         };
+        let document = DocumentCow::Owned(document);
         let insert =
             InsertRequest { document: document.view(), bypass_validation: request.bypass_validation };
-        let committed = self.insert(namespace, insert, context)?;
-        let id = document.view().get("_id").unwrap_or(Value::Null).to_owned();
-        let outcome =
-            UpdateOutcome { matched: 0, modified: 0, upserted: Some(id), committed: Some(committed) };
-        Ok((outcome, Some(document)))
+        let record = remember(None, Some(&document))?;
+        let record = record.as_ref().map(|(key, answer)| (*key, answer.view()));
+        let committed = Some(self.insert_retryable(namespace, insert, context, record)?);
+        Ok((UpdateOutcome { committed, ..UpdateOutcome::of(None, Some(&document)) }, Some(document)))
     }
 }
 
@@ -251,6 +272,15 @@ impl UpdateRequest {
 }
 
 impl UpdateOutcome {
+    /// What became of one document: changed, or inserted where there was none before.
+    fn of(before: Option<&DocumentCow>, after: Option<&DocumentCow>) -> UpdateOutcome {
+        let Some(_) = before else {
+            let upserted = after.map(|after| after.view().get("_id").unwrap_or(Value::Null).to_owned());
+            return UpdateOutcome { upserted, ..UpdateOutcome::default() };
+        };
+        UpdateOutcome { matched: 1, modified: u64::from(after.is_some()), ..UpdateOutcome::default() }
+    }
+
     fn add(&mut self, change: &Change) {
         self.matched += 1;
         self.modified += u64::from(change.after.is_some());

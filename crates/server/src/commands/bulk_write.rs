@@ -3,14 +3,14 @@
 use super::cursor_reply;
 use super::data::Surroundings;
 use super::retry::Retryable;
-use super::update::{Statement, from_answer, to_answer};
+use super::update::Statement;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
 use base::{Error, Namespace, Result, err};
 use database::language::Collation;
-use database::{Committed, Hint, InsertRequest};
+use database::{Committed, Hint, InsertRequest, RetryKey, UpdateOutcome};
 
 /// The most operations in one command.
 const OPERATIONS_MAX: usize = 100_000;
@@ -88,12 +88,15 @@ fn bulk_write(call: &mut Call<'_>) -> Result<Answer> {
         Retryable::check_single(retryable.as_ref(), is_multi)?;
         let done = match retryable.as_mut().and_then(|retryable| retryable.answered(position)) {
             Some(answer) => Ok(recalled(operation, answer.view())),
-            None => operation.run(call, namespace, &surroundings, bypass_validation),
+            None => {
+                let key = retryable.as_ref().map(|retryable| retryable.key(position));
+                operation.run(call, namespace, &surroundings, bypass_validation, key)
+            }
         };
         match done {
             Ok(done) => {
                 if let Some(retryable) = &retryable {
-                    retryable.record(position, done.to_answer());
+                    retryable.record(position, done.to_answer(operation));
                 }
                 committed = done.committed.or(committed);
                 totals.add(operation, &done);
@@ -188,6 +191,7 @@ impl Operation<'_> {
         namespace: &Namespace,
         surroundings: &Surroundings,
         bypass_validation: bool,
+        retry: Option<RetryKey>,
     ) -> Result<Done> {
         let database = &call.server.database;
         let collation = database.collation(namespace, self.collation().cloned())?;
@@ -197,14 +201,15 @@ impl Operation<'_> {
             Operation::Insert(document) => {
                 call.server.counters.inserted.add(1);
                 let request = InsertRequest { document: *document, bypass_validation };
-                let committed = database.insert(namespace, request, context)?;
+                let record = retry.map(|key| (key, Document::EMPTY));
+                let committed = database.insert_retryable(namespace, request, context, record)?;
                 Ok(Done { n: 1, committed: Some(committed), ..Done::default() })
             }
             Operation::Update(statement) => {
                 call.server.counters.updated.add(1);
                 let context = statement.context(surroundings);
                 let request = statement.parse(&context, bypass_validation)?;
-                let outcome = database.update(operation, namespace, &request, &context)?;
+                let outcome = database.update_retryable(operation, namespace, &request, &context, retry)?;
                 Ok(Done {
                     n: outcome.matched,
                     modified: Some(outcome.modified),
@@ -215,7 +220,8 @@ impl Operation<'_> {
             Operation::Delete { filter, single, hint, .. } => {
                 call.server.counters.deleted.add(1);
                 let request = super::delete::parse(*filter, *single, hint.clone(), surroundings)?;
-                let (n, committed) = database.delete(operation, namespace, &request, context)?;
+                let (n, committed) =
+                    database.delete_retryable(operation, namespace, &request, context, retry)?;
                 Ok(Done { n, committed, ..Done::default() })
             }
         }
@@ -224,19 +230,27 @@ impl Operation<'_> {
 
 /// What an operation did when it was sent before.
 fn recalled(operation: &Operation<'_>, answer: Document<'_>) -> Done {
-    let outcome = from_answer(answer);
+    if matches!(operation, Operation::Insert(_)) {
+        return Done { n: 1, ..Done::default() };
+    }
+    let outcome = UpdateOutcome::from_answer(answer);
     let modified = matches!(operation, Operation::Update(_)).then_some(outcome.modified);
     Done { n: outcome.matched, modified, upserted: outcome.upserted, committed: None }
 }
 
 impl Done {
-    fn to_answer(&self) -> DocumentBuf {
-        to_answer(&database::UpdateOutcome {
+    /// What is remembered, as the single commands remember it.
+    fn to_answer(&self, operation: &Operation<'_>) -> DocumentBuf {
+        if matches!(operation, Operation::Insert(_)) {
+            return DocumentBuf::empty();
+        }
+        let outcome = UpdateOutcome {
             matched: self.n,
             modified: self.modified.unwrap_or(0),
             upserted: self.upserted.clone(),
             committed: None,
-        })
+        };
+        outcome.to_answer()
     }
 
     fn to_reply(&self, position: usize) -> DocumentBuf {

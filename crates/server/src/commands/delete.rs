@@ -6,10 +6,10 @@ use super::write_batch::WriteBatch;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
-use base::bson::{Builder, Document};
+use base::bson::Document;
 use base::{Result, err};
 use database::language::{Collation, Matcher};
-use database::{DeleteRequest, Hint};
+use database::{DeleteRequest, Hint, delete_answer};
 use std::sync::Arc;
 
 /// The row of the table.
@@ -51,17 +51,14 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
         let outcome = parse(statement.filter, statement.single, statement.hint.clone(), &surroundings)
             .and_then(|request| {
                 let Surroundings { operation, context } = &surroundings;
-                call.server.database.delete(operation, &namespace, &request, context)
+                let key = batch.key(position);
+                call.server.database.delete_retryable(operation, &namespace, &request, context, key)
             });
         match outcome {
             Ok((n, committed)) => {
                 deleted += n as i64;
                 batch.committed(committed);
-                batch.record(position, || {
-                    let mut answer = Builder::new();
-                    answer.append("n", n as i64);
-                    answer.finish()
-                });
+                batch.record(position, || delete_answer(n));
             }
             Err(error) => {
                 if !batch.failed(position, error)? {

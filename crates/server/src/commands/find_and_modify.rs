@@ -8,7 +8,7 @@ use crate::fields::Fields;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, err};
 use database::language::{Arena, Collation, Context, Matcher, Projection, SortPattern};
-use database::{Action, FindAndModifyOutcome, FindAndModifyRequest};
+use database::{Action, AnswerOf, FindAndModifyOutcome, FindAndModifyRequest};
 use std::sync::Arc;
 
 /// The row of the table.
@@ -51,9 +51,14 @@ fn run(call: &mut Call<'_>) -> Result<Answer> {
         return Err(err!(BadValue, "cannot use a positional projection and return the new document"));
     }
     let database = &call.server.database;
-    let outcome = database.find_and_modify(&surroundings.operation, &parts.namespace, &request, context)?;
-    let value = project(&outcome, projection.as_ref(), &request.matcher, context)?;
-    let answer = answer(&outcome, value.as_ref(), parts.remove);
+    let answer_of = |outcome: &FindAndModifyOutcome| {
+        let value = project(outcome, projection.as_ref(), &request.matcher, context)?;
+        Ok(answer(outcome, value.as_ref(), parts.remove))
+    };
+    let retry = retryable.as_ref().map(|retryable| (retryable.key(0), &answer_of as AnswerOf<'_>));
+    let (operation, namespace) = (&surroundings.operation, &parts.namespace);
+    let outcome = database.find_and_modify(operation, namespace, &request, context, retry)?;
+    let answer = answer_of(&outcome)?;
     call.reply.append_all(answer.view());
     if let Some(retryable) = &retryable {
         retryable.record(0, answer);

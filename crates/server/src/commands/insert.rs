@@ -5,7 +5,7 @@ use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::Result;
-use base::bson::DocumentBuf;
+use base::bson::{Document, DocumentBuf};
 use database::InsertRequest;
 
 /// The row of the table.
@@ -31,7 +31,9 @@ fn insert(call: &mut Call<'_>) -> Result<Answer> {
             continue;
         }
         let request = InsertRequest { document, bypass_validation };
-        match call.server.database.insert(&namespace, request, &surroundings.context) {
+        let record = batch.key(position).map(|key| (key, Document::EMPTY));
+        let database = &call.server.database;
+        match database.insert_retryable(&namespace, request, &surroundings.context, record) {
             Ok(committed) => {
                 inserted += 1;
                 batch.committed(Some(committed));

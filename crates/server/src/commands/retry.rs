@@ -1,9 +1,12 @@
 //! Retryable writes: a statement sent again is answered from the record of what it did.
+//!
+//! The session remembers it; on an engine that outlives the process the commit has recorded it, too.
 
 use crate::call::Call;
 use crate::session::Session;
 use base::bson::{Builder, DocumentBuf};
 use base::{Result, err};
+use database::RetryKey;
 use std::sync::Arc;
 
 /// The retryable side of one write command.
@@ -44,6 +47,11 @@ impl Retryable {
         let answer = self.session.executed(self.number, statement)?;
         self.retried.push(statement);
         Some(answer)
+    }
+
+    /// What the commit of the statement at this position is recorded under.
+    pub(crate) fn key(&self, position: usize) -> RetryKey {
+        RetryKey { session: self.session.id, number: self.number, statement: self.statement(position) }
     }
 
     /// Remembers what the statement at this position answered.

@@ -6,7 +6,7 @@ use super::write_batch::WriteBatch;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
-use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
+use base::bson::{Document, Value, ValueBuf};
 use base::{Result, err};
 use database::language::{Collation, Context, Matcher, SortPattern, Update};
 use database::{Hint, UpdateOutcome, UpdateRequest};
@@ -52,18 +52,20 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
     for (position, statement) in statements.iter().enumerate() {
         Retryable::check_single(batch.retryable.as_ref(), statement.multi)?;
         let outcome = match batch.answered(position) {
-            Some(answer) => Ok(from_answer(answer.view())),
+            Some(answer) => Ok(UpdateOutcome::from_answer(answer.view())),
             None => {
                 let context = statement.context(&surroundings);
+                let (database, operation) = (&call.server.database, &surroundings.operation);
+                let key = batch.key(position);
                 statement.parse(&context, bypass_validation).and_then(|request| {
-                    call.server.database.update(&surroundings.operation, &namespace, &request, &context)
+                    database.update_retryable(operation, &namespace, &request, &context, key)
                 })
             }
         };
         call.server.counters.updated.add(1);
         match outcome {
             Ok(outcome) => {
-                batch.record(position, || to_answer(&outcome));
+                batch.record(position, || outcome.to_answer());
                 batch.committed(outcome.committed);
                 matched += outcome.matched as i32;
                 modified += outcome.modified as i32;
@@ -190,24 +192,5 @@ impl<'a> Statement<'a> {
             hint: self.hint.clone(),
             bypass_validation,
         })
-    }
-}
-
-/// What is remembered of a retryable update.
-pub(crate) fn to_answer(outcome: &UpdateOutcome) -> DocumentBuf {
-    let mut out = Builder::new();
-    out.append("n", outcome.matched as i64).append("nModified", outcome.modified as i64);
-    out.append_optional("upserted", outcome.upserted.as_ref());
-    out.finish()
-}
-
-/// Reads back what [`to_answer`] wrote.
-pub(crate) fn from_answer(answer: Document<'_>) -> UpdateOutcome {
-    let count = |name: &str| answer.get(name).and_then(|value| value.as_i64()).unwrap_or(0) as u64;
-    UpdateOutcome {
-        matched: count("n"),
-        modified: count("nModified"),
-        upserted: answer.get("upserted").map(|id| id.to_owned()),
-        committed: None,
     }
 }

@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::reply;
 use base::bson::DocumentBuf;
 use base::{Error, ErrorCode, Result, err};
-use database::Committed;
+use database::{Committed, RetryKey};
 
 /// The most statements in one command.
 const STATEMENTS_MAX: usize = 100_000;
@@ -37,6 +37,11 @@ impl WriteBatch {
     /// What the statement answered when it was sent before.
     pub(crate) fn answered(&mut self, position: usize) -> Option<DocumentBuf> {
         self.retryable.as_mut()?.answered(position)
+    }
+
+    /// What the commit of a retryable statement is recorded under.
+    pub(crate) fn key(&self, position: usize) -> Option<RetryKey> {
+        self.retryable.as_ref().map(|retryable| retryable.key(position))
     }
 
     /// Remembers a statement's answer for when it is sent again.

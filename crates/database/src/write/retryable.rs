@@ -1,0 +1,267 @@
+//! Records of retryable writes: what a statement answered, stored by the commit that carried it out.
+//!
+//! A driver whose connection broke sends its write again under the same session and number. The record
+//! lies in the engine's batch with the change itself, so that after a crash there are both or neither, and
+//! a write sent again is answered instead of carried out twice. An engine that forgets everything with the
+//! process needs no records: there the server's memory of them is enough.
+//!
+//! There is one record for each session and statement number, replaced by the session's next write, so
+//! their tree grows with the sessions and not with the writes. [`Database::reap_retries`] removes what no
+//! session remembers any more.
+
+use super::UpdateOutcome;
+use crate::commit::Transaction;
+use crate::database::Database;
+use crate::keys::{RETRIES, corrupted};
+use crate::storage_error;
+use base::Result;
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
+use storage::{Direction, Engine, Key, Range, Value};
+
+/// The most records removed by one commit.
+const REAPED_AT_ONCE: usize = 512;
+
+/// Session and statement in a record's key.
+const KEY_BYTES: usize = 16 + 4;
+
+/// Which statement of which retryable write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RetryKey {
+    /// The logical session.
+    pub session: [u8; 16],
+    /// The write's number in the session, which only ascends.
+    pub number: i64,
+    /// The statement's number in the write.
+    pub statement: i32,
+}
+
+/// A record as it was found when the database was opened.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StoredRetry {
+    /// The statement.
+    pub key: RetryKey,
+    /// When it was carried out, in milliseconds since 1970.
+    pub millis: i64,
+    /// What it answered.
+    pub answer: DocumentBuf,
+}
+
+/// A statement with the answer to be recorded.
+pub(crate) type RetryRecord = (RetryKey, DocumentBuf);
+
+/// Tells what to record of a change to one document, given before and after it, ahead of its commit.
+pub(crate) type Remember<'a> =
+    dyn Fn(Option<&DocumentCow>, Option<&DocumentCow>) -> Result<Option<RetryRecord>> + 'a;
+
+/// Records nothing.
+pub(crate) fn nothing(_: Option<&DocumentCow>, _: Option<&DocumentCow>) -> Result<Option<RetryRecord>> {
+    Ok(None)
+}
+
+impl RetryKey {
+    fn to_key(self) -> Key {
+        let mut key = [0; KEY_BYTES];
+        key[..16].copy_from_slice(&self.session);
+        key[16..].copy_from_slice(&self.statement.to_be_bytes());
+        Key::from(key)
+    }
+}
+
+fn to_value(number: i64, millis: i64, answer: Document<'_>) -> Value {
+    let answer = if answer.is_empty() { &[][..] } else { answer.bytes() };
+    Value::from([&number.to_le_bytes(), &millis.to_le_bytes(), answer].concat())
+}
+
+fn from_entry(key: &[u8], value: &[u8]) -> Result<StoredRetry> {
+    let read = || {
+        let (session, statement) = key.split_first_chunk::<16>()?;
+        let (number, rest) = value.split_first_chunk::<8>()?;
+        let (millis, answer) = rest.split_first_chunk::<8>()?;
+        let answer = match answer {
+            [] => DocumentBuf::empty(),
+            answer => DocumentBuf::from_valid(answer.to_vec()),
+        };
+        let statement = i32::from_be_bytes(statement.try_into().ok()?);
+        let key = RetryKey { session: *session, number: i64::from_le_bytes(*number), statement };
+        Some(StoredRetry { key, millis: i64::from_le_bytes(*millis), answer })
+    };
+    read().ok_or_else(|| corrupted("record of a retryable write"))
+}
+
+impl Transaction<'_> {
+    /// Records what a statement answers, where records are kept.
+    pub(crate) fn remember(&mut self, record: Option<(RetryKey, Document<'_>)>) {
+        if let Some((key, answer)) = record
+            && self.database().keeps_retries
+        {
+            let value = to_value(key.number, self.database().now_millis(), answer);
+            self.put_retry(key.to_key(), value);
+        }
+    }
+}
+
+impl Database {
+    /// A statement's key where records are kept: elsewhere nobody needs to make one.
+    pub(crate) fn kept(&self, retry: Option<RetryKey>) -> Option<RetryKey> {
+        retry.filter(|_| self.keeps_retries)
+    }
+
+    /// The records that an earlier process left, in the order of sessions; once, for whoever answers
+    /// statements from them.
+    pub fn take_retries(&self) -> Vec<StoredRetry> {
+        std::mem::take(&mut *self.found_retries.lock())
+    }
+
+    /// Removes the records that `is_live` doesn't know; returns how many.
+    ///
+    /// Errors: the engine's.
+    pub fn reap_retries(&self, is_live: &dyn Fn(&RetryKey) -> bool) -> Result<u64> {
+        if !self.keeps_retries {
+            return Ok(0);
+        }
+        let snapshot = self.engine.snapshot();
+        let mut records = snapshot.scan(RETRIES, Range::all(), Direction::Forward).map_err(storage_error)?;
+        let (mut dead, mut reaped) = (Vec::new(), 0);
+        while let Some((key, value)) = records.next().map_err(storage_error)? {
+            if !is_live(&from_entry(key, value)?.key) {
+                dead.push((Key::from(key), value.clone()));
+            }
+            if dead.len() == REAPED_AT_ONCE {
+                reaped += self.remove_retries(std::mem::take(&mut dead))?;
+            }
+        }
+        Ok(reaped + self.remove_retries(dead)?)
+    }
+
+    /// Removes records that are still as they were seen.
+    fn remove_retries(&self, seen: Vec<(Key, Value)>) -> Result<u64> {
+        let mut transaction = self.begin();
+        let mut removed = 0;
+        for (key, value) in seen {
+            if transaction.snapshot().get(RETRIES, &key).map_err(storage_error)? == Some(value) {
+                transaction.delete_retry(key);
+                removed += 1;
+            }
+        }
+        if removed > 0 {
+            transaction.commit()?;
+        }
+        Ok(removed)
+    }
+}
+
+/// Makes the records' tree if it isn't there, and reads it.
+pub(crate) fn open(engine: &dyn Engine) -> Result<Vec<StoredRetry>> {
+    let snapshot = engine.snapshot();
+    if !snapshot.contains(RETRIES).map_err(storage_error)? {
+        let mut batch = storage::Batch::new();
+        batch.create(RETRIES);
+        engine.commit(batch).map_err(storage_error)?;
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    let mut records = snapshot.scan(RETRIES, Range::all(), Direction::Forward).map_err(storage_error)?;
+    while let Some((key, value)) = records.next().map_err(storage_error)? {
+        found.push(from_entry(key, value)?);
+    }
+    Ok(found)
+}
+
+/// What is remembered of a delete of `n` documents.
+pub fn delete_answer(n: u64) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.append("n", n as i64);
+    out.finish()
+}
+
+impl UpdateOutcome {
+    /// What is remembered of a retryable update.
+    pub fn to_answer(&self) -> DocumentBuf {
+        let mut out = Builder::new();
+        out.append("n", self.matched as i64).append("nModified", self.modified as i64);
+        out.append_optional("upserted", self.upserted.as_ref());
+        out.finish()
+    }
+
+    /// Reads back what [`to_answer`](Self::to_answer) or [`delete_answer`] wrote.
+    pub fn from_answer(answer: Document<'_>) -> UpdateOutcome {
+        let count = |name: &str| answer.get(name).and_then(|value| value.as_i64()).unwrap_or(0) as u64;
+        UpdateOutcome {
+            matched: count("n"),
+            modified: count("nModified"),
+            upserted: answer.get("upserted").map(|id| id.to_owned()),
+            committed: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{InsertRequest, ManualClock};
+    use base::Namespace;
+    use query::Context;
+    use query::context::Uninterrupted;
+    use std::sync::Arc;
+    use storage::testing::{FaultyFiles, Loss};
+    use storage::{DiskEngine, DiskOptions, MemoryEngine};
+
+    fn open_at(engine: Arc<dyn Engine>) -> Arc<Database> {
+        Database::open(engine, Arc::new(ManualClock::new(5_000)), 7).unwrap()
+    }
+
+    fn insert(database: &Database, key: RetryKey) {
+        let namespace = Namespace::parse("test.c").unwrap();
+        let context = Context::new(0, 1, Arc::new(Uninterrupted));
+        let request = InsertRequest { document: Document::EMPTY, bypass_validation: false };
+        let record = Some((key, Document::EMPTY));
+        database.insert_retryable(&namespace, request, &context, record).unwrap();
+    }
+
+    fn disk(files: &FaultyFiles) -> Arc<dyn Engine> {
+        Arc::new(DiskEngine::open_on(Arc::new(files.clone()), &DiskOptions::new("/data")).unwrap())
+    }
+
+    #[test]
+    fn records_outlive_the_process_until_nobody_remembers_them() {
+        let files = FaultyFiles::new();
+        let database = open_at(disk(&files));
+        let key = |session, number, statement| RetryKey { session: [session; 16], number, statement };
+        for key in [key(1, 1, 0), key(1, 1, 1), key(1, 2, 0), key(2, 1, 0)] {
+            insert(&database, key);
+        }
+        let files = files.restart(Loss::Nothing);
+        drop(database);
+        let database = open_at(disk(&files));
+        let found = database.take_retries();
+        assert_eq!(
+            found.iter().map(|f| f.key).collect::<Vec<_>>(),
+            [key(1, 2, 0), key(1, 1, 1), key(2, 1, 0)]
+        );
+        assert!(found.iter().all(|found| found.millis == 5_000 && found.answer == DocumentBuf::empty()));
+        assert!(database.take_retries().is_empty());
+        assert_eq!(database.reap_retries(&|key| key.session == [1; 16] && key.number == 2).unwrap(), 2);
+        drop(database);
+        let database = open_at(disk(&files));
+        assert_eq!(database.take_retries().len(), 1);
+    }
+
+    #[test]
+    fn an_engine_in_memory_keeps_none() {
+        let database = open_at(Arc::new(MemoryEngine::new()));
+        insert(&database, RetryKey { session: [1; 16], number: 1, statement: 0 });
+        assert!(!database.engine().snapshot().contains(RETRIES).unwrap());
+        assert_eq!(database.reap_retries(&|_| false).unwrap(), 0);
+    }
+
+    #[test]
+    fn records_read_back_as_they_were_written() {
+        let key = RetryKey { session: [7; 16], number: -3, statement: 258 };
+        for answer in [DocumentBuf::empty(), delete_answer(1)] {
+            let (stored, value) = (key.to_key(), to_value(key.number, 12, answer.view()));
+            assert_eq!(from_entry(&stored, &value).unwrap(), StoredRetry { key, millis: 12, answer });
+        }
+        assert!(from_entry(&[0; 19], &[0; 16]).is_err());
+        assert!(from_entry(&[0; 20], &[0; 15]).is_err());
+    }
+}

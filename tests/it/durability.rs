@@ -1,0 +1,96 @@
+//! What a server with a data directory promises across `kill -9`: a write sent again is carried out once.
+
+use crate::server::{Scratch, Server};
+use base::bson::DocumentBuf;
+use base::bson::extended_json::parse;
+
+/// Sends a command and returns the reply.
+fn run(server: &Server, command: &str) -> DocumentBuf {
+    server.connect().unwrap().command(&parse(command).unwrap()).unwrap()
+}
+
+fn number(reply: &DocumentBuf, name: &str) -> i64 {
+    reply.view().get(name).and_then(|value| value.as_i64()).unwrap_or(-1)
+}
+
+/// The reply without what says that it was answered from the record.
+fn plain(reply: &DocumentBuf) -> String {
+    let mut out = base::bson::Builder::new();
+    for element in reply.view().iter().filter(|element| element.name() != "retriedStmtIds") {
+        out.append_element(&element);
+    }
+    format!("{:?}", out.finish())
+}
+
+/// Retryable writes of every kind.
+const WRITES: [&str; 8] = [
+    "{insert: 'c', documents: [{_id: 1, n: 0}, {_id: 2, n: 0}, {n: 7}], NUMBER, $db: 'test'}",
+    "{update: 'c', updates: [{q: {_id: 1}, u: {$inc: {n: 1}}}, {q: {_id: 2}, u: {$inc: {n: 10}}}], NUMBER, $db: 'test'}",
+    "{update: 'c', updates: [{q: {k: 'new'}, u: {$set: {n: 3}}, upsert: true}], NUMBER, $db: 'test'}",
+    "{findAndModify: 'c', query: {_id: 1}, update: {$inc: {n: 1}}, new: true, NUMBER, $db: 'test'}",
+    "{findAndModify: 'c', query: {k: 'fresh'}, update: {$inc: {n: 1}}, fields: {_id: 0}, upsert: true, new: true, NUMBER, $db: 'test'}",
+    "{findAndModify: 'c', query: {n: 7}, remove: true, NUMBER, $db: 'test'}",
+    "{delete: 'c', deletes: [{q: {n: 10}, limit: 1}], NUMBER, $db: 'test'}",
+    "{bulkWrite: 1, ops: [{insert: 0, document: {_id: 9}}, {update: 0, filter: {_id: 9}, updateMods: {$inc: {n: 1}}}, {delete: 0, filter: {_id: 1}}], nsInfo: [{ns: 'test.c'}], NUMBER, $db: 'admin'}",
+];
+
+/// The nth of the writes, in the nth session or, as a driver does, all in one.
+fn write(at: usize, one_session: bool) -> String {
+    let session = if one_session { 200 } else { at };
+    let id = format!("{session:08}-0000-4000-8000-000000000000");
+    let number = format!("lsid: {{id: UUID('{id}')}}, txnNumber: {{$numberLong: '{}'}}", at + 5);
+    WRITES[at].replace("NUMBER", &number)
+}
+
+fn contents(server: &Server) -> String {
+    let found = run(server, "{find: 'c', sort: {n: 1, _id: 1}, $db: 'test'}");
+    let batch = found.view().get("cursor").and_then(|cursor| cursor.as_document()).map(|c| format!("{c:?}"));
+    batch.unwrap()
+}
+
+/// Each write is answered, the server killed and started anew, and the write sent again.
+fn killed_between(one_session: bool) {
+    let data = Scratch::new("retries");
+    let mut server = Server::start_on(&data, &[]).unwrap();
+    for at in 0..WRITES.len() {
+        let command = write(at, one_session);
+        let first = run(&server, &command);
+        assert_eq!(number(&first, "ok"), 1, "{command}: {first:?}");
+        assert!(first.view().find("writeErrors").is_none(), "{command}: {first:?}");
+        let before = contents(&server);
+        drop(server);
+        server = Server::start_on(&data, &[]).unwrap();
+        let again = run(&server, &command);
+        assert_eq!(plain(&again), plain(&first), "{command}");
+        assert!(again.view().find("retriedStmtIds").is_some(), "{command}: {again:?}");
+        assert_eq!(contents(&server), before, "{command} was carried out twice");
+    }
+    // Older ones are known to be older, if the session is the same.
+    let old = run(&server, &write(0, one_session));
+    let code = old.view().get("code").and_then(|code| code.as_i64());
+    assert_eq!(code, one_session.then_some(225), "{old:?}");
+}
+
+#[test]
+fn a_write_sent_again_after_a_kill_is_not_carried_out_twice() {
+    killed_between(false);
+    killed_between(true);
+}
+
+#[test]
+fn a_statement_that_was_not_carried_out_is_carried_out_when_sent_again() {
+    let data = Scratch::new("unfinished");
+    let server = Server::start_on(&data, &[]).unwrap();
+    let session = "lsid: {id: UUID('00000001-0000-4000-8000-000000000000')}, txnNumber: {$numberLong: '1'}";
+    let one = format!("{{insert: 'c', documents: [{{_id: 1}}], {session}, $db: 'test'}}");
+    assert_eq!(number(&run(&server, &one), "n"), 1);
+    drop(server);
+    let server = Server::start_on(&data, &[]).unwrap();
+    let both = format!("{{insert: 'c', documents: [{{_id: 1}}, {{_id: 2}}], {session}, $db: 'test'}}");
+    let reply = run(&server, &both);
+    assert_eq!(number(&reply, "n"), 2, "{reply:?}");
+    let retried = reply.view().get("retriedStmtIds").and_then(|ids| ids.as_array()).unwrap();
+    assert_eq!(retried.iter().count(), 1);
+    let counted = run(&server, "{count: 'c', $db: 'test'}");
+    assert_eq!(number(&counted, "n"), 2);
+}
