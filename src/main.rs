@@ -36,7 +36,13 @@ fn serve(config: Config) -> Result<(), String> {
         log::warn!("listening on {bind} without users: anyone who reaches it can read and write");
     }
     let disk = match &config.disk {
-        Some(options) => Some(Arc::new(DiskEngine::open(options).map_err(|error| error.to_string())?)),
+        Some(options) => {
+            let disk = DiskEngine::open(options).map_err(|error| error.to_string())?;
+            // Behind the engine's lock: no other process uses the directory.
+            let temporary = options.directory.join("_tmp");
+            database::spill_into(&temporary).map_err(|error| format!("{}: {error}", temporary.display()))?;
+            Some(Arc::new(disk))
+        }
         None => None,
     };
     let engine: Arc<dyn Engine> = match &disk {

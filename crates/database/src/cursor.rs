@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const IDLE_MAX: Duration = Duration::from_secs(600);
 /// The most bytes of documents in one batch: a reply must stay a valid document.
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The most bytes of one document, with MongoDB's allowance for what servers add to it.
+const RESULT_MAX: usize = BATCH_BYTES_MAX + 16 * 1024;
 /// Documents in the first batch of a find that doesn't say.
 pub const FIRST_BATCH: u64 = 101;
 
@@ -94,7 +96,9 @@ impl Cursor {
                 None => self.source.next()?,
             };
             let Some(document) = next else { return Ok((appended, true)) };
-            let size = out.len() - start + document.view().bytes().len();
+            let length = document.view().bytes().len();
+            check_size(length)?;
+            let size = out.len() - start + length;
             if appended > 0 && size > BATCH_BYTES_MAX {
                 self.pending = Some(document);
                 return Ok((appended, false));
@@ -279,6 +283,17 @@ impl Slot {
             cursor: Some(Box::new(cursor)),
         }
     }
+}
+
+/// Errors: BSONObjectTooLarge for a document that no client could take.
+fn check_size(length: usize) -> Result<()> {
+    if length <= RESULT_MAX {
+        return Ok(());
+    }
+    Err(err!(
+        BSONObjectTooLarge,
+        "BSONObj size: {length} (0x{length:X}) is invalid. Size must be between 0 and {RESULT_MAX}(16MB)"
+    ))
 }
 
 fn not_found(id: i64) -> base::Error {

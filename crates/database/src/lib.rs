@@ -42,6 +42,7 @@ pub use exec::{Record, RecordStream};
 pub use explain::Verbosity;
 pub use operation::{BlockingHook, Operation};
 pub use plan::{Hint, Read};
+pub use query::spill_into;
 pub use read::{AggregateRequest, FindRequest, Sources};
 pub use statistics::CollectionStatistics;
 pub use strict::StrictReport;
@@ -54,6 +55,7 @@ pub use write::{
 /// The parts of the query language that this crate's calls take: a caller needs no other crate.
 pub mod language {
     pub use query::expression::Expression;
+    pub use query::limits::{DEFAULT_BYTES, Limits};
     pub use query::matcher::Matcher;
     pub use query::pipeline::from_documents;
     pub use query::{Arena, Collation, Context, Projection, SortPattern, Update};

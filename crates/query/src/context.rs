@@ -1,6 +1,6 @@
 //! What parsing and evaluation need from outside: variables, the time, interruption, memory.
 
-use crate::Collation;
+use crate::{Collation, Limits};
 use base::bson::ValueBuf;
 use base::{Result, err};
 use std::sync::Arc;
@@ -34,6 +34,8 @@ pub struct Context {
     pub variables: Vec<(String, Option<ValueBuf>)>,
     /// What strings are compared by: the command's collation, or that of what it reads.
     pub collation: Collation,
+    /// How much memory blocking work may hold.
+    pub limits: Limits,
     /// What stops long loops.
     pub interrupt: Arc<dyn Interrupt>,
     random: AtomicU64,
@@ -47,6 +49,7 @@ impl Context {
             cluster_time: None,
             variables: Vec::new(),
             collation: Collation::SIMPLE,
+            limits: Limits::default(),
             interrupt,
             random: AtomicU64::new(seed | 1),
         }
@@ -74,6 +77,7 @@ impl Context {
             cluster_time: self.cluster_time,
             variables,
             collation: self.collation.clone(),
+            limits: self.limits,
             interrupt: self.interrupt.clone(),
             random: AtomicU64::new(self.random() | 1),
         }

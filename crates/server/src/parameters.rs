@@ -5,6 +5,7 @@
 
 use base::bson::{Builder, Value};
 use base::{Result, err};
+use database::language::{DEFAULT_BYTES, Limits};
 use parking_lot::RwLock;
 
 /// A parameter's value.
@@ -14,6 +15,8 @@ pub(crate) enum Setting {
     Boolean(bool),
     /// A whole number.
     Integer(i32),
+    /// A whole number that may be great: of bytes, mostly.
+    Long(i64),
 }
 
 impl Setting {
@@ -22,6 +25,7 @@ impl Setting {
         match self {
             Setting::Boolean(value) => reply.append(name, *value),
             Setting::Integer(value) => reply.append(name, *value),
+            Setting::Long(value) => reply.append(name, *value),
         };
     }
 }
@@ -46,11 +50,30 @@ const fn integer(name: &'static str, value: i32, lowest: i32) -> Parameter {
     Parameter { name, initial: Setting::Integer(value), changeable: true, lowest }
 }
 
+/// How much a kind of work may hold, one of [`Limits`].
+const fn bytes(name: &'static str) -> Parameter {
+    let initial = Setting::Long(DEFAULT_BYTES as i64);
+    Parameter { name, initial, changeable: true, lowest: 1 }
+}
+
 /// Every parameter held here, sorted by name. `enableTestCommands` and those that aren't numbers
 /// or booleans are answered by the command itself.
 const PARAMETERS: &[Parameter] = &[
     fixed("acceptApiVersion2", false),
+    boolean("allowDiskUseByDefault", true),
     fixed("enableLocalhostAuthBypass", true),
+    bytes("internalDocumentSourceBucketAutoMaxMemoryBytes"),
+    bytes("internalDocumentSourceGraphLookupMaxMemoryBytes"),
+    bytes("internalDocumentSourceGroupMaxMemoryBytes"),
+    bytes("internalDocumentSourceSetWindowFieldsMaxMemoryBytes"),
+    bytes("internalLookupStageIntermediateDocumentMaxSizeBytes"),
+    bytes("internalQueryFacetBufferSizeBytes"),
+    bytes("internalQueryFacetMaxOutputDocSizeBytes"),
+    bytes("internalQueryMaxAddToSetBytes"),
+    integer("internalQueryMaxAllowedDensifyDocs", 500_000, 1),
+    bytes("internalQueryMaxBlockingSortMemoryUsageBytes"),
+    bytes("internalQueryMaxNAccumulatorBytes"),
+    bytes("internalQueryMaxPushBytes"),
     fixed("requireApiVersion", false),
     boolean("ttlMonitorEnabled", true),
     integer("ttlMonitorSleepSecs", 60, 1),
@@ -59,12 +82,15 @@ const PARAMETERS: &[Parameter] = &[
 /// The present values.
 pub(crate) struct Parameters {
     values: RwLock<Vec<Setting>>,
+    /// The limits among them, ready for every operation.
+    limits: RwLock<Limits>,
 }
 
 impl Default for Parameters {
     fn default() -> Parameters {
         Parameters {
             values: RwLock::new(PARAMETERS.iter().map(|parameter| parameter.initial.clone()).collect()),
+            limits: RwLock::default(),
         }
     }
 }
@@ -86,6 +112,21 @@ impl Parameters {
         with_value.map(|(parameter, value)| (parameter.name, value.clone(), parameter.changeable)).collect()
     }
 
+    /// How much blocking work may hold.
+    pub(crate) fn limits(&self) -> Limits {
+        *self.limits.read()
+    }
+
+    fn limit(&self, name: &str, setting: &Setting) {
+        let mut limits = self.limits.write();
+        match *setting {
+            Setting::Boolean(allowed) if name == "allowDiskUseByDefault" => limits.allow_disk_use = allowed,
+            Setting::Integer(number) => drop(limits.set(name, usize::try_from(number).unwrap_or(0))),
+            Setting::Long(number) => drop(limits.set(name, usize::try_from(number).unwrap_or(usize::MAX))),
+            Setting::Boolean(_) => {}
+        }
+    }
+
     /// Changes a parameter and returns what it was.
     ///
     /// Errors: InvalidOptions for an unknown name or one that is fixed at start, TypeMismatch,
@@ -104,20 +145,26 @@ impl Parameters {
         }
         let setting = match parameter.initial {
             Setting::Boolean(_) => Setting::Boolean(value.is_truthy()),
-            Setting::Integer(_) => Setting::Integer(integer_value(parameter, value)?),
+            Setting::Integer(_) => {
+                let number = integer_value(parameter, value)?;
+                Setting::Integer(i32::try_from(number).map_err(|_| not_a_number(parameter))?)
+            }
+            Setting::Long(_) => Setting::Long(integer_value(parameter, value)?),
         };
+        self.limit(parameter.name, &setting);
         let mut values = self.values.write();
         let place = values.get_mut(at).ok_or_else(unknown)?;
         Ok(std::mem::replace(place, setting))
     }
 }
 
-fn integer_value(parameter: &Parameter, value: Value<'_>) -> Result<i32> {
-    let number =
-        value.as_number().and_then(|number| i32::try_from(number.to_i64_clamped()).ok()).ok_or_else(
-            || err!(BadValue, "Failed to set parameter {}: the value must be a number", parameter.name),
-        )?;
-    if number < parameter.lowest {
+fn not_a_number(parameter: &Parameter) -> base::Error {
+    err!(BadValue, "Failed to set parameter {}: the value must be a number", parameter.name)
+}
+
+fn integer_value(parameter: &Parameter, value: Value<'_>) -> Result<i64> {
+    let number = value.as_number().ok_or_else(|| not_a_number(parameter))?.to_i64_clamped();
+    if number < i64::from(parameter.lowest) {
         return Err(err!(
             BadValue,
             "Invalid value for parameter {}: {number} is not greater than or equal to {}",
@@ -139,6 +186,16 @@ mod tests {
         assert_eq!(parameters.set("ttlMonitorEnabled", false.into()).unwrap(), Setting::Boolean(true));
         assert_eq!(parameters.get("ttlMonitorEnabled"), Some(Setting::Boolean(false)));
         assert_eq!(parameters.set("ttlMonitorSleepSecs", 0.into()).unwrap_err().code().number(), 2);
+        let sort = "internalQueryMaxBlockingSortMemoryUsageBytes";
+        assert_eq!(parameters.set(sort, 5000.into()).unwrap(), Setting::Long(100 << 20));
+        parameters.set("allowDiskUseByDefault", false.into()).unwrap();
+        let limits = parameters.limits();
+        assert_eq!((limits.sort, limits.group, limits.allow_disk_use), (5000, 100 << 20, false));
+        let refused = |name: &str| parameters.set(name, 0.into()).unwrap_err().code().number();
+        for parameter in PARAMETERS.iter().filter(|parameter| parameter.name.starts_with("internal")) {
+            assert_eq!(refused(parameter.name), 2);
+            assert!(Limits::default().set(parameter.name, 1), "{} is no limit", parameter.name);
+        }
         assert_eq!(parameters.set("nonsense", 1.into()).unwrap_err().code().number(), 72);
         assert_eq!(parameters.set("requireApiVersion", true.into()).unwrap_err().code().number(), 20);
     }

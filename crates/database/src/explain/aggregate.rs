@@ -40,7 +40,7 @@ impl Database {
         }
         let others = OtherCollections::new(self, operation, namespace, &view, request.sources.clone());
         let mut environment = Environment::new(Arc::new(others), context.clone());
-        environment.allow_disk_use = request.allow_disk_use;
+        environment.allow_disk_use = request.allow_disk_use.unwrap_or(environment.allow_disk_use);
         let mut out = begin();
         if !pipeline.reads_collection() {
             out.begin_array("stages");
@@ -50,7 +50,7 @@ impl Database {
         }
         let Front { mut read, rest } = Front::split(pipeline, context)?;
         read.hint = request.hint.clone();
-        read.allow_disk_use = request.allow_disk_use;
+        read.allow_disk_use = environment.allow_disk_use;
         let Some(collection) = view.catalog.get(&resolved.namespace).cloned() else {
             let nothing = missing(&resolved.namespace, &read.matcher, verbosity, "EOF");
             return Ok(if rest.is_empty() { nothing } else { around(&nothing, &rest, &Counted::default()) });

@@ -24,8 +24,8 @@ pub struct AggregateRequest<'a> {
     pub pipeline: Array<'a>,
     /// The index to use for the leading `$match` and `$sort`.
     pub hint: Option<Hint>,
-    /// Whether blocking stages may spill to disk.
-    pub allow_disk_use: bool,
+    /// Whether blocking stages may spill to disk; `None` is as the server is set.
+    pub allow_disk_use: Option<bool>,
     /// Who answers the server's own stages.
     pub sources: Option<Sources>,
 }
@@ -33,7 +33,7 @@ pub struct AggregateRequest<'a> {
 impl<'a> AggregateRequest<'a> {
     /// A pipeline with MongoDB's default options.
     pub fn new(pipeline: Array<'a>) -> AggregateRequest<'a> {
-        AggregateRequest { pipeline, hint: None, allow_disk_use: true, sources: None }
+        AggregateRequest { pipeline, hint: None, allow_disk_use: None, sources: None }
     }
 }
 
@@ -111,7 +111,7 @@ impl Database {
         check_first_stage(namespace, &pipeline)?;
         let others = OtherCollections::new(self, operation, namespace, &view, request.sources.clone());
         let mut environment = Environment::new(Arc::new(others), context.clone());
-        environment.allow_disk_use = request.allow_disk_use;
+        environment.allow_disk_use = request.allow_disk_use.unwrap_or(environment.allow_disk_use);
         let writes = pipeline.writes();
         let source = self.run(operation, &view, &resolved.namespace, pipeline, request, &environment)?;
         let mut cursor = Cursor::new(namespace.clone(), source, operation.clone());
@@ -137,7 +137,7 @@ impl Database {
         };
         let Front { mut read, rest } = Front::split(pipeline, &environment.context)?;
         read.hint = request.hint.clone();
-        read.allow_disk_use = request.allow_disk_use;
+        read.allow_disk_use = environment.allow_disk_use;
         let records = self.read(operation, view, &collection, read, &environment.context)?;
         rest.run(Box::new(Documents(records)), environment)
     }

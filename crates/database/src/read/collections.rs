@@ -67,7 +67,8 @@ impl OtherCollections {
         let Some(collection) = collection.filter(|_| pipeline.reads_collection()) else {
             return pipeline.run(Box::new(Nothing), environment);
         };
-        let Front { read, rest } = Front::split(pipeline, &environment.context)?;
+        let Front { mut read, rest } = Front::split(pipeline, &environment.context)?;
+        read.allow_disk_use = environment.allow_disk_use;
         let records =
             self.database.read(&self.operation, &self.view, &collection, read, &environment.context)?;
         rest.run(Box::new(Documents(records)), environment)

@@ -41,8 +41,8 @@ pub struct FindRequest<'a> {
     pub tailable: bool,
     /// A tailable getMore waits for more.
     pub await_data: bool,
-    /// Whether a blocking sort may spill to disk.
-    pub allow_disk_use: bool,
+    /// Whether a blocking sort may spill to disk; `None` is as the server is set.
+    pub allow_disk_use: Option<bool>,
 }
 
 impl<'a> FindRequest<'a> {
@@ -61,7 +61,7 @@ impl<'a> FindRequest<'a> {
             show_record_id: false,
             tailable: false,
             await_data: false,
-            allow_disk_use: true,
+            allow_disk_use: None,
         }
     }
 
@@ -89,7 +89,7 @@ impl<'a> FindRequest<'a> {
             max: self.max.map(Document::to_owned),
             covering,
             return_key: self.return_key,
-            allow_disk_use: self.allow_disk_use,
+            allow_disk_use: self.allow_disk_use.unwrap_or(context.limits.allow_disk_use),
             ..Read::new(matcher)
         };
         Ok((read, projection))
@@ -148,7 +148,11 @@ impl Database {
         };
         if collection.is_view() {
             let pipeline = request.to_pipeline()?;
-            return self.aggregate(operation, namespace, &AggregateRequest::new(stages(&pipeline)), context);
+            let request = AggregateRequest {
+                allow_disk_use: request.allow_disk_use,
+                ..AggregateRequest::new(stages(&pipeline))
+            };
+            return self.aggregate(operation, namespace, &request, context);
         }
         let matcher = read.matcher.clone();
         let records = match request.tailable {

@@ -7,10 +7,14 @@ use base::bson::{Element, Value, ValueBuf};
 use base::{Result, err};
 
 pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
-    Accumulation::unary(name, spec, context, || Box::new(Joined(Pushed::new())))
+    let limit = context.limits.push;
+    Accumulation::unary(name, spec, context, move || Box::new(Joined { values: Pushed::new(), limit }))
 }
 
-struct Joined(Pushed);
+struct Joined {
+    values: Pushed,
+    limit: usize,
+}
 
 impl Accumulator for Joined {
     /// Errors: TypeMismatch for what is neither an array nor missing.
@@ -18,19 +22,27 @@ impl Accumulator for Joined {
         match argument {
             None => Ok(()),
             Some(Value::Array(array)) => {
-                array.iter().for_each(|value| self.0.push(value));
-                check_memory("$concatArrays", self.0.len())
+                array.iter().for_each(|value| self.values.push(value));
+                check_memory("$concatArrays", self.values.len(), self.limit)
             }
             Some(other) => Err(not_an_array("$concatArrays", other)),
         }
     }
 
     fn finish(&self) -> Result<ValueBuf> {
-        Ok(self.0.array())
+        Ok(self.values.array())
+    }
+
+    fn save(&self) -> ValueBuf {
+        self.values.array()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        self.add(Some(saved))
     }
 
     fn memory(&self) -> usize {
-        self.0.memory()
+        size_of::<Joined>() + self.values.len()
     }
 }
 

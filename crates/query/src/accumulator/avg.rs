@@ -35,6 +35,22 @@ impl Accumulator for Mean {
         })
     }
 
+    fn save(&self) -> ValueBuf {
+        let mut bytes = self.total.to_bytes().to_vec();
+        bytes.extend_from_slice(&self.count.to_le_bytes());
+        Value::Binary { subtype: 0, bytes: &bytes }.to_owned()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        if let Value::Binary { bytes, .. } = saved
+            && let Some((total, count)) = bytes.split_last_chunk()
+        {
+            self.total.join(total);
+            self.count += i64::from_le_bytes(*count);
+        }
+        Ok(())
+    }
+
     fn memory(&self) -> usize {
         size_of::<Mean>()
     }

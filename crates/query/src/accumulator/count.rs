@@ -27,6 +27,15 @@ impl Accumulator for Count {
         Ok(Value::from(count_value(self.0)).to_owned())
     }
 
+    fn save(&self) -> ValueBuf {
+        Value::Int64(i64::try_from(self.0).unwrap_or(i64::MAX)).to_owned()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        self.0 += saved.as_i64().and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
+        Ok(())
+    }
+
     fn memory(&self) -> usize {
         size_of::<Count>()
     }

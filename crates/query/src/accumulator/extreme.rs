@@ -35,6 +35,14 @@ impl Accumulator for Extreme {
         Ok(self.best.clone().unwrap_or_else(ValueBuf::null))
     }
 
+    fn save(&self) -> ValueBuf {
+        self.best.clone().unwrap_or_else(ValueBuf::null)
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        self.add(Some(saved))
+    }
+
     fn memory(&self) -> usize {
         size_of::<Extreme>() + self.best.as_ref().map_or(0, |best| best.bytes().len())
     }

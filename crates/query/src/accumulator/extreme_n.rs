@@ -1,7 +1,7 @@
 //! `$minN` and `$maxN`: the n least or greatest values, best first, null and missing aside.
 
 use super::parse::input_and_count;
-use super::{Accumulation, Accumulator, Argument, array, check_memory};
+use super::{Accumulation, Accumulator, Argument, absorb_each, array, check_memory};
 use crate::{Collation, Context};
 use base::Result;
 use base::bson::{Element, Value, ValueBuf};
@@ -12,9 +12,10 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
     let (input, count) = input_and_count(spec, context)?;
     let greatest = name == "$maxN";
     let collation = context.collation.clone();
+    let limit = context.limits.several;
     let make = move |count| -> Box<dyn Accumulator> {
         let collation = collation.clone();
-        Box::new(ExtremeN { name, greatest, count, collation, best: Vec::new(), held: 0 })
+        Box::new(ExtremeN { name, greatest, count, collation, best: Vec::new(), held: 0, limit })
     };
     Ok(Accumulation::of(Argument::Value(input), Arc::new(make)).with_count(Some(count)))
 }
@@ -27,6 +28,7 @@ struct ExtremeN {
     /// In the result's order; of equal values the earlier first.
     best: Vec<ValueBuf>,
     held: usize,
+    limit: usize,
 }
 
 impl ExtremeN {
@@ -48,11 +50,19 @@ impl Accumulator for ExtremeN {
         let value = value.to_owned();
         self.held += value.bytes().len();
         self.best.insert(at, value);
-        check_memory(self.name, self.memory())
+        check_memory(self.name, self.memory(), self.limit)
     }
 
     fn finish(&self) -> Result<ValueBuf> {
         Ok(array(self.best.iter().map(ValueBuf::view)))
+    }
+
+    fn save(&self) -> ValueBuf {
+        array(self.best.iter().map(ValueBuf::view))
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        absorb_each(self, saved)
     }
 
     fn memory(&self) -> usize {

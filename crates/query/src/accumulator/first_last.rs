@@ -1,9 +1,9 @@
 //! `$first` and `$last`: the value of the first or last document; missing gives null.
 
-use super::{Accumulation, Accumulator};
+use super::{Accumulation, Accumulator, only_value};
 use crate::Context;
 use base::Result;
-use base::bson::{Element, Value, ValueBuf};
+use base::bson::{Builder, Element, Value, ValueBuf};
 
 pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
     if name == "$first" {
@@ -30,6 +30,23 @@ impl Accumulator for End {
 
     fn finish(&self) -> Result<ValueBuf> {
         Ok(self.value.clone().unwrap_or_else(ValueBuf::null))
+    }
+
+    /// `{}` is a missing value, null that there was no document.
+    fn save(&self) -> ValueBuf {
+        if !self.seen {
+            return ValueBuf::null();
+        }
+        let mut builder = Builder::new();
+        builder.begin_document("").append_optional("v", self.value.as_ref());
+        only_value(builder)
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        match saved {
+            Value::Document(end) => self.add(end.get("v")),
+            _ => Ok(()),
+        }
     }
 
     fn memory(&self) -> usize {

@@ -1,7 +1,7 @@
 //! `$firstN` and `$lastN`: the values of the first or last n documents; missing counts as null.
 
 use super::parse::input_and_count;
-use super::{Accumulation, Accumulator, Argument, array, check_memory};
+use super::{Accumulation, Accumulator, Argument, absorb_each, array, check_memory};
 use crate::Context;
 use base::Result;
 use base::bson::{Element, Value, ValueBuf};
@@ -11,8 +11,9 @@ use std::sync::Arc;
 pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
     let (input, count) = input_and_count(spec, context)?;
     let last = name == "$lastN";
+    let limit = context.limits.several;
     let make = move |count| -> Box<dyn Accumulator> {
-        Box::new(EndN { name, last, count, values: VecDeque::new(), held: 0 })
+        Box::new(EndN { name, last, count, values: VecDeque::new(), held: 0, limit })
     };
     Ok(Accumulation::of(Argument::Value(input), Arc::new(make)).with_count(Some(count)))
 }
@@ -23,6 +24,7 @@ struct EndN {
     count: usize,
     values: VecDeque<ValueBuf>,
     held: usize,
+    limit: usize,
 }
 
 impl Accumulator for EndN {
@@ -36,11 +38,19 @@ impl Accumulator for EndN {
         let value = argument.unwrap_or(Value::Null).to_owned();
         self.held += value.bytes().len();
         self.values.push_back(value);
-        check_memory(self.name, self.memory())
+        check_memory(self.name, self.memory(), self.limit)
     }
 
     fn finish(&self) -> Result<ValueBuf> {
         Ok(array(self.values.iter().map(ValueBuf::view)))
+    }
+
+    fn save(&self) -> ValueBuf {
+        array(self.values.iter().map(ValueBuf::view))
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        absorb_each(self, saved)
     }
 
     fn memory(&self) -> usize {

@@ -6,10 +6,14 @@ use base::bson::{Builder, Document, DocumentBuf, Element, Value, ValueBuf};
 use base::{Result, err};
 
 pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
-    Accumulation::unary(name, spec, context, || Box::new(Merged(DocumentBuf::empty())))
+    let limit = context.limits.push;
+    Accumulation::unary(name, spec, context, move || Box::new(Merged { fields: DocumentBuf::empty(), limit }))
 }
 
-struct Merged(DocumentBuf);
+struct Merged {
+    fields: DocumentBuf,
+    limit: usize,
+}
 
 impl Accumulator for Merged {
     /// Errors: 40400 for what is neither a document nor null or missing.
@@ -17,8 +21,8 @@ impl Accumulator for Merged {
         match argument {
             None | Some(Value::Null | Value::Undefined) => Ok(()),
             Some(Value::Document(document)) => {
-                self.0 = merge(self.0.view(), document);
-                check_memory("$mergeObjects", self.memory())
+                self.fields = merge(self.fields.view(), document);
+                check_memory("$mergeObjects", self.memory(), self.limit)
             }
             Some(other) => Err(err!(
                 40400,
@@ -30,12 +34,20 @@ impl Accumulator for Merged {
 
     fn finish(&self) -> Result<ValueBuf> {
         let mut builder = Builder::new();
-        builder.append("", &self.0);
+        builder.append("", &self.fields);
         Ok(only_value(builder))
     }
 
+    fn save(&self) -> ValueBuf {
+        Value::Document(self.fields.view()).to_owned()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        self.add(Some(saved))
+    }
+
     fn memory(&self) -> usize {
-        size_of::<Merged>() + self.0.bytes().len()
+        size_of::<Merged>() + self.fields.bytes().len()
     }
 }
 

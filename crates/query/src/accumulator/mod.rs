@@ -31,9 +31,6 @@ pub(crate) use table::{ACCUMULATORS, find};
 use base::bson::{Builder, Value, ValueBuf};
 use base::{Result, err};
 
-/// Bytes that one accumulator may hold, as MongoDB's.
-pub(crate) const MEMORY_LIMIT: usize = 100 * 1024 * 1024;
-
 /// The running half of an accumulator: the state of one group.
 pub(crate) trait Accumulator: Send {
     /// Takes the argument of one more document; `None` is missing.
@@ -41,6 +38,14 @@ pub(crate) trait Accumulator: Send {
 
     /// The result so far.
     fn finish(&self) -> Result<ValueBuf>;
+
+    /// The state as a value that [`absorb`](Self::absorb) takes: for spilling, and for joining what
+    /// was folded piece by piece.
+    fn save(&self) -> ValueBuf;
+
+    /// Goes on as if it had also been given, after its own, the arguments that a saved state was
+    /// made of.
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()>;
 
     /// Bytes held, roughly.
     fn memory(&self) -> usize;
@@ -72,14 +77,21 @@ pub(crate) fn only_value(builder: Builder) -> ValueBuf {
     document.view().first().map_or_else(ValueBuf::null, |element| element.value().to_owned())
 }
 
+/// Adds each element of a saved array.
+pub(crate) fn absorb_each(accumulator: &mut dyn Accumulator, saved: Value<'_>) -> Result<()> {
+    let Value::Array(arguments) = saved else { return Ok(()) };
+    arguments.iter().try_for_each(|argument| accumulator.add(Some(argument)))
+}
+
 /// Errors: ExceededMemoryLimit beyond what one accumulator may hold.
-pub(crate) fn check_memory(name: &str, held: usize) -> Result<()> {
-    if held <= MEMORY_LIMIT {
+pub(crate) fn check_memory(name: &str, held: usize, limit: usize) -> Result<()> {
+    if held <= limit {
         return Ok(());
     }
     Err(err!(
         ExceededMemoryLimit,
-        "{name} used too much memory and cannot spill to disk. Memory limit: {MEMORY_LIMIT} bytes"
+        "{name} used too much memory and spilling to disk cannot reduce memory consumption any further. \
+         Memory limit: {limit} bytes"
     ))
 }
 

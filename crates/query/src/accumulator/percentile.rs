@@ -6,6 +6,7 @@
 use super::{Accumulation, Accumulator, Argument, array, check_memory};
 use crate::Context;
 use crate::expression::Expression;
+use crate::limits::DEFAULT_BYTES;
 use base::bson::{Array, Element, Value, ValueBuf};
 use base::{Error, ErrorCode, Result, err};
 use std::sync::Arc;
@@ -36,8 +37,9 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
     if !method {
         return Err(missing("method"));
     }
+    let limit = context.limits.several;
     let make = move |_| -> Box<dyn Accumulator> {
-        Box::new(Ranked { name, median, ranks: ranks.clone(), numbers: Vec::new() })
+        Box::new(Ranked { name, median, ranks: ranks.clone(), numbers: Vec::new(), limit })
     };
     Ok(Accumulation::of(Argument::Value(input), Arc::new(make)))
 }
@@ -93,12 +95,13 @@ pub(crate) struct Ranked {
     median: bool,
     ranks: Vec<f64>,
     numbers: Vec<f64>,
+    limit: usize,
 }
 
 impl Ranked {
     /// The number in the middle.
     pub(crate) fn median() -> Ranked {
-        Ranked { name: "$median", median: true, ranks: vec![0.5], numbers: Vec::new() }
+        Ranked { name: "$median", median: true, ranks: vec![0.5], numbers: Vec::new(), limit: DEFAULT_BYTES }
     }
 
     /// The numbers at these ranks.
@@ -106,7 +109,7 @@ impl Ranked {
     /// Errors: 7750302 and 7750303 for what is no rank.
     pub(crate) fn percentiles(ranks: Array<'_>) -> Result<Ranked> {
         let ranks = ranks.iter().map(parse_rank).collect::<Result<_>>()?;
-        Ok(Ranked { name: "$percentile", median: false, ranks, numbers: Vec::new() })
+        Ok(Ranked { name: "$percentile", median: false, ranks, numbers: Vec::new(), limit: DEFAULT_BYTES })
     }
 }
 
@@ -116,7 +119,7 @@ impl Accumulator for Ranked {
         if !number.is_nan() {
             self.numbers.push(number.to_f64());
         }
-        check_memory(self.name, self.memory())
+        check_memory(self.name, self.memory(), self.limit)
     }
 
     fn finish(&self) -> Result<ValueBuf> {
@@ -126,6 +129,18 @@ impl Accumulator for Ranked {
             return Ok(at_rank(&sorted, 0.5).to_owned());
         }
         Ok(array(self.ranks.iter().map(|rank| at_rank(&sorted, *rank))))
+    }
+
+    fn save(&self) -> ValueBuf {
+        let bytes: Vec<u8> = self.numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        Value::Binary { subtype: 0, bytes: &bytes }.to_owned()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        if let Value::Binary { bytes, .. } = saved {
+            self.numbers.extend(bytes.as_chunks().0.iter().copied().map(f64::from_le_bytes));
+        }
+        check_memory(self.name, self.memory(), self.limit)
     }
 
     fn memory(&self) -> usize {

@@ -1,15 +1,17 @@
 //! `$push`: all values in an array; missing ones are left out.
 
-use super::{Accumulation, Accumulator, check_memory, only_value};
+use super::{Accumulation, Accumulator, absorb_each, check_memory, only_value};
 use crate::Context;
 use base::Result;
 use base::bson::{Builder, Element, Value, ValueBuf};
 
 pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
-    Accumulation::unary(name, spec, context, || Box::new(Pushed::new()))
+    let limit = context.limits.push;
+    Accumulation::unary(name, spec, context, move || Box::new(Push { values: Pushed::new(), limit }))
 }
 
 /// An array that grows in its final form.
+#[derive(Clone)]
 pub(super) struct Pushed {
     builder: Builder,
 }
@@ -34,20 +36,33 @@ impl Pushed {
     }
 }
 
-impl Accumulator for Pushed {
+struct Push {
+    values: Pushed,
+    limit: usize,
+}
+
+impl Accumulator for Push {
     fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
         if let Some(value) = argument {
-            self.push(value);
+            self.values.push(value);
         }
-        check_memory("$push", self.len())
+        check_memory("$push", self.values.len(), self.limit)
     }
 
     fn finish(&self) -> Result<ValueBuf> {
-        Ok(self.array())
+        Ok(self.values.array())
+    }
+
+    fn save(&self) -> ValueBuf {
+        self.values.array()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        absorb_each(self, saved)
     }
 
     fn memory(&self) -> usize {
-        size_of::<Pushed>() + self.len()
+        size_of::<Push>() + self.values.len()
     }
 }
 

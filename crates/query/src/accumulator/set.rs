@@ -2,7 +2,7 @@
 
 use super::array_join::not_an_array;
 use super::push::Pushed;
-use super::{Accumulation, Accumulator, check_memory};
+use super::{Accumulation, Accumulator, absorb_each, check_memory};
 use crate::{Collation, Context};
 use base::Result;
 use base::bson::{Element, Value, ValueBuf};
@@ -13,8 +13,8 @@ pub(super) fn parse_add_to_set(
     spec: &Element<'_>,
     context: &Context,
 ) -> Result<Accumulation> {
-    let collation = context.collation.clone();
-    Accumulation::unary(name, spec, context, move || Box::new(AddToSet(Distinct::new(&collation))))
+    let empty = Distinct::new(context);
+    Accumulation::unary(name, spec, context, move || Box::new(AddToSet(empty.clone())))
 }
 
 pub(super) fn parse_set_union(
@@ -22,21 +22,29 @@ pub(super) fn parse_set_union(
     spec: &Element<'_>,
     context: &Context,
 ) -> Result<Accumulation> {
-    let collation = context.collation.clone();
-    Accumulation::unary(name, spec, context, move || Box::new(SetUnion(Distinct::new(&collation))))
+    let empty = Distinct::new(context);
+    Accumulation::unary(name, spec, context, move || Box::new(SetUnion(empty.clone())))
 }
 
 /// Distinct values: equal ones have equal keys.
+#[derive(Clone)]
 struct Distinct {
     seen: HashSet<Box<[u8]>>,
     values: Pushed,
     collation: Collation,
     held: usize,
+    limit: usize,
 }
 
 impl Distinct {
-    fn new(collation: &Collation) -> Distinct {
-        Distinct { seen: HashSet::new(), values: Pushed::new(), collation: collation.clone(), held: 0 }
+    fn new(context: &Context) -> Distinct {
+        Distinct {
+            seen: HashSet::new(),
+            values: Pushed::new(),
+            collation: context.collation.clone(),
+            held: 0,
+            limit: context.limits.add_to_set,
+        }
     }
 
     fn add(&mut self, value: Value<'_>) {
@@ -61,11 +69,19 @@ impl Accumulator for AddToSet {
         if let Some(value) = argument {
             self.0.add(value);
         }
-        check_memory("$addToSet", self.0.memory())
+        check_memory("$addToSet", self.0.memory(), self.0.limit)
     }
 
     fn finish(&self) -> Result<ValueBuf> {
         Ok(self.0.values.array())
+    }
+
+    fn save(&self) -> ValueBuf {
+        self.0.values.array()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        absorb_each(self, saved)
     }
 
     fn memory(&self) -> usize {
@@ -83,11 +99,19 @@ impl Accumulator for SetUnion {
             Some(Value::Array(array)) => array.iter().for_each(|value| self.0.add(value)),
             Some(other) => return Err(not_an_array("$setUnion", other)),
         }
-        check_memory("$setUnion", self.0.memory())
+        check_memory("$setUnion", self.0.memory(), self.0.limit)
     }
 
     fn finish(&self) -> Result<ValueBuf> {
         Ok(self.0.values.array())
+    }
+
+    fn save(&self) -> ValueBuf {
+        self.0.values.array()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        self.add(Some(saved))
     }
 
     fn memory(&self) -> usize {

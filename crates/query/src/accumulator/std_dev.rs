@@ -49,6 +49,31 @@ impl Accumulator for Deviation {
         Ok(Value::Double((self.squares / over as f64).sqrt()).to_owned())
     }
 
+    fn save(&self) -> ValueBuf {
+        let parts = [self.count.to_le_bytes(), self.mean.to_le_bytes(), self.squares.to_le_bytes()];
+        Value::Binary { subtype: 0, bytes: parts.as_flattened() }.to_owned()
+    }
+
+    /// Joins the two (Chan's method).
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        let Value::Binary { bytes, .. } = saved else { return Ok(()) };
+        let ([count, mean, squares], _) = bytes.as_chunks::<8>() else { return Ok(()) };
+        let (count, mean) = (u64::from_le_bytes(*count), f64::from_le_bytes(*mean));
+        let squares = f64::from_le_bytes(*squares);
+        if self.count == 0 || count == 0 {
+            if count > 0 {
+                (self.count, self.mean, self.squares) = (count, mean, squares);
+            }
+            return Ok(());
+        }
+        let (before, added) = (self.count as f64, count as f64);
+        self.count += count;
+        let distance = mean - self.mean;
+        self.mean += distance * added / self.count as f64;
+        self.squares += squares + distance * distance * before * added / self.count as f64;
+        Ok(())
+    }
+
     fn memory(&self) -> usize {
         size_of::<Deviation>()
     }

@@ -21,6 +21,9 @@ pub(crate) struct Total {
     decimals: Option<Decimal128>,
 }
 
+/// Bytes of a saved sum: flags, integers, doubles, decimals.
+const STATE_BYTES: usize = 1 + 16 + 16 + 16;
+
 /// A sum of doubles and what rounding took from it (Neumaier's).
 #[derive(Clone, Copy, Default)]
 struct Compensated {
@@ -41,6 +44,11 @@ impl Compensated {
         self.sum = sum;
     }
 
+    fn join(&mut self, other: Compensated) {
+        self.add(other.sum);
+        self.lost += other.lost;
+    }
+
     fn value(self) -> f64 {
         if self.sum.is_finite() { self.sum + self.lost } else { self.sum }
     }
@@ -57,6 +65,42 @@ impl Total {
             }
             Number::Double(v) => self.doubles.get_or_insert_default().add(v),
             Number::Decimal128(v) => self.decimals = Some(self.decimals.map_or(v, |sum| sum.plus(v))),
+        }
+    }
+
+    /// The state as bytes, for [`join`](Self::join).
+    pub(crate) fn to_bytes(&self) -> [u8; STATE_BYTES] {
+        let doubles = self.doubles.unwrap_or_default();
+        let decimals = self.decimals.map(Decimal128::bytes);
+        let mut bytes = [0; STATE_BYTES];
+        let flags =
+            u8::from(self.wide) | u8::from(self.doubles.is_some()) << 1 | u8::from(decimals.is_some()) << 2;
+        let parts = [flags].into_iter().chain(self.integers.to_le_bytes());
+        let parts = parts.chain(doubles.sum.to_le_bytes()).chain(doubles.lost.to_le_bytes());
+        let parts = parts.chain(decimals.unwrap_or_default());
+        bytes.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
+        bytes
+    }
+
+    /// Adds what another sum has added, given as its bytes.
+    pub(crate) fn join(&mut self, bytes: &[u8]) {
+        let Some((&flags, rest)) = bytes.split_first() else { return };
+        let Some((integers, rest)) = rest.split_first_chunk() else { return };
+        let Some((sum, rest)) = rest.split_first_chunk() else { return };
+        let Some((lost, rest)) = rest.split_first_chunk() else { return };
+        self.integers += i128::from_le_bytes(*integers);
+        self.wide |= flags & 1 != 0;
+        if flags & 2 != 0 {
+            let other = Compensated { sum: f64::from_le_bytes(*sum), lost: f64::from_le_bytes(*lost) };
+            match &mut self.doubles {
+                Some(doubles) => doubles.join(other),
+                None => self.doubles = Some(other),
+            }
+        }
+        if flags & 4 != 0
+            && let Some(decimals) = rest.first_chunk()
+        {
+            self.add(Number::Decimal128(Decimal128::from_bytes(*decimals)));
         }
     }
 
@@ -120,6 +164,17 @@ impl Accumulator for Total {
 
     fn finish(&self) -> Result<ValueBuf> {
         Ok(Value::from(self.number()).to_owned())
+    }
+
+    fn save(&self) -> ValueBuf {
+        Value::Binary { subtype: 0, bytes: &self.to_bytes() }.to_owned()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        if let Value::Binary { bytes, .. } = saved {
+            self.join(bytes);
+        }
+        Ok(())
     }
 
     fn memory(&self) -> usize {

@@ -1,10 +1,10 @@
 //! `$top`, `$topN`, `$bottom`, `$bottomN`: outputs of the documents that sort first or last.
 
 use super::parse::parse_count;
-use super::{Accumulation, Accumulator, Argument, array, check_memory};
+use super::{Accumulation, Accumulator, Argument, absorb_each, array, check_memory, only_value};
 use crate::expression::Expression;
 use crate::{Context, SortPattern};
-use base::bson::{Element, Value, ValueBuf};
+use base::bson::{Builder, Element, Value, ValueBuf};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -29,8 +29,9 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
     let output = output.ok_or_else(|| err!(5788004, "Missing value for 'output'"))?;
     let pattern = pattern.ok_or_else(|| err!(5788005, "Missing value for 'sortBy'"))?;
     let bottom = name.starts_with("$bottom");
+    let limit = context.limits.several;
     let make = move |count| -> Box<dyn Accumulator> {
-        Box::new(Top { name, bottom, many, count, kept: Vec::new(), held: 0 })
+        Box::new(Top { name, bottom, many, count, kept: Vec::new(), held: 0, limit })
     };
     Ok(Accumulation::of(Argument::Sorted(pattern, output), Arc::new(make)).with_count(count))
 }
@@ -51,6 +52,7 @@ struct Top {
     /// Sorted by key, equal keys in the order they came.
     kept: Vec<(Vec<u8>, ValueBuf)>,
     held: usize,
+    limit: usize,
 }
 
 impl Accumulator for Top {
@@ -76,7 +78,7 @@ impl Accumulator for Top {
             };
             self.held -= key.len() + value.bytes().len();
         }
-        check_memory(self.name, self.memory())
+        check_memory(self.name, self.memory(), self.limit)
     }
 
     fn finish(&self) -> Result<ValueBuf> {
@@ -84,6 +86,20 @@ impl Accumulator for Top {
             return Ok(array(self.kept.iter().map(|(_, value)| value.view())));
         }
         Ok(self.kept.first().map_or_else(ValueBuf::null, |(_, value)| value.clone()))
+    }
+
+    fn save(&self) -> ValueBuf {
+        let mut builder = Builder::new();
+        builder.begin_array("");
+        for (key, value) in &self.kept {
+            let key = Value::Binary { subtype: 0, bytes: key };
+            builder.push_document().append("k", key).append("v", value).end();
+        }
+        only_value(builder)
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        absorb_each(self, saved)
     }
 
     fn memory(&self) -> usize {

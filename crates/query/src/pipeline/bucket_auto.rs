@@ -3,11 +3,10 @@
 use super::bucket::parse_group_by;
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
-use super::sort::Sorter;
 use super::{Environment, Stage, Stream};
 use crate::accumulator::{Accumulation, Accumulator, parse_field};
 use crate::tick::Tick;
-use crate::{Arena, Context, Expression};
+use crate::{Arena, Context, Expression, Sorter};
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Value, ValueBuf};
 use base::{Result, err};
 use std::sync::Arc;
@@ -97,7 +96,7 @@ impl Operator for BucketAuto {
         Ok(Box::new(Running {
             stage: self,
             input: Some(input),
-            sorter: Sorter::new(usize::MAX, environment),
+            sorter: environment.sorter(usize::MAX, environment.context.limits.bucket_auto),
             context: Arc::clone(&environment.context),
             tick: Tick::new(&environment.context),
             size: 1,
@@ -141,7 +140,7 @@ impl Running {
             self.tick.check()?;
             let mut key = Vec::new();
             self.context.collation.append_key(self.value(document.view())?.view(), true, &mut key);
-            self.sorter.add(key, document)?;
+            self.sorter.add(&key, 0, document)?;
             count += 1;
         }
         self.sorter.finish()?;
@@ -151,7 +150,7 @@ impl Running {
     }
 
     fn next_sorted(&mut self) -> Result<Option<(ValueBuf, DocumentCow)>> {
-        let Some(document) = self.sorter.next()? else { return Ok(None) };
+        let Some((_, document)) = self.sorter.give()? else { return Ok(None) };
         Ok(Some((self.value(document.view())?, document)))
     }
 

@@ -4,13 +4,10 @@
 //! database decides about views, indexes, snapshots and transactions.
 
 use super::{Pipeline, Stream};
-use crate::{Collation, Context};
+use crate::{Collation, Context, Sorter};
 use base::bson::{Document, DocumentCow, Value};
 use base::{Result, err};
 use std::sync::Arc;
-
-/// Bytes that a blocking stage may hold before it spills or refuses: MongoDB's 100 MB.
-pub const MEMORY_LIMIT: usize = 100 * 1024 * 1024;
 
 /// A collection as a stage names it. `database` is `None` for the one the command runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,14 +83,18 @@ pub struct Environment {
     pub context: Arc<Context>,
     /// Whether blocking stages may spill to a temporary file beyond their memory.
     pub allow_disk_use: bool,
-    /// Bytes that each blocking stage may hold.
-    pub memory_limit: usize,
 }
 
 impl Environment {
-    /// Surroundings with MongoDB's defaults: spilling allowed, 100 MB for each blocking stage.
+    /// Surroundings in which spilling is allowed as the limits say.
     pub fn new(collections: Arc<dyn Collections>, context: Arc<Context>) -> Environment {
-        Environment { collections, context, allow_disk_use: true, memory_limit: MEMORY_LIMIT }
+        let allow_disk_use = context.limits.allow_disk_use;
+        Environment { collections, context, allow_disk_use }
+    }
+
+    /// A sorter for all documents, or the first so many, that holds so many bytes.
+    pub(crate) fn sorter(&self, limit: usize, memory: usize) -> Sorter {
+        Sorter::new(limit, memory, self.allow_disk_use)
     }
 
     /// The same surroundings with another context: a sub-pipeline with variables of its own.

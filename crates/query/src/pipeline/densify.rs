@@ -7,17 +7,13 @@ use super::densify_spec::{Densify, Ends};
 use super::fields::set_path;
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
-use super::sort::Sorter;
 use super::{Environment, Stage, Stream};
-use crate::Collation;
 use crate::tick::Tick;
+use crate::{Collation, Sorter};
 use base::bson::{Document, DocumentBuf, DocumentCow, Element, Value, ValueBuf, compare};
 use base::{Result, err};
 use std::cmp::Ordering;
 use std::sync::Arc;
-
-/// Documents that one stage may make, as MongoDB's.
-const MADE_MAX: u64 = 500_000;
 
 /// Errors: see [`Densify::parse`].
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
@@ -33,13 +29,14 @@ impl Operator for Densify {
         Ok(Box::new(Running {
             stage: self,
             input: Some(input),
-            sorter: Sorter::new(usize::MAX, environment),
+            sorter: environment.sorter(usize::MAX, environment.context.limits.sort),
             tick: Tick::new(&environment.context),
             collation: environment.context.collation.clone(),
             extremes: None,
             ahead: None,
             partition: None,
             made: 0,
+            made_max: environment.context.limits.densify_documents,
         }))
     }
 }
@@ -55,7 +52,9 @@ struct Running {
     /// The next document that was there.
     ahead: Option<DocumentCow>,
     partition: Option<Steps>,
-    made: u64,
+    made: usize,
+    /// Documents that the stage may make.
+    made_max: usize,
 }
 
 /// The steps of one partition.
@@ -105,14 +104,18 @@ impl Running {
                 self.widen(value.to_owned());
             }
             self.collation.append_key(value.unwrap_or(Value::Null), true, &mut key);
-            self.sorter.add(key, document)?;
+            self.sorter.add(&key, 0, document)?;
         }
         self.sorter.finish()?;
-        self.ahead = self.sorter.next()?;
+        self.ahead = self.next_sorted()?;
         if self.ahead.is_none() && self.stage.partition_by.is_empty() {
             self.begin_without_documents();
         }
         Ok(())
+    }
+
+    fn next_sorted(&mut self) -> Result<Option<DocumentCow>> {
+        Ok(self.sorter.give()?.map(|(_, document)| document))
     }
 
     fn widen(&mut self, value: ValueBuf) {
@@ -178,12 +181,13 @@ impl Running {
         let made = set_path(steps.base.view(), &self.stage.field, Some(next.view()));
         steps.advance(&self.stage);
         self.made += 1;
-        if self.made > MADE_MAX {
+        if self.made > self.made_max {
             return Err(err!(
                 5897900,
-                "Generated {} documents in $densify, which is over the limit of {MADE_MAX}. Increase the \
+                "Generated {} documents in $densify, which is over the limit of {}. Increase the \
                  'internalQueryMaxAllowedDensifyDocs' parameter to allow more generated documents",
-                self.made
+                self.made,
+                self.made_max
             ));
         }
         Ok(Some(made))
@@ -201,7 +205,7 @@ impl Running {
             self.partition = None;
         }
         let Some(value) = self.value(document.view()) else {
-            self.ahead = self.sorter.next()?;
+            self.ahead = self.next_sorted()?;
             return Ok(document);
         };
         if self.partition.is_none() {
@@ -216,7 +220,7 @@ impl Running {
         {
             steps.advance(&self.stage);
         }
-        self.ahead = self.sorter.next()?;
+        self.ahead = self.next_sorted()?;
         Ok(document)
     }
 }

@@ -2,16 +2,13 @@
 
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
-use super::spill::{Run, RunWriter};
 use super::{Environment, Pipeline, Stage, Stream, from_iter};
+use crate::spill::{Run, RunWriter, SpillFile};
 use crate::tick::Tick;
 use base::bson::{Builder, DocumentCow, Element, Value};
 use base::{Result, err};
 use parking_lot::Mutex;
 use std::sync::Arc;
-
-/// Bytes that the result may take, as MongoDB's.
-const RESULT_MAX: usize = 100 * 1024 * 1024;
 
 struct Facet(Vec<(String, Pipeline)>);
 
@@ -77,7 +74,7 @@ impl Gathered {
     /// A source that reads everything; only one may be read at a time.
     fn source(self: &Arc<Gathered>) -> Result<Stream> {
         if let Some(rest) = &self.rest {
-            rest.lock().restart()?;
+            rest.lock().restart();
         }
         let gathered = Arc::clone(self);
         let mut at = 0;
@@ -87,7 +84,7 @@ impl Gathered {
                 (Some(document), _) => Some(Ok(document.clone())),
                 (None, None) => None,
                 (None, Some(rest)) => {
-                    rest.lock().next().map(|record| record.map(|(_, document)| document.into())).transpose()
+                    rest.lock().next().map(|record| record.map(|record| record.document.into())).transpose()
                 }
             }
         })))
@@ -98,16 +95,17 @@ impl Running {
     /// Errors: 292 beyond the memory where spilling isn't allowed; those of temporary files.
     fn gather(&mut self, mut input: Stream) -> Result<Arc<Gathered>> {
         let (mut documents, mut held) = (Vec::new(), 0);
+        let mut file = SpillFile::default();
         let mut writer: Option<RunWriter> = None;
         while let Some(document) = input.next()? {
             self.tick.check()?;
             if let Some(writer) = &mut writer {
-                writer.write(&[], document.view().bytes())?;
+                writer.write(&[], 0, document.view().bytes())?;
                 continue;
             }
             held += document.view().bytes().len();
             documents.push(document);
-            if held > self.environment.memory_limit {
+            if held > self.environment.context.limits.facet_buffer {
                 if !self.environment.allow_disk_use {
                     return Err(err!(
                         QueryExceededMemoryLimitNoDiskUseAllowed,
@@ -115,10 +113,10 @@ impl Running {
                          allowDiskUse:true to opt in."
                     ));
                 }
-                writer = Some(RunWriter::create()?);
+                writer = Some(file.begin()?);
             }
         }
-        let rest = writer.map(RunWriter::finish).transpose()?.map(Mutex::new);
+        let rest = writer.map(|writer| file.end(writer)).transpose()?.map(Mutex::new);
         Ok(Arc::new(Gathered { documents, rest }))
     }
 }
@@ -127,6 +125,7 @@ impl Stage for Running {
     fn next(&mut self) -> Result<Option<DocumentCow>> {
         let Some(input) = self.input.take() else { return Ok(None) };
         let gathered = self.gather(input)?;
+        let limit = self.environment.context.limits.facet_output;
         let mut builder = Builder::new();
         for (name, pipeline) in &self.stage.0 {
             let mut results = pipeline.run(gathered.source()?, &self.environment)?;
@@ -134,10 +133,10 @@ impl Stage for Running {
             while let Some(document) = results.next()? {
                 self.tick.check()?;
                 builder.push(document.view());
-                if builder.len() > RESULT_MAX {
+                if builder.len() > limit {
                     return Err(err!(
                         4031700,
-                        "document constructed by $facet is {} bytes, which exceeds the limit of {RESULT_MAX} bytes",
+                        "document constructed by $facet is {} bytes, which exceeds the limit of {limit} bytes",
                         builder.len()
                     ));
                 }

@@ -208,7 +208,7 @@ impl GraphLookup {
 impl Running {
     fn search(&mut self, root: Document<'_>) -> Result<DocumentBuf> {
         let stage = Arc::clone(&self.stage);
-        let mut search = Search::new(self.environment.memory_limit);
+        let mut search = Search::new(self.environment.context.limits.graph_lookup);
         self.arena.reset();
         match stage.start.evaluate(root, &self.environment.context, &self.arena)? {
             Some(Value::Array(values)) => values.iter().for_each(|value| search.ask(value)),

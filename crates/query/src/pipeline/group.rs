@@ -1,20 +1,19 @@
 //! `$group`: documents with the same `_id` folded into one.
 //!
 //! Groups live in a hash table by the bytes of their key (`1` and `1.0` are one group) and come
-//! out in the order they were first seen. Beyond the memory, documents of groups that are not in
-//! the table yet wait in a file, as rows of `_id` and arguments; when the table has been given
-//! out, the rows are grouped likewise. So no two halves of a group are ever merged, and the order
-//! within each group stays as it was.
+//! out in the order they were first seen. Beyond the memory the whole table is spilled, as rows of
+//! `_id` and saved accumulators sorted by key, and begun anew. In the end the rows of each key
+//! come one behind the other, in the order they were spilled, and are absorbed into one group: so
+//! groups that were spilled come out in the order of their keys.
 
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
-use super::spill::{Run, RunWriter};
 use super::{Environment, Stage, Stream};
-use crate::Arena;
 use crate::accumulator::{Accumulation, Accumulator, parse_field};
 use crate::expression::{Dependencies, Expression};
 use crate::tick::Tick;
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Value, ValueBuf};
+use crate::{Arena, Sorter};
+use base::bson::{Builder, DocumentBuf, DocumentCow, Element, Value, ValueBuf};
 use base::{Result, err};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -69,26 +68,26 @@ impl Operator for Group {
 
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         Ok(Box::new(Running {
-            table: Table::new(&self, environment),
+            limit: environment.context.limits.group,
+            table: Table::default(),
             tick: Tick::new(&environment.context),
             environment: environment.clone(),
             stage: self,
             input: Some(input),
-            rows: None,
+            spilled: None,
+            ahead: None,
             arena: Arena::new(),
         }))
     }
 }
 
 /// The groups held in memory.
+#[derive(Default)]
 struct Table {
     positions: HashMap<Box<[u8]>, usize>,
     groups: Vec<State>,
     given: usize,
     held: usize,
-    /// Rows of groups that didn't fit.
-    overflow: Option<RunWriter>,
-    limit: usize,
 }
 
 struct State {
@@ -100,22 +99,6 @@ struct State {
 const GROUP_OVERHEAD: usize = 96;
 
 impl Table {
-    fn new(_stage: &Group, environment: &Environment) -> Table {
-        Table {
-            positions: HashMap::new(),
-            groups: Vec::new(),
-            given: 0,
-            held: 0,
-            overflow: None,
-            limit: environment.memory_limit,
-        }
-    }
-
-    /// The group with this key, if it is in the table.
-    fn position(&self, key: &[u8]) -> Option<usize> {
-        self.positions.get(key).copied()
-    }
-
     fn insert(&mut self, key: &[u8], state: State) -> usize {
         let position = self.groups.len();
         self.held += key.len() + state.id.bytes().len() + GROUP_OVERHEAD;
@@ -124,18 +107,18 @@ impl Table {
         self.groups.push(state);
         position
     }
-
-    fn is_full(&self) -> bool {
-        self.held > self.limit
-    }
 }
 
 struct Running {
     stage: Arc<Group>,
     input: Option<Stream>,
-    /// Rows of an earlier round that are to be grouped in this one.
-    rows: Option<Run>,
+    /// Bytes that the table may hold.
+    limit: usize,
     table: Table,
+    /// The rows of groups that were spilled.
+    spilled: Option<Sorter>,
+    /// The next of these rows and its key.
+    ahead: Option<(Vec<u8>, DocumentCow)>,
     environment: Environment,
     tick: Tick,
     arena: Arena,
@@ -146,67 +129,43 @@ impl Running {
     fn load(&mut self, mut input: Stream) -> Result<()> {
         let stage = Arc::clone(&self.stage);
         let context = Arc::clone(&self.environment.context);
+        let mut arena = std::mem::take(&mut self.arena);
         let mut key = Vec::new();
         while let Some(document) = input.next()? {
             self.tick.check()?;
-            self.arena.reset();
-            let arena = std::mem::take(&mut self.arena);
+            arena.reset();
             let root = document.view();
             let id = stage.id.evaluate(root, &context, &arena)?.unwrap_or(Value::Null);
             key.clear();
             context.collation.append_key(id, true, &mut key);
-            match self.place(&key, id)? {
-                Some(position) => {
-                    for (at, (_, accumulation)) in stage.fields.iter().enumerate() {
-                        let argument = accumulation.argument(root, &context, &arena)?;
-                        self.add(position, at, argument)?;
-                    }
-                }
-                None => {
-                    let mut row = Builder::new();
-                    row.append("_id", id);
-                    for (at, (_, accumulation)) in stage.fields.iter().enumerate() {
-                        row.append_optional(&at.to_string(), accumulation.argument(root, &context, &arena)?);
-                    }
-                    self.overflow(&key, row.finish().view())?;
-                }
+            let position = match self.table.positions.get(key.as_slice()) {
+                Some(position) => *position,
+                None => self.table.insert(&key, self.begin(id)?),
+            };
+            for (at, (_, accumulation)) in stage.fields.iter().enumerate() {
+                let argument = accumulation.argument(root, &context, &arena)?;
+                self.add(position, at, argument)?;
             }
-            self.arena = arena;
+            if self.table.held > self.limit {
+                self.spill()?;
+            }
         }
+        if self.spilled.is_some() {
+            self.spill()?;
+        }
+        if let Some(spilled) = &mut self.spilled {
+            spilled.finish()?;
+        }
+        self.ahead = self.next_row()?;
         Ok(())
     }
 
-    /// Groups rows that an earlier round left.
-    fn load_rows(&mut self, mut rows: Run) -> Result<()> {
-        let stage = Arc::clone(&self.stage);
-        while let Some((key, row)) = rows.next()? {
-            self.tick.check()?;
-            let row = row.view();
-            match self.place(&key, row.get("_id").unwrap_or(Value::Null))? {
-                Some(position) => {
-                    for at in 0..stage.fields.len() {
-                        self.add(position, at, row.get(&at.to_string()))?;
-                    }
-                }
-                None => self.overflow(&key, row)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// The position of the group, which is made where there is room; `None` where it must wait.
-    fn place(&mut self, key: &[u8], id: Value<'_>) -> Result<Option<usize>> {
-        if let Some(position) = self.table.position(key) {
-            return Ok(Some(position));
-        }
-        // The first group of a round always fits, so every round gets on.
-        if self.table.is_full() && !self.table.groups.is_empty() {
-            return Ok(None);
-        }
+    /// A group with nothing in it.
+    fn begin(&self, id: Value<'_>) -> Result<State> {
         let start =
             |(_, accumulation): &(String, Accumulation)| accumulation.start(id, &self.environment.context);
         let accumulators = self.stage.fields.iter().map(start).collect::<Result<_>>()?;
-        Ok(Some(self.table.insert(key, State { id: id.to_owned(), accumulators })))
+        Ok(State { id: id.to_owned(), accumulators })
     }
 
     fn add(&mut self, position: usize, at: usize, argument: Option<Value<'_>>) -> Result<()> {
@@ -218,65 +177,91 @@ impl Running {
         let before = state.memory();
         state.add(argument)?;
         self.table.held = (self.table.held + state.memory()).saturating_sub(before);
-        if self.table.is_full() && !self.environment.allow_disk_use {
-            return Err(too_much_memory(self.table.limit));
-        }
         Ok(())
     }
 
-    fn overflow(&mut self, key: &[u8], row: Document<'_>) -> Result<()> {
+    /// Writes all groups of the table as rows.
+    ///
+    /// Errors: 292 where that isn't allowed; those of temporary files.
+    fn spill(&mut self) -> Result<()> {
         if !self.environment.allow_disk_use {
-            return Err(too_much_memory(self.table.limit));
+            return Err(err!(
+                QueryExceededMemoryLimitNoDiskUseAllowed,
+                "Exceeded memory limit for $group, but didn't allow external sort. Pass allowDiskUse:true to opt in."
+            ));
         }
-        if self.table.overflow.is_none() {
-            self.table.overflow = Some(RunWriter::create()?);
+        let mut table = std::mem::take(&mut self.table);
+        let rows = self.spilled.get_or_insert_with(|| Sorter::new(usize::MAX, self.limit, true));
+        for (key, position) in table.positions.drain() {
+            self.tick.check()?;
+            let Some(group) = table.groups.get_mut(position) else { continue };
+            let mut row = Builder::new();
+            row.append("_id", &group.id);
+            for (at, state) in std::mem::take(&mut group.accumulators).iter().enumerate() {
+                row.append(&at.to_string(), &state.save());
+            }
+            rows.add(&key, 0, row.finish().into())?;
         }
-        match &mut self.table.overflow {
-            Some(writer) => writer.write(key, row.bytes()),
-            None => Ok(()),
-        }
+        rows.spill()
+    }
+
+    fn next_row(&mut self) -> Result<Option<(Vec<u8>, DocumentCow)>> {
+        let Some(spilled) = &mut self.spilled else { return Ok(None) };
+        let Some((_, row)) = spilled.give()? else { return Ok(None) };
+        Ok(Some((spilled.last_key().to_vec(), row)))
     }
 
     /// The next group of the table.
     fn give(&mut self) -> Result<Option<DocumentBuf>> {
         let Some(group) = self.table.groups.get_mut(self.table.given) else { return Ok(None) };
         self.table.given += 1;
+        // Taken out, so that memory shrinks as groups are given.
+        let group = State { id: group.id.clone(), accumulators: std::mem::take(&mut group.accumulators) };
+        self.finish(&group).map(Some)
+    }
+
+    /// The next group of those spilled.
+    fn give_spilled(&mut self) -> Result<Option<DocumentBuf>> {
+        let Some((key, mut row)) = self.ahead.take() else { return Ok(None) };
+        let mut group = self.begin(row.view().get("_id").unwrap_or(Value::Null))?;
+        loop {
+            self.tick.check()?;
+            let saved = row.view().iter().skip(1);
+            for (state, saved) in group.accumulators.iter_mut().zip(saved) {
+                state.absorb(saved.value())?;
+            }
+            match self.next_row()? {
+                Some((next_key, next)) if next_key == key => row = next,
+                other => {
+                    self.ahead = other;
+                    return self.finish(&group).map(Some);
+                }
+            }
+        }
+    }
+
+    fn finish(&self, group: &State) -> Result<DocumentBuf> {
         let mut builder = Builder::new();
         builder.append("_id", &group.id);
-        // Taken out, so that memory shrinks as groups are given.
-        let accumulators = std::mem::take(&mut group.accumulators);
-        for ((name, _), state) in self.stage.fields.iter().zip(accumulators) {
+        for ((name, _), state) in self.stage.fields.iter().zip(&group.accumulators) {
             builder.append(name, &state.finish()?);
         }
-        Ok(Some(builder.finish()))
+        Ok(builder.finish())
     }
 }
 
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<DocumentCow>> {
-        loop {
-            if let Some(input) = self.input.take() {
-                self.load(input)?;
-            } else if let Some(rows) = self.rows.take() {
-                self.load_rows(rows)?;
-            }
-            self.tick.check()?;
-            if let Some(group) = self.give()? {
-                return Ok(Some(group.into()));
-            }
-            let Some(overflow) = self.table.overflow.take() else { return Ok(None) };
-            self.table = Table::new(&self.stage, &self.environment);
-            self.rows = Some(overflow.finish()?);
+        if let Some(input) = self.input.take() {
+            self.load(input)?;
         }
+        self.tick.check()?;
+        let group = match self.give()? {
+            Some(group) => Some(group),
+            None => self.give_spilled()?,
+        };
+        Ok(group.map(DocumentCow::from))
     }
-}
-
-fn too_much_memory(limit: usize) -> base::Error {
-    err!(
-        QueryExceededMemoryLimitNoDiskUseAllowed,
-        "Exceeded memory limit for $group, but didn't allow external sort. Pass allowDiskUse:true to opt in. \
-         Limit: {limit} bytes"
-    )
 }
 
 #[cfg(test)]
@@ -304,15 +289,37 @@ mod tests {
         );
     }
 
+    /// Every accumulator over 300 groups whose documents lie far apart.
+    const ALL: &str = "[{$group: {_id: '$a', first: {$first: '$i'}, all: {$push: '$i'}, n: {$sum: 1},
+        last: {$last: '$s'}, set: {$addToSet: {$mod: ['$i', 3]}}, mean: {$avg: '$i'}, top: {$topN:
+        {n: 2, sortBy: {i: -1}, output: '$i'}}, least: {$minN: {n: 2, input: '$i'}}, count: {$count: {}},
+        deviation: {$stdDevPop: 1}, max: {$max: '$i'}, tail: {$lastN: {n: 2, input: '$i'}}, median:
+        {$median: {input: '$i', method: 'approximate'}}, merged: {$mergeObjects: {x: '$i', y: '$s'}},
+        joined: {$concatArrays: {$range: [0, 2]}}, union: {$setUnion: {$range: [0, 3]}}, d: {$sum: {$toDecimal: '$i'}},
+        half: {$sum: {$divide: ['$i', 2]}}, none: {$first: '$nope'}}}, {$sort: {_id: 1}}]";
+
     #[test]
-    fn what_does_not_fit_waits_and_gives_the_same_groups() {
-        let documents: String = (0..2000).map(|i| format!("{{a: {}, i: {i}}},", (i * 7919) % 300)).collect();
-        let pipeline = "[{$group: {_id: '$a', first: {$first: '$i'}, all: {$push: '$i'}, n: {$sum: 1}}}]";
-        let run = Run::new(&format!("[{documents}]"), pipeline);
-        let spilled = run.clone().memory(20_000).result().unwrap();
+    fn what_does_not_fit_is_spilled_and_gives_the_same_groups() {
+        let documents: String =
+            (0..2000).map(|i| format!("{{a: {}, i: {i}, s: 'x{i}'}},", (i * 7919) % 300)).collect();
+        let run = Run::new(&format!("[{documents}]"), ALL);
+        let spilled = run.clone().memory(50_000).result().unwrap();
         assert_eq!(spilled, run.clone().result().unwrap());
         assert_eq!(spilled.len(), 300);
-        assert_eq!(run.memory(20_000).no_disk().result().unwrap_err().code().number(), 292);
+        run.memory(50_000)
+            .no_disk()
+            .fails(292, "Exceeded memory limit for $group, but didn't allow external");
+    }
+
+    #[test]
+    fn states_that_grow_count_towards_the_memory() {
+        let documents: String = (0..200).map(|i| format!("{{a: {}, i: {i}}},", i % 2)).collect();
+        let run = Run::new(&format!("[{documents}]"), "[{$group: {_id: '$a', all: {$push: '$i'}}}]");
+        run.clone().memory(10_000).result().unwrap();
+        run.clone().memory(500).fails(146, "$push used too much memory and spilling to disk cannot reduce");
+        run.memory(500).no_disk().fails(292, "Exceeded memory limit for $group");
+        let run = Run::new(&format!("[{documents}]"), "[{$group: {_id: 1, all: {$addToSet: '$i'}}}]");
+        run.memory(2000).fails(146, "$addToSet used too much memory");
     }
 
     #[test]

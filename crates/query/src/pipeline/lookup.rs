@@ -20,9 +20,6 @@ use base::bson::{Array, Builder, Document, DocumentBuf, DocumentCow, Element, Pa
 use base::{Result, err};
 use std::sync::Arc;
 
-/// Bytes that one document's matches may take, as MongoDB's.
-const MATCHES_MAX: usize = 16 * 1024 * 1024 + 16 * 1024;
-
 /// A parsed `$lookup`.
 #[derive(Clone)]
 pub(super) struct Lookup {
@@ -228,16 +225,17 @@ impl Search {
 
     /// The matches as `{"": [ … ]}`.
     fn collect(&mut self, stage: &Lookup, mut matches: Stream) -> Result<DocumentBuf> {
+        let limit = self.environment.context.limits.lookup;
         let mut builder = Builder::new();
         builder.begin_array("");
         while let Some(found) = matches.next()? {
             self.tick.check()?;
             builder.push(found.view());
-            if builder.len() > MATCHES_MAX {
+            if builder.len() > limit {
                 let from = stage.from.as_ref().map_or("", |from| from.collection.as_str());
                 return Err(err!(
                     4568,
-                    "Total size of documents in {from} matching pipeline's $lookup stage exceeds {MATCHES_MAX} bytes"
+                    "Total size of documents in {from} matching pipeline's $lookup stage exceeds {limit} bytes"
                 ));
             }
         }

@@ -44,7 +44,6 @@ mod skip;
 mod sort;
 mod sort_by_count;
 mod source;
-mod spill;
 mod target;
 mod union_with;
 mod unwind;
@@ -55,7 +54,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use collections::{Collections, Environment, MEMORY_LIMIT, Namespace, Sink};
+pub use collections::{Collections, Environment, Namespace, Sink};
 pub use planner::LeadingSort;
 pub use registry::{StageName, stages};
 pub use source::{from_documents, from_iter};

@@ -2,10 +2,9 @@
 
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
-use super::sort::Sorter;
 use super::{Environment, Stage, Stream};
-use crate::Context;
 use crate::tick::Tick;
+use crate::{Context, Sorter};
 use base::bson::{DocumentCow, Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
@@ -47,7 +46,7 @@ impl Operator for Sample {
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         Ok(Box::new(Running {
             input: Some(input),
-            sorter: Sorter::new(self.0, environment),
+            sorter: environment.sorter(self.0, environment.context.limits.sort),
             tick: Tick::new(&environment.context),
             context: Arc::clone(&environment.context),
         }))
@@ -67,11 +66,11 @@ impl Stage for Running {
             // The first so many in the order of random keys: a sample without replacement.
             while let Some(document) = input.next()? {
                 self.tick.check()?;
-                self.sorter.add(self.context.random().to_be_bytes().to_vec(), document)?;
+                self.sorter.add(&self.context.random().to_be_bytes(), 0, document)?;
             }
             self.sorter.finish()?;
         }
-        self.sorter.next()
+        Ok(self.sorter.give()?.map(|(_, document)| document))
     }
 }
 

@@ -6,12 +6,11 @@
 use super::fields::set_path;
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
-use super::sort::Sorter;
 use super::{Environment, Stage, Stream};
 use crate::expression::checked_path;
 use crate::tick::Tick;
 use crate::window::{Function, Partition, SortBy, parse_output};
-use crate::{Arena, Context, Expression, SortPattern};
+use crate::{Arena, Context, Expression, SortPattern, Sorter};
 use base::bson::{Document, DocumentBuf, DocumentCow, Element, Path, Value};
 use base::{Result, err};
 use std::sync::Arc;
@@ -93,7 +92,7 @@ impl Operator for SetWindowFields {
         Ok(Box::new(Running {
             stage: self,
             input: Some(input),
-            sorter: Sorter::new(usize::MAX, environment),
+            sorter: environment.sorter(usize::MAX, environment.context.limits.sort),
             tick: Tick::new(&environment.context),
             environment: environment.clone(),
             ahead: None,
@@ -140,7 +139,7 @@ impl Running {
             if let Some(sort_by) = &self.stage.sort_by {
                 sort_by.pattern.key(document.view(), &mut key)?;
             }
-            self.sorter.add(key, document)?;
+            self.sorter.add(&key, 0, document)?;
         }
         self.sorter.finish()?;
         self.ahead = self.next_sorted()?;
@@ -148,7 +147,7 @@ impl Running {
     }
 
     fn next_sorted(&mut self) -> Result<Option<(Vec<u8>, DocumentCow)>> {
-        let Some(document) = self.sorter.next()? else { return Ok(None) };
+        let Some((_, document)) = self.sorter.give()? else { return Ok(None) };
         Ok(Some((self.partition_key(document.view())?, document)))
     }
 
@@ -166,12 +165,12 @@ impl Running {
                 break;
             }
             held += document.view().bytes().len() + size_of::<DocumentCow>();
-            if held > self.environment.memory_limit {
+            if held > self.environment.context.limits.window {
                 return Err(err!(
                     5414201,
                     "Exceeded memory limit in DocumentSourceSetWindowFields, used {held} bytes but max allowed is {} \
                      bytes",
-                    self.environment.memory_limit
+                    self.environment.context.limits.window
                 ));
             }
             documents.push(document);

@@ -1,19 +1,15 @@
 //! `$sort`: documents in the order of a pattern.
 //!
-//! Keys of bytes are made once and compared as bytes. With the `$limit` behind it joined to it, a
-//! heap keeps only so many documents. What exceeds the memory is written in sorted runs, which
-//! are merged at the end. Equal keys keep the order they came in.
+//! Keys of bytes are made once and given to the [`Sorter`], which spills what exceeds the memory.
+//! With the `$limit` behind it joined to it, only so many documents are kept.
 
 use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Parsed, Scope};
-use super::spill::{Run, RunWriter};
 use super::{Environment, Stage, Step, Stream};
-use crate::SortPattern;
 use crate::tick::Tick;
+use crate::{SortPattern, Sorter};
 use base::bson::{Builder, DocumentBuf, DocumentCow, Element, Value};
 use base::{Result, err};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 /// A parsed `$sort`.
@@ -72,7 +68,7 @@ impl Operator for Sort {
 
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         let limit = self.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        let sorter = Sorter::new(limit, environment);
+        let sorter = environment.sorter(limit, environment.context.limits.sort);
         let tick = Tick::new(&environment.context);
         let pattern = self.pattern.clone().collated(&environment.context.collation);
         Ok(Box::new(Running { pattern, input: Some(input), tick, sorter }))
@@ -89,176 +85,17 @@ struct Running {
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<DocumentCow>> {
         if let Some(mut input) = self.input.take() {
+            let mut key = Vec::new();
             while let Some(document) = input.next()? {
                 self.tick.check()?;
-                let mut key = Vec::new();
+                key.clear();
                 self.pattern.key(document.view(), &mut key)?;
-                self.sorter.add(key, document)?;
+                self.sorter.add(&key, 0, document)?;
             }
             self.sorter.finish()?;
         }
         self.tick.check()?;
-        self.sorter.next()
-    }
-}
-
-/// A document, its key and its number: ordered by key, equal keys by number.
-struct Entry {
-    key: Vec<u8>,
-    number: u64,
-    document: DocumentCow,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
-        self.key.cmp(&other.key).then(self.number.cmp(&other.number))
-    }
-}
-
-impl Entry {
-    fn memory(&self) -> usize {
-        size_of::<Entry>() + self.key.len() + self.document.view().bytes().len()
-    }
-}
-
-/// Sorts documents by keys: all, or the first so many.
-pub(crate) struct Sorter {
-    limit: usize,
-    memory_limit: usize,
-    allow_disk_use: bool,
-    /// While adding with a limit: the greatest on top.
-    heap: BinaryHeap<Entry>,
-    /// While adding without: as they came. Afterwards: sorted backwards, the next one last.
-    entries: Vec<Entry>,
-    held: usize,
-    added: u64,
-    runs: Vec<Run>,
-    /// While merging: the smallest of each run (the run's number stands for the entry's).
-    merge: BinaryHeap<Reverse<Entry>>,
-    given: usize,
-}
-
-impl Sorter {
-    /// A sorter that gives at most `limit` documents.
-    pub(crate) fn new(limit: usize, environment: &Environment) -> Sorter {
-        Sorter {
-            limit,
-            memory_limit: environment.memory_limit,
-            allow_disk_use: environment.allow_disk_use,
-            heap: BinaryHeap::new(),
-            entries: Vec::new(),
-            held: 0,
-            added: 0,
-            runs: Vec::new(),
-            merge: BinaryHeap::new(),
-            given: 0,
-        }
-    }
-
-    /// Takes one more document.
-    ///
-    /// Errors: 292 beyond the memory where spilling isn't allowed; those of temporary files.
-    pub(crate) fn add(&mut self, key: Vec<u8>, document: DocumentCow) -> Result<()> {
-        let entry = Entry { key, number: self.added, document };
-        self.added += 1;
-        if self.limit == usize::MAX {
-            self.held += entry.memory();
-            self.entries.push(entry);
-        } else {
-            self.add_to_heap(entry);
-        }
-        if self.held > self.memory_limit { self.spill() } else { Ok(()) }
-    }
-
-    fn add_to_heap(&mut self, entry: Entry) {
-        if self.heap.len() == self.limit {
-            match self.heap.peek() {
-                Some(greatest) if entry < *greatest => {
-                    self.held -= self.heap.pop().map_or(0, |greatest| greatest.memory());
-                }
-                _ => return,
-            }
-        }
-        self.held += entry.memory();
-        self.heap.push(entry);
-    }
-
-    /// What is held, sorted.
-    fn take_sorted(&mut self) -> Vec<Entry> {
-        self.held = 0;
-        if !self.heap.is_empty() {
-            return std::mem::take(&mut self.heap).into_sorted_vec();
-        }
-        let mut entries = std::mem::take(&mut self.entries);
-        // By number too, so that an unstable sort is as good as a stable one.
-        entries.sort_unstable();
-        entries
-    }
-
-    fn spill(&mut self) -> Result<()> {
-        if !self.allow_disk_use {
-            return Err(err!(
-                QueryExceededMemoryLimitNoDiskUseAllowed,
-                "Sort exceeded memory limit of {} bytes, but did not opt in to external sorting.",
-                self.memory_limit
-            ));
-        }
-        let mut writer = RunWriter::create()?;
-        for entry in self.take_sorted() {
-            writer.write(&entry.key, entry.document.view().bytes())?;
-        }
-        self.runs.push(writer.finish()?);
-        Ok(())
-    }
-
-    /// Ends adding.
-    pub(crate) fn finish(&mut self) -> Result<()> {
-        if self.runs.is_empty() {
-            self.entries = self.take_sorted();
-            self.entries.reverse();
-            return Ok(());
-        }
-        self.spill()?;
-        (0..self.runs.len()).try_for_each(|run| self.refill(run))
-    }
-
-    /// Takes the next entry of a run into the merge. Runs were written in the order of their
-    /// documents' coming, so equal keys go by run.
-    fn refill(&mut self, run: usize) -> Result<()> {
-        if let Some(source) = self.runs.get_mut(run)
-            && let Some((key, document)) = source.next()?
-        {
-            self.merge.push(Reverse(Entry { key, number: run as u64, document: document.into() }));
-        }
-        Ok(())
-    }
-
-    /// The next document in order.
-    pub(crate) fn next(&mut self) -> Result<Option<DocumentCow>> {
-        if self.given == self.limit {
-            return Ok(None);
-        }
-        self.given += 1;
-        if let Some(entry) = self.entries.pop() {
-            return Ok(Some(entry.document));
-        }
-        let Some(Reverse(entry)) = self.merge.pop() else { return Ok(None) };
-        self.refill(entry.number as usize)?;
-        Ok(Some(entry.document))
+        Ok(self.sorter.give()?.map(|(_, document)| document))
     }
 }
 

@@ -160,7 +160,7 @@ impl Run {
         Run {
             input: documents(input),
             pipeline: pipeline.to_string(),
-            memory: super::MEMORY_LIMIT,
+            memory: crate::limits::DEFAULT_BYTES,
             disk: true,
             collections: Arc::default(),
         }
@@ -192,23 +192,27 @@ impl Run {
         assert_eq!(held, documents(expected), "{collection} after {}", self.pipeline);
     }
 
+    fn context(&self) -> Context {
+        let mut context = Context::for_tests();
+        context.limits = crate::Limits::all(self.memory);
+        context
+    }
+
     fn run(&self, pipeline: &Pipeline) -> Result<Vec<DocumentBuf>> {
-        let context = Arc::new(Context::for_tests());
         let collections = Arc::clone(&self.collections) as Arc<dyn Collections>;
-        let mut environment = Environment::new(collections, context);
-        environment.memory_limit = self.memory;
+        let mut environment = Environment::new(collections, Arc::new(self.context()));
         environment.allow_disk_use = self.disk;
         collect(pipeline.run(from_documents(self.input.clone()), &environment)?)
     }
 
     /// The result; the same optimised and not.
     pub(crate) fn result(&self) -> Result<Vec<DocumentBuf>> {
-        let mut pipeline = pipeline(&self.pipeline)?;
+        let mut pipeline = with_array(&self.pipeline, |array| Pipeline::parse(array, &self.context()))?;
         if pipeline.writes() {
             return self.run(&pipeline);
         }
         let plain = self.run(&pipeline);
-        pipeline.optimize(&Context::for_tests())?;
+        pipeline.optimize(&self.context())?;
         let optimised = self.run(&pipeline);
         // A filter moved forward may spare an error, but not make one.
         if let Ok(plain) = &plain {

@@ -86,6 +86,7 @@ impl Call<'_> {
     fn context(&self, operation: &Arc<Operation>) -> Context {
         let database = &self.server.database;
         let mut context = Context::new(database.now_millis(), self.server.random(), operation.clone());
+        context.limits = self.server.parameters.limits();
         if self.server.is_replica_set() {
             context.cluster_time = Some(self.server.cluster_time());
         }

@@ -56,7 +56,7 @@ impl<'a> Parts<'a> {
             show_record_id: fields.boolean("showRecordId")?.unwrap_or(false),
             tailable: fields.boolean("tailable")?.unwrap_or(false),
             await_data: fields.boolean("awaitData")?.unwrap_or(false),
-            allow_disk_use: fields.boolean("allowDiskUse")?.unwrap_or(true),
+            allow_disk_use: fields.boolean("allowDiskUse")?,
             ..FindRequest::new(filter)
         };
         let batch_size = fields.natural("batchSize")?;

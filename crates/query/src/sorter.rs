@@ -1,0 +1,326 @@
+//! Sorting documents by keys of bytes: in memory as long as they fit, then in a temporary file.
+//!
+//! The one implementation for find's blocking sort, `$sort` and all stages that sort or gather by
+//! key. Where only the first few are wanted a heap holds them, and a document that doesn't come
+//! among them costs one comparison. Otherwise all keys lie in one buffer and entries compare by
+//! their first eight bytes first. What exceeds the memory is written as a sorted run; the runs are
+//! merged at the end. Equal keys keep the order they came in.
+
+use crate::spill::{Run, SpillFile};
+use base::bson::DocumentCow;
+use base::{Result, err};
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+/// The most documents that a heap is worth while for.
+const HEAP_MAX: usize = 100_000;
+
+/// Sorts documents, each with a number that goes along: all of them, or the first so many.
+pub struct Sorter {
+    limit: usize,
+    memory: usize,
+    allow_disk_use: bool,
+    /// With a limit that suits a heap: the documents so far, the greatest on top.
+    heap: BinaryHeap<Top>,
+    /// Otherwise: their keys, one behind the other, …
+    keys: Vec<u8>,
+    /// … and the documents as they came; once sorted, the next one last.
+    entries: Vec<Entry>,
+    held: usize,
+    added: u64,
+    file: SpillFile,
+    runs: Vec<Run>,
+    /// While merging: the smallest of each run.
+    merge: BinaryHeap<Reverse<Top>>,
+    given: usize,
+    last_key: LastKey,
+    statistics: Statistics,
+}
+
+/// What a sort has done, as explain tells it.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Statistics {
+    /// Bytes of documents and keys that were sorted, those let go again included.
+    pub bytes_sorted: u64,
+    /// How often it spilled.
+    pub spills: u64,
+    /// Bytes that the temporary file takes.
+    pub spilled_bytes: u64,
+}
+
+enum LastKey {
+    Own(Vec<u8>),
+    In(Range<usize>),
+}
+
+/// A document whose key lies in the common buffer.
+struct Entry {
+    /// The first bytes of the key, which mostly decide.
+    prefix: u64,
+    key: Range<usize>,
+    number: u64,
+    tag: u64,
+    document: DocumentCow,
+}
+
+/// A document with its own key: ordered by it, equal keys by number. While merging, the number is
+/// that of the run: runs were written in the order that their documents came in.
+struct Top {
+    key: Vec<u8>,
+    number: u64,
+    tag: u64,
+    document: DocumentCow,
+}
+
+impl PartialEq for Top {
+    fn eq(&self, other: &Top) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Top {}
+
+impl PartialOrd for Top {
+    fn partial_cmp(&self, other: &Top) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Top {
+    fn cmp(&self, other: &Top) -> Ordering {
+        self.key.cmp(&other.key).then(self.number.cmp(&other.number))
+    }
+}
+
+/// What a document costs while it is held.
+fn cost(key: usize, document: &DocumentCow) -> usize {
+    size_of::<Entry>() + key + document.view().bytes().len()
+}
+
+/// The first eight bytes as a number that compares as they do.
+fn prefix(key: &[u8]) -> u64 {
+    if let Some(first) = key.first_chunk() {
+        return u64::from_be_bytes(*first);
+    }
+    let mut bytes = [0; 8];
+    key.iter().zip(&mut bytes).for_each(|(from, to)| *to = *from);
+    u64::from_be_bytes(bytes)
+}
+
+impl Sorter {
+    /// A sorter that gives at most `limit` documents (`usize::MAX` is all) and holds at most
+    /// `memory` bytes.
+    pub fn new(limit: usize, memory: usize, allow_disk_use: bool) -> Sorter {
+        Sorter {
+            limit,
+            memory,
+            allow_disk_use,
+            heap: BinaryHeap::new(),
+            keys: Vec::new(),
+            entries: Vec::new(),
+            held: 0,
+            added: 0,
+            file: SpillFile::default(),
+            runs: Vec::new(),
+            merge: BinaryHeap::new(),
+            given: 0,
+            last_key: LastKey::Own(Vec::new()),
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// What it has done so far.
+    pub fn statistics(&self) -> Statistics {
+        Statistics { spilled_bytes: self.file.size(), ..self.statistics }
+    }
+
+    /// Takes one more document.
+    ///
+    /// Errors: 292 beyond the memory where spilling isn't allowed; those of temporary files.
+    #[inline]
+    pub fn add(&mut self, key: &[u8], tag: u64, document: DocumentCow) -> Result<()> {
+        let number = self.added;
+        self.added += 1;
+        if self.limit > HEAP_MAX {
+            self.add_entry(key, number, tag, document);
+        } else if self.heap.len() < self.limit {
+            self.hold(cost(key.len(), &document));
+            self.heap.push(Top { key: key.to_vec(), number, tag, document });
+        } else {
+            self.replace_greatest(key, number, tag, document);
+        }
+        if self.held > self.memory { self.spill() } else { Ok(()) }
+    }
+
+    fn hold(&mut self, bytes: usize) {
+        self.held += bytes;
+        self.statistics.bytes_sorted += bytes as u64;
+    }
+
+    fn add_entry(&mut self, key: &[u8], number: u64, tag: u64, document: DocumentCow) {
+        self.hold(cost(key.len(), &document));
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        let key_range = start..self.keys.len();
+        self.entries.push(Entry { prefix: prefix(key), key: key_range, number, tag, document });
+    }
+
+    /// Takes a document in place of the greatest, unless it is as great.
+    #[inline]
+    fn replace_greatest(&mut self, key: &[u8], number: u64, tag: u64, document: DocumentCow) {
+        let Some(mut greatest) = self.heap.peek_mut() else { return };
+        if key >= greatest.key.as_slice() {
+            return;
+        }
+        let bytes = cost(key.len(), &document);
+        let before = cost(greatest.key.len(), &greatest.document);
+        self.held = (self.held + bytes).saturating_sub(before);
+        self.statistics.bytes_sorted += bytes as u64;
+        greatest.key.clear();
+        greatest.key.extend_from_slice(key);
+        (greatest.number, greatest.tag, greatest.document) = (number, tag, document);
+    }
+
+    /// Sorts what is held in `entries`.
+    fn arrange(&mut self) {
+        let keys = &self.keys;
+        let key = |entry: &Entry| keys.get(entry.key.clone()).unwrap_or(&[]);
+        // By number too, so that an unstable sort is as good as a stable one.
+        self.entries.sort_unstable_by(|a, b| {
+            let order = a.prefix.cmp(&b.prefix).then_with(|| key(a).cmp(key(b)));
+            order.then_with(|| a.number.cmp(&b.number))
+        });
+        self.entries.truncate(self.limit);
+    }
+
+    /// Writes what is held as a sorted run.
+    ///
+    /// Errors: 292 where spilling isn't allowed; those of temporary files.
+    pub fn spill(&mut self) -> Result<()> {
+        if !self.allow_disk_use {
+            return Err(err!(
+                QueryExceededMemoryLimitNoDiskUseAllowed,
+                "Sort exceeded memory limit of {} bytes, but did not opt in to external sorting.",
+                self.memory
+            ));
+        }
+        let mut writer = self.file.begin()?;
+        for top in std::mem::take(&mut self.heap).into_sorted_vec() {
+            writer.write(&top.key, top.tag, top.document.view().bytes())?;
+        }
+        self.arrange();
+        for entry in self.entries.drain(..) {
+            let key = self.keys.get(entry.key).unwrap_or(&[]);
+            writer.write(key, entry.tag, entry.document.view().bytes())?;
+        }
+        self.runs.push(self.file.end(writer)?);
+        self.keys.clear();
+        self.held = 0;
+        self.statistics.spills += 1;
+        Ok(())
+    }
+
+    /// Ends adding.
+    pub fn finish(&mut self) -> Result<()> {
+        if self.runs.is_empty() {
+            self.arrange();
+            self.entries.reverse();
+            for top in std::mem::take(&mut self.heap) {
+                self.merge.push(Reverse(top));
+            }
+            return Ok(());
+        }
+        if self.held > 0 {
+            self.spill()?;
+        }
+        (self.keys, self.entries) = (Vec::new(), Vec::new());
+        let each = self.memory / self.runs.len().max(1);
+        self.runs.iter_mut().for_each(|run| run.hold(each));
+        (0..self.runs.len()).try_for_each(|run| self.refill(run))
+    }
+
+    /// Takes the next record of a run into the merge.
+    fn refill(&mut self, run: usize) -> Result<()> {
+        if let Some(source) = self.runs.get_mut(run)
+            && let Some(next) = source.next()?
+        {
+            let document = next.document.into();
+            self.merge.push(Reverse(Top { key: next.key, number: run as u64, tag: next.tag, document }));
+        }
+        Ok(())
+    }
+
+    /// The next document in order, and its number.
+    pub fn give(&mut self) -> Result<Option<(u64, DocumentCow)>> {
+        if self.given == self.limit {
+            return Ok(None);
+        }
+        self.given += 1;
+        if let Some(entry) = self.entries.pop() {
+            self.last_key = LastKey::In(entry.key);
+            return Ok(Some((entry.tag, entry.document)));
+        }
+        let Some(Reverse(top)) = self.merge.pop() else { return Ok(None) };
+        if !self.runs.is_empty() {
+            self.refill(usize::try_from(top.number).unwrap_or(usize::MAX))?;
+        }
+        self.last_key = LastKey::Own(top.key);
+        Ok(Some((top.tag, top.document)))
+    }
+
+    /// The key of the document that was given last.
+    pub fn last_key(&self) -> &[u8] {
+        match &self.last_key {
+            LastKey::Own(key) => key,
+            LastKey::In(range) => self.keys.get(range.clone()).unwrap_or(&[]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::Builder;
+
+    /// Sorts numbers by `number % 50`, and gives keys, numbers and the spills.
+    fn sort(count: u64, limit: usize, memory: usize) -> (Vec<(u8, u64)>, u64) {
+        let mut sorter = Sorter::new(limit, memory, true);
+        for number in 0..count {
+            let mut builder = Builder::new();
+            builder.append("n", number as i64);
+            sorter.add(&[(number * 7919 % 50) as u8], number, builder.finish().into()).unwrap();
+            assert!(sorter.held <= memory, "{} bytes held", sorter.held);
+        }
+        sorter.finish().unwrap();
+        let mut sorted = Vec::new();
+        while let Some((tag, document)) = sorter.give().unwrap() {
+            assert_eq!(document.view().get("n").unwrap().as_i64(), Some(tag as i64));
+            sorted.push((sorter.last_key()[0], tag));
+        }
+        assert!(sorter.give().unwrap().is_none());
+        (sorted, sorter.statistics().spills)
+    }
+
+    #[test]
+    fn runs_merge_into_the_order_that_memory_gives() {
+        let mut expected: Vec<(u8, u64)> = (0..1000).map(|n| ((n * 7919 % 50) as u8, n)).collect();
+        expected.sort();
+        for limit in [usize::MAX, HEAP_MAX + 1, 400, 3, 1] {
+            let first = &expected[..limit.min(1000)];
+            let (in_memory, spills) = sort(1000, limit, 1 << 20);
+            assert_eq!((in_memory.as_slice(), spills), (first, 0));
+            let (on_disk, spills) = sort(1000, limit, 3000);
+            assert_eq!(on_disk, first);
+            assert_eq!(spills > 0, limit > 3, "limit {limit}");
+        }
+        assert!(sort(0, usize::MAX, 10).0.is_empty());
+    }
+
+    #[test]
+    fn without_leave_to_spill_it_refuses() {
+        let mut sorter = Sorter::new(usize::MAX, 100, false);
+        let error = (0..10).find_map(|_| sorter.add(b"k", 0, base::bson::DocumentBuf::empty().into()).err());
+        assert_eq!(error.unwrap().code().number(), 292);
+    }
+}

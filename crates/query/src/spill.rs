@@ -1,0 +1,317 @@
+//! Runs of records in a temporary file, for what blocking stages can't hold in memory.
+//!
+//! One file takes all runs of a stage, one behind the other, so that a stage costs one descriptor
+//! however often it spills. It is gone when the last [`Run`] and its [`SpillFile`] are dropped, and
+//! on Unix has no name as soon as it is open, so that a killed process leaves nothing behind.
+
+use base::bson::DocumentBuf;
+use base::{Result, err};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// What names of temporary files begin with.
+const PREFIX: &str = "vellum-spill-";
+/// How many bytes are written, and at most read, at once.
+const CHUNK: usize = 1 << 16;
+/// How few bytes are read at once, however many runs there are.
+const CHUNK_MIN: usize = 1 << 12;
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+
+/// Makes this the directory of temporary files, instead of the system's. It is made if it isn't
+/// there; what a process killed while it opened a file has left in it is removed.
+///
+/// Errors: the directory can't be made or read.
+pub fn spill_into(directory: &Path) -> io::Result<()> {
+    prepare(directory)?;
+    let _ = DIRECTORY.set(directory.to_path_buf());
+    Ok(())
+}
+
+fn prepare(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn failed(error: io::Error) -> base::Error {
+    match error.kind() {
+        ErrorKind::StorageFull => err!(OutOfDiskSpace, "no space left for a temporary file: {error}"),
+        _ => err!(FileStreamFailed, "a temporary file failed: {error}"),
+    }
+}
+
+/// A file that vanishes with its last user.
+struct Temporary {
+    file: File,
+    path: PathBuf,
+}
+
+impl Temporary {
+    /// Errors: OutOfDiskSpace, FileStreamFailed.
+    fn create() -> Result<Temporary> {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let directory = DIRECTORY.get().cloned().unwrap_or_else(std::env::temp_dir);
+        let path = directory.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&path).map_err(failed)?;
+        #[cfg(unix)]
+        let _ = fs::remove_file(&path);
+        Ok(Temporary { file, path })
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(bytes)).map_err(failed)
+    }
+
+    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<()> {
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(at)).and_then(|_| file.read_exact(bytes)).map_err(failed)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if cfg!(not(unix)) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A temporary file, made when the first run is begun.
+#[derive(Default)]
+pub(crate) struct SpillFile {
+    file: Option<Arc<Temporary>>,
+    end: u64,
+}
+
+impl SpillFile {
+    /// Begins a run behind those there are; it is to be ended before another is begun.
+    ///
+    /// Errors: OutOfDiskSpace, FileStreamFailed.
+    pub(crate) fn begin(&mut self) -> Result<RunWriter> {
+        let file = match &self.file {
+            Some(file) => Arc::clone(file),
+            None => Arc::clone(self.file.insert(Arc::new(Temporary::create()?))),
+        };
+        Ok(RunWriter { file, start: self.end, at: self.end, buffer: Vec::with_capacity(CHUNK) })
+    }
+
+    /// Ends a run.
+    pub(crate) fn end(&mut self, mut writer: RunWriter) -> Result<Run> {
+        writer.flush()?;
+        self.end = writer.at;
+        Ok(Run {
+            file: writer.file,
+            start: writer.start,
+            end: writer.at,
+            at: writer.start,
+            chunk: CHUNK,
+            buffer: Vec::new(),
+            position: 0,
+        })
+    }
+
+    /// Bytes written.
+    pub(crate) fn size(&self) -> u64 {
+        self.end
+    }
+}
+
+/// A run that is being written.
+pub(crate) struct RunWriter {
+    file: Arc<Temporary>,
+    start: u64,
+    at: u64,
+    buffer: Vec<u8>,
+}
+
+impl RunWriter {
+    /// Appends a record: a key, a number and a document.
+    pub(crate) fn write(&mut self, key: &[u8], tag: u64, document: &[u8]) -> Result<()> {
+        self.buffer.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        self.buffer.extend_from_slice(&tag.to_le_bytes());
+        self.buffer.extend_from_slice(key);
+        self.buffer.extend_from_slice(document);
+        if self.buffer.len() >= CHUNK { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file.write(self.at, &self.buffer)?;
+        self.at += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+/// A run that is being read, front to back.
+pub(crate) struct Run {
+    file: Arc<Temporary>,
+    start: u64,
+    end: u64,
+    /// Where the file is to be read on; what lies before is in the buffer or has been given.
+    at: u64,
+    chunk: usize,
+    buffer: Vec<u8>,
+    position: usize,
+}
+
+/// A record of a run.
+pub(crate) struct Spilled {
+    pub(crate) key: Vec<u8>,
+    pub(crate) tag: u64,
+    pub(crate) document: DocumentBuf,
+}
+
+impl Run {
+    /// Holds no more than about this many bytes of the file at a time.
+    pub(crate) fn hold(&mut self, bytes: usize) {
+        self.chunk = bytes.clamp(CHUNK_MIN, CHUNK);
+    }
+
+    /// The next record.
+    pub(crate) fn next(&mut self) -> Result<Option<Spilled>> {
+        if self.position == self.buffer.len() && self.at == self.end {
+            self.buffer = Vec::new();
+            self.position = 0;
+            return Ok(None);
+        }
+        let key_length = u32::from_le_bytes(self.array()?) as usize;
+        let tag = u64::from_le_bytes(self.array()?);
+        let key = self.take(key_length)?.to_vec();
+        let length: [u8; 4] = self.array()?;
+        let rest = self.take((u32::from_le_bytes(length) as usize).saturating_sub(4))?;
+        let mut document = Vec::with_capacity(rest.len() + 4);
+        document.extend_from_slice(&length);
+        document.extend_from_slice(rest);
+        Ok(Some(Spilled { key, tag, document: DocumentBuf::from_valid(document) }))
+    }
+
+    /// Begins again with the first record.
+    pub(crate) fn restart(&mut self) {
+        self.at = self.start;
+        self.buffer.clear();
+        self.position = 0;
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let bytes = self.take(N)?;
+        bytes.try_into().map_err(|_| err!(FileStreamFailed, "a temporary file ends early"))
+    }
+
+    fn take(&mut self, count: usize) -> Result<&[u8]> {
+        if self.buffer.len() - self.position < count {
+            self.refill(count)?;
+        }
+        let taken = self.position..self.position + count;
+        self.position += count;
+        self.buffer.get(taken).ok_or_else(|| err!(FileStreamFailed, "a temporary file ends early"))
+    }
+
+    /// Reads on, so that at least so many bytes lie ready if the run has them.
+    fn refill(&mut self, count: usize) -> Result<()> {
+        self.buffer.drain(..self.position);
+        self.position = 0;
+        let held = self.buffer.len();
+        let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
+        let more = (count.max(self.chunk) - held).min(left);
+        self.buffer.resize(held + more, 0);
+        if let Some(space) = self.buffer.get_mut(held..) {
+            self.file.read(self.at, space)?;
+        }
+        self.at += more as u64;
+        if self.buffer.len() < count {
+            return Err(err!(FileStreamFailed, "a temporary file ends early"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::Builder;
+
+    fn write(file: &mut SpillFile, numbers: std::ops::Range<i32>) -> Run {
+        let mut writer = file.begin().unwrap();
+        for number in numbers {
+            let mut builder = Builder::new();
+            builder.append("n", number).append("pad", "x".repeat(number as usize % 300).as_str());
+            writer.write(&number.to_be_bytes(), number as u64, builder.finish().bytes()).unwrap();
+        }
+        file.end(writer).unwrap()
+    }
+
+    fn check(run: &mut Run, numbers: std::ops::Range<i32>) {
+        for number in numbers {
+            let record = run.next().unwrap().unwrap();
+            assert_eq!((record.key.as_slice(), record.tag), (&number.to_be_bytes()[..], number as u64));
+            assert_eq!(record.document.view().get("n").unwrap().as_i64(), Some(i64::from(number)));
+        }
+        assert!(run.next().unwrap().is_none() && run.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn runs_of_one_file_are_read_side_by_side() {
+        let mut file = SpillFile::default();
+        let (mut first, mut second) = (write(&mut file, 0..1000), write(&mut file, 500..900));
+        first.hold(1);
+        assert!(first.next().unwrap().is_some() && second.next().unwrap().is_some());
+        first.restart();
+        second.restart();
+        check(&mut second, 500..900);
+        check(&mut first, 0..1000);
+        first.restart();
+        check(&mut first, 0..1000);
+        let mut empty = write(&mut file, 0..0);
+        check(&mut empty, 0..0);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed() {
+        let directory = std::env::temp_dir().join(format!("spill-test-{}", std::process::id()));
+        prepare(&directory).unwrap();
+        fs::write(directory.join(format!("{PREFIX}1-2")), b"left").unwrap();
+        fs::write(directory.join("else"), b"stays").unwrap();
+        prepare(&directory).unwrap();
+        let names: Vec<_> =
+            fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["else"]);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    /// Whether this process has the file open, with or without a name.
+    #[cfg(target_os = "linux")]
+    fn is_open(path: &Path) -> bool {
+        let name = path.to_string_lossy().into_owned();
+        let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        open.filter_map(|entry| fs::read_link(entry.path()).ok())
+            .any(|target| target.to_string_lossy().starts_with(&format!("{name} ")))
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_temporary_file_has_no_name_and_ends_with_its_runs() {
+        let mut file = SpillFile::default();
+        let run = write(&mut file, 0..10);
+        let path = run.file.path.clone();
+        assert!(!path.exists() && is_open(&path));
+        drop(file);
+        assert!(is_open(&path));
+        drop(run);
+        assert!(!is_open(&path));
+    }
+}
