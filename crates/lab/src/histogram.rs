@@ -48,6 +48,14 @@ impl Latencies {
         let _ = self.0.add(&other.0);
     }
 
+    /// Hands over to another one what this one has seen, and forgets it.
+    pub(crate) fn drain_into(&mut self, other: &mut Latencies) {
+        if self.count() > 0 {
+            other.merge(self);
+            self.0.reset();
+        }
+    }
+
     /// How many operations were counted.
     pub(crate) fn count(&self) -> u64 {
         self.0.len()

@@ -10,6 +10,7 @@
 
 mod error;
 mod histogram;
+mod load;
 mod options;
 mod result;
 

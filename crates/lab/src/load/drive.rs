@@ -1,0 +1,239 @@
+//! One drive: workers run a load to its end, to a stop, or until the target is found broken.
+
+use super::effort::{Effort, Shares};
+use super::progress::{Progress, rate_text};
+use super::recorder::{Recorders, Sampler};
+use super::schedule::{Schedule, Turn};
+use super::{Load, Worker};
+use crate::error::Error;
+use crate::histogram::Latencies;
+use crate::result::Moment;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// What a drive found.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    /// Operations that succeeded: as many as `latency` has counted.
+    pub(crate) operations: u64,
+    pub(crate) failures: u64,
+    pub(crate) first_error: Option<Error>,
+    /// From the beginning to the last answer.
+    pub(crate) seconds: f64,
+    /// From the intended start in an open loop.
+    pub(crate) latency: Latencies,
+    /// Open loop: from the actual start.
+    pub(crate) service: Option<Latencies>,
+    /// Open loop: operations that began more than a millisecond after they were due.
+    pub(crate) late: u64,
+    /// Those of them for which a connection was free: the generator's own fault.
+    pub(crate) lagging: u64,
+    /// Open loop: operations that fell due and were never begun.
+    pub(crate) unserved: u64,
+    pub(crate) timeline: Vec<Moment>,
+    /// Processor time meanwhile.
+    pub(crate) shares: Shares,
+    pub(crate) ended: Ended,
+}
+
+/// Why a drive ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Ended {
+    /// All was done.
+    Done,
+    /// Someone asked for it.
+    Stopped,
+    /// Nothing but failures came back.
+    Broken,
+    /// Nothing came back.
+    Hung,
+    /// The schedule went on without the target, which fell hopelessly behind.
+    Behind,
+}
+
+/// An operation that begins later than this after it was due is counted.
+const LATE: Duration = Duration::from_millis(1);
+/// So many failures in a row, or failures alone for so long, and the target counts as broken.
+const FAILURES_IN_A_ROW: u64 = 20;
+const FAILING: Duration = Duration::from_secs(3);
+/// A target that answers nothing for so long is given up.
+const HUNG: Duration = Duration::from_secs(120);
+/// How long workers may take for their last operation once all must end.
+const LAST: Duration = Duration::from_secs(5);
+const STEP: Duration = Duration::from_millis(100);
+
+/// What the workers of one drive share.
+struct Shared {
+    schedule: Arc<Schedule>,
+    recorders: Recorders,
+    in_a_row: AtomicU64,
+    /// Nanoseconds after the start of the last answer, and of the last good one.
+    answered: AtomicU64,
+    succeeded: AtomicU64,
+}
+
+/// Runs a load. Workers are lent: they come back in their order, except any that had to be ended
+/// in the middle of an operation.
+pub(crate) async fn drive<W: Worker>(workers: &mut Vec<W>, load: Load, progress: &Progress) -> Outcome {
+    let effort = Effort::now();
+    let schedule = Arc::new(Schedule::new(load));
+    let zero = || AtomicU64::new(0);
+    let recorders = Recorders::new(workers.len());
+    let shared =
+        Arc::new(Shared { schedule, recorders, in_a_row: zero(), answered: zero(), succeeded: zero() });
+    let mut tasks = JoinSet::new();
+    let crew = workers.len();
+    for (place, worker) in workers.drain(..).enumerate() {
+        tasks.spawn(work(worker, place, Arc::clone(&shared)));
+    }
+    let released = shared.schedule.release(crew);
+    if released.is_err() {
+        shared.schedule.halt();
+    }
+    let mut supervisor = Supervisor { shared, progress, sampler: Sampler::new(STEP), ended: Ended::Done };
+    let mut back = supervisor.wait(tasks).await;
+    back.sort_by_key(|(place, _)| *place);
+    workers.extend(back.into_iter().map(|(_, worker)| worker));
+    let mut outcome = supervisor.outcome(matches!(load.pace, super::Pace::Open { .. }));
+    outcome.shares = effort.since();
+    if let Err(error) = released {
+        outcome.first_error = Some(Error::Input(format!("no thread for the schedule: {error}")));
+        outcome.ended = Ended::Broken;
+    }
+    outcome
+}
+
+async fn work<W: Worker>(mut worker: W, place: usize, shared: Arc<Shared>) -> (usize, W) {
+    while let Some(turn) = shared.schedule.next().await {
+        let began = Instant::now();
+        let result = worker.operation(turn.number).await;
+        shared.record(place, &turn, began, result);
+    }
+    (place, worker)
+}
+
+impl Shared {
+    fn record(&self, place: usize, turn: &Turn, began: Instant, result: crate::error::Result<()>) {
+        let now = Instant::now();
+        let nanos = nanoseconds(now.duration_since(self.schedule.start));
+        self.answered.store(nanos, Relaxed);
+        let mut recorder = self.recorders.of(place);
+        match result {
+            Ok(()) => {
+                self.in_a_row.store(0, Relaxed);
+                self.succeeded.store(nanos, Relaxed);
+                let from = turn.due.map_or(began, |(due, _)| due);
+                recorder.latency.record(now.duration_since(from));
+                if turn.due.is_some() {
+                    recorder.service.record(now.duration_since(began));
+                }
+            }
+            Err(error) => {
+                self.in_a_row.fetch_add(1, Relaxed);
+                recorder.fail(error);
+            }
+        }
+        if let Some((due, was_free)) = turn.due
+            && began.saturating_duration_since(due) > LATE
+        {
+            recorder.late += 1;
+            recorder.lagging += u64::from(was_free);
+        }
+    }
+
+    /// Why this can't go on, if it can't.
+    fn trouble(&self, elapsed: Duration) -> Option<Ended> {
+        let since = |nanos: &AtomicU64| elapsed.saturating_sub(Duration::from_nanos(nanos.load(Relaxed)));
+        let failing = self.in_a_row.load(Relaxed);
+        if failing >= FAILURES_IN_A_ROW || (failing > 0 && since(&self.succeeded) > FAILING) {
+            return Some(Ended::Broken);
+        }
+        if since(&self.answered) > HUNG {
+            return Some(Ended::Hung);
+        }
+        let behind = self.schedule.unserved() > 0
+            && self.schedule.length().is_some_and(|length| elapsed > length + length / 2 + LAST);
+        behind.then_some(Ended::Behind)
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Waits for the workers, and meanwhile keeps the timeline and looks after trouble.
+struct Supervisor<'a> {
+    shared: Arc<Shared>,
+    progress: &'a Progress,
+    sampler: Sampler,
+    ended: Ended,
+}
+
+impl Supervisor<'_> {
+    async fn wait<W: Worker>(&mut self, mut tasks: JoinSet<(usize, W)>) -> Vec<(usize, W)> {
+        let mut back = Vec::new();
+        let mut ticks = tokio::time::interval(STEP);
+        let mut last_call: Option<Instant> = None;
+        loop {
+            tokio::select! {
+                joined = tasks.join_next() => match joined {
+                    Some(Ok(one)) => back.push(one),
+                    Some(Err(_)) => {} // ended in the middle of an operation
+                    None => return back,
+                },
+                _ = ticks.tick() => self.tick(),
+                () = self.progress.until_stopped(), if last_call.is_none() => self.halt(Ended::Stopped),
+            }
+            if self.ended != Ended::Done
+                && *last_call.get_or_insert_with(Instant::now) + LAST < Instant::now()
+            {
+                tasks.abort_all();
+            }
+        }
+    }
+
+    fn halt(&mut self, why: Ended) {
+        self.ended = why;
+        self.shared.schedule.halt();
+    }
+
+    fn tick(&mut self) {
+        let elapsed = self.shared.schedule.start.elapsed();
+        self.sampler.take(&self.shared.recorders, elapsed, false);
+        if self.ended == Ended::Done
+            && let Some(trouble) = self.shared.trouble(elapsed)
+        {
+            self.halt(trouble);
+        }
+        let (done, p99) = self.sampler.glance();
+        let of = self.shared.schedule.total().map_or(String::new(), |total| format!(" of {total}"));
+        self.progress.show(format!("{}, {done}{of}, p99 {:.2} ms", rate_text(done, elapsed), p99 / 1000.0));
+    }
+
+    fn outcome(mut self, open: bool) -> Outcome {
+        self.shared.schedule.halt();
+        let elapsed = self.shared.schedule.start.elapsed();
+        self.sampler.take(&self.shared.recorders, elapsed, true);
+        let answered = Duration::from_nanos(self.shared.answered.load(Relaxed));
+        let whole = self.sampler.whole;
+        // The last answer ends a load; a target that stopped answering is charged for the waiting.
+        let ended_well = matches!(self.ended, Ended::Done | Ended::Behind);
+        let seconds = if ended_well { answered } else { elapsed }.as_secs_f64();
+        Outcome {
+            operations: whole.latency.count(),
+            failures: whole.failures,
+            first_error: whole.first_error,
+            seconds,
+            service: open.then_some(whole.service),
+            latency: whole.latency,
+            late: whole.late,
+            lagging: whole.lagging,
+            unserved: if open { self.shared.schedule.unserved() } else { 0 },
+            timeline: self.sampler.timeline,
+            shares: Shares::default(),
+            ended: self.ended,
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Whose turn it is, and when it was due.
+//!
+//! In an open loop a thread of its own releases operations as they fall due: the timers of an
+//! asynchronous runtime are good to a millisecond only, which is more than most operations take.
+
+use super::{Load, Pace, Until};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+
+/// A worker's next operation.
+pub(super) struct Turn {
+    pub(super) number: u64,
+    /// Open loop: when it was due, and whether the worker was free by then.
+    pub(super) due: Option<(Instant, bool)>,
+}
+
+/// The order of operations of one drive.
+pub(super) struct Schedule {
+    pub(super) start: Instant,
+    first: u64,
+    rate: Option<f64>,
+    /// Operations in all; the largest number if time decides.
+    total: u64,
+    deadline: Option<Instant>,
+    taken: AtomicU64,
+    /// Open loop: operations that are due and not yet taken.
+    due: Semaphore,
+    halted: AtomicBool,
+}
+
+impl Schedule {
+    /// The schedule of a load that begins now.
+    pub(super) fn new(load: Load) -> Schedule {
+        let start = Instant::now();
+        let (total, deadline, rate) = match (load.pace, load.until) {
+            (Pace::Closed, Until::Operations(operations)) => (operations, None, None),
+            (Pace::Closed, Until::Seconds(seconds)) => (u64::MAX, Some(start + span(seconds)), None),
+            (Pace::Open { rate }, Until::Operations(operations)) => (operations, None, Some(rate)),
+            (Pace::Open { rate }, Until::Seconds(seconds)) => {
+                (((rate * seconds).round() as u64).max(1), None, Some(rate))
+            }
+        };
+        let (taken, due, halted) = (AtomicU64::new(0), Semaphore::new(0), AtomicBool::new(false));
+        Schedule { start, first: load.first, rate, total, deadline, taken, due, halted }
+    }
+
+    /// The next operation of a worker that is free now; `None` when there are no more.
+    pub(super) async fn next(&self) -> Option<Turn> {
+        let free = Instant::now();
+        if self.halted.load(Relaxed) || self.deadline.is_some_and(|deadline| free >= deadline) {
+            return None;
+        }
+        if self.rate.is_some() {
+            self.due.acquire().await.ok()?.forget();
+        }
+        let place = self.taken.fetch_add(1, Relaxed);
+        if place >= self.total {
+            return None;
+        }
+        let due = self.due_at(place).map(|due| (due, free <= due));
+        Some(Turn { number: self.first + place, due })
+    }
+
+    /// Open loop: when the operation at this place is due.
+    fn due_at(&self, place: u64) -> Option<Instant> {
+        Some(self.start + span(place as f64 / self.rate?))
+    }
+
+    /// No further operations: workers end after the one they have.
+    pub(super) fn halt(&self) {
+        self.halted.store(true, Relaxed);
+        self.due.close();
+    }
+
+    /// How many operations there will be, if that is decided.
+    pub(super) fn total(&self) -> Option<u64> {
+        (self.total < u64::MAX).then_some(self.total)
+    }
+
+    /// How long it takes, if that is decided: with a rate, or until a deadline.
+    pub(super) fn length(&self) -> Option<Duration> {
+        let scheduled = self.rate.map(|rate| span(self.total as f64 / rate));
+        scheduled.or_else(|| self.deadline.map(|deadline| deadline.duration_since(self.start)))
+    }
+
+    /// Open loop: operations that fell due and were never begun.
+    pub(super) fn unserved(&self) -> u64 {
+        self.rate.map_or(0, |_| self.total.saturating_sub(self.taken.load(Relaxed)))
+    }
+
+    /// Open loop: starts the thread that releases operations to this many workers.
+    ///
+    /// # Errors
+    /// The machine can't start a thread.
+    pub(super) fn release(self: &Arc<Self>, workers: usize) -> std::io::Result<()> {
+        let Some(rate) = self.rate else { return Ok(()) };
+        let schedule = Arc::clone(self);
+        let body = move || schedule.release_all(rate, workers);
+        std::thread::Builder::new().name("lab-schedule".to_string()).spawn(body).map(drop)
+    }
+
+    fn release_all(&self, rate: f64, workers: usize) {
+        let mut released = 0;
+        while released < self.total && !self.halted.load(Relaxed) {
+            let elapsed = self.start.elapsed().as_secs_f64();
+            let due = ((elapsed * rate) as u64).saturating_add(1).min(self.total);
+            self.due.add_permits((due - released) as usize);
+            released = due;
+            if let Some(next) = self.due_at(released) {
+                // Short naps, so that a halt is noticed.
+                let nap = next.saturating_duration_since(Instant::now());
+                std::thread::sleep(nap.min(Duration::from_millis(50)));
+            }
+        }
+        // Each waiting worker finds that there is nothing left.
+        self.due.add_permits(workers);
+    }
+}
+
+/// Seconds as a duration; hopeless numbers become a year.
+pub(super) fn span(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(31_536_000))
+}
