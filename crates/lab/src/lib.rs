@@ -12,6 +12,7 @@ mod error;
 mod histogram;
 mod load;
 mod options;
+mod report;
 mod result;
 
 pub use error::{Error, Result};

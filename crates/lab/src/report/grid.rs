@@ -1,0 +1,234 @@
+//! A section as a table of text: what the terminal, Markdown and the page's raw numbers show.
+//!
+//! Columns come by themselves: one that no row has anything for is left out.
+
+use super::{figures, groups};
+use crate::result::{Kind, Ratio, Row, Section};
+use std::collections::BTreeSet;
+
+/// What stands for "not measured".
+pub(crate) const NOTHING: &str = "–";
+
+/// A table whose first two columns are the case and the target.
+pub(crate) struct Grid {
+    /// Headings of the columns after case and target.
+    pub(crate) heads: Vec<String>,
+    pub(crate) lines: Vec<Line>,
+    /// Notes that lines refer to by number, from 1.
+    pub(crate) notes: Vec<String>,
+}
+
+/// A row of the table.
+pub(crate) struct Line {
+    pub(crate) case: String,
+    /// Whether it is the first line of its case, the only one that need name it.
+    pub(crate) opens: bool,
+    pub(crate) target: String,
+    /// As many as [`Grid::heads`].
+    pub(crate) cells: Vec<String>,
+    /// The rate as a share of the largest of its case, 0 to 1.
+    pub(crate) share: f64,
+    /// The number of its note, from 1.
+    pub(crate) note: Option<usize>,
+}
+
+/// How much of a row is wanted.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Detail {
+    /// What a person compares by.
+    Brief,
+    /// All that was measured.
+    Full,
+}
+
+/// A column: its heading and what it has of a row; empty where a row has nothing.
+struct Column<'a> {
+    head: String,
+    cell: Box<dyn Fn(&Row) -> String + 'a>,
+}
+
+impl Grid {
+    /// The table of a section; `floor` is the name of the target that only answers.
+    pub(crate) fn new(section: &Section, floor: Option<&str>, detail: Detail) -> Grid {
+        let columns = columns(section, floor, detail);
+        let used = columns.into_iter().filter(|column| {
+            section.rows.iter().any(|row| row.operations > 0 && !(column.cell)(row).is_empty())
+        });
+        let columns: Vec<Column> = used.collect();
+        let mut grid =
+            Grid { heads: columns.iter().map(|c| c.head.clone()).collect(), lines: vec![], notes: vec![] };
+        for group in groups::groups(section) {
+            let most = group.rows.iter().map(|row| row.rate()).fold(0.0, f64::max);
+            for (at, row) in group.rows.iter().enumerate() {
+                let cell = |column: &Column| match (column.cell)(row) {
+                    text if text.is_empty() || row.operations == 0 => NOTHING.to_string(),
+                    text => text,
+                };
+                let line = Line {
+                    case: group.label.clone(),
+                    opens: at == 0,
+                    target: row.target.clone(),
+                    cells: columns.iter().map(cell).collect(),
+                    share: if most > 0.0 { row.rate() / most } else { 0.0 },
+                    note: grid.note(row),
+                };
+                grid.lines.push(line);
+            }
+        }
+        grid
+    }
+
+    /// The number of the row's note, which is listed once however many rows carry it.
+    fn note(&mut self, row: &Row) -> Option<usize> {
+        let text = match (&row.note, row.partial) {
+            (Some(note), true) => format!("partial: {note}"),
+            (Some(note), false) => note.clone(),
+            (None, true) => "partial: the measurement was cut short".to_string(),
+            (None, false) => return None,
+        };
+        if let Some(at) = self.notes.iter().position(|known| *known == text) {
+            return Some(at + 1);
+        }
+        self.notes.push(text);
+        Some(self.notes.len())
+    }
+}
+
+fn column<'a>(head: impl Into<String>, cell: impl Fn(&Row) -> String + 'a) -> Column<'a> {
+    Column { head: head.into(), cell: Box::new(cell) }
+}
+
+/// A column of what only some rows have.
+fn some<'a, T: 'a>(
+    head: impl Into<String>,
+    value: impl Fn(&Row) -> Option<T> + 'a,
+    text: fn(T) -> String,
+) -> Column<'a> {
+    column(head, move |row| value(row).map(text).unwrap_or_default())
+}
+
+fn percentile<'a>(head: &str, share: f64) -> Column<'a> {
+    column(head, move |row| figures::latency(row.latency.quantile(share)))
+}
+
+fn columns<'a>(section: &'a Section, floor: Option<&'a str>, detail: Detail) -> Vec<Column<'a>> {
+    let full = detail == Detail::Full;
+    let mut columns = Vec::new();
+    if section.kind == Kind::Rates {
+        columns.push(some("offered/s", |row| row.x, figures::number));
+    }
+    if full {
+        columns.push(column("operations", |row| figures::count(row.operations)));
+        columns.push(column("seconds", |row| figures::number(row.seconds)));
+        columns.push(column("rounds", |row| row.rounds.len().to_string()));
+    }
+    columns.push(column("per second", |row| figures::number(row.rate())));
+    if full {
+        columns.push(column("min", |row| figures::latency(row.latency.summary().min)));
+    }
+    columns.extend(percentiles(full));
+    columns.push(column("max", |row| figures::latency(row.latency.summary().max)));
+    columns.extend(comparisons(section, floor));
+    columns.extend(resources());
+    columns.extend(open_loop());
+    columns.extend(extras(section));
+    columns
+}
+
+fn percentiles<'a>(full: bool) -> Vec<Column<'a>> {
+    let all = [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
+    let wanted = all.into_iter().filter(|(head, _)| full || !matches!(*head, "p90" | "p99.9"));
+    wanted.map(|(head, share)| percentile(head, share)).collect()
+}
+
+fn comparisons<'a>(section: &'a Section, floor: Option<&'a str>) -> Vec<Column<'a>> {
+    let mut columns = Vec::new();
+    if let Some(base) = section.base.as_deref().filter(|_| section.kind != Kind::Rates) {
+        let ratio = move |row: &Row| section.rate_ratio(row).filter(|_| row.target != base);
+        columns.push(some(format!("rate ÷ {base}"), ratio, ratio_text));
+    }
+    if let Some(name) = floor {
+        let over = move |row: &Row| groups::over_floor(section, row, floor);
+        columns.push(some(format!("p50 ÷ {name}"), over, figures::times));
+    }
+    columns
+}
+
+/// "0.43× (0.41–0.45)"; without the brackets where rounds didn't differ.
+pub(crate) fn ratio_text(ratio: Ratio) -> String {
+    let value = figures::times(ratio.value);
+    let (low, high) = (figures::number(ratio.low), figures::number(ratio.high));
+    if low == high { value } else { format!("{value} ({low}–{high})") }
+}
+
+fn resources<'a>() -> Vec<Column<'a>> {
+    vec![
+        some("CPU/op", |row| row.cpu_microseconds, figures::latency),
+        some("memory", |row| row.resident_bytes, figures::bytes),
+        some("failed", |row| (row.failures > 0).then_some(row.failures), figures::count),
+    ]
+}
+
+fn open_loop<'a>() -> Vec<Column<'a>> {
+    let service = |row: &Row, share: f64| row.service.as_ref().map(|service| service.quantile(share));
+    vec![
+        some("service p50", move |row| service(row, 0.5), figures::latency),
+        some("service p99", move |row| service(row, 0.99), figures::latency),
+        some("late", |row| (row.late > 0).then_some(row.late), figures::count),
+    ]
+}
+
+fn extras<'a>(section: &Section) -> Vec<Column<'a>> {
+    let names: BTreeSet<String> = section.rows.iter().flat_map(|row| row.extra.keys().cloned()).collect();
+    let extra =
+        |name: String| some(name.clone(), move |row: &Row| row.extra.get(&name).copied(), figures::number);
+    names.into_iter().map(extra).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::testing;
+
+    fn grid(section: usize, detail: Detail) -> Grid {
+        Grid::new(&testing::report().sections[section], Some("floor"), detail)
+    }
+
+    fn cell<'a>(grid: &'a Grid, line: usize, head: &str) -> &'a str {
+        &grid.lines[line].cells[grid.heads.iter().position(|known| known == head).unwrap()]
+    }
+
+    #[test]
+    fn columns_nobody_has_anything_for_are_left_out() {
+        let grid = grid(0, Detail::Brief);
+        assert!(!grid.heads.iter().any(|head| head == "late" || head == "failed"), "{:?}", grid.heads);
+        assert!(grid.lines.iter().all(|line| line.cells.len() == grid.heads.len()));
+    }
+
+    #[test]
+    fn the_base_and_the_floor_are_not_compared_with_themselves() {
+        let grid = grid(0, Detail::Brief);
+        assert_eq!(cell(&grid, 0, "rate ÷ memory"), NOTHING);
+        assert!(cell(&grid, 3, "rate ÷ memory").starts_with("0.0"), "{}", cell(&grid, 3, "rate ÷ memory"));
+        assert_eq!(cell(&grid, 4, "p50 ÷ floor"), NOTHING);
+        assert!(cell(&grid, 3, "p50 ÷ floor").ends_with('×'));
+    }
+
+    #[test]
+    fn a_note_of_many_rows_is_listed_once() {
+        let grid = grid(0, Detail::Brief);
+        assert_eq!(grid.notes.len(), 2);
+        assert!(grid.notes[0].starts_with("partial: the server closed"), "{:?}", grid.notes);
+        assert_eq!((grid.lines[5].note, grid.lines[11].note), (Some(2), Some(2)));
+        assert!(grid.lines[5].cells.iter().all(|cell| cell == NOTHING));
+    }
+
+    #[test]
+    fn all_that_was_measured_is_there_in_full() {
+        let heads = grid(2, Detail::Full).heads;
+        for head in ["offered/s", "operations", "min", "p99.9", "max", "service p99", "late"] {
+            assert!(heads.iter().any(|known| known == head), "{head} in {heads:?}");
+        }
+        assert!(grid(1, Detail::Full).heads.iter().any(|head| head == "storage MB"));
+    }
+}

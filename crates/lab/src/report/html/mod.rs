@@ -1,0 +1,218 @@
+//! The report as a page: what it means first, then what to know before believing it, then a
+//! picture for every comparison with its numbers beneath.
+
+pub(crate) mod charts;
+mod colours;
+pub(crate) mod page;
+pub(crate) mod svg;
+
+use super::grid::{Detail, Grid};
+use super::{figures, groups, promise};
+use crate::result::{Report, Section, TargetInfo};
+use charts::{Figure, Panel};
+use colours::Colours;
+use page::escape;
+use std::fmt::Write as _;
+
+/// With more groups than this, only the bars are shown at once; the rest unfolds.
+const GROUPS_OPEN: usize = 3;
+
+/// The whole page.
+pub(crate) fn render(report: &Report) -> String {
+    let colours = Colours::new(report);
+    let mut body = header(report);
+    body += &page::notice("means", "What it means", &report.findings);
+    body += &page::notice("wrong", "What went wrong", &report.errors);
+    body += &page::notice("warn", "Before you believe a figure", &report.warnings);
+    body += &targets(report, &colours);
+    let floor = groups::floor(report);
+    for each in &report.sections {
+        body += &section(each, floor, &colours);
+    }
+    body += &environment(report);
+    page::page(&format!("{} · Vellum lab", report.title), &body)
+}
+
+fn header(report: &Report) -> String {
+    let started = report.started.replace('T', " ");
+    format!(
+        "<header>\n<p class=\"over\">Vellum lab · {}</p>\n<h1>{}</h1>\n<p class=\"lead\">{}</p>\n\
+         <p class=\"meta\">{} · took {} · seed {} · run {}</p>\n</header>\n",
+        escape(&report.experiment),
+        escape(&report.title),
+        escape(&report.about),
+        escape(&started),
+        figures::seconds(report.seconds),
+        report.seed,
+        escape(&report.id)
+    )
+}
+
+/// A coloured square and a name.
+fn chip(name: &str, colours: &Colours) -> String {
+    format!("<span class=\"chip {}\">{}</span>", colours.class(name), escape(name))
+}
+
+fn targets(report: &Report, colours: &Colours) -> String {
+    if report.targets.is_empty() {
+        return String::new();
+    }
+    let cards: String = report.targets.iter().map(|target| card(target, colours)).collect();
+    format!(
+        "<section>\n<h2>Targets and what they promise</h2>\n<div class=\"cards\">\n{cards}</div>\n</section>\n"
+    )
+}
+
+fn card(target: &TargetInfo, colours: &Colours) -> String {
+    let print = &target.fingerprint;
+    let mut lines = vec![("address".to_string(), target.uri.clone())];
+    if !print.engine.is_empty() {
+        lines.push(("engine".to_string(), print.engine.clone()));
+    }
+    if let Some(sync) = print.sync_microseconds {
+        lines.push(("fdatasync there".to_string(), figures::latency(sync)));
+    }
+    lines.extend(print.details.iter().cloned());
+    format!(
+        "<article class=\"card\">\n<h3>{}</h3>\n<p>{}: {}.</p>\n{}</article>\n",
+        chip(&target.name, colours),
+        escape(&print.server),
+        promise::words(print.promise),
+        definitions(&lines)
+    )
+}
+
+fn definitions(lines: &[(String, String)]) -> String {
+    let line =
+        |(name, value): &(String, String)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value));
+    format!("<dl>\n{}</dl>\n", lines.iter().map(line).collect::<String>())
+}
+
+fn section(section: &Section, floor: Option<&str>, colours: &Colours) -> String {
+    let panels = charts::panels(section, colours);
+    let few = panels.len() <= GROUPS_OPEN;
+    let pictures: String = panels.into_iter().map(|each| panel(each, few, colours)).collect();
+    format!(
+        "<section id=\"{}\">\n<h2>{}</h2>\n<p class=\"lead\">{}</p>\n{pictures}{}</section>\n",
+        escape(&section.id),
+        escape(&section.title),
+        escape(&section.about),
+        numbers(section, floor)
+    )
+}
+
+/// The pictures of one group: all beside one another, or the first with the rest folded away.
+fn panel(panel: Panel, open: bool, colours: &Colours) -> String {
+    let heading =
+        if panel.label.is_empty() { String::new() } else { format!("<h3>{}</h3>\n", escape(&panel.label)) };
+    let figures: Vec<String> = panel.figures.iter().map(|each| figure(each, colours)).collect();
+    if open || figures.len() < 2 {
+        return format!("{heading}<div class=\"figures\">\n{}</div>\n", figures.concat());
+    }
+    let (first, rest) = figures.split_at(1);
+    format!(
+        "{heading}<div class=\"figures\">\n{}</div>\n<details>\n<summary>Percentiles and time: {}</summary>\n\
+         <div class=\"figures\">\n{}</div>\n</details>\n",
+        first.concat(),
+        escape(&panel.label),
+        rest.concat()
+    )
+}
+
+fn figure(figure: &Figure, colours: &Colours) -> String {
+    let legend: String = figure.legend.iter().map(|name| chip(name, colours)).collect();
+    let legend = if legend.is_empty() { legend } else { format!("<div class=\"legend\">{legend}</div>\n") };
+    format!(
+        "<figure>\n<figcaption>{}</figcaption>\n{}\n{legend}</figure>\n",
+        escape(&figure.caption),
+        figure.svg
+    )
+}
+
+/// The raw numbers, folded away, and the notes, which are not.
+fn numbers(section: &Section, floor: Option<&str>) -> String {
+    let grid = Grid::new(section, floor, Detail::Full);
+    let heads: Vec<String> = ["case", "target"].map(str::to_string).into_iter().chain(grid.heads).collect();
+    let mut rows = Vec::new();
+    for line in grid.lines {
+        let note = line.note.map(|note| format!(" [{note}]")).unwrap_or_default();
+        rows.push([vec![line.case, format!("{}{note}", line.target)], line.cells].concat());
+    }
+    let mut text = String::new();
+    for (at, note) in grid.notes.iter().enumerate() {
+        let _ = writeln!(text, "<p class=\"note\">[{}] {}</p>", at + 1, escape(note));
+    }
+    let table = page::table(&heads, &rows, 2);
+    format!("{text}<details class=\"numbers\">\n<summary>All numbers</summary>\n{table}</details>\n")
+}
+
+fn environment(report: &Report) -> String {
+    format!(
+        "<section>\n<h2>Where it was measured, and how to repeat it</h2>\n{}<pre>{}</pre>\n\
+         <p class=\"note\">Latencies are HdrHistograms of three significant digits, merged over rounds; \
+         whiskers and brackets span the rounds, in which targets took turns.</p>\n</section>\n",
+        definitions(&report.environment),
+        escape(&report.command)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::testing;
+
+    /// Fails where elements aren't closed in the order they were opened.
+    fn check_markup(text: &str) {
+        let body = text.split_once("<main>").unwrap().1;
+        let mut open = vec!["main".to_string()];
+        for tag in body.split('<').skip(1) {
+            let (tag, _) = tag.split_once('>').unwrap_or_else(|| panic!("no end: {tag}"));
+            let name: String =
+                tag.trim_start_matches('/').chars().take_while(|c| c.is_alphanumeric()).collect();
+            if tag.starts_with('/') {
+                assert_eq!(open.pop().as_deref(), Some(name.as_str()));
+                if open.is_empty() {
+                    return;
+                }
+            } else if !tag.ends_with('/') {
+                open.push(name);
+            }
+        }
+        panic!("still open: {open:?}");
+    }
+
+    #[test]
+    fn the_page_is_well_formed_and_whole() {
+        let text = render(&testing::report());
+        check_markup(&text);
+        if let Ok(path) = std::env::var("VELLUM_LAB_FIXTURE") {
+            std::fs::write(path, &text).unwrap();
+        }
+        for part in
+            ["What it means", "Before you believe", "Targets and what they promise", "All numbers", "seed 42"]
+        {
+            assert!(text.contains(part), "{part}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_loaded_or_run() {
+        let text = render(&testing::report());
+        for wrong in ["<script", "http://", "https://", "src=", "url(", "@import", "onload"] {
+            let own = text.replace("mongodb://", "");
+            assert!(!own.contains(wrong), "{wrong}");
+        }
+        assert!(text.contains("&lt;b&gt;peer &amp; co&lt;/b&gt;"));
+    }
+
+    #[test]
+    fn many_groups_fold_their_curves_away() {
+        let mut report = testing::report();
+        let rows = (0..5).map(|case| testing::row("memory", &format!("case {case}"), 1, 90.0, case));
+        report.sections[0].rows = rows.collect();
+        report.sections.truncate(1);
+        let text = render(&report);
+        check_markup(&text);
+        assert_eq!(text.matches("<summary>Percentiles and time").count(), 5);
+    }
+}

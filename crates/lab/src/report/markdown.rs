@@ -1,0 +1,91 @@
+//! The report as Markdown: the terminal's tables where they are to be pasted.
+
+use super::grid::{Detail, Grid};
+use super::{groups, terminal};
+use crate::result::Report;
+use std::fmt::Write as _;
+
+/// The whole report.
+pub(crate) fn render(report: &Report) -> String {
+    let mut text = format!("# {}\n\n{}\n", escape(&report.title), escape(&report.about));
+    let _ = writeln!(text, "\nRun {}, started {}, seed {}:\n", report.id, report.started, report.seed);
+    let _ = writeln!(text, "    {}", report.command.replace('\n', " "));
+    list(&mut text, "What it means", &report.findings);
+    list(&mut text, "Warnings", &report.warnings);
+    list(&mut text, "What went wrong", &report.errors);
+    let floor = groups::floor(report);
+    for section in &report.sections {
+        let _ = writeln!(text, "\n## {}\n\n{}\n", escape(&section.title), escape(&section.about));
+        text += &table(&Grid::new(section, floor, Detail::Brief));
+    }
+    let targets = report.targets.iter();
+    let targets: Vec<_> =
+        targets.map(|target| format!("{}: {}", target.name, terminal::describe(target))).collect();
+    list(&mut text, "Targets", &targets);
+    let environment: Vec<_> =
+        report.environment.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    list(&mut text, "Environment", &environment);
+    text
+}
+
+fn list(text: &mut String, heading: &str, items: &[String]) {
+    if !items.is_empty() {
+        let _ = writeln!(text, "\n## {heading}\n");
+    }
+    for item in items {
+        let _ = writeln!(text, "- {}", escape(item));
+    }
+}
+
+fn table(grid: &Grid) -> String {
+    let heads: Vec<_> = grid.heads.iter().map(|head| escape(head)).collect();
+    let mut text =
+        format!("| case | target | {} |\n|---|---|{}\n", heads.join(" | "), "--:|".repeat(heads.len()));
+    for line in &grid.lines {
+        let case = if line.opens { escape(&line.case) } else { String::new() };
+        let note = line.note.map(|note| format!(" [{note}]")).unwrap_or_default();
+        let _ = writeln!(text, "| {case} | {}{note} | {} |", escape(&line.target), line.cells.join(" | "));
+    }
+    for (at, note) in grid.notes.iter().enumerate() {
+        let _ = writeln!(text, "\n[{}] {}", at + 1, escape(note));
+    }
+    text
+}
+
+/// Text as it stands, whatever Markdown would make of it, and in one line.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\r' => escaped.push(' '),
+            '<' => escaped += "&lt;",
+            '&' => escaped += "&amp;",
+            '\\' | '|' | '*' | '_' | '`' | '[' | ']' => escaped.extend(['\\', character]),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::testing;
+
+    #[test]
+    fn tables_have_as_many_cells_in_each_line() {
+        let text = render(&testing::report());
+        let mut lines = text.lines().skip_while(|line| !line.starts_with("| case")).peekable();
+        let bars = |line: &str| line.replace("\\|", "").matches('|').count();
+        let head = bars(lines.peek().unwrap());
+        let table: Vec<_> = lines.take_while(|line| line.starts_with('|')).collect();
+        assert_eq!(table.len(), 2 + 12);
+        assert!(table.iter().all(|line| bars(line) == head), "{text}");
+    }
+
+    #[test]
+    fn text_of_users_is_no_markup() {
+        assert_eq!(escape("a|b <i> [x](y)\n`"), "a\\|b &lt;i> \\[x\\](y) \\`");
+        assert!(!render(&testing::report()).contains("<script>"));
+    }
+}

@@ -1,0 +1,301 @@
+//! The report on a terminal: targets and warnings first, a table per section, findings last.
+//!
+//! Width is respected by moving columns into a second table beneath the first, never by cutting
+//! figures. Colour only marks what is read first, and only where a person reads.
+
+use super::grid::{Detail, Grid, Line};
+use super::{figures, groups, promise};
+use crate::result::{Report, TargetInfo};
+use console::{Alignment, Style, Term, measure_text_width, pad_str};
+use std::fmt::Write as _;
+
+/// What the text is made for.
+#[derive(Clone, Copy)]
+pub(crate) struct Page {
+    /// Characters in a line.
+    pub(crate) width: usize,
+    pub(crate) colour: bool,
+}
+
+impl Page {
+    /// What standard output is: the terminal's width, or wide and plain where it is none.
+    pub(crate) fn of_stdout() -> Page {
+        let term = Term::stdout();
+        let width = term.size_checked().filter(|_| term.is_term()).map_or(160, |(_, columns)| columns.into());
+        Page { width: width.max(40), colour: term.is_term() && console::colors_enabled() }
+    }
+
+    pub(crate) fn paint(self, style: Style, text: &str) -> String {
+        style.force_styling(self.colour).apply_to(text).to_string()
+    }
+
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.paint(Style::new().bold(), text)
+    }
+
+    pub(crate) fn dim(self, text: &str) -> String {
+        self.paint(Style::new().dim(), text)
+    }
+
+    /// A list under a heading, its lines wrapped; nothing if there is none.
+    pub(crate) fn list(self, heading: &str, mark: &str, style: Style, items: &[String]) -> String {
+        if items.is_empty() {
+            return String::new();
+        }
+        let mut text = format!("\n{}\n", self.bold(heading));
+        for item in items {
+            let indent = measure_text_width(mark) + 3;
+            let lines = wrap(item, self.width.saturating_sub(indent));
+            let marked = self.paint(style.clone(), mark);
+            let _ = writeln!(text, "  {marked} {}", lines.join(&format!("\n{}", " ".repeat(indent))));
+        }
+        text
+    }
+}
+
+/// The whole report as text.
+pub(crate) fn render(report: &Report, page: Page) -> String {
+    let mut text = opening(report, page);
+    let floor = groups::floor(report);
+    for section in &report.sections {
+        let _ = write!(text, "\n{}", page.bold(&section.title));
+        let _ = writeln!(text, "  {}", page.dim(&format!("[{}]", section.id)));
+        for line in wrap(&section.about, page.width) {
+            let _ = writeln!(text, "{}", page.dim(&line));
+        }
+        text += &table(&Grid::new(section, floor, Detail::Brief), page);
+    }
+    text += &page.list("What it means", "•", Style::new().cyan(), &report.findings);
+    text += &page.list("What went wrong", "✗", Style::new().red(), &report.errors);
+    text
+}
+
+/// What a reader must know before the figures: the run, its targets, the warnings.
+pub(crate) fn opening(report: &Report, page: Page) -> String {
+    let mut text = format!("\n{}\n", page.bold(&report.title));
+    for line in wrap(&report.about, page.width) {
+        let _ = writeln!(text, "{line}");
+    }
+    let took = figures::seconds(report.seconds);
+    let run = format!("run {}, seed {}, {took}", report.id, report.seed);
+    let _ = writeln!(text, "{}", page.dim(&run));
+    let names = report.targets.iter().map(|target| measure_text_width(&target.name)).max().unwrap_or(0);
+    if !report.targets.is_empty() {
+        let _ = writeln!(text, "\n{}", page.bold("Targets"));
+    }
+    for target in &report.targets {
+        let name = pad_str(&target.name, names, Alignment::Left, None);
+        let lines = wrap(&describe(target), page.width.saturating_sub(names + 4));
+        let _ = writeln!(text, "  {name}  {}", lines.join(&format!("\n{}", " ".repeat(names + 4))));
+    }
+    text + &page.list("Warnings", "!", Style::new().yellow(), &report.warnings)
+}
+
+/// "Vellum 0.1.0, disk: acknowledged writes survive …; fdatasync 812 µs".
+pub(crate) fn describe(target: &TargetInfo) -> String {
+    let print = &target.fingerprint;
+    let engine = if print.engine.is_empty() { String::new() } else { format!(", {}", print.engine) };
+    let mut text = format!("{}{engine}: {}", print.server, promise::words(print.promise));
+    if let Some(sync) = print.sync_microseconds {
+        let _ = write!(text, "; fdatasync takes {} there", figures::latency(sync));
+    }
+    text
+}
+
+/// The text in lines of at most this many characters, broken at spaces.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && measure_text_width(&line) + 1 + measure_text_width(word) > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+const BAR: usize = 10;
+
+/// A bar of a share (0 to 1) of [`BAR`] characters, in eighths of one.
+fn bar(share: f64) -> String {
+    let eighths = (share.clamp(0.0, 1.0) * (BAR * 8) as f64).round() as usize;
+    let part = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"].get(eighths % 8).copied().unwrap_or("");
+    format!("{}{part}", "█".repeat(eighths / 8))
+}
+
+/// What stands left of a table's figures, by line.
+struct Labels {
+    /// Empty where the case has a line of its own above, since there is no room beside.
+    cases: Vec<String>,
+    targets: Vec<String>,
+}
+
+impl Labels {
+    fn width(&self) -> usize {
+        let cases = width(&self.cases);
+        width(&self.targets) + if cases == 0 { 2 } else { cases + 4 }
+    }
+}
+
+fn labels(grid: &Grid, page: Page) -> Labels {
+    let case = |line: &Line| if line.opens { line.case.clone() } else { String::new() };
+    let target = |line: &Line| match line.note {
+        Some(note) => format!("{} [{note}]", line.target),
+        None => line.target.clone(),
+    };
+    let cases: Vec<String> = grid.lines.iter().map(case).collect();
+    let targets: Vec<String> = grid.lines.iter().map(target).collect();
+    let beside = (width(&cases) + width(&targets)) * 5 < page.width * 2;
+    Labels { cases: if beside { cases } else { vec![String::new(); targets.len()] }, targets }
+}
+
+fn width(texts: &[String]) -> usize {
+    texts.iter().map(|text| measure_text_width(text)).max().unwrap_or(0)
+}
+
+/// The table, in as many pieces as the width asks for, and its notes.
+pub(crate) fn table(grid: &Grid, page: Page) -> String {
+    let labels = labels(grid, page);
+    let beside = labels.width();
+    let widths: Vec<usize> = (0..grid.heads.len()).map(|at| column_width(grid, at)).collect();
+    let mut text = String::new();
+    let mut from = 0;
+    while from < widths.len() {
+        let bars = if from == 0 { BAR + 2 } else { 0 };
+        let to = fitting(&widths, from, page.width.saturating_sub(beside + bars));
+        text += &piece(grid, &labels, from..to, &widths, page);
+        from = to;
+    }
+    for (at, note) in grid.notes.iter().enumerate() {
+        let lines = wrap(note, page.width.saturating_sub(5));
+        let _ = writeln!(text, "{}", page.dim(&format!("[{}] {}", at + 1, lines.join("\n    "))));
+    }
+    text
+}
+
+fn column_width(grid: &Grid, at: usize) -> usize {
+    let cells = grid.lines.iter().filter_map(|line| line.cells.get(at));
+    let widest = cells.map(|cell| measure_text_width(cell)).max().unwrap_or(0);
+    widest.max(grid.heads.get(at).map_or(0, |head| measure_text_width(head)))
+}
+
+/// Where the columns from `from` on that fit into the width end: at least one does.
+fn fitting(widths: &[usize], from: usize, room: usize) -> usize {
+    let mut used = 0;
+    let mut to = from;
+    for width in widths.iter().skip(from) {
+        used += width + 2;
+        if used > room && to > from {
+            break;
+        }
+        to += 1;
+    }
+    to
+}
+
+/// Some columns of the table; the first piece carries the bars of the rates.
+fn piece(
+    grid: &Grid,
+    labels: &Labels,
+    columns: std::ops::Range<usize>,
+    widths: &[usize],
+    page: Page,
+) -> String {
+    let cases = width(&labels.cases);
+    let targets = width(&labels.targets);
+    let mut head = " ".repeat(labels.width() - 2);
+    for at in columns.clone() {
+        head += &padded(grid.heads.get(at), widths.get(at));
+    }
+    let mut text = format!("{}\n", page.dim(head.trim_end()));
+    for ((line, case), target) in grid.lines.iter().zip(&labels.cases).zip(&labels.targets) {
+        if cases == 0 && line.opens {
+            text += &wrap(&line.case, page.width)
+                .iter()
+                .map(|part| format!("{}\n", page.bold(part)))
+                .collect::<String>();
+        } else if cases > 0 {
+            let _ = write!(text, "{}  ", pad_str(case, cases, Alignment::Left, None));
+        }
+        let mut rest = pad_str(target, targets, Alignment::Left, None).to_string();
+        for at in columns.clone() {
+            rest += &padded(line.cells.get(at), widths.get(at));
+        }
+        if columns.start == 0 {
+            let _ = write!(rest, "  {}", page.paint(Style::new().cyan(), &bar(line.share)));
+        }
+        let _ = writeln!(text, "{}", rest.trim_end());
+    }
+    text
+}
+
+/// A cell of a table, at its right.
+fn padded(cell: Option<&String>, width: Option<&usize>) -> String {
+    let cell = cell.map_or("", String::as_str);
+    format!("  {}", pad_str(cell, width.copied().unwrap_or(0), Alignment::Right, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::testing;
+
+    fn text(width: usize) -> String {
+        render(&testing::report(), Page { width, colour: false })
+    }
+
+    #[test]
+    fn warnings_stand_before_figures_and_findings_after() {
+        let text = text(160);
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));
+        assert!(at("the lab itself was busy") < at("per second"));
+        assert!(at("Vellum 0.1.0, memory: ") < at("the lab itself was busy"));
+        assert!(at("What it means") > at("[rates]"));
+        assert!(at("What went wrong") > at("What it means"));
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        for width in [60, 80, 100, 160] {
+            let text = text(width);
+            for line in text.lines() {
+                assert!(measure_text_width(line) <= width, "{width}: {line}");
+            }
+            assert_eq!(text.matches("CPU/op").count(), 3, "{text}");
+        }
+    }
+
+    #[test]
+    fn columns_stand_under_one_another() {
+        let text = text(160);
+        let lines: Vec<&str> = text.lines().skip_while(|line| !line.contains("per second")).take(6).collect();
+        let column = |line: &str, part: &str| {
+            line.find(part).map(|at| line[..at].chars().count() + part.chars().count())
+        };
+        let end = column(lines[0], "per second").unwrap();
+        for line in &lines[1..] {
+            let before: String = line.chars().take(end).collect();
+            assert!(before.ends_with(|c: char| c.is_ascii_digit()), "{before:?}");
+        }
+    }
+
+    #[test]
+    fn plain_text_has_no_escapes_and_coloured_text_has() {
+        assert!(!text(80).contains('\u{1b}'));
+        assert!(render(&testing::report(), Page { width: 80, colour: true }).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn bars_grow_in_eighths() {
+        assert_eq!(bar(0.0), "");
+        assert_eq!(bar(1.0).chars().count(), BAR);
+        assert_eq!(bar(0.05), "▌");
+    }
+}
