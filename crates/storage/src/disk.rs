@@ -7,7 +7,9 @@
 //!    that a checkpoint is writing, base (`state.rs`, `cursor.rs`, `base.rs`).
 //! 3. When the changes have grown, the keeper (`keeper.rs`) freezes them and writes them to the base
 //!    (`checkpoint.rs`), a redb file, in one transaction; then the journal before them can go.
-//! 4. Opening reads where the base stands and replays the journal behind it (`recovery.rs`).
+//! 4. Opening reads where the base stands and replays the journal behind it, a piece at a time (`recovery.rs`,
+//!    `reader.rs`).
+//! 5. A directory that cannot be opened is salvaged: what is sound goes to a new one (`salvage.rs`, `swap.rs`).
 //!
 //! `docs/storage-disk.md` has the formats and the measurements.
 
@@ -21,9 +23,13 @@ mod files;
 mod journal;
 mod keeper;
 mod latency;
+mod overlay;
+mod reader;
 mod record;
 mod recovery;
+mod salvage;
 mod state;
+mod swap;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -46,6 +52,7 @@ use keeper::Keeper;
 use state::State;
 
 pub use files::{File, Files, SystemFiles};
+pub use salvage::{Lost, Salvage};
 
 /// The share of the cache that changes may take before a checkpoint begins.
 const CHANGES_SHARE: u64 = 4;

@@ -20,7 +20,7 @@ pub mod testing;
 
 pub use batch::{Batch, Op};
 pub use bytes::{Key, Value};
-pub use disk::{DiskEngine, DiskOptions};
+pub use disk::{DiskEngine, DiskOptions, Lost, Salvage};
 pub use engine::{
     Cursor, Damage, Direction, Durability, Engine, Ident, Position, Range, Snapshot, Statistics,
 };

@@ -13,11 +13,11 @@ use crate::{Error, Result};
 
 /// The version of the whole directory's format. A directory of a newer one is refused.
 const FORMAT: u32 = 1;
-const FORMAT_FILE: &str = "vellum.format";
-const LOCK_FILE: &str = "vellum.lock";
-const BASE_FILE: &str = "base.redb";
-const NEW_BASE_FILE: &str = "base.new";
-const JOURNAL_DIRECTORY: &str = "journal";
+pub(super) const FORMAT_FILE: &str = "vellum.format";
+pub(super) const LOCK_FILE: &str = "vellum.lock";
+pub(super) const BASE_FILE: &str = "base.redb";
+pub(super) const NEW_BASE_FILE: &str = "base.new";
+pub(super) const JOURNAL_DIRECTORY: &str = "journal";
 
 /// A data directory that nobody else has open.
 pub(super) struct Directory {
@@ -34,7 +34,7 @@ impl Directory {
         for directory in [path, &journal] {
             files.create_directory(directory).map_err(|error| during("making", directory, error))?;
         }
-        let lock = files.lock(&path.join(LOCK_FILE)).map_err(|error| locking(path, error))?;
+        let lock = Directory::lock(&*files, path)?;
         let names = files.list(path).map_err(|error| during("reading", path, error))?;
         let mut segments = Segments { files: Arc::clone(&files), directory: journal, id: 0 };
         let has = |name: &str| names.iter().any(|other| other == name);
@@ -49,6 +49,13 @@ impl Directory {
             finish_set_up(&*files, path)?;
         }
         Ok(Directory { base: path.join(BASE_FILE), segments, _lock: lock })
+    }
+}
+
+impl Directory {
+    /// Takes the lock that keeps other processes out.
+    pub(super) fn lock(files: &dyn Files, path: &Path) -> Result<Box<dyn Any + Send + Sync>> {
+        files.lock(&path.join(LOCK_FILE)).map_err(|error| locking(path, error))
     }
 }
 
@@ -100,7 +107,7 @@ fn finish_set_up(files: &dyn Files, path: &Path) -> Result<()> {
 }
 
 /// Checks the format, and returns the directory's id.
-fn read_format(files: &dyn Files, path: &Path) -> Result<u64> {
+pub(super) fn read_format(files: &dyn Files, path: &Path) -> Result<u64> {
     let path = path.join(FORMAT_FILE);
     let read = || {
         let file = files.open(&path, false)?;

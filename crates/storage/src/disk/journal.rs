@@ -27,7 +27,7 @@ const SEGMENT_MAGIC: [u8; 8] = *b"VellumJ\n";
 const SEGMENT_VERSION: u32 = 1;
 /// Magic, version, the directory's id, the segment's number, checksum.
 pub(super) const SEGMENT_HEADER_BYTES: usize = 8 + 4 + 8 + 8 + 4;
-const SUFFIX: &str = ".journal";
+pub(super) const SUFFIX: &str = ".journal";
 
 /// The segments' directory, and whose they are.
 #[derive(Clone)]

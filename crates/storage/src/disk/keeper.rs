@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use super::checkpoint::Plan;
 use super::core::Core;
 use super::state::Freeze;
+use super::verify::sheltered;
 use crate::{Error, Result};
 
 /// How long to wait after a failure before the next attempt.
@@ -113,7 +114,8 @@ impl Keeper {
     /// Works until the desk closes, then makes a last checkpoint if there is anything to write.
     pub(super) fn run(mut self) {
         while let Some(order) = self.next_order() {
-            let result = self.attempt(order);
+            // Broken pages of the base may make redb panic; writers are to hear of it.
+            let result = sheltered(|| self.attempt(order));
             let mut orders = self.core.desk.orders.lock();
             if let Err(error) = &result {
                 if orders.error.is_none() {

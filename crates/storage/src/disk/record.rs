@@ -65,6 +65,34 @@ fn header(len: usize, position: u64, durable: u64, checksum: u32) -> [u8; HEADER
     header
 }
 
+/// What a frame's header says, whole or not.
+pub(super) struct Header {
+    fields: [u8; 20],
+    expected: [u8; 4],
+    len: usize,
+}
+
+impl Header {
+    /// The header that the bytes begin with, if they begin with the mark.
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let (header, _) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+        let (mark, rest) = header.split_first_chunk::<4>()?;
+        let (fields, expected) = rest.split_first_chunk::<20>()?;
+        let len = u32::from_le_bytes(*fields.first_chunk()?) as usize;
+        (*mark == MARK).then_some(Header { fields: *fields, expected: *expected.first_chunk()?, len })
+    }
+
+    /// The length that it gives the whole frame.
+    pub(super) fn frame_len(&self) -> usize {
+        HEADER_BYTES + self.len
+    }
+
+    /// Whether it belongs to a batch with this checksum.
+    pub(super) fn seals(&self, batch: u32) -> bool {
+        self.expected == crc32c::crc32c_append(batch, &self.fields).to_le_bytes()
+    }
+}
+
 /// A frame found whole.
 pub(super) struct Frame<'a> {
     pub(super) position: u64,
@@ -76,14 +104,10 @@ pub(super) struct Frame<'a> {
 impl<'a> Frame<'a> {
     /// The frame that the bytes begin with; `None` if there is none, or not a whole and sound one.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
-        let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
-        let (mark, rest_of_header) = header.split_first_chunk::<4>()?;
-        let (fields, expected) = rest_of_header.split_first_chunk::<20>()?;
-        let len = u32::from_le_bytes(*fields.first_chunk()?) as usize;
-        let batch = rest.get(..len)?;
-        let checksum = crc32c::crc32c_append(crc32c::crc32c(batch), fields);
-        let sound = *mark == MARK && expected == checksum.to_le_bytes();
-        sound.then_some(Frame { position: number(fields, 4)?, durable: number(fields, 12)?, batch })
+        let header = Header::read(bytes)?;
+        let batch = bytes.get(HEADER_BYTES..header.frame_len())?;
+        let (position, durable) = (number(&header.fields, 4)?, number(&header.fields, 12)?);
+        header.seals(crc32c::crc32c(batch)).then_some(Frame { position, durable, batch })
     }
 
     /// The length of the whole frame.

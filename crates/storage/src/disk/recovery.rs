@@ -9,23 +9,17 @@
 use std::sync::Arc;
 
 use super::journal::{Appender, SEGMENT_HEADER_BYTES, Segments, during};
-use super::record::{self, Frame, MARK};
+use super::reader::Reader;
+use super::record;
 use crate::{Batch, Error, Result};
 
-/// What a file system leaves where a write was lost comes in multiples of this.
-const BLOCK_BYTES: usize = 512;
-
-/// A segment read whole.
-struct Segment {
-    number: u64,
-    bytes: Vec<u8>,
-}
+const HEADER: u64 = SEGMENT_HEADER_BYTES as u64;
 
 /// A place in the journal: the index of a segment, and an offset in it.
 #[derive(Clone, Copy)]
 struct Place {
     segment: usize,
-    offset: usize,
+    offset: u64,
 }
 
 /// Replays the journal: calls `replay` with each batch after `base`, the position that the base holds, and
@@ -35,41 +29,70 @@ pub(super) fn recover(
     base: u64,
     replay: impl FnMut(u64, Batch) -> Result<()>,
 ) -> Result<Appender> {
-    let mut read = Vec::new();
-    for number in segments.list()? {
-        read.push(read_segment(segments, number)?);
-    }
-    if read.is_empty() {
+    let numbers = segments.list()?;
+    if numbers.is_empty() {
         let directory = segments.directory.display();
         return Err(Error::Corrupted(format!(
             "there is no journal in {directory}; was it elsewhere before?"
         )));
     }
-    let mut walk = Walk { segments, read: &read, last: base, replay };
+    let read = numbers.into_iter().map(|number| Reader::open(segments, number)).collect::<Result<_>>()?;
+    let mut walk = Walk { segments, read, last: base, lenient: false, replay };
     match walk.run()? {
-        Some(end) => cut(segments, &read, end, walk.last),
-        None => go_on(segments, &read, walk.last),
+        Some(end) => cut(segments, &walk.read, end, walk.last),
+        None => go_on(segments, &walk.read, walk.last),
     }
 }
 
-fn read_segment(segments: &Segments, number: u64) -> Result<Segment> {
-    let path = segments.path(number);
-    let read = || {
-        let file = segments.files.open(&path, false)?;
-        let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(usize::MAX)];
-        file.read_at(&mut bytes, 0)?;
-        Ok(bytes)
+/// Where a journal ends for somebody who takes what he can get.
+pub(super) struct Remains {
+    /// The position of the last batch replayed.
+    pub(super) last: u64,
+    /// Why the journal was not replayed to its end.
+    pub(super) damage: Option<String>,
+}
+
+/// Replays what is sound up to the first damage, then calls `lost` with each sound batch behind it. Changes
+/// no file. `base` is the position of the base, if that is known.
+pub(super) fn salvage(
+    segments: &Segments,
+    base: Option<u64>,
+    replay: impl FnMut(u64, Batch) -> Result<()>,
+    lost: impl FnMut(u64, Batch),
+) -> Result<Remains> {
+    let mut read = Vec::new();
+    for number in segments.list()? {
+        let mut reader = Reader::open(segments, number)?;
+        // A foreign one is no part of this journal; a damaged header is no reason to leave the frames.
+        if segments.check_header(number, reader.bytes(0, SEGMENT_HEADER_BYTES)?).is_ok() {
+            read.push(reader);
+        }
+    }
+    let mut walk = Walk { segments, read, last: base.unwrap_or_default(), lenient: true, replay };
+    if base.is_none() {
+        let first = walk.beyond(Place { segment: 0, offset: 0 })?;
+        walk.last = first.map_or(0, |beyond| beyond.next.1.saturating_sub(1));
+    }
+    let damage = match walk.run() {
+        Ok(_) => None,
+        Err(Error::Corrupted(what)) => Some(what),
+        Err(error) => return Err(error),
     };
-    let bytes = read().map_err(|error| during("reading", &path, error))?;
-    Ok(Segment { number, bytes })
+    let last = walk.last;
+    if damage.is_some() {
+        walk.each_beyond(Place { segment: 0, offset: 0 }, lost)?;
+    }
+    Ok(Remains { last, damage })
 }
 
 /// A walk along all frames.
 struct Walk<'a, R> {
     segments: &'a Segments,
-    read: &'a [Segment],
+    read: Vec<Reader>,
     /// The position that has been reached: the base's, or that of the last frame replayed.
     last: u64,
+    /// Whether a segment's damaged header is overlooked.
+    lenient: bool,
     replay: R,
 }
 
@@ -81,21 +104,31 @@ struct Beyond {
     durable: u64,
 }
 
+/// The frame at a place, taken out of its segment.
+struct Taken {
+    position: u64,
+    len: u64,
+    /// Its batch, if it is the one to be replayed next.
+    batch: Option<Batch>,
+}
+
 impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
     /// Replays up to the end; if that is a torn one, returns where to cut.
     fn run(&mut self) -> Result<Option<Place>> {
         let mut segment = 0;
-        while let Some(current) = self.read.get(segment) {
-            let sound = self.segments.check_header(current.number, &current.bytes)?;
-            let mut place = Place { segment, offset: if sound { SEGMENT_HEADER_BYTES } else { 0 } };
+        while let Some(current) = self.read.get_mut(segment) {
+            let (number, len) = (current.number, current.len());
+            let header = current.bytes(0, SEGMENT_HEADER_BYTES)?;
+            let sound = self.segments.check_header(number, header)? || self.lenient && len >= HEADER;
+            let mut place = Place { segment, offset: if sound { HEADER } else { 0 } };
             loop {
                 if sound && let Some(end) = self.replay_from(&mut place)? {
                     return Ok(Some(end));
                 }
-                if place.offset == current.bytes.len() && sound {
+                if place.offset == len && sound {
                     break;
                 }
-                match self.beyond(place) {
+                match self.beyond(place)? {
                     // Only what the base holds is missing.
                     Some(Beyond { next: (next, position), .. }) if position == self.last + 1 && sound => {
                         if next.segment != segment {
@@ -106,6 +139,9 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
                     beyond => return self.torn(place, beyond).map(Some),
                 }
             }
+            if let Some(done) = self.read.get_mut(segment) {
+                done.rest();
+            }
             segment += 1;
         }
         Ok(None)
@@ -114,51 +150,78 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
     /// Replays frame after frame, moving the place, until there is no sound one. Returns where to cut if a
     /// segment begins with a gap that the loss of unsynced frames explains.
     fn replay_from(&mut self, place: &mut Place) -> Result<Option<Place>> {
-        let Some(segment) = self.read.get(place.segment) else { return Ok(None) };
-        while let Some(frame) = segment.bytes.get(place.offset..).and_then(Frame::read) {
+        while let Some(frame) = self.take(*place)? {
             if frame.position > self.last + 1 {
-                let first = place.offset == SEGMENT_HEADER_BYTES;
-                let durable = self.beyond(*place).map_or(0, |beyond| beyond.durable);
+                let first = place.offset == HEADER;
+                let durable = self.beyond(*place)?.map_or(0, |beyond| beyond.durable);
                 match first && durable <= self.last {
                     true => return Ok(Some(*place)),
                     false => return Err(self.damaged(*place)),
                 }
             }
-            if frame.position == self.last + 1 {
-                let batch = record::decode(frame.batch).ok_or_else(|| self.damaged(*place))?;
-                (self.replay)(frame.position, batch).map_err(|error| self.unfit(*place, &error))?;
+            if let Some(batch) = frame.batch {
+                (self.replay)(frame.position, batch).map_err(|error| self.unfit(*place, error))?;
                 self.last = frame.position;
             }
-            place.offset += frame.len();
+            place.offset += frame.len;
         }
         Ok(None)
     }
 
-    fn beyond(&self, place: Place) -> Option<Beyond> {
+    fn take(&mut self, place: Place) -> Result<Option<Taken>> {
+        let Some(segment) = self.read.get_mut(place.segment) else { return Ok(None) };
+        let Some(frame) = segment.frame(place.offset)? else { return Ok(None) };
+        let (position, len) = (frame.position, frame.len() as u64);
+        if position != self.last + 1 {
+            return Ok(Some(Taken { position, len, batch: None }));
+        }
+        match record::decode(frame.batch) {
+            Some(batch) => Ok(Some(Taken { position, len, batch: Some(batch) })),
+            None => Err(self.damaged(place)),
+        }
+    }
+
+    fn beyond(&mut self, place: Place) -> Result<Option<Beyond>> {
         let mut beyond: Option<Beyond> = None;
-        for (segment, later) in self.read.iter().enumerate().skip(place.segment) {
-            let from = if segment == place.segment { place.offset } else { 0 };
-            let frames = frames_from(&later.bytes, from).filter(|(_, frame)| frame.position > self.last);
-            for (offset, frame) in frames {
-                let next = (Place { segment, offset }, frame.position);
-                let beyond = beyond.get_or_insert(Beyond { next, durable: 0 });
-                beyond.durable = beyond.durable.max(frame.durable);
+        for (segment, later) in self.read.iter_mut().enumerate().skip(place.segment) {
+            let mut from = if segment == place.segment { place.offset } else { 0 };
+            while let Some(found) = later.find(from)? {
+                from = found.offset + found.len;
+                if found.position > self.last {
+                    let next = (Place { segment, offset: found.offset }, found.position);
+                    let beyond = beyond.get_or_insert(Beyond { next, durable: 0 });
+                    beyond.durable = beyond.durable.max(found.durable);
+                }
             }
         }
-        beyond
+        Ok(beyond)
+    }
+
+    /// Calls a function with each sound batch behind a place that has not been replayed.
+    fn each_beyond(&mut self, place: Place, mut call: impl FnMut(u64, Batch)) -> Result<()> {
+        for (segment, later) in self.read.iter_mut().enumerate().skip(place.segment) {
+            let mut from = if segment == place.segment { place.offset } else { 0 };
+            while let Some(found) = later.find(from)? {
+                from = found.offset + found.len;
+                if found.position > self.last
+                    && let Some(batch) =
+                        later.frame(found.offset)?.and_then(|frame| record::decode(frame.batch))
+                {
+                    call(found.position, batch);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The place is where to cut, or else damaged.
-    fn torn(&self, place: Place, beyond: Option<Beyond>) -> Result<Place> {
+    fn torn(&mut self, place: Place, beyond: Option<Beyond>) -> Result<Place> {
         let Some(beyond) = beyond else { return Ok(place) };
         let next = beyond.next.0;
-        let bytes = self.read.get(place.segment).map(|segment| segment.bytes.as_slice()).unwrap_or_default();
-        let end = if next.segment == place.segment { next.offset } else { bytes.len() };
-        let lost = bytes.get(place.offset..end).unwrap_or_default();
         // A write that never reached the disk leaves zeros, or the file short.
-        let never_written = match next.segment == place.segment {
-            true => has_zero_block(lost, place.offset),
-            false => place.offset > 0,
+        let never_written = match (next.segment == place.segment, self.read.get_mut(place.segment)) {
+            (true, Some(segment)) => segment.has_zero_block(place.offset, next.offset)?,
+            _ => place.offset > 0,
         };
         match beyond.durable > self.last || !never_written {
             true => Err(self.damaged(place)),
@@ -172,8 +235,12 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
         Error::Corrupted(what)
     }
 
-    fn unfit(&self, place: Place, error: &Error) -> Error {
-        Error::Corrupted(format!("{} at offset {}: {error}", self.path(place), place.offset))
+    /// An error of replaying, with the place; those of the operating system stay what they are.
+    fn unfit(&self, place: Place, error: Error) -> Error {
+        match error {
+            Error::Io { .. } | Error::Full(_) | Error::Closed => error,
+            error => Error::Corrupted(format!("{} at offset {}: {error}", self.path(place), place.offset)),
+        }
     }
 
     fn path(&self, place: Place) -> String {
@@ -182,46 +249,20 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
     }
 }
 
-/// Whether bytes that begin at an offset of their file hold a whole block of zeros.
-fn has_zero_block(bytes: &[u8], offset: usize) -> bool {
-    let first = offset.next_multiple_of(BLOCK_BYTES) - offset;
-    let blocks = bytes.get(first..).unwrap_or_default();
-    blocks.chunks_exact(BLOCK_BYTES).any(|block| block.iter().all(|byte| *byte == 0))
-}
-
-/// All sound frames from an offset on, whatever lies between them, with their offsets.
-fn frames_from(bytes: &[u8], from: usize) -> impl Iterator<Item = (usize, Frame<'_>)> {
-    let mut at = from;
-    std::iter::from_fn(move || {
-        while let Some(rest) = bytes.get(at..) {
-            let ahead = rest.windows(MARK.len()).position(|window| window == MARK)?;
-            let offset = at + ahead;
-            match bytes.get(offset..).and_then(Frame::read) {
-                Some(frame) => {
-                    at = offset + frame.len();
-                    return Some((offset, frame));
-                }
-                None => at = offset + 1,
-            }
-        }
-        None
-    })
-}
-
 /// Goes on behind the last frame.
-fn go_on(segments: &Segments, read: &[Segment], position: u64) -> Result<Appender> {
+fn go_on(segments: &Segments, read: &[Reader], position: u64) -> Result<Appender> {
     for segment in read {
         let path = segments.path(segment.number);
         let sync = segments.files.open(&path, false).and_then(|file| file.sync());
         sync.map_err(|error| during("syncing", &path, error))?;
     }
-    let last = read.last().map_or((0, 0), |segment| (segment.number, segment.bytes.len()));
+    let last = read.last().map_or((0, 0), |segment| (segment.number, segment.len()));
     appender(segments, last.0, last.1, position)
 }
 
 /// Cuts off everything from a break on, durably, and goes on there.
-fn cut(segments: &Segments, read: &[Segment], end: Place, position: u64) -> Result<Appender> {
-    let lost = read.iter().skip(end.segment).map(|segment| segment.bytes.len()).sum::<usize>() - end.offset;
+fn cut(segments: &Segments, read: &[Reader], end: Place, position: u64) -> Result<Appender> {
+    let lost = read.iter().skip(end.segment).map(Reader::len).sum::<u64>() - end.offset;
     log::warn!("the journal's end was torn: {lost} bytes that were never synced are cut off");
     // The last ones first, so that there is no gap if this is interrupted.
     for segment in read.iter().skip(end.segment + 1).rev() {
@@ -234,17 +275,17 @@ fn cut(segments: &Segments, read: &[Segment], end: Place, position: u64) -> Resu
         segments.create(last.number)?;
         let earlier = kept.split_last().map_or(&[][..], |(_, earlier)| earlier);
         go_on(segments, earlier, position)?;
-        return appender(segments, last.number, SEGMENT_HEADER_BYTES, position);
+        return appender(segments, last.number, HEADER, position);
     }
     let path = segments.path(last.number);
-    let cut = segments.files.open(&path, false).and_then(|file| file.set_len(end.offset as u64));
+    let cut = segments.files.open(&path, false).and_then(|file| file.set_len(end.offset));
     cut.map_err(|error| during("cutting", &path, error))?;
     go_on(segments, kept, position)?;
     appender(segments, last.number, end.offset, position)
 }
 
-fn appender(segments: &Segments, number: u64, len: usize, position: u64) -> Result<Appender> {
+fn appender(segments: &Segments, number: u64, len: u64, position: u64) -> Result<Appender> {
     let path = segments.path(number);
     let file = segments.files.open(&path, false).map_err(|error| during("opening", &path, error))?;
-    Ok(Appender::new(number, Arc::clone(&file), len as u64, position))
+    Ok(Appender::new(number, Arc::clone(&file), len, position))
 }

@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod faults;
+mod salvage;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,143 @@
+//! Reading a segment piece by piece, so that memory doesn't grow with the journal's length.
+//!
+//! Only a frame that is larger than a piece is read whole, once its checksum has been found right: the length
+//! that a damaged header gives is not believed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::files::File;
+use super::journal::{Segments, during};
+use super::record::{Frame, HEADER_BYTES, Header, MARK};
+use crate::Result;
+
+/// How much is read at once.
+const PIECE: usize = 1 << 20;
+/// What a file system leaves where a write was lost comes in multiples of this.
+const BLOCK_BYTES: usize = 512;
+
+/// A segment, and the piece of it that was read last.
+pub(super) struct Reader {
+    pub(super) number: u64,
+    file: Arc<dyn File>,
+    path: PathBuf,
+    len: u64,
+    piece: Vec<u8>,
+    /// The offset of the piece.
+    start: u64,
+}
+
+/// A sound frame that has been found.
+pub(super) struct Found {
+    pub(super) offset: u64,
+    pub(super) position: u64,
+    /// What was known to be durable when it was written.
+    pub(super) durable: u64,
+    /// The length of the whole frame.
+    pub(super) len: u64,
+}
+
+impl Reader {
+    pub(super) fn open(segments: &Segments, number: u64) -> Result<Self> {
+        let path = segments.path(number);
+        let open = || {
+            let file = segments.files.open(&path, false)?;
+            let len = file.len()?;
+            Ok((file, len))
+        };
+        let (file, len) = open().map_err(|error| during("reading", &path, error))?;
+        Ok(Reader { number, file, path, len, piece: Vec::new(), start: 0 })
+    }
+
+    /// The length of the segment.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The bytes from an offset on: as many as wanted, unless the segment ends before, and perhaps more.
+    pub(super) fn bytes(&mut self, offset: u64, wanted: usize) -> Result<&[u8]> {
+        let left = self.len.saturating_sub(offset);
+        let wanted = (wanted as u64).min(left);
+        let end = self.start + self.piece.len() as u64;
+        if offset < self.start || offset + wanted > end {
+            let size = wanted.max(PIECE as u64).min(left) as usize;
+            if self.piece.capacity() > 4 * PIECE && size <= PIECE {
+                self.piece = Vec::new();
+            }
+            self.piece.resize(size, 0);
+            self.start = offset;
+            let read = self.file.read_at(&mut self.piece, offset);
+            read.map_err(|error| during("reading", &self.path, error))?;
+        }
+        Ok(self.piece.get((offset - self.start) as usize..).unwrap_or_default())
+    }
+
+    /// Gives the memory back.
+    pub(super) fn rest(&mut self) {
+        (self.piece, self.start) = (Vec::new(), 0);
+    }
+
+    /// The frame at an offset, if there is a whole and sound one.
+    pub(super) fn frame(&mut self, offset: u64) -> Result<Option<Frame<'_>>> {
+        let Some(header) = Header::read(self.bytes(offset, HEADER_BYTES)?) else { return Ok(None) };
+        let len = header.frame_len();
+        if len as u64 > self.len.saturating_sub(offset) || len > PIECE && !self.is_sound(offset, &header)? {
+            return Ok(None);
+        }
+        Ok(Frame::read(self.bytes(offset, len)?))
+    }
+
+    /// Checks a frame's checksum piece by piece.
+    fn is_sound(&mut self, offset: u64, header: &Header) -> Result<bool> {
+        let (mut at, end) = (offset + HEADER_BYTES as u64, offset + header.frame_len() as u64);
+        let mut checksum = 0;
+        while at < end {
+            let wanted = (end - at).min(PIECE as u64) as usize;
+            let bytes = self.bytes(at, wanted)?;
+            let bytes = bytes.get(..wanted).unwrap_or_default();
+            if bytes.is_empty() {
+                return Ok(false);
+            }
+            checksum = crc32c::crc32c_append(checksum, bytes);
+            at += bytes.len() as u64;
+        }
+        Ok(header.seals(checksum))
+    }
+
+    /// The next sound frame from an offset on, whatever lies before it.
+    pub(super) fn find(&mut self, from: u64) -> Result<Option<Found>> {
+        let mut at = from;
+        loop {
+            let bytes = self.bytes(at, HEADER_BYTES)?;
+            if bytes.len() < HEADER_BYTES {
+                return Ok(None);
+            }
+            let ahead = bytes.windows(MARK.len()).position(|window| window == MARK);
+            let Some(ahead) = ahead else {
+                // The mark may lie across the end of the piece.
+                at += (bytes.len() - (MARK.len() - 1)) as u64;
+                continue;
+            };
+            at += ahead as u64;
+            if let Some(frame) = self.frame(at)? {
+                let (position, durable, len) = (frame.position, frame.durable, frame.len() as u64);
+                return Ok(Some(Found { offset: at, position, durable, len }));
+            }
+            at += 1;
+        }
+    }
+
+    /// Whether there is a whole block of zeros between two offsets.
+    pub(super) fn has_zero_block(&mut self, from: u64, to: u64) -> Result<bool> {
+        let mut at = from.next_multiple_of(BLOCK_BYTES as u64);
+        while at + BLOCK_BYTES as u64 <= to {
+            let block = self.bytes(at, BLOCK_BYTES)?;
+            let block = block.get(..BLOCK_BYTES).unwrap_or_default();
+            if !block.is_empty() && block.iter().all(|byte| *byte == 0) {
+                return Ok(true);
+            }
+            at += BLOCK_BYTES as u64;
+        }
+        Ok(false)
+    }
+}

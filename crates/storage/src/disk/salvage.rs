@@ -1,0 +1,362 @@
+//! Salvage: what is sound in a damaged directory, in a new engine beside it.
+//!
+//! The old files are only read. Base and journal are copied into an engine of its own in `repair.tmp`, tree by
+//! tree and batch by batch: entries whose checksum is wrong are left out, a table whose pages are broken is
+//! read from both ends, and the journal is replayed up to the first damage, since what follows was written
+//! in the knowledge of what is lost. The caller may go on changing the new engine; [`Salvage::finish`] then
+//! lets it take the old one's place (`swap.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::backend::Control;
+use super::base::{Base, Loaded, View, storage, unsealed};
+use super::directory::{self, Directory};
+use super::files::Files;
+use super::journal::{SEGMENT_HEADER_BYTES, Segments};
+use super::overlay::Overlay;
+use super::recovery;
+use super::swap::{self, Places};
+use super::verify::sheltered;
+use super::{DiskEngine, DiskOptions, SystemFiles};
+use crate::{Batch, Durability, Engine, Error, Ident, Key, Op, Result, Value};
+
+/// A batch of entries being copied is committed when it has so many, or so many bytes.
+const BATCH_ENTRIES: usize = 1000;
+const BATCH_BYTES: usize = 1 << 20;
+/// How much of the old base is cached.
+const BASE_CACHE: usize = 64 << 20;
+
+/// Something that could not be saved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// The tree it belonged to, if that is known.
+    pub ident: Option<Ident>,
+    /// How many entries, or changes to entries, if that is known.
+    pub entries: Option<u64>,
+    /// What is damaged, and where.
+    pub what: String,
+}
+
+/// What was saved, in a new engine.
+pub struct Salvage {
+    engine: Arc<DiskEngine>,
+    lost: Vec<Lost>,
+    idents: BTreeSet<Ident>,
+    files: Arc<dyn Files>,
+    places: Places,
+    _lock: Box<dyn std::any::Any + Send + Sync>,
+}
+
+impl DiskEngine {
+    /// Saves what is sound in a data directory that perhaps cannot be opened any more.
+    ///
+    /// Fails with `Unavailable` if another process has the directory or a newer version wrote it, with
+    /// `Corrupted` if nothing in it can be read, and with `Full` and `Io`, changing nothing.
+    pub fn salvage(options: &DiskOptions) -> Result<Salvage> {
+        DiskEngine::salvage_on(Arc::new(SystemFiles), options)
+    }
+
+    /// The same on another file system.
+    pub fn salvage_on(files: Arc<dyn Files>, options: &DiskOptions) -> Result<Salvage> {
+        let places = Places::of(options);
+        let lock = Directory::lock(&*files, &options.directory)?;
+        swap::resume(&*files, &places)?;
+        let mut lost = Vec::new();
+        let segments = old_segments(&files, &places, &mut lost)?;
+        swap::clear(&*files, &places)?;
+        let inside = DiskOptions {
+            directory: places.new.clone(),
+            journal_directory: Some(places.new_journal.clone()),
+            durability: Durability::None,
+            ..options.clone()
+        };
+        let engine = Arc::new(DiskEngine::open_on(Arc::clone(&files), &inside)?);
+        let mut copy = Copy { engine: &engine, lost, idents: BTreeSet::new(), batch: Batch::new(), bytes: 0 };
+        let position = copy.base(&files, &places.base)?;
+        copy.journal(&segments, position)?;
+        let Copy { lost, idents, .. } = copy;
+        if idents.is_empty() {
+            let what =
+                format!("nothing in {} could be saved: {}", options.directory.display(), in_words(&lost));
+            return Err(Error::Corrupted(what));
+        }
+        Ok(Salvage { engine, lost, idents, files, places, _lock: lock })
+    }
+}
+
+impl Salvage {
+    /// The engine with what was saved, to be looked through and changed.
+    pub fn engine(&self) -> &Arc<DiskEngine> {
+        &self.engine
+    }
+
+    /// What was not.
+    pub fn lost(&self) -> &[Lost] {
+        &self.lost
+    }
+
+    /// The trees there are.
+    pub fn idents(&self) -> &BTreeSet<Ident> {
+        &self.idents
+    }
+
+    /// Closes the new engine and puts its files in the place of the old ones; these go to a directory beside
+    /// them, which is returned.
+    pub fn finish(self) -> Result<PathBuf> {
+        self.engine.close()?;
+        swap::begin(&*self.files, &self.places)
+    }
+}
+
+fn in_words(lost: &[Lost]) -> String {
+    lost.iter().map(|lost| lost.what.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+/// The old journal, by the id that the directory's format tells, or else by what the segments say.
+fn old_segments(files: &Arc<dyn Files>, places: &Places, lost: &mut Vec<Lost>) -> Result<Segments> {
+    let mut segments = Segments { files: Arc::clone(files), directory: places.journal.clone(), id: 0 };
+    let there = segments.list().unwrap_or_default();
+    let has_base = files.open(&places.base, false).is_ok();
+    if !has_base && there.is_empty() {
+        let what = format!("there is no data in {}", places.directory.display());
+        return Err(Error::Corrupted(what));
+    }
+    match directory::read_format(&**files, &places.directory) {
+        Ok(id) => segments.id = id,
+        Err(error @ Error::Unavailable(_)) => return Err(error),
+        Err(error) => {
+            lost.push(Lost { ident: None, entries: Some(0), what: error.to_string() });
+            let mut headers = there.iter().rev().filter_map(|number| segments.read_id(*number));
+            segments.id = headers.next().unwrap_or_default();
+        }
+    }
+    Ok(segments)
+}
+
+impl Segments {
+    /// The id in a segment's header, if the header is sound.
+    fn read_id(&self, number: u64) -> Option<u64> {
+        let mut header = [0; SEGMENT_HEADER_BYTES];
+        self.files.open(&self.path(number), false).ok()?.read_at(&mut header, 0).ok()?;
+        let id = u64::from_le_bytes(*header.get(12..20)?.first_chunk()?);
+        let own = Segments { id, ..self.clone() };
+        own.check_header(number, &header).ok()?.then_some(id)
+    }
+}
+
+/// The copying.
+struct Copy<'a> {
+    engine: &'a DiskEngine,
+    lost: Vec<Lost>,
+    idents: BTreeSet<Ident>,
+    batch: Batch,
+    bytes: usize,
+}
+
+impl Copy<'_> {
+    /// Copies what the base holds. Returns its position, if it could be opened.
+    fn base(&mut self, files: &Arc<dyn Files>, path: &Path) -> Result<Option<u64>> {
+        let opened = sheltered(|| {
+            let files: Arc<dyn Files> = Arc::new(Overlay(Arc::clone(files)));
+            let base = Base::open(files, path.to_path_buf(), BASE_CACHE, Arc::new(Control::default()))?;
+            let loaded = base.load()?;
+            Ok((base, loaded))
+        });
+        let (base, loaded) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                let what = format!("{}: {error}", path.display());
+                self.lost.push(Lost { ident: None, entries: None, what });
+                return Ok(None);
+            }
+        };
+        let position = loaded.position;
+        let copied = self.trees(loaded);
+        // Pages that were found broken may make it stumble once more.
+        let closed = sheltered(move || {
+            drop(base);
+            Ok(())
+        });
+        if let Err(error) = closed {
+            log::info!("closing the old base: {error}");
+        }
+        copied.map(|()| Some(position))
+    }
+
+    fn trees(&mut self, loaded: Loaded) -> Result<()> {
+        let mut twins: BTreeMap<u64, Ident> = BTreeMap::new();
+        for (ident, table) in loaded.trees {
+            self.idents.insert(ident);
+            if let Some(twin) = twins.get(&table.base) {
+                self.batch.fork(*twin, ident);
+                self.flush()?;
+                continue;
+            }
+            self.batch.create(ident);
+            self.flush()?;
+            if table.base != 0 {
+                let saved = self.table(&loaded.view, ident, table.base)?;
+                twins.insert(table.base, ident);
+                if saved.entries < table.entries || saved.damage.is_some() {
+                    let what = saved.damage.unwrap_or_else(|| "entries are missing".to_string());
+                    let what = format!("base.redb, table t{}: {what}", table.base);
+                    let entries = Some(table.entries.saturating_sub(saved.entries));
+                    self.lost.push(Lost { ident: Some(ident), entries, what });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a table: upwards until its end or a broken page, then downwards to where that was.
+    fn table(&mut self, view: &View, ident: Ident, number: u64) -> Result<Saved> {
+        let mut saved = Saved::default();
+        let mut last = None;
+        if let Some(broken) = self.walk(view, ident, number, &mut saved, &mut last, false)? {
+            saved.damage.get_or_insert(broken);
+            self.walk(view, ident, number, &mut saved, &mut last, true)?;
+        }
+        self.flush()?;
+        Ok(saved)
+    }
+
+    /// Walks until the end of a table; returns what kept it from getting there.
+    fn walk(
+        &mut self,
+        view: &View,
+        ident: Ident,
+        number: u64,
+        saved: &mut Saved,
+        last: &mut Option<Key>,
+        backwards: bool,
+    ) -> Result<Option<String>> {
+        let above = last.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let entries = sheltered(|| {
+            let table = view.raw(number)?;
+            let from = above.as_ref().map(|key| &**key);
+            table
+                .range::<&[u8]>((if backwards { from } else { Bound::Unbounded }, Bound::Unbounded))
+                .map_err(storage)
+        });
+        let mut entries = match entries {
+            Ok(entries) => entries,
+            Err(error) => return Ok(Some(error.to_string())),
+        };
+        loop {
+            let next = sheltered(|| {
+                let next = if backwards { entries.next_back() } else { entries.next() };
+                let Some(entry) = next else { return Ok(None) };
+                let (key, sealed) = entry.map_err(storage)?;
+                let value = unsealed(key.value(), sealed.value()).map(Value::from);
+                Ok(Some((Key::from(key.value()), value)))
+            });
+            let (key, value) = match next {
+                Ok(Some(entry)) => entry,
+                Ok(None) => return Ok(None),
+                Err(error) => return Ok(Some(error.to_string())),
+            };
+            let out_of_order = !backwards && last.as_ref().is_some_and(|last| **last >= *key);
+            match value {
+                _ if out_of_order => return Ok(Some("its keys are out of order".to_string())),
+                Some(value) => {
+                    saved.entries += 1;
+                    self.put(ident, key.clone(), value)?;
+                }
+                None => {
+                    let what = format!("a wrong checksum at the key \"{}\"", crate::bytes::Text(&key));
+                    saved.damage.get_or_insert(what);
+                }
+            }
+            if !backwards {
+                *last = Some(key);
+            }
+        }
+    }
+
+    fn put(&mut self, ident: Ident, key: Key, value: Value) -> Result<()> {
+        self.bytes += key.len() + value.len();
+        self.batch.put(ident, key, value);
+        match self.batch.len() >= BATCH_ENTRIES || self.bytes >= BATCH_BYTES {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.bytes = 0;
+        let batch = std::mem::take(&mut self.batch);
+        match batch.is_empty() {
+            true => Ok(()),
+            false => self.engine.commit(batch).map(drop),
+        }
+    }
+
+    /// Replays the journal behind the base.
+    fn journal(&mut self, segments: &Segments, base: Option<u64>) -> Result<()> {
+        let (engine, idents) = (self.engine, &mut self.idents);
+        let mut behind: BTreeMap<Ident, u64> = BTreeMap::new();
+        let mut batches = 0;
+        let replay = |_, batch| {
+            let batch = fitting(batch, idents);
+            engine.commit(batch).map(drop)
+        };
+        let remains = recovery::salvage(segments, base, replay, |_, batch| {
+            batches += 1;
+            batch.ops().iter().for_each(|op| *behind.entry(ident_of(op)).or_default() += 1);
+        })?;
+        let Some(damage) = remains.damage else { return Ok(()) };
+        let what = format!("{damage}; {batches} sound commits behind it are not replayed");
+        self.lost.push(Lost { ident: None, entries: None, what });
+        for (ident, entries) in behind {
+            let what = format!("changes in the journal behind commit {}", remains.last);
+            self.lost.push(Lost { ident: Some(ident), entries: Some(entries), what });
+        }
+        Ok(())
+    }
+}
+
+/// What was copied of a table, and the first damage in it.
+#[derive(Default)]
+struct Saved {
+    entries: u64,
+    damage: Option<String>,
+}
+
+fn ident_of(op: &Op) -> Ident {
+    match op {
+        Op::Put { ident, .. } | Op::Delete { ident, .. } => *ident,
+        Op::Create(ident) | Op::Drop(ident) | Op::Clear(ident) => *ident,
+        Op::Fork { to, .. } => *to,
+    }
+}
+
+/// A batch that can be carried out though trees that it names are lost: what is put is put.
+fn fitting(batch: Batch, idents: &mut BTreeSet<Ident>) -> Batch {
+    let mut fit = Batch::new();
+    for op in batch {
+        match op {
+            Op::Put { ident, key, value } => {
+                if idents.insert(ident) {
+                    fit.create(ident);
+                }
+                fit.put(ident, key, value);
+            }
+            Op::Delete { ident, key } if idents.contains(&ident) => fit.delete(ident, key),
+            Op::Create(ident) if idents.insert(ident) => fit.create(ident),
+            Op::Create(ident) | Op::Clear(ident) if idents.contains(&ident) => fit.clear(ident),
+            Op::Drop(ident) if idents.remove(&ident) => fit.drop_ident(ident),
+            Op::Fork { from, to } if idents.contains(&from) => {
+                if !idents.insert(to) {
+                    fit.drop_ident(to);
+                }
+                fit.fork(from, to);
+            }
+            Op::Fork { to, .. } if idents.insert(to) => fit.create(to),
+            _ => {}
+        }
+    }
+    fit
+}

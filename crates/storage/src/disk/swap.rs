@@ -1,0 +1,187 @@
+//! Putting a salvaged directory in the place of the damaged one, so that it can be interrupted anywhere.
+//!
+//! The old files go to `before-repair.N`, then the new ones come, the format with its new id last: until then
+//! base, journal and format don't belong together, and no server opens the directory. Two marks in
+//! `repair.tmp` tell how far it has come; the next repair goes on from there.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::DiskOptions;
+use super::directory::{BASE_FILE, FORMAT_FILE, JOURNAL_DIRECTORY, LOCK_FILE, NEW_BASE_FILE};
+use super::files::Files;
+use super::journal::{SUFFIX, during};
+use crate::{Error, Result};
+
+/// Where the new directory is made.
+const NEW: &str = "repair.tmp";
+/// Holds the path that the old files go to, once the new ones are complete.
+const COMPLETE: &str = "complete";
+/// Is there once all old files have gone.
+const MOVED: &str = "moved";
+
+/// Old and new.
+pub(super) struct Places {
+    pub(super) directory: PathBuf,
+    pub(super) base: PathBuf,
+    pub(super) journal: PathBuf,
+    pub(super) new: PathBuf,
+    pub(super) new_journal: PathBuf,
+}
+
+impl Places {
+    pub(super) fn of(options: &DiskOptions) -> Self {
+        let directory = options.directory.clone();
+        let new = directory.join(NEW);
+        let (journal, new_journal) = match &options.journal_directory {
+            Some(journal) => (journal.clone(), journal.join(NEW)),
+            None => (directory.join(JOURNAL_DIRECTORY), new.join(JOURNAL_DIRECTORY)),
+        };
+        Places { base: directory.join(BASE_FILE), directory, journal, new, new_journal }
+    }
+}
+
+/// The names in a directory; none if it isn't there.
+fn names(files: &dyn Files, directory: &Path) -> Result<Vec<String>> {
+    match files.list(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        names => names.map_err(|error| during("reading", directory, error)),
+    }
+}
+
+fn has(files: &dyn Files, directory: &Path, name: &str) -> Result<bool> {
+    Ok(names(files, directory)?.iter().any(|other| other == name))
+}
+
+fn rename(files: &dyn Files, from: &Path, to: &Path) -> Result<()> {
+    files.rename(from, to).map_err(|error| during("renaming", from, error))
+}
+
+fn make(files: &dyn Files, directory: &Path) -> Result<()> {
+    files.create_directory(directory).map_err(|error| during("making", directory, error))
+}
+
+fn sync(files: &dyn Files, directory: &Path) -> Result<()> {
+    files.sync_directory(directory).map_err(|error| during("syncing", directory, error))
+}
+
+fn write(files: &dyn Files, directory: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    let path = directory.join(name);
+    let write = || {
+        let file = files.open(&path, true)?;
+        file.set_len(0)?;
+        file.write_at(bytes, 0)?;
+        file.sync()?;
+        files.sync_directory(directory)
+    };
+    write().map_err(|error| during("writing", &path, error))
+}
+
+fn read(files: &dyn Files, path: &Path) -> Result<Vec<u8>> {
+    let read = || {
+        let file = files.open(path, false)?;
+        let mut bytes = vec![0; file.len()?.min(1 << 16) as usize];
+        file.read_at(&mut bytes, 0)?;
+        Ok(bytes)
+    };
+    read().map_err(|error| during("reading", path, error))
+}
+
+/// The segments in a directory.
+fn segments(files: &dyn Files, directory: &Path) -> Result<Vec<String>> {
+    let mut names = names(files, directory)?;
+    names.retain(|name| name.ends_with(SUFFIX));
+    Ok(names)
+}
+
+/// Begins the exchange once the new directory is complete and closed, and ends it. Returns where the old
+/// files are.
+pub(super) fn begin(files: &dyn Files, places: &Places) -> Result<PathBuf> {
+    let taken = names(files, &places.directory)?;
+    let free = (1..).map(|number| format!("before-repair.{number}")).find(|name| !taken.contains(name));
+    let name = free.unwrap_or_default();
+    write(files, &places.new, COMPLETE, name.as_bytes())?;
+    exchange(files, places, &name)
+}
+
+/// Ends an exchange that was interrupted.
+pub(super) fn resume(files: &dyn Files, places: &Places) -> Result<()> {
+    if !has(files, &places.new, COMPLETE)? {
+        return Ok(());
+    }
+    let name = String::from_utf8_lossy(&read(files, &places.new.join(COMPLETE))?).into_owned();
+    if !name.starts_with("before-repair.") || name.contains(['/', '\\']) {
+        // The mark was being written.
+        let mark = places.new.join(COMPLETE);
+        return files.remove(&mark).map_err(|error| during("removing", &mark, error));
+    }
+    exchange(files, places, &name).map(drop)
+}
+
+fn exchange(files: &dyn Files, places: &Places, name: &str) -> Result<PathBuf> {
+    let old = places.directory.join(name);
+    if !has(files, &places.new, MOVED)? {
+        move_old(files, places, &old, name)?;
+        write(files, &places.new, MOVED, b"")?;
+    }
+    for segment in segments(files, &places.new_journal)? {
+        rename(files, &places.new_journal.join(&segment), &places.journal.join(&segment))?;
+    }
+    sync(files, &places.journal)?;
+    for file in [BASE_FILE, FORMAT_FILE] {
+        if has(files, &places.new, file)? {
+            rename(files, &places.new.join(file), &places.directory.join(file))?;
+            sync(files, &places.directory)?;
+        }
+    }
+    clear(files, places)?;
+    // Empty by now; if they stay they do no harm.
+    let _ = std::fs::remove_dir(&places.new_journal);
+    let _ = std::fs::remove_dir(&places.new);
+    Ok(old)
+}
+
+fn move_old(files: &dyn Files, places: &Places, old: &Path, name: &str) -> Result<()> {
+    let old_journal = match places.journal == places.directory.join(JOURNAL_DIRECTORY) {
+        true => old.join(JOURNAL_DIRECTORY),
+        false => places.journal.join(name),
+    };
+    make(files, old)?;
+    make(files, &old_journal)?;
+    for segment in segments(files, &places.journal)? {
+        rename(files, &places.journal.join(&segment), &old_journal.join(&segment))?;
+    }
+    sync(files, &old_journal)?;
+    sync(files, &places.journal)?;
+    // The format stays in its place until a new one takes it.
+    if has(files, &places.directory, FORMAT_FILE)? {
+        let format = read(files, &places.directory.join(FORMAT_FILE))?;
+        write(files, old, FORMAT_FILE, &format)?;
+    }
+    for file in [BASE_FILE, NEW_BASE_FILE] {
+        if has(files, &places.directory, file)? {
+            rename(files, &places.directory.join(file), &old.join(file))?;
+        }
+    }
+    sync(files, old)?;
+    sync(files, &places.directory)
+}
+
+/// Removes what an earlier attempt left.
+pub(super) fn clear(files: &dyn Files, places: &Places) -> Result<()> {
+    for segment in segments(files, &places.new_journal)? {
+        remove(files, &places.new_journal.join(segment))?;
+    }
+    // The marks in this order, so that none tells of what isn't there any more.
+    let known = [BASE_FILE, NEW_BASE_FILE, FORMAT_FILE, "vellum.format.new", LOCK_FILE, COMPLETE, MOVED];
+    for name in known {
+        if has(files, &places.new, name)? {
+            remove(files, &places.new.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(files: &dyn Files, path: &Path) -> Result<()> {
+    files.remove(path).map_err(|error: std::io::Error| -> Error { during("removing", path, error) })
+}
