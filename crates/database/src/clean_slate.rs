@@ -266,7 +266,7 @@ impl Transaction<'_> {
         counts.records.store(origin.counts.records.load(Relaxed), Relaxed);
         counts.bytes.store(origin.counts.bytes.load(Relaxed), Relaxed);
         counts.next_record.store(origin.counts.next_record.load(Relaxed), Relaxed);
-        Data { ident, indexes, counts: Arc::new(counts) }
+        Data { ident, indexes, counts: Arc::new(counts), index_filters: Arc::default() }
     }
 
     /// After a collection was emptied, lets its indexes forget that documents had arrays, so that the next

@@ -1,6 +1,7 @@
 //! A collection or view: its options, its indexes, its tree and its running counts.
 
 use crate::index::{Index, IndexSpec};
+use crate::index_filter::IndexFilters;
 use crate::validator::Validator;
 use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
 use base::{Namespace, Result, err};
@@ -32,6 +33,8 @@ pub struct Data {
     pub indexes: Vec<Arc<Index>>,
     /// Shared by all versions of the collection.
     pub counts: Arc<Counts>,
+    /// Shared likewise.
+    pub index_filters: Arc<IndexFilters>,
 }
 
 /// Running counts, changed by every commit.
@@ -52,6 +55,8 @@ pub struct Options {
     pub capped: Option<Capped>,
     /// The name of the index that the collection is clustered by.
     pub clustered: Option<String>,
+    /// Whether it was made without an index on `_id`, as collections of `local` may be.
+    pub no_id_index: bool,
     /// What documents must satisfy.
     pub validator: Option<Arc<Validator>>,
     /// The view's source and pipeline.
@@ -217,7 +222,12 @@ pub(crate) fn from_entry(entry: Document<'_>, context: &Context) -> Result<Colle
     }
     let data = match options.view {
         Some(_) => None,
-        None => Some(Data { ident: ident(entry).ok_or_else(broken)?, indexes, counts: Arc::default() }),
+        None => Some(Data {
+            ident: ident(entry).ok_or_else(broken)?,
+            indexes,
+            counts: Arc::default(),
+            index_filters: Arc::default(),
+        }),
     };
     Ok(Collection { namespace, uuid: bytes.try_into().map_err(|_| broken())?, options, data })
 }

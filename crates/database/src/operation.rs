@@ -22,6 +22,8 @@ pub struct Operation {
     blocking: BlockingHook,
     /// Whether its plan reads much.
     long: AtomicBool,
+    /// Whether plans that scan whole collections are refused.
+    pub no_table_scan: bool,
     /// Keys and documents examined so far, as explain and the profiler report them.
     pub keys_examined: AtomicI64,
     /// Documents examined so far.
@@ -49,6 +51,7 @@ impl Operation {
             stopping: &STOPPING,
             blocking: |work| work(),
             long: AtomicBool::new(false),
+            no_table_scan: false,
             keys_examined: AtomicI64::new(0),
             docs_examined: AtomicI64::new(0),
             snapshot: OnceLock::new(),

@@ -27,6 +27,7 @@ pub(crate) fn parse(options: Document<'_>, namespace: &Namespace, context: &Cont
 struct Seen<'a> {
     clustered: Option<String>,
     id_index: bool,
+    no_id_index: bool,
     capped: bool,
     size: Option<i64>,
     max: Option<i64>,
@@ -74,14 +75,17 @@ impl<'a> Seen<'a> {
                     self.id_collation = Some(Collation::parse(collation, "create.idIndex.collation")?);
                 }
             }
-            // Kept by old clients; the index on _id is always there.
+            // Old clients say so.
             "autoIndexId" if value.is_truthy() => {}
+            "autoIndexId" => {
+                self.no_id_index = true;
+                self.kept.append(name, false);
+            }
             "temp" | "flags" if !value.is_truthy() => {}
             "timeseries"
             | "expireAfterSeconds"
             | "changeStreamPreAndPostImages"
             | "encryptedFields"
-            | "autoIndexId"
             | "temp"
             | "flags" => {
                 return Err(err!(NotImplemented, "create option '{name}' is not supported"));
@@ -93,6 +97,12 @@ impl<'a> Seen<'a> {
 
     fn finish(self, namespace: &Namespace, context: &Context) -> Result<Options> {
         self.check_clustered()?;
+        if self.no_id_index && namespace.database() != "local" {
+            return Err(err!(
+                50001,
+                "autoIndexId:false is not allowed for collection {namespace} because it can be replicated"
+            ));
+        }
         let capped = self.capped()?;
         if let Some(id) = &self.id_collation {
             check_id_collation(id, &self.collation)?;
@@ -131,6 +141,7 @@ impl<'a> Seen<'a> {
         Ok(Options {
             capped,
             clustered: self.clustered,
+            no_id_index: self.no_id_index,
             validator,
             view,
             collation: self.collation,

@@ -36,6 +36,8 @@ pub struct Context {
     pub collation: Collation,
     /// How much memory blocking work may hold.
     pub limits: Limits,
+    /// Whether the command itself asked for that collation.
+    pub own_collation: bool,
     /// What stops long loops.
     pub interrupt: Arc<dyn Interrupt>,
     random: AtomicU64,
@@ -50,6 +52,7 @@ impl Context {
             variables: Vec::new(),
             collation: Collation::SIMPLE,
             limits: Limits::default(),
+            own_collation: false,
             interrupt,
             random: AtomicU64::new(seed | 1),
         }
@@ -78,6 +81,7 @@ impl Context {
             variables,
             collation: self.collation.clone(),
             limits: self.limits,
+            own_collation: self.own_collation,
             interrupt: self.interrupt.clone(),
             random: AtomicU64::new(self.random() | 1),
         }

@@ -67,7 +67,9 @@ impl<'a> Call<'a> {
     /// gives its other connections away meanwhile. That costs some ten microseconds, so the
     /// database does it only around plans expected to read many documents.
     pub(crate) fn operation(&self) -> Arc<Operation> {
-        let operation = Arc::new(Operation::with_blocking(self.operation_id, net::in_place));
+        let mut operation = Operation::with_blocking(self.operation_id, net::in_place);
+        operation.no_table_scan = self.server.parameters.no_table_scan();
+        let operation = Arc::new(operation);
         if let Some(limit) = self.arguments.max_time {
             operation.set_max_time(limit.as_millis() as u64);
         }

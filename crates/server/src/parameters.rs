@@ -7,6 +7,7 @@ use base::bson::{Builder, Value};
 use base::{Result, err};
 use database::language::{DEFAULT_BYTES, Limits};
 use parking_lot::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A parameter's value.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,16 +75,22 @@ const PARAMETERS: &[Parameter] = &[
     bytes("internalQueryMaxBlockingSortMemoryUsageBytes"),
     bytes("internalQueryMaxNAccumulatorBytes"),
     bytes("internalQueryMaxPushBytes"),
+    boolean(NO_TABLE_SCAN, false),
     fixed("requireApiVersion", false),
     boolean("ttlMonitorEnabled", true),
     integer("ttlMonitorSleepSecs", 60, 1),
 ];
+
+/// Refuses plans that scan whole collections.
+const NO_TABLE_SCAN: &str = "notablescan";
 
 /// The present values.
 pub(crate) struct Parameters {
     values: RwLock<Vec<Setting>>,
     /// The limits among them, ready for every operation.
     limits: RwLock<Limits>,
+    /// [`NO_TABLE_SCAN`] once more, asked for by every command.
+    no_table_scan: AtomicBool,
 }
 
 impl Default for Parameters {
@@ -91,6 +98,7 @@ impl Default for Parameters {
         Parameters {
             values: RwLock::new(PARAMETERS.iter().map(|parameter| parameter.initial.clone()).collect()),
             limits: RwLock::default(),
+            no_table_scan: AtomicBool::new(false),
         }
     }
 }
@@ -103,6 +111,11 @@ impl Parameters {
     /// The value of a parameter, `None` where there is no such parameter.
     pub(crate) fn get(&self, name: &str) -> Option<Setting> {
         self.values.read().get(position(name)?).cloned()
+    }
+
+    /// Whether plans that scan whole collections are refused.
+    pub(crate) fn no_table_scan(&self) -> bool {
+        self.no_table_scan.load(Relaxed)
     }
 
     /// Every parameter with its value and whether it can be changed.
@@ -153,6 +166,9 @@ impl Parameters {
         };
         self.limit(parameter.name, &setting);
         let mut values = self.values.write();
+        if parameter.name == NO_TABLE_SCAN {
+            self.no_table_scan.store(setting == Setting::Boolean(true), Relaxed);
+        }
         let place = values.get_mut(at).ok_or_else(unknown)?;
         Ok(std::mem::replace(place, setting))
     }

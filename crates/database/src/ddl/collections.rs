@@ -203,10 +203,13 @@ impl Transaction<'_> {
                     Some(name) => IndexSpec::clustered(name, options.collation.clone()),
                     None => IndexSpec::id(options.collation.clone()),
                 };
-                let id_index = Index::new(spec, self.create_ident(), &[], now_millis);
+                let mut indexes = Vec::new();
+                if !options.no_id_index {
+                    indexes.push(Arc::new(Index::new(spec, self.create_ident(), &[], now_millis)));
+                }
                 let counts = Arc::<crate::collection::Counts>::default();
                 counts.next_record.store(1, std::sync::atomic::Ordering::Relaxed);
-                Some(Data { ident, indexes: vec![Arc::new(id_index)], counts })
+                Some(Data { ident, indexes, counts, index_filters: Arc::default() })
             }
         };
         let collection =

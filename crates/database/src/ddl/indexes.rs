@@ -72,7 +72,9 @@ impl Database {
                 ));
             }
             let index = transaction.build_index(namespace, data, spec, self.now_millis(), context)?;
-            data.indexes.push(Arc::new(index));
+            // The one on _id stands first, even if it comes late.
+            let place = if index.is_id() { 0 } else { data.indexes.len() };
+            data.indexes.insert(place, Arc::new(index));
         }
         outcome.after = data.indexes.len();
         if outcome.after != outcome.before || outcome.created_collection {
@@ -204,7 +206,7 @@ fn index_by_key(data: &Data, key: Document<'_>) -> Result<String> {
 /// Whether the very index is there already; an error where one conflicts with it.
 fn is_there(data: &Data, spec: &IndexSpec) -> Result<bool> {
     if spec.is_id_pattern() {
-        return Ok(true);
+        return Ok(data.id_index().is_some());
     }
     if let Some(same_name) = data.index(&spec.name) {
         if !same_name.spec.same_signature(spec) {

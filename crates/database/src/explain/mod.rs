@@ -94,7 +94,7 @@ impl Subject<'_> {
         out.append("namespace", self.namespace.as_str());
         out.append("parsedQuery", &parsed);
         out.append_optional("collation", self.plan.read.matcher.collation().document());
-        out.append("indexFilterSet", false);
+        out.append("indexFilterSet", self.plan.filtered);
         out.append("queryHash", shape.as_str()).append("planCacheShapeHash", shape.as_str());
         out.append("planCacheKey", key.as_str()).append("optimizationTimeMillis", 0i32);
         for limit in [

@@ -321,7 +321,7 @@ impl Parser {
             return Ok(IndexSpec::clustered(&spec.name, spec.collation));
         }
         if spec.is_id_pattern() {
-            return Ok(IndexSpec { key: spec.key, ..IndexSpec::id(spec.collation) });
+            return Ok(IndexSpec::id(spec.collation));
         }
         Ok(spec)
     }

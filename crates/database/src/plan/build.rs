@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     /// The sources that were considered and not chosen.
     pub(crate) rejected: Vec<Source>,
     range: Option<storage::Range>,
+    /// Whether an index filter said which indexes it may use.
+    pub(crate) filtered: bool,
     surroundings: Arc<Surroundings>,
 }
 
@@ -90,18 +92,27 @@ pub(crate) fn plan(
 ) -> Result<Plan> {
     let data = collection.data()?;
     let snapshot = view.snapshot.as_ref();
-    let planning = Planning { data, read: &read, snapshot, context };
+    let index_filter = data.index_filters.find(&read, context);
+    let allowed: Option<Vec<Arc<Index>>> = index_filter
+        .as_ref()
+        .map(|filter| data.indexes.iter().filter(|index| filter.allows(index)).cloned().collect());
+    let indexes = allowed.as_deref().unwrap_or(&data.indexes);
+    let filtered = index_filter.is_some();
+    let planning = Planning { indexes, read: &read, snapshot, context };
     let describe = || describe(collection, &read);
     let mut range = None;
     let natural = read.sort.as_ref().and_then(|sort| sort.natural());
-    let (source, rejected) = match (&read.hint, natural) {
-        (None, _) if read.min.is_some() || read.max.is_some() => {
+    // A filter has the say on indexes; bounds on an index need theirs all the same.
+    let bounded = read.min.is_some() || read.max.is_some();
+    let heeded = |hint: &&Hint| !filtered || bounded || matches!(hint, Hint::Natural { .. });
+    let (source, rejected) = match (read.hint.as_ref().filter(heeded), natural) {
+        (None, _) if bounded => {
             return Err(err!(51173, "When using min()/max() a hint of which index to use must be provided"));
         }
         (_, Some(forward)) => (Source::Collection { forward }, Vec::new()),
         (None, None) => planning.choose()?,
         (Some(hint), None) => match (hint.resolve(data, describe)?, hint) {
-            (Some(index), _) if read.min.is_some() || read.max.is_some() => {
+            (Some(index), _) if bounded => {
                 range = Some(min_max::range(index, &read)?);
                 let candidate = Candidate::new(Access::whole(index), &read);
                 (Source::Index(Candidate { covered: false, ..candidate }), Vec::new())
@@ -111,6 +122,9 @@ pub(crate) fn plan(
             (None, _) => (Source::Collection { forward: true }, Vec::new()),
         },
     };
+    if operation.no_table_scan && matches!(source, Source::Collection { .. }) {
+        check_table_scan(collection, &read, natural)?;
+    }
     let surroundings = Arc::new(Surroundings {
         operation: operation.clone(),
         snapshot: view.snapshot.clone(),
@@ -118,7 +132,29 @@ pub(crate) fn plan(
         natural: NaturalOrder::of(data),
         context: context.clone(),
     });
-    Ok(Plan { read, source, rejected, range, surroundings })
+    Ok(Plan { read, source, rejected, range, filtered, surroundings })
+}
+
+/// With `notablescan`, no collection is scanned but the server's own, and for all its documents.
+///
+/// Errors: NoQueryExecutionPlans.
+fn check_table_scan(collection: &Collection, read: &Read, natural: Option<bool>) -> Result<()> {
+    let namespace = &collection.namespace;
+    let own = matches!(namespace.database(), "admin" | "config" | "local")
+        || namespace.collection().starts_with("system.");
+    if own || read.matcher.is_empty() {
+        return Ok(());
+    }
+    let reason = match read.hint {
+        Some(Hint::Natural { .. }) => "hint $natural is not allowed, because 'notablescan' is enabled",
+        _ if natural.is_some() => "sort $natural is not allowed, because 'notablescan' is enabled",
+        _ => "No indexed plans available, and running with 'notablescan'",
+    };
+    Err(err!(
+        NoQueryExecutionPlans,
+        "error processing query: {}\n planner returned error :: caused by :: {reason}",
+        describe(collection, read)
+    ))
 }
 
 /// What MongoDB's planner says of a query it refuses.

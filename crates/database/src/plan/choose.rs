@@ -19,7 +19,6 @@ use super::conjuncts::{self, Conjuncts};
 use super::implies::{implies, mentions_strings};
 use super::order::{self, Ordered};
 use super::{Read, covering, wildcard};
-use crate::collection::Data;
 use crate::exec::KeyBounds;
 use crate::index::{Index, KeyKind, Wildcard};
 use crate::storage_error;
@@ -128,8 +127,8 @@ impl Candidate {
 
 /// All that planning looks at.
 pub(crate) struct Planning<'a> {
-    /// The collection.
-    pub(crate) data: &'a Data,
+    /// The indexes that may be used.
+    pub(crate) indexes: &'a [Arc<Index>],
     /// What to find.
     pub(crate) read: &'a Read,
     /// Its data.
@@ -209,8 +208,8 @@ impl<'a> Planning<'a> {
 
     fn conjuncts<'n>(&'n self, root: &'n Node) -> Conjuncts<'n> {
         let indexed = |path: &Path| {
-            let parts = self.data.indexes.iter().flat_map(|index| index.spec.parts.iter());
-            let mut wildcards = self.data.indexes.iter().filter_map(|index| index.spec.wildcard.as_ref());
+            let parts = self.indexes.iter().flat_map(|index| index.spec.parts.iter());
+            let mut wildcards = self.indexes.iter().filter_map(|index| index.spec.wildcard.as_ref());
             parts.map(|part| &part.path).any(|own| own == path)
                 || wildcards.any(|wildcard| wildcard.covers(path))
         };
@@ -219,7 +218,7 @@ impl<'a> Planning<'a> {
 
     /// The indexes that a filter bounds and that have every document it matches.
     fn candidates(&self, conjuncts: &Conjuncts<'_>, filter: &Node) -> Vec<Candidate> {
-        let usable = self.data.indexes.iter().filter(|index| !index.spec.hidden);
+        let usable = self.indexes.iter().filter(|index| !index.spec.hidden);
         let bounded = usable.clone().filter(|index| index.spec.wildcard.is_none()).filter_map(|index| {
             // Most indexes have nothing to do with the filter.
             let first = &index.spec.parts.first()?.path;
@@ -276,7 +275,6 @@ impl<'a> Planning<'a> {
     /// An index with the wanted order.
     fn ordered(&self) -> Option<Candidate> {
         let usable = self
-            .data
             .indexes
             .iter()
             .filter(|index| !index.spec.hidden && !index.spec.sparse && index.spec.partial.is_none())

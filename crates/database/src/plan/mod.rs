@@ -12,6 +12,7 @@ mod implies;
 mod interval;
 mod min_max;
 mod order;
+pub(crate) mod shape;
 #[cfg(test)]
 mod tests;
 mod wildcard;
@@ -51,6 +52,8 @@ pub struct Read {
     /// The paths that the result needs, where an index that has them all may answer without
     /// fetching documents; `None` needs whole documents.
     pub covering: Option<Vec<Path>>,
+    /// The projection as the client gave it, as a part of the query's shape.
+    pub projection: Option<DocumentBuf>,
     /// Yields the index keys in place of documents.
     pub return_key: bool,
     /// Gives each record its sort key.
@@ -71,6 +74,7 @@ impl Read {
             min: None,
             max: None,
             covering: None,
+            projection: None,
             return_key: false,
             sort_key: false,
             allow_disk_use: true,

@@ -6,7 +6,7 @@ use crate::cursor::Cursor;
 use crate::database::{Database, View};
 use crate::operation::Operation;
 use crate::plan::{Hint, Read};
-use base::bson::{Array, DocumentBuf, Value};
+use base::bson::{Array, DocumentBuf, Path, Value};
 use base::{Namespace, Result, err};
 use query::matcher::Matcher;
 use query::pipeline::Environment;
@@ -74,6 +74,8 @@ pub(crate) struct Front {
 
 impl Front {
     /// Takes the leading `$match`, `$sort` and `$limit` off a pipeline.
+    ///
+    /// Errors: 16410 for a name that only filters may have; those of optimising.
     pub(crate) fn split(mut pipeline: Pipeline, context: &Context) -> Result<Front> {
         pipeline.optimize(context)?;
         let filter = pipeline.take_leading_match().unwrap_or_default();
@@ -88,7 +90,22 @@ impl Front {
             read.limit = limit;
         }
         read.covering = pipeline.dependencies();
+        check_names(read.covering.as_deref().unwrap_or_default())?;
         Ok(Front { read, rest: pipeline })
+    }
+}
+
+/// What a pipeline reads must be names that a pipeline may have, though a filter may have others.
+///
+/// Errors: 16410.
+fn check_names(paths: &[Path]) -> Result<()> {
+    let mut names = paths.iter().flat_map(|path| path.components()).map(|component| component.name());
+    match names.any(|name| name.starts_with('$') && !matches!(name, "$id" | "$ref" | "$db")) {
+        true => Err(err!(
+            16410,
+            "FieldPath field names may not start with '$'. Consider using $getField or $setField."
+        )),
+        false => Ok(()),
     }
 }
 

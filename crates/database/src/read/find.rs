@@ -88,6 +88,7 @@ impl<'a> FindRequest<'a> {
             min: self.min.map(Document::to_owned),
             max: self.max.map(Document::to_owned),
             covering,
+            projection: (!self.projection.is_empty()).then(|| self.projection.to_owned()),
             return_key: self.return_key,
             allow_disk_use: self.allow_disk_use.unwrap_or(context.limits.allow_disk_use),
             ..Read::new(matcher)

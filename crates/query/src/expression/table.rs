@@ -28,6 +28,7 @@ pub struct Operator {
     /// What arguments it takes.
     pub arity: Arity,
     /// Whether the value depends on nothing but the operands, so that constants can be folded.
+    /// What binds variables is left for each document, as MongoDB leaves it.
     pub pure: bool,
     pub(crate) evaluate: Evaluate,
     /// What can be found wrong with constant operands although others are not constant.
@@ -160,7 +161,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$divide", Exactly(2), divide::divide),
     op("$eq", Exactly(2), comparison::eq),
     op("$exp", Exactly(1), power::exp),
-    op("$filter", Own(iterate::parse_filter), iterate::filter).described(iterate::describe),
+    op("$filter", Own(iterate::parse_filter), iterate::filter).described(iterate::describe).impure(),
     op("$first", Exactly(1), array::first),
     op("$firstN", Named(&pick::ENDS), pick::first_n),
     op("$floor", Exactly(1), rounding::floor),
@@ -181,7 +182,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$isoWeekYear", Own(parts::parse), parts::iso_week_year).described(parts::describe),
     op("$last", Exactly(1), array::last),
     op("$lastN", Named(&pick::ENDS), pick::last_n),
-    op("$let", Own(literal::parse_let), literal::r#let).described(literal::describe_let),
+    op("$let", Own(literal::parse_let), literal::r#let).described(literal::describe_let).impure(),
     op("$literal", Own(literal::parse_literal), misc::never),
     op("$ln", Exactly(1), power::ln),
     op("$log", Exactly(2), power::log),
@@ -189,7 +190,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$lt", Exactly(2), comparison::lt),
     op("$lte", Exactly(2), comparison::lte),
     op("$ltrim", Named(&trim::LEFT), trim::left),
-    op("$map", Own(iterate::parse_map), iterate::map).described(iterate::describe),
+    op("$map", Own(iterate::parse_map), iterate::map).described(iterate::describe).impure(),
     op("$max", Any, accumulators::max),
     op("$maxN", Named(&pick::EXTREMES), pick::max_n),
     op("$median", Named(&ranks::MEDIAN), ranks::median),
@@ -211,7 +212,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$radiansToDegrees", Exactly(1), trigonometry::radians_to_degrees),
     op("$rand", Own(misc::parse_rand), misc::rand).impure(),
     op("$range", Between(2, 3), array::range::range),
-    op("$reduce", Own(iterate::parse_reduce), iterate::reduce).described(iterate::describe),
+    op("$reduce", Own(iterate::parse_reduce), iterate::reduce).described(iterate::describe).impure(),
     op("$regexFind", Named(&regex::FIND), regex::find).checked(regex::check),
     op("$regexFindAll", Named(&regex::FIND_ALL), regex::find_all).checked(regex::check),
     op("$regexMatch", Named(&regex::MATCH), regex::is_match).checked(regex::check),

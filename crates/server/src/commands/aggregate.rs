@@ -38,6 +38,7 @@ pub(crate) struct Parts<'a> {
 fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields(), call.request.database)?;
     if parts.explain {
+        check_explained(call.arguments.write_concern.is_some())?;
         return explain::aggregate(call, parts, Verbosity::QueryPlanner);
     }
     if !parts.has_cursor {
@@ -70,6 +71,14 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
     }
     cursor_reply::first(call, cursor, parts.batch_size.unwrap_or(FIRST_BATCH), false)?;
     Ok(Answer::Done)
+}
+
+/// Errors: FailedToParse for a write concern, in MongoDB's own words.
+pub(crate) fn check_explained(has_write_concern: bool) -> Result<()> {
+    match has_write_concern {
+        true => Err(err!(FailedToParse, "Aggregation explain does not support the'writeConcern' option")),
+        false => Ok(()),
+    }
 }
 
 impl<'a> Parts<'a> {

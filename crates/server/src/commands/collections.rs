@@ -17,6 +17,10 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
     let mut options = Builder::new();
     for element in fields.rest() {
         options.append_element(&element);
+        if element.name() == "autoIndexId" {
+            let note = "the autoIndexId option is deprecated and will be removed in a future release";
+            call.reply.append("note", note);
+        }
     }
     let surroundings = call.surroundings();
     let options = options.finish();

@@ -22,8 +22,12 @@ impl Surroundings {
     /// The same with the collation that a statement asks for, if it does.
     pub(crate) fn collated(&self, collation: Option<&Collation>) -> Surroundings {
         let operation = self.operation.clone();
-        let context = match collation.filter(|collation| **collation != self.context.collation) {
-            Some(collation) => Arc::new(self.context.with_collation(collation.clone())),
+        let context = match collation {
+            Some(collation) => {
+                let mut context = self.context.with_collation(collation.clone());
+                context.own_collation = true;
+                Arc::new(context)
+            }
             None => self.context.clone(),
         };
         Surroundings { operation, context }
@@ -49,8 +53,9 @@ impl Call<'_> {
         collation: Option<&Collation>,
         variables: Option<Document<'_>>,
     ) -> Result<Surroundings> {
+        let own = collation.is_some();
         let collation = self.server.database.collation(namespace, collation.cloned())?;
-        self.surroundings_under(collation, variables)
+        self.surroundings_under(collation, own, variables)
     }
 
     /// The surroundings of this command with the variables of its `let`.
@@ -58,12 +63,13 @@ impl Call<'_> {
     /// Errors: those of the variables' expressions, which must be constant; of a snapshot that is
     /// gone.
     pub(crate) fn surroundings_with(&self, variables: Option<Document<'_>>) -> Result<Surroundings> {
-        self.surroundings_under(Collation::SIMPLE, variables)
+        self.surroundings_under(Collation::SIMPLE, false, variables)
     }
 
     fn surroundings_under(
         &self,
         collation: Collation,
+        own_collation: bool,
         variables: Option<Document<'_>>,
     ) -> Result<Surroundings> {
         let operation = self.operation();
@@ -73,6 +79,7 @@ impl Call<'_> {
         }
         let mut context = self.context(&operation);
         context.collation = collation;
+        context.own_collation = own_collation;
         for variable in variables.into_iter().flatten() {
             check_variable_name(variable.name())?;
             let expression = Expression::parse(variable.value(), &context)?;

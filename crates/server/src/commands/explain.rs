@@ -58,6 +58,7 @@ fn explain_command(call: &mut Call<'_>, request: &Request<'_>, verbosity: Verbos
     match request.name() {
         "find" => explain_find(call, &mut fields, verbosity),
         "aggregate" => {
+            aggregation::check_explained(request.body.get("writeConcern").is_some())?;
             let parts = aggregation::Parts::read(&mut fields, request.database)?;
             explain_aggregate(call, &parts, verbosity)
         }

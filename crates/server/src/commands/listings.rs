@@ -6,7 +6,6 @@ use crate::command::{Command, Kind};
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result};
 use database::collection::Collection;
-use database::index::IndexSpec;
 use database::language::Matcher;
 use std::collections::BTreeSet;
 
@@ -111,8 +110,9 @@ fn describe(collection: &Collection) -> DocumentBuf {
     }
     out.end();
     // A clustered collection has no index on `_id` beside itself.
-    if !collection.is_view() && collection.options.clustered.is_none() {
-        out.append("idIndex", &IndexSpec::id(collection.options.collation.clone()).to_document());
+    let id_index = collection.data.as_ref().and_then(|data| data.id_index());
+    if let Some(index) = id_index.filter(|index| !index.spec.clustered) {
+        out.append("idIndex", &index.spec.to_document());
     }
     out.finish()
 }

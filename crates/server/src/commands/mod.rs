@@ -43,6 +43,7 @@
 pub(crate) mod admin;
 pub(crate) mod aggregate;
 pub(crate) mod bulk_write;
+pub(crate) mod check_sharding_index;
 pub(crate) mod clean_slate;
 pub(crate) mod collections;
 pub(crate) mod count;

@@ -1,26 +1,19 @@
-//! The commands on the plan cache. Plans are made anew for every query, so there are none to
-//! clear; index filters, which would tie a shape of query to some indexes, can't be set, and so
-//! there are none to list or clear either.
+//! The commands on the plan cache: index filters, which say what indexes the queries of one shape
+//! may use. Plans themselves are made anew for every query, so that there are none to clear.
 
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
-use base::bson::Document;
+use crate::fields::Fields;
+use base::bson::{Document, DocumentBuf, Value};
 use base::{Result, err};
-use database::language::{Matcher, SortPattern};
+use database::ShapeRequest;
+use database::language::{Collation, Matcher, SortPattern};
 
 /// The row of `planCacheClear`.
 pub(crate) const CLEAR: Command = Command::new(
     "planCacheClear",
     Kind::Admin,
     "Forgets the plans of a collection; there are none.",
-    clear_plans,
-);
-
-/// The row of `planCacheClearFilters`.
-pub(crate) const CLEAR_FILTERS: Command = Command::new(
-    "planCacheClearFilters",
-    Kind::Admin,
-    "Forgets the index filters of a collection; there are none.",
     clear_plans,
 );
 
@@ -42,18 +35,145 @@ fn clear_plans(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
+/// The row of `planCacheSetFilter`.
+pub(crate) const SET_FILTER: Command = Command::new(
+    "planCacheSetFilter",
+    Kind::Admin,
+    "Says which indexes the queries of a shape may use.",
+    set_filter,
+);
+
+fn set_filter(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = fields.namespace()?;
+    let indexes = allowed_indexes(&mut fields)?;
+    let shape = Shape::read(&mut fields)?;
+    fields.finish()?;
+    let request = shape.request().ok_or_else(|| err!(BadValue, "required field query missing"))?;
+    let surroundings = call.surroundings_on(&namespace, shape.collation.as_ref(), None)?;
+    call.server.database.set_index_filter(&namespace, &request, indexes, &surroundings.context)?;
+    Ok(Answer::Done)
+}
+
+/// The indexes of a new filter: key patterns and names.
+///
+/// Errors: BadValue.
+fn allowed_indexes(fields: &mut Fields<'_>) -> Result<(Vec<DocumentBuf>, Vec<String>)> {
+    let indexes = match fields.any("indexes")? {
+        None => return Err(err!(BadValue, "required field indexes missing")),
+        Some(Value::Array(indexes)) => indexes,
+        Some(_) => return Err(err!(BadValue, "required field indexes must be an array")),
+    };
+    if indexes.is_empty() {
+        return Err(err!(BadValue, "required field indexes must contain at least one index"));
+    }
+    let (mut keys, mut names) = (Vec::new(), Vec::new());
+    for index in indexes.iter() {
+        match index {
+            Value::Document(key) if key.is_empty() => {
+                return Err(err!(BadValue, "index specification cannot be empty"));
+            }
+            Value::Document(key) => keys.push(key.to_owned()),
+            Value::String(name) => names.push(name.to_string()),
+            _ => return Err(err!(BadValue, "each item in indexes must be an object or string")),
+        }
+    }
+    Ok((keys, names))
+}
+
+/// The row of `planCacheClearFilters`.
+pub(crate) const CLEAR_FILTERS: Command = Command::new(
+    "planCacheClearFilters",
+    Kind::Admin,
+    "Forgets the index filter of a shape, or all of a collection.",
+    clear_filters,
+);
+
+fn clear_filters(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = fields.namespace()?;
+    let shape = Shape::read(&mut fields)?;
+    fields.finish()?;
+    if shape.query.is_none()
+        && (shape.sort.is_some() || shape.projection.is_some() || shape.collation.is_some())
+    {
+        return Err(err!(BadValue, "sort, projection, or collation provided without query"));
+    }
+    let surroundings = call.surroundings_on(&namespace, shape.collation.as_ref(), None)?;
+    let request = shape.request();
+    call.server.database.clear_index_filters(&namespace, request.as_ref(), &surroundings.context)?;
+    Ok(Answer::Done)
+}
+
 /// The row of `planCacheListFilters`.
 pub(crate) const LIST_FILTERS: Command = Command::new(
     "planCacheListFilters",
     Kind::Read,
-    "Lists the index filters of a collection; there are none.",
+    "Lists the index filters of a collection.",
     list_filters,
 );
 
 fn list_filters(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
-    fields.namespace()?;
+    let namespace = fields.namespace()?;
     fields.finish()?;
-    call.reply.begin_array("filters").end();
+    let filters = call.server.database.index_filters(&namespace)?;
+    call.reply.begin_array("filters");
+    for filter in filters {
+        call.reply.push_document().append("query", &filter.query);
+        call.reply.append("sort", &filter.sort).append("projection", &filter.projection);
+        if let Some(collation) = &filter.collation {
+            call.reply.append("collation", collation);
+        }
+        call.reply.begin_array("indexes");
+        filter.keys.iter().for_each(|key| _ = call.reply.push(key));
+        filter.names.iter().for_each(|name| _ = call.reply.push(name.as_str()));
+        call.reply.end().end();
+    }
+    call.reply.end();
     Ok(Answer::Done)
+}
+
+/// The fields that name a shape.
+struct Shape<'a> {
+    query: Option<Document<'a>>,
+    sort: Option<Document<'a>>,
+    projection: Option<Document<'a>>,
+    collation: Option<Collation>,
+}
+
+impl<'a> Shape<'a> {
+    /// Errors: BadValue for fields of other types and for an empty collation; those of a
+    /// collation.
+    fn read(fields: &mut Fields<'a>) -> Result<Shape<'a>> {
+        let query = document(fields, "required field query")?;
+        let sort = document(fields, "optional field sort")?;
+        let projection = document(fields, "optional field projection")?;
+        let collation = match document(fields, "optional field collation")? {
+            None => None,
+            Some(collation) if collation.is_empty() => {
+                return Err(err!(BadValue, "optional field collation cannot be an empty object"));
+            }
+            Some(collation) => Some(Collation::parse(collation, "collation")?),
+        };
+        Ok(Shape { query, sort, projection, collation })
+    }
+
+    fn request(&self) -> Option<ShapeRequest<'a>> {
+        Some(ShapeRequest {
+            query: self.query?,
+            sort: self.sort.unwrap_or(Document::EMPTY),
+            projection: self.projection.unwrap_or(Document::EMPTY),
+        })
+    }
+}
+
+/// A field that must be a document; `what` ends in its name.
+fn document<'a>(fields: &mut Fields<'a>, what: &str) -> Result<Option<Document<'a>>> {
+    let name = what.rsplit(' ').next().unwrap_or(what);
+    match fields.any(name)? {
+        None => Ok(None),
+        Some(Value::Document(document)) => Ok(Some(document)),
+        Some(_) => Err(err!(BadValue, "{what} must be an object")),
+    }
 }

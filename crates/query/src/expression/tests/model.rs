@@ -221,10 +221,12 @@ impl Expr {
         }
     }
 
-    /// Whether neither the document nor a variable decides about the value.
+    /// Whether neither the document nor a variable decides about the value. What goes through an
+    /// array is left for each document all the same.
     fn is_constant(&self) -> bool {
-        !matches!(self, Expr::Path(_) | Expr::Variable(_) | Expr::Bound(_))
-            && self.parts().into_iter().all(Expr::is_constant)
+        let waits = matches!(self, Expr::Path(_) | Expr::Variable(_) | Expr::Bound(_));
+        let iterates = matches!(self, Expr::Map(..) | Expr::Filter(..) | Expr::Reduce(..));
+        !waits && !iterates && self.parts().into_iter().all(Expr::is_constant)
     }
 
     /// Whether a part that can be computed beforehand fails.

@@ -1,0 +1,54 @@
+//! `checkShardingIndex`: whether a collection has an index that a shard key could use. MongoDB's
+//! own routers ask it; there is nothing in it that needs shards.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use base::bson::{Document, Value, equal};
+use base::{Namespace, Result, err};
+use database::index::Index;
+
+/// The row of the table.
+pub(crate) const CHECK_SHARDING_INDEX: Command = Command::new(
+    "checkShardingIndex",
+    Kind::Admin,
+    "Tells whether a collection has an index for a shard key.",
+    check_sharding_index,
+);
+
+fn check_sharding_index(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = match fields.command_value() {
+        Value::String(name) => Namespace::parse(name)?,
+        _ => return Err(err!(InvalidNamespace, "'checkShardingIndex' must be of type String")),
+    };
+    let key = fields.document("keyPattern")?.unwrap_or(Document::EMPTY);
+    let bounds = (fields.document("min")?, fields.document("max")?);
+    fields.finish()?;
+    if key.is_empty() {
+        return Err(err!(UnknownError, "no key pattern found in checkShardingindex"));
+    }
+    if key.iter().map(|part| part.name()).eq(["_id"]) {
+        call.reply.append("idskip", true);
+        return Ok(Answer::Done);
+    }
+    if bounds.0.is_some() != bounds.1.is_some() {
+        return Err(err!(UnknownError, "either provide both min and max or leave both empty"));
+    }
+    let collection = call.server.database.collection(&namespace);
+    let collection = collection.ok_or_else(|| err!(UnknownError, "ns not found"))?;
+    match collection.data()?.indexes.iter().any(|index| suits(index, key)) {
+        true => Ok(Answer::Done),
+        false => Err(err!(UnknownError, "couldn't find valid index for shard key")),
+    }
+}
+
+/// Whether an index begins with the fields of a shard key and has one key for each document.
+fn suits(index: &Index, key: Document<'_>) -> bool {
+    let spec = &index.spec;
+    let mut parts = spec.key.view().iter();
+    let begins = key.iter().all(|wanted| {
+        parts.next().is_some_and(|part| part.name() == wanted.name() && equal(part.value(), wanted.value()))
+    });
+    let has_all = !spec.sparse && spec.partial.is_none() && spec.wildcard.is_none() && !spec.hidden;
+    begins && has_all && spec.collation.is_simple() && !index.is_multikey()
+}
