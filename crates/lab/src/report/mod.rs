@@ -3,6 +3,7 @@
 //! All of them read the one model ([`crate::result`]) and share how figures look
 //! ([`figures`]), what belongs together ([`groups`]) and what may be said of it ([`findings`]).
 
+pub(crate) mod compare;
 pub(crate) mod figures;
 mod findings;
 mod grid;
@@ -18,7 +19,7 @@ pub(crate) mod testing;
 use crate::error::{Error, Result};
 use crate::options::Common;
 use crate::result::Report;
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 use std::path::Path;
 use terminal::Page;
 
@@ -31,14 +32,19 @@ use terminal::Page;
 /// A file that can't be written; the others are written all the same.
 pub(crate) fn finish(report: &Report, common: &Common) -> Result<()> {
     let report = &complete(report);
-    print(&terminal::render(report, Page::of_stdout()))?;
-    let json = match &common.json {
-        Some(path) => json::render(report).and_then(|text| save(path, &text)),
-        None => Ok(()),
-    };
-    let markdown = common.markdown.as_deref().map_or(Ok(()), |path| save(path, &markdown::render(report)));
-    let html = common.report.as_deref().map_or(Ok(()), |path| save(path, &html::render(report)));
-    json.and(markdown).and(html)
+    let mut out = io::stdout();
+    print(&mut out, &terminal::render(report, Page::of_stdout()))?;
+    let mut results = Vec::new();
+    if let Some(path) = &common.json {
+        results.push(json::render(report).and_then(|text| save(&mut out, path, &text)));
+    }
+    if let Some(path) = &common.markdown {
+        results.push(save(&mut out, path, &markdown::render(report)));
+    }
+    if let Some(path) = &common.report {
+        results.push(save(&mut out, path, &html::render(report)));
+    }
+    results.into_iter().collect()
 }
 
 /// The report with the sentences that follow from its figures.
@@ -53,12 +59,12 @@ fn complete(report: &Report) -> Report {
     report
 }
 
-/// Writes to standard output.
+/// Prints.
 ///
 /// # Errors
-/// Standard output that can't be written, unless its reader has closed it: who does has seen enough.
-pub(crate) fn print(text: &str) -> Result<()> {
-    match io::stdout().write_all(text.as_bytes()) {
+/// An output that can't be written, unless its reader has closed it: who does has seen enough.
+pub(crate) fn print(out: &mut dyn Write, text: &str) -> Result<()> {
+    match out.write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Error::File(format!("standard output: {error}")))
         }
@@ -70,8 +76,8 @@ pub(crate) fn print(text: &str) -> Result<()> {
 ///
 /// # Errors
 /// A file that can't be written, by its name.
-pub(crate) fn save(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn save(out: &mut dyn Write, path: &Path, text: &str) -> Result<()> {
     let wrong = |error: io::Error| Error::File(format!("{} can't be written: {error}", path.display()));
     std::fs::write(path, text).map_err(wrong)?;
-    print(&format!("written: {}\n", path.display()))
+    print(out, &format!("written: {}\n", path.display()))
 }

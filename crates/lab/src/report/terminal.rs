@@ -166,9 +166,10 @@ pub(crate) fn table(grid: &Grid, page: Page) -> String {
     let beside = labels.width();
     let widths: Vec<usize> = (0..grid.heads.len()).map(|at| column_width(grid, at)).collect();
     let mut text = String::new();
+    let drawn = grid.lines.iter().any(|line| line.share > 0.0);
     let mut from = 0;
     while from < widths.len() {
-        let bars = if from == 0 { BAR + 2 } else { 0 };
+        let bars = if from == 0 && drawn { BAR + 2 } else { 0 };
         let to = fitting(&widths, from, page.width.saturating_sub(beside + bars));
         text += &piece(grid, &labels, from..to, &widths, page);
         from = to;

@@ -1,0 +1,214 @@
+//! What changed between two reports, row by row: matched by section, case, target, connections
+//! and place on the axis.
+
+use super::limit::Metric;
+use super::statistics::Interval;
+use crate::report::{figures, groups};
+use crate::result::{Report, Row, Section};
+
+/// One figure of one row, before and after.
+pub(crate) struct Difference {
+    pub(crate) metric: Metric,
+    pub(crate) before: f64,
+    pub(crate) after: f64,
+    /// Of the ratio; `None` if there are too few rounds for one.
+    pub(crate) interval: Option<Interval>,
+}
+
+/// What can be said of a difference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Verdict {
+    Better,
+    Worse,
+    /// The rounds are no surer of it than of none.
+    Unsure,
+}
+
+impl Difference {
+    fn new(metric: Metric, before: &Row, after: &Row) -> Option<Difference> {
+        let rounds =
+            |row: &Row| row.rounds.iter().filter_map(|round| metric.of_round(round)).collect::<Vec<f64>>();
+        let interval = Interval::of_ratio(&rounds(before), &rounds(after));
+        Some(Difference { metric, before: metric.of(before)?, after: metric.of(after)?, interval })
+    }
+
+    /// After as a multiple of before.
+    pub(crate) fn ratio(&self) -> f64 {
+        self.after / self.before
+    }
+
+    /// Whether it is a change, and for the better.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self.interval.filter(Interval::tells) {
+            None => Verdict::Unsure,
+            Some(interval) if (interval.low > 1.0) == self.metric.more_is_worse() => Verdict::Worse,
+            Some(_) => Verdict::Better,
+        }
+    }
+
+    /// "+12 % (+8.1 to +17 %, 90 % sure)".
+    pub(crate) fn told(&self) -> String {
+        let change = figures::change(self.ratio());
+        match self.interval {
+            Some(interval) => format!(
+                "{change} ({} to {}, {:.0} % sure)",
+                figures::change(interval.low),
+                figures::change(interval.high),
+                interval.confidence * 100.0
+            ),
+            None => format!("{change} (too few rounds to tell)"),
+        }
+    }
+}
+
+/// A row that both reports have.
+pub(crate) struct Pair {
+    pub(crate) label: String,
+    pub(crate) target: String,
+    pub(crate) differences: Vec<Difference>,
+}
+
+impl Pair {
+    pub(crate) fn difference(&self, metric: Metric) -> Option<&Difference> {
+        self.differences.iter().find(|difference| difference.metric == metric)
+    }
+}
+
+/// The rows of a section that both reports have.
+pub(crate) struct Compared {
+    pub(crate) title: String,
+    pub(crate) pairs: Vec<Pair>,
+}
+
+/// All that both reports have, and what only one has, in words.
+pub(crate) struct Comparison {
+    pub(crate) sections: Vec<Compared>,
+    /// Rows that were measured before and aren't any more.
+    pub(crate) gone: Vec<String>,
+    /// Rows that are new.
+    pub(crate) new: Vec<String>,
+}
+
+impl Comparison {
+    /// Compares two reports.
+    pub(crate) fn new(before: &Report, after: &Report) -> Comparison {
+        let mut sections = Vec::new();
+        for section in &before.sections {
+            let other = after.sections.iter().find(|other| other.id == section.id);
+            let pairs: Vec<Pair> = other
+                .map(|other| section.rows.iter().filter_map(|row| pair(section, row, other)).collect())
+                .unwrap_or_default();
+            if !pairs.is_empty() {
+                sections.push(Compared { title: section.title.clone(), pairs });
+            }
+        }
+        Comparison { sections, gone: unmatched(before, after), new: unmatched(after, before) }
+    }
+
+    /// Every difference, with its section and row.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Compared, &Pair, &Difference)> {
+        let pairs =
+            self.sections.iter().flat_map(|section| section.pairs.iter().map(move |pair| (section, pair)));
+        pairs.flat_map(|(section, pair)| pair.differences.iter().map(move |each| (section, pair, each)))
+    }
+}
+
+fn pair(section: &Section, row: &Row, other: &Section) -> Option<Pair> {
+    let after = measured(other, row)?;
+    let differences: Vec<_> =
+        Metric::ALL.into_iter().filter_map(|metric| Difference::new(metric, row, after)).collect();
+    let label = groups::label(section, row);
+    let pair = Pair { label: label_at(label, row), target: row.target.clone(), differences };
+    (!pair.differences.is_empty()).then_some(pair)
+}
+
+/// With the number it stands for, where the case doesn't say it.
+fn label_at(label: String, row: &Row) -> String {
+    match row.x.map(figures::number).filter(|x| !label.contains(x)) {
+        Some(x) => format!("{label} at {x}"),
+        None => label,
+    }
+}
+
+/// The same row of another report, if it was measured there.
+fn measured<'a>(section: &'a Section, row: &Row) -> Option<&'a Row> {
+    let key = |row: &Row| (row.target.clone(), row.case.clone(), row.connections);
+    let mut rows = section.rows.iter().filter(|other| key(other) == key(row) && other.operations > 0);
+    rows.find(|other| other.x == row.x)
+}
+
+/// Rows of one report that the other has no figures for, with the reason if it gives one.
+fn unmatched(of: &Report, by: &Report) -> Vec<String> {
+    let mut found = Vec::new();
+    for section in &of.sections {
+        let other = by.sections.iter().find(|other| other.id == section.id);
+        for row in section.rows.iter().filter(|row| row.operations > 0) {
+            if other.is_some_and(|other| measured(other, row).is_some()) {
+                continue;
+            }
+            let same = other.and_then(|other| other.row(&row.target, &row.case, row.connections));
+            let why =
+                same.and_then(|row| row.note.as_ref()).map(|note| format!(": {note}")).unwrap_or_default();
+            let label = label_at(groups::label(section, row), row);
+            found.push(format!("{}, {label}, {}{why}", section.title, row.target));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::testing;
+
+    /// The report, with every latency of a target so many times as long.
+    fn slower(target: &str, factor: f64) -> Report {
+        let mut report = testing::report();
+        for row in report.sections.iter_mut().flat_map(|section| &mut section.rows) {
+            if row.target == target && row.operations > 0 {
+                let x = row.x;
+                let median = row.latency.quantile(0.5) * factor;
+                *row = testing::row(target, &row.case, row.connections, median, 9);
+                row.x = x;
+            }
+        }
+        report
+    }
+
+    #[test]
+    fn a_slower_target_is_told_and_the_others_are_not() {
+        let comparison = Comparison::new(&testing::report(), &slower("journaled", 2.0));
+        assert!(comparison.gone.is_empty() && comparison.new.is_empty());
+        for (_, pair, difference) in comparison.all() {
+            let rate = difference.metric == Metric::Rate && pair.target == "journaled";
+            if rate || difference.metric == Metric::P50 && pair.target == "journaled" {
+                assert_eq!(difference.verdict(), Verdict::Worse, "{}", difference.told());
+            } else if pair.target != "journaled" {
+                assert_eq!(difference.verdict(), Verdict::Unsure, "{}", difference.told());
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_one_report_alone_are_listed_with_the_reason() {
+        let mut after = testing::report();
+        after.sections[0].rows[1] = Row::new("none", "insert", 1);
+        after.sections[0].rows[1].note = Some("it was down".to_string());
+        after.sections.truncate(2);
+        let comparison = Comparison::new(&testing::report(), &after);
+        assert_eq!(comparison.gone[0], "Single inserts, insert, 1 connection, none: it was down");
+        assert_eq!(comparison.gone.len(), 1 + 3 * 7);
+        assert!(comparison.gone[1].contains("insert at 2,000"), "{:?}", comparison.gone);
+        assert!(comparison.new.is_empty());
+    }
+
+    #[test]
+    fn too_few_rounds_say_so() {
+        let mut after = slower("memory", 3.0);
+        after.sections[0].rows[0].rounds.truncate(1);
+        let comparison = Comparison::new(&testing::report(), &after);
+        let difference = comparison.sections[0].pairs[0].difference(Metric::Rate).unwrap();
+        assert_eq!(difference.verdict(), Verdict::Unsure);
+        assert!(difference.told().contains("too few rounds"), "{}", difference.told());
+    }
+}

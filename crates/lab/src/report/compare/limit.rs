@@ -1,0 +1,174 @@
+//! What may be compared and limited: `p99>+10%`, `rate<-5%`.
+
+use crate::report::figures;
+use crate::result::{Round, Row};
+
+/// A figure of a row.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Metric {
+    Rate,
+    P50,
+    P90,
+    P95,
+    P99,
+    P999,
+    Max,
+    Cpu,
+}
+
+impl Metric {
+    pub(crate) const ALL: [Metric; 8] = [
+        Metric::Rate,
+        Metric::P50,
+        Metric::P90,
+        Metric::P95,
+        Metric::P99,
+        Metric::P999,
+        Metric::Max,
+        Metric::Cpu,
+    ];
+
+    /// Its name in a limit.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Metric::Rate => "rate",
+            Metric::P50 => "p50",
+            Metric::P90 => "p90",
+            Metric::P95 => "p95",
+            Metric::P99 => "p99",
+            Metric::P999 => "p999",
+            Metric::Max => "max",
+            Metric::Cpu => "cpu",
+        }
+    }
+
+    /// Its name for people.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Metric::Rate => "per second",
+            Metric::P999 => "p99.9",
+            Metric::Cpu => "CPU/op",
+            other => other.name(),
+        }
+    }
+
+    /// The figure of all rounds together; `None` where there is none.
+    pub(crate) fn of(self, row: &Row) -> Option<f64> {
+        let value = match self {
+            Metric::Rate => row.rate(),
+            Metric::P50 => row.latency.quantile(0.5),
+            Metric::P90 => row.latency.quantile(0.9),
+            Metric::P95 => row.latency.quantile(0.95),
+            Metric::P99 => row.latency.quantile(0.99),
+            Metric::P999 => row.latency.quantile(0.999),
+            Metric::Max => row.latency.summary().max,
+            Metric::Cpu => row.cpu_microseconds?,
+        };
+        (row.operations > 0 && value > 0.0).then_some(value)
+    }
+
+    /// The figure of one round.
+    pub(crate) fn of_round(self, round: &Round) -> Option<f64> {
+        let value = match self {
+            Metric::Rate => round.rate(),
+            Metric::P50 => round.latency.p50,
+            Metric::P90 => round.latency.p90,
+            Metric::P95 => round.latency.p95,
+            Metric::P99 => round.latency.p99,
+            Metric::P999 => round.latency.p999,
+            Metric::Max => round.latency.max,
+            Metric::Cpu => round.cpu_microseconds?,
+        };
+        (value > 0.0).then_some(value)
+    }
+
+    /// The figure as people read it.
+    pub(crate) fn text(self, value: f64) -> String {
+        if self == Metric::Rate { figures::number(value) } else { figures::latency(value) }
+    }
+
+    /// Whether more of it is worse: of all but the rate.
+    pub(crate) fn more_is_worse(self) -> bool {
+        self != Metric::Rate
+    }
+}
+
+/// A change that is not to be passed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Limit {
+    pub(crate) metric: Metric,
+    /// Whether it is passed by larger ratios.
+    above: bool,
+    /// The ratio of after to before at which it lies.
+    ratio: f64,
+    /// As it was written.
+    pub(crate) text: String,
+}
+
+impl Limit {
+    /// Reads a limit.
+    ///
+    /// # Errors
+    /// What is wrong with it, and how it is written right.
+    pub(crate) fn parse(text: &str) -> Result<Limit, String> {
+        let wrong = |what: &str| {
+            format!(
+                "'{text}' is no limit: {what}. Write a figure, > or <, and a change in percent, such as 'p99>+10%' or 'rate<-5%'"
+            )
+        };
+        let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let at = compact.find(['>', '<']).ok_or_else(|| wrong("it has neither > nor <"))?;
+        let (name, rest) = compact.split_at(at);
+        let metric = Metric::ALL.into_iter().find(|metric| metric.name() == name || metric.title() == name);
+        let names: Vec<String> = Metric::ALL.into_iter().map(|metric| metric.name().to_string()).collect();
+        let metric =
+            metric.ok_or_else(|| wrong(&format!("'{name}' is none of {}", figures::list(&names))))?;
+        let percent = rest[1..].strip_suffix('%').ok_or_else(|| wrong("it doesn't end with %"))?;
+        let number: f64 = percent.parse().map_err(|_| wrong(&format!("'{percent}' is no number")))?;
+        if !number.is_finite() || number <= -100.0 {
+            return Err(wrong("a change lies above -100%"));
+        }
+        let above = rest.starts_with('>');
+        Ok(Limit { metric, above, ratio: 1.0 + number / 100.0, text: compact })
+    }
+
+    /// Whether a ratio of after to before lies beyond it.
+    pub(crate) fn passed(&self, ratio: f64) -> bool {
+        if self.above { ratio > self.ratio } else { ratio < self.ratio }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_with_and_without_spaces() {
+        let limit = Limit::parse("p99 > +10 %").unwrap();
+        assert_eq!((limit.metric, limit.text.as_str()), (Metric::P99, "p99>+10%"));
+        assert!(limit.passed(1.11) && !limit.passed(1.1) && !limit.passed(0.5));
+        let limit = Limit::parse("rate<-5%").unwrap();
+        assert!(limit.passed(0.94) && !limit.passed(0.96) && !limit.passed(2.0));
+        assert_eq!(Limit::parse("p99.9>0%").unwrap().metric, Metric::P999);
+        for metric in Metric::ALL {
+            assert_eq!(Limit::parse(&format!("{}>1%", metric.name())).unwrap().metric, metric);
+        }
+    }
+
+    #[test]
+    fn wrong_limits_say_what_is_wrong() {
+        for (text, what) in [
+            ("p99", "neither > nor <"),
+            ("p98>+1%", "'p98' is none of rate, p50, p90, p95, p99, p999, max and cpu"),
+            ("p99>10", "doesn't end with %"),
+            ("p99>ten%", "'ten' is no number"),
+            ("p99>=10%", "'=10' is no number"),
+            ("rate<-100%", "above -100%"),
+            ("rate<nan%", "above -100%"),
+            ("p99>é%", "'é' is no number"),
+        ] {
+            let error = Limit::parse(text).unwrap_err();
+            assert!(error.contains(what) && error.contains("such as 'p99>+10%'"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! How sure a difference is: an interval from rounds, without assuming how they are spread.
+//!
+//! The Hodges-Lehmann interval of the ratio: all quotients of a round after and a round before,
+//! in order, less as many at each end as the Mann-Whitney distribution allows. Three rounds each
+//! are the fewest that give 90 %: with three, the interval is that of the outermost quotients, so
+//! that a difference is told exactly if the rounds don't overlap.
+
+/// How sure an interval must be to be given.
+const CONFIDENCE: f64 = 0.9;
+
+/// Beyond so many rounds the distribution is taken as normal.
+const EXACT_MOST: usize = 20;
+
+/// Within what, and how surely, the ratio of after to before lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Interval {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    /// 0 to 1, at least 0.9.
+    pub(crate) confidence: f64,
+}
+
+impl Interval {
+    /// The interval from the values of rounds; `None` if there are too few to be sure of any.
+    pub(crate) fn of_ratio(before: &[f64], after: &[f64]) -> Option<Interval> {
+        let mut quotients: Vec<f64> =
+            after.iter().flat_map(|after| before.iter().map(move |before| after / before)).collect();
+        if quotients.iter().any(|quotient| !quotient.is_finite()) {
+            return None;
+        }
+        quotients.sort_by(f64::total_cmp);
+        let (left_out, confidence) = left_out(before.len(), after.len())?;
+        let last = quotients.len().checked_sub(1 + left_out)?;
+        Some(Interval { low: *quotients.get(left_out)?, high: *quotients.get(last)?, confidence })
+    }
+
+    /// Whether it leaves no room for "no difference".
+    pub(crate) fn tells(&self) -> bool {
+        self.low > 1.0 || self.high < 1.0
+    }
+}
+
+/// How many quotients may be left out at each end, and how sure the rest is.
+fn left_out(before: usize, after: usize) -> Option<(usize, f64)> {
+    if before > EXACT_MOST || after > EXACT_MOST {
+        return normal(before, after);
+    }
+    let ways = ways(before, after);
+    let all: f64 = ways.iter().sum();
+    let mut below = 0.0;
+    let mut found = None;
+    for (at, count) in ways.iter().enumerate() {
+        below += count / all;
+        if 2.0 * below > 1.0 - CONFIDENCE + 1e-9 {
+            break;
+        }
+        found = Some((at, 1.0 - 2.0 * below));
+    }
+    found
+}
+
+/// In how many orders of all rounds there are 0, 1, 2 … pairs with the one after below the one
+/// before.
+fn ways(before: usize, after: usize) -> Vec<f64> {
+    let most = before * after;
+    // By how many of `after` were placed; each round before adds the number placed so far.
+    let mut placed = vec![vec![0.0; most + 1]; after + 1];
+    for row in &mut placed {
+        row[0] = 1.0;
+    }
+    for _ in 0..before {
+        for count in 0..=after {
+            // From the top, so that what is read below is still without this round.
+            for pairs in (0..=most).rev() {
+                let from_less = if count > 0 { placed[count - 1][pairs] } else { 0.0 };
+                let shifted = if pairs >= count { placed[count][pairs - count] } else { 0.0 };
+                placed[count][pairs] = from_less + shifted;
+            }
+        }
+    }
+    placed.pop().unwrap_or_default()
+}
+
+fn normal(before: usize, after: usize) -> Option<(usize, f64)> {
+    let (n, m) = (before as f64, after as f64);
+    let deviation = (n * m * (n + m + 1.0) / 12.0).sqrt();
+    let left = (n * m / 2.0 - 1.645 * deviation).floor() - 1.0;
+    (left >= 0.0).then_some((left as usize, CONFIDENCE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_counted() {
+        assert_eq!(ways(1, 1), [1.0, 1.0]);
+        assert_eq!(ways(2, 2), [1.0, 1.0, 2.0, 1.0, 1.0]);
+        assert_eq!(ways(3, 3).iter().sum::<f64>(), 20.0);
+        assert_eq!(ways(5, 4).iter().sum::<f64>(), 126.0);
+    }
+
+    #[test]
+    fn fewer_than_three_rounds_tell_nothing() {
+        assert_eq!(Interval::of_ratio(&[1.0], &[9.0]), None);
+        assert_eq!(Interval::of_ratio(&[1.0, 1.0], &[9.0, 9.0]), None);
+        assert_eq!(Interval::of_ratio(&[], &[]), None);
+    }
+
+    #[test]
+    fn three_rounds_tell_what_does_not_overlap() {
+        let apart = Interval::of_ratio(&[100.0, 101.0, 99.0], &[110.0, 112.0, 108.0]).unwrap();
+        assert!(apart.tells() && (apart.confidence - 0.9).abs() < 1e-9, "{apart:?}");
+        assert_eq!((apart.low, apart.high), (108.0 / 101.0, 112.0 / 99.0));
+        assert!(!Interval::of_ratio(&[100.0, 111.0, 99.0], &[110.0, 112.0, 108.0]).unwrap().tells());
+    }
+
+    #[test]
+    fn one_odd_round_of_many_does_not_hide_a_difference() {
+        let before = [100.0, 101.0, 99.0, 100.5, 99.5, 150.0, 100.2, 99.8];
+        let after = before.map(|value| value * 1.2);
+        let interval = Interval::of_ratio(&before, &after).unwrap();
+        assert!(interval.tells() && interval.low < 1.2 && interval.high > 1.2, "{interval:?}");
+        let many = [1.0; 40].map(|one: f64| one * 2.0);
+        assert!(Interval::of_ratio(&[1.0; 40], &many).unwrap().tells());
+    }
+
+    #[test]
+    fn rounds_of_nothing_give_no_interval() {
+        assert_eq!(Interval::of_ratio(&[0.0, 0.0, 0.0], &[1.0, 1.0, 1.0]), None);
+    }
+}
