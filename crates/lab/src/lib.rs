@@ -6,7 +6,7 @@
 //! notch of the dial) → a durability fingerprint of each → the experiment, interleaving targets in
 //! rounds, every figure going into one [`Report`](result::Report) → table, HTML, Markdown, JSON.
 
-#![allow(dead_code)] // until the experiments stand, which use all of it
+#![allow(dead_code, unused_imports)] // until the experiments stand, which use all of it
 
 mod error;
 mod histogram;
@@ -14,6 +14,7 @@ mod load;
 mod options;
 mod report;
 mod result;
+mod target;
 
 pub use error::{Error, Result};
 pub use options::Options;
@@ -23,6 +24,8 @@ use std::process::ExitCode;
 /// Runs what the options ask for; the exit code is 0 only if all of it was measured, and for
 /// `compare` only if no limit of `--fail-if` was passed.
 pub fn run(options: Options) -> ExitCode {
-    drop(options);
-    ExitCode::FAILURE
+    match options.verb {
+        options::Verb::Floor => target::floor::run(),
+        _ => ExitCode::FAILURE,
+    }
 }

@@ -76,6 +76,9 @@ pub(crate) enum Promise {
     Nothing,
     /// Nothing: it is gone with the process.
     Memory,
+    /// The end of the process, and that of the machine, each only after a while: what is journaled
+    /// later, or checkpointed only, is gone with the process until then.
+    Delayed,
     /// The end of the process, not that of the machine, however long ago it was.
     Process,
     /// The end of the process, and that of the machine after a while.

@@ -1,0 +1,148 @@
+//! Where a target listens: reaching it, telling whether that is this machine, and printing its
+//! connection string without the password.
+
+use mongodb::options::ServerAddress;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::net::{TcpStream, UnixStream};
+use tokio_postgres::config::Host;
+
+/// The port of a PostgreSQL connection string that names none.
+const POSTGRES_PORT: u16 = 5432;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Address {
+    Tcp(String, u16),
+    Unix(PathBuf),
+}
+
+/// A socket of this machine.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Local {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Address::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Address::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// The addresses of a MongoDB connection string.
+pub(super) fn of_mongo(hosts: &[ServerAddress]) -> Vec<Address> {
+    let address = |host: &ServerAddress| match host {
+        ServerAddress::Tcp { host, port } => Some(Address::Tcp(host.clone(), port.unwrap_or(27017))),
+        ServerAddress::Unix { path } => Some(Address::Unix(path.clone())),
+        _ => None,
+    };
+    hosts.iter().filter_map(address).collect()
+}
+
+/// The addresses of a PostgreSQL connection string.
+pub(super) fn of_postgres(config: &tokio_postgres::Config) -> Vec<Address> {
+    let ports = config.get_ports();
+    let hosts = config.get_hosts().iter().enumerate();
+    let address = |(index, host): (usize, &Host)| {
+        // One port serves all hosts that have none of their own.
+        let port = ports.get(index).or(ports.first()).copied().unwrap_or(POSTGRES_PORT);
+        match host {
+            Host::Tcp(name) => Address::Tcp(name.clone(), port),
+            Host::Unix(directory) => Address::Unix(directory.join(format!(".s.PGSQL.{port}"))),
+        }
+    };
+    hosts.map(address).collect()
+}
+
+/// Whether anything listens at one of these; what went wrong at the last, if not.
+pub(super) async fn reach(addresses: &[Address], within: Duration) -> Result<(), String> {
+    let mut failed = "its connection string names no host".to_string();
+    for address in addresses {
+        let attempt = async {
+            match address {
+                Address::Tcp(host, port) => TcpStream::connect((host.as_str(), *port)).await.map(drop),
+                Address::Unix(path) => UnixStream::connect(path).await.map(drop),
+            }
+        };
+        match tokio::time::timeout(within, attempt).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => failed = format!("can't be reached at {address}: {error}"),
+            Err(_) => failed = format!("can't be reached at {address}: no answer in {} s", within.as_secs()),
+        }
+    }
+    Err(failed)
+}
+
+/// Those of the addresses that are this machine's.
+pub(super) fn local(addresses: &[Address]) -> Vec<Local> {
+    let mut found = Vec::new();
+    for address in addresses {
+        match address {
+            Address::Unix(path) => found.push(Local::Unix(path.clone())),
+            Address::Tcp(host, port) => {
+                let resolved = (host.as_str(), *port).to_socket_addrs().into_iter().flatten();
+                found.extend(resolved.filter(|socket| is_ours(socket.ip())).map(Local::Tcp));
+            }
+        }
+    }
+    found
+}
+
+/// Whether an address is this machine's: only those can be bound.
+fn is_ours(ip: IpAddr) -> bool {
+    ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
+}
+
+/// A connection string without user and password.
+pub(super) fn without_secrets(uri: &str) -> String {
+    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_string() };
+    // A password must not hold '/' or '@' unescaped, so that the last '@' before the path ends it.
+    let path = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(path);
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let (before, query) = tail.split_once('?').map_or((tail, None), |(before, query)| (before, Some(query)));
+    let secret = |pair: &&str| !pair.to_ascii_lowercase().starts_with("password=");
+    let kept = query.map(|query| query.split('&').filter(secret).collect::<Vec<_>>().join("&"));
+    let query = kept.filter(|kept| !kept.is_empty()).map(|kept| format!("?{kept}")).unwrap_or_default();
+    format!("{scheme}://{host}{before}{query}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_printed() {
+        for (given, printed) in [
+            ("mongodb://u:p%40@h:1/?w=1", "mongodb://h:1/?w=1"),
+            ("mongodb://h/", "mongodb://h/"),
+            ("postgresql://u:p@h/db?password=x&sslmode=disable", "postgresql://h/db?sslmode=disable"),
+            ("postgresql:///db?host=/tmp&password=x", "postgresql:///db?host=/tmp"),
+        ] {
+            assert_eq!(without_secrets(given), printed);
+        }
+    }
+
+    #[test]
+    fn ports_of_postgres_are_shared_or_each_hosts_own() {
+        let config: tokio_postgres::Config = "postgresql://a:1,b:2/x".parse().unwrap();
+        let tcp = |host: &str, port| Address::Tcp(host.to_string(), port);
+        assert_eq!(of_postgres(&config), [tcp("a", 1), tcp("b", 2)]);
+        let config: tokio_postgres::Config = "host=/run,b port=7".parse().unwrap();
+        assert_eq!(of_postgres(&config), [Address::Unix("/run/.s.PGSQL.7".into()), tcp("b", 7)]);
+        let config: tokio_postgres::Config = "postgresql://a/x".parse().unwrap();
+        assert_eq!(of_postgres(&config), [tcp("a", 5432)]);
+    }
+
+    #[test]
+    fn loopback_is_local_and_others_are_not() {
+        // 192.0.2.0/24 is kept for documentation: no machine has it.
+        let addresses = [Address::Tcp("192.0.2.7".to_string(), 1), Address::Tcp("127.0.0.1".to_string(), 2)];
+        assert_eq!(local(&addresses), [Local::Tcp(([127, 0, 0, 1], 2).into())]);
+    }
+}

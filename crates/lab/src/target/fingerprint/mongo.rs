@@ -1,0 +1,229 @@
+//! What a server behind MongoDB's protocol is and promises: Vellum, MongoDB, FerretDB,
+//! mongo-java-server, the lab's floor, or something unknown.
+
+use super::Learnt;
+use crate::result::Promise;
+use crate::target::{ClientSettings, Target};
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::{Acknowledgment, WriteConcern};
+
+/// What was asked, and what was answered: an error is an answer, too.
+#[derive(Debug, Default)]
+struct Answers {
+    build: Document,
+    status: Document,
+    options: Document,
+    hello: Document,
+    default_concern: Document,
+    /// Of the connection string.
+    given_concern: Option<WriteConcern>,
+}
+
+pub(super) async fn ask(target: &Target) -> Learnt {
+    let mut answers = Answers::default();
+    let client = match target.mongo().await {
+        Ok(client) => client,
+        Err(error) => {
+            let mut learnt = Learnt::default();
+            learnt.detail("server", error.to_string());
+            return learnt;
+        }
+    };
+    if let ClientSettings::Mongo(options) = &*target.client {
+        answers.given_concern = options.write_concern.clone();
+    }
+    let admin = client.database("admin");
+    let commands = [
+        (doc! { "buildInfo": 1 }, &mut answers.build),
+        (doc! { "serverStatus": 1 }, &mut answers.status),
+        (doc! { "getCmdLineOpts": 1 }, &mut answers.options),
+        (doc! { "hello": 1 }, &mut answers.hello),
+        (doc! { "getDefaultRWConcern": 1 }, &mut answers.default_concern),
+    ];
+    for (command, answer) in commands {
+        // What a server doesn't know or doesn't tell isn't there; its absence is told below.
+        *answer = admin.run_command(command).await.unwrap_or_default();
+    }
+    read(&answers)
+}
+
+fn read(answers: &Answers) -> Learnt {
+    let mut learnt = Learnt::default();
+    let build = &answers.build;
+    let version = build.get_str("version").unwrap_or("?");
+    if let Ok(own) = build.get_str("vellum") {
+        learnt.fingerprint.server = format!("Vellum {own}");
+        learnt.detail("follows", format!("MongoDB {version}"));
+        vellum(answers, &mut learnt);
+    } else if let Some(own) = ferretdb_version(answers) {
+        learnt.fingerprint.server = format!("FerretDB {}", own.trim_start_matches('v'));
+        learnt.detail("follows", format!("MongoDB {version}"));
+        ferretdb(answers, &mut learnt);
+    } else if is_java_server(answers) {
+        learnt.fingerprint.server = "mongo-java-server".to_string();
+        learnt.detail("follows", format!("MongoDB {version}"));
+        learnt.fingerprint.engine = "memory".to_string();
+        learnt.fingerprint.promise = Promise::Memory;
+        learnt.detail("journal", "none");
+    } else {
+        learnt.fingerprint.server = format!("MongoDB {version}");
+        mongodb(answers, &mut learnt);
+    }
+    concern(answers, &mut learnt);
+    learnt
+}
+
+/// Vellum tells its options as it was given them.
+fn vellum(answers: &Answers, learnt: &mut Learnt) {
+    let engine = text(&answers.status, &["storageEngine", "name"]).unwrap_or("?");
+    learnt.fingerprint.engine = engine.to_string();
+    if engine != "disk" {
+        learnt.fingerprint.promise = if engine == "memory" { Promise::Memory } else { Promise::Unknown };
+        learnt.detail("journal", "none");
+        return;
+    }
+    let durability = argument(&answers.options, "--durability").unwrap_or("relaxed");
+    let interval = argument(&answers.options, "--journal-commit-interval").unwrap_or("100");
+    learnt.fingerprint.promise = match durability {
+        "none" => Promise::Process,
+        "relaxed" => Promise::Interval,
+        "journaled" => Promise::Journaled,
+        _ => Promise::Unknown,
+    };
+    learnt.detail("durability", durability);
+    learnt.detail(
+        "journal",
+        match durability {
+            "none" => "synced only where a write asks".to_string(),
+            "relaxed" => format!("synced every {interval} ms"),
+            _ => "synced before a write is acknowledged".to_string(),
+        },
+    );
+    learnt.detail("cache", argument(&answers.options, "--cache-size").unwrap_or("256M"));
+    learnt.directory =
+        argument(&answers.options, "--journal-dir").or(argument(&answers.options, "--data")).map(Into::into);
+}
+
+/// mongod keeps what it journals in its own memory until the journal is flushed, so that a write
+/// that didn't ask for more can go with the process, too.
+fn mongodb(answers: &Answers, learnt: &mut Learnt) {
+    let engine = text(&answers.status, &["storageEngine", "name"]).unwrap_or("?").to_string();
+    let storage = answers.options.get_document("parsed").and_then(|parsed| parsed.get_document("storage"));
+    let storage = storage.cloned().unwrap_or_default();
+    if matches!(engine.as_str(), "inMemory" | "ephemeralForTest" | "devnull") {
+        learnt.fingerprint.promise = Promise::Memory;
+        learnt.detail("journal", "none");
+    } else if engine == "wiredTiger" {
+        let journal = flag(&storage, &["journal", "enabled"]).unwrap_or(true);
+        let interval = number(&storage, &["journal", "commitIntervalMs"]).unwrap_or(100);
+        let checkpoint = number(&storage, &["syncPeriodSecs"]).unwrap_or(60);
+        let told = if journal { format!("flushed every {interval} ms") } else { "none".to_string() };
+        learnt.detail("journal", told);
+        learnt.detail("checkpoint", format!("every {checkpoint} s"));
+        learnt.fingerprint.promise =
+            if journals(answers, journal) { Promise::Journaled } else { Promise::Delayed };
+        let directory = text(&storage, &["dbPath"]).unwrap_or("/data/db");
+        learnt.directory = Some(directory.into());
+    }
+    learnt.fingerprint.engine = engine;
+}
+
+/// Whether a write that says nothing waits for the journal: it does where the concern in force
+/// asks for it, or asks for the majority of a replica set that counts only what is journaled.
+fn journals(answers: &Answers, has_journal: bool) -> bool {
+    let given = answers.given_concern.as_ref();
+    let given_j = given.and_then(|given| given.journal);
+    let default = answers.default_concern.get_document("defaultWriteConcern").ok();
+    let default_j = default.and_then(|concern| concern.get_bool("j").ok());
+    let majority = match given.and_then(|given| given.w.as_ref()) {
+        Some(w) => *w == Acknowledgment::Majority,
+        None => default.is_some_and(|concern| text(concern, &["w"]) == Some("majority")),
+    };
+    let is_member = answers.hello.contains_key("setName");
+    has_journal && given_j.or(default_j).unwrap_or(majority && is_member)
+}
+
+/// FerretDB leaves durability to what is below, and doesn't tell how that is set.
+fn ferretdb(answers: &Answers, learnt: &mut Learnt) {
+    let backend = text(&answers.status, &["ferretdb", "backend"]).or(argument(&answers.options, "--handler"));
+    learnt.fingerprint.engine = backend.unwrap_or("?").to_string();
+    learnt.fingerprint.promise = Promise::Unknown;
+    learnt.detail("journal", "not told: what the database below it is set to");
+}
+
+fn ferretdb_version(answers: &Answers) -> Option<&str> {
+    let build = &answers.build;
+    build.get_str("ferretdbVersion").ok().or_else(|| text(build, &["ferretdb", "version"]))
+}
+
+fn is_java_server(answers: &Answers) -> bool {
+    text(&answers.status, &["process"]) == Some("java")
+}
+
+/// The write concern in force for a write that says nothing.
+fn concern(answers: &Answers, learnt: &mut Learnt) {
+    if let Some(given) = &answers.given_concern {
+        let w = match &given.w {
+            Some(Acknowledgment::Nodes(count)) => count.to_string(),
+            Some(Acknowledgment::Majority) => "majority".to_string(),
+            Some(Acknowledgment::Custom(tag)) => tag.clone(),
+            _ => "default".to_string(),
+        };
+        let journal = given.journal.map(|j| format!(", j {j}")).unwrap_or_default();
+        learnt.detail("write concern", format!("w {w}{journal} (from the connection string)"));
+        if given.journal == Some(true)
+            && matches!(learnt.fingerprint.promise, Promise::Process | Promise::Interval)
+        {
+            learnt.fingerprint.promise = Promise::Journaled;
+        }
+        if given.w == Some(Acknowledgment::Nodes(0)) {
+            learnt.fingerprint.promise = Promise::Unknown;
+        }
+        return;
+    }
+    let told = match answers.default_concern.get_document("defaultWriteConcern") {
+        Ok(default) => format!("{default} (the server's default)"),
+        Err(_) => "w 1 (the protocol's default: the server tells none)".to_string(),
+    };
+    learnt.detail("write concern", told);
+}
+
+/// The value of an option on the server's command line, as `--name value` or `--name=value`.
+fn argument<'a>(options: &'a Document, name: &str) -> Option<&'a str> {
+    let mut arguments = options.get_array("argv").ok()?.iter().filter_map(Bson::as_str);
+    while let Some(each) = arguments.next() {
+        if each == name {
+            return arguments.next();
+        }
+        if let Some(value) = each.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')) {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn at<'a>(document: &'a Document, path: &[&str]) -> Option<&'a Bson> {
+    let (last, before) = path.split_last()?;
+    let inner = before.iter().try_fold(document, |inner, name| inner.get_document(name).ok())?;
+    inner.get(last)
+}
+
+fn text<'a>(document: &'a Document, path: &[&str]) -> Option<&'a str> {
+    at(document, path)?.as_str()
+}
+
+fn flag(document: &Document, path: &[&str]) -> Option<bool> {
+    at(document, path)?.as_bool()
+}
+
+fn number(document: &Document, path: &[&str]) -> Option<i64> {
+    match at(document, path)? {
+        Bson::Int32(number) => Some(i64::from(*number)),
+        Bson::Int64(number) => Some(*number),
+        Bson::Double(number) => Some(*number as i64),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

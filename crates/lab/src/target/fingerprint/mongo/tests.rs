@@ -1,0 +1,94 @@
+//! What servers answer, and what is made of it.
+
+use super::*;
+
+fn wired_tiger(storage: Document) -> Answers {
+    Answers {
+        build: doc! { "version": "4.2.24" },
+        status: doc! { "storageEngine": { "name": "wiredTiger" } },
+        options: doc! { "argv": ["mongod"], "parsed": { "storage": storage } },
+        ..Answers::default()
+    }
+}
+
+fn vellum_on_disk(arguments: &[&str]) -> Answers {
+    Answers {
+        build: doc! { "version": "8.0.0", "vellum": "0.1.0" },
+        status: doc! { "storageEngine": { "name": "disk" } },
+        options: doc! { "argv": arguments },
+        ..Answers::default()
+    }
+}
+
+fn detail(learnt: &Learnt, name: &str) -> String {
+    let found = learnt.fingerprint.details.iter().find(|(known, _)| known == name);
+    found.unwrap_or_else(|| panic!("no {name} in {learnt:?}")).1.clone()
+}
+
+#[test]
+fn mongod_may_lose_the_last_interval_with_the_process() {
+    let learnt = read(&wired_tiger(doc! { "dbPath": "/x", "journal": { "commitIntervalMs": 30 } }));
+    assert_eq!(learnt.fingerprint.server, "MongoDB 4.2.24");
+    assert_eq!(learnt.fingerprint.promise, Promise::Delayed);
+    assert_eq!(detail(&learnt, "journal"), "flushed every 30 ms");
+    assert_eq!(learnt.directory.unwrap().to_str(), Some("/x"));
+    let none = read(&wired_tiger(doc! { "journal": { "enabled": false } }));
+    assert_eq!(detail(&none, "journal"), "none");
+}
+
+#[test]
+fn a_write_concern_may_ask_for_the_journal() {
+    let mut answers = wired_tiger(doc! {});
+    answers.given_concern = Some(WriteConcern::builder().journal(true).build());
+    let learnt = read(&answers);
+    assert_eq!(learnt.fingerprint.promise, Promise::Journaled);
+    assert_eq!(detail(&learnt, "write concern"), "w default, j true (from the connection string)");
+}
+
+#[test]
+fn majority_is_journaled_on_members_of_a_set_only() {
+    let mut answers = wired_tiger(doc! {});
+    answers.default_concern = doc! { "defaultWriteConcern": { "w": "majority", "wtimeout": 0 } };
+    assert_eq!(read(&answers).fingerprint.promise, Promise::Delayed);
+    answers.hello = doc! { "setName": "rs0" };
+    assert_eq!(read(&answers).fingerprint.promise, Promise::Journaled);
+    answers.given_concern = Some(WriteConcern::nodes(1));
+    assert_eq!(read(&answers).fingerprint.promise, Promise::Delayed);
+}
+
+#[test]
+fn vellum_is_told_apart_at_each_notch() {
+    for (arguments, promise, journal) in [
+        (
+            &["vellum", "--data", "/d", "--durability", "none"][..],
+            Promise::Process,
+            "synced only where a write asks",
+        ),
+        (&["vellum", "--data=/d"], Promise::Interval, "synced every 100 ms"),
+        (&["vellum", "--data=/d", "--journal-commit-interval=20"], Promise::Interval, "synced every 20 ms"),
+        (
+            &["vellum", "--durability=journaled", "--data", "/d"],
+            Promise::Journaled,
+            "synced before a write is acknowledged",
+        ),
+    ] {
+        let learnt = read(&vellum_on_disk(arguments));
+        assert_eq!(learnt.fingerprint.server, "Vellum 0.1.0");
+        assert_eq!(learnt.fingerprint.promise, promise, "{arguments:?}");
+        assert_eq!(detail(&learnt, "journal"), journal);
+        assert_eq!(learnt.directory.unwrap().to_str(), Some("/d"));
+    }
+    let memory = Answers {
+        build: doc! { "version": "8.0.0", "vellum": "0.1.0" },
+        status: doc! { "storageEngine": { "name": "memory" } },
+        ..Answers::default()
+    };
+    assert_eq!(read(&memory).fingerprint.promise, Promise::Memory);
+}
+
+#[test]
+fn a_server_that_tells_nothing_promises_nothing_known() {
+    let learnt = read(&Answers::default());
+    assert_eq!(learnt.fingerprint.promise, Promise::Unknown);
+    assert!(detail(&learnt, "write concern").starts_with("w 1"));
+}

@@ -1,0 +1,290 @@
+//! The floor: a responder that reads a message and answers canned bytes.
+//!
+//! It shows what kernel and client alone cost, so that every figure of a server can be read as a
+//! ratio to it. It looks at nothing but the header and the command's name, keeps nothing, and says
+//! whatever makes a driver go on: every write did one document, every find finds one, every cursor
+//! is at its end. Rules of the protocol that clients wait on are kept: a message that wants no
+//! reply (`moreToCome`) gets none, and hello tells no topology version, so that no client asks for
+//! replies that go on by themselves.
+
+use base::bson::{Builder, DocumentBuf};
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::ExitCode;
+
+/// The largest message taken, as MongoDB's own.
+const MESSAGE_MAX: usize = 48_000_000;
+
+const HEADER: usize = 16;
+const OP_REPLY: i32 = 1;
+const OP_QUERY: i32 = 2004;
+const OP_MSG: i32 = 2013;
+
+/// The flag of a message to which no reply is wanted.
+const MORE_TO_COME: i32 = 1 << 1;
+
+/// MongoDB 8.0's.
+const WIRE_VERSION: i32 = 25;
+
+/// Serves on a free loopback port, which the first line printed tells, until standard input ends.
+pub(crate) fn run() -> ExitCode {
+    let served = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| {
+        let address = listener.local_addr()?;
+        let mut out = io::stdout();
+        writeln!(out, "mongodb://{address}/").and_then(|()| out.flush())?;
+        std::thread::spawn(move || serve(&listener));
+        io::copy(&mut io::stdin(), &mut io::sink())
+    });
+    match served {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody is left to be told when standard error is gone.
+            let _ = writeln!(io::stderr(), "vellum lab floor: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Answers whoever connects, a thread each.
+pub(crate) fn serve(listener: &TcpListener) {
+    let replies = Replies::new();
+    std::thread::scope(|scope| {
+        for stream in listener.incoming().flatten() {
+            // A client that is gone has no use for the reason.
+            scope.spawn(|| answer(stream, &replies));
+        }
+    });
+}
+
+fn answer(mut stream: TcpStream, replies: &Replies) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut request = Vec::with_capacity(64 << 10);
+    let mut reply = Vec::with_capacity(1 << 10);
+    while read_message(&mut stream, &mut request)? {
+        reply.clear();
+        if replies.append(&request, &mut reply).ok_or(io::ErrorKind::InvalidData)? {
+            stream.write_all(&reply)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads a whole message; false where the client has gone instead of sending one.
+fn read_message(stream: &mut impl Read, message: &mut Vec<u8>) -> io::Result<bool> {
+    message.resize(HEADER, 0);
+    match stream.read_exact(message) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    let length = int(message, 0).and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
+    if !(HEADER..=MESSAGE_MAX).contains(&length) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    message.resize(length, 0);
+    stream.read_exact(message.get_mut(HEADER..).unwrap_or_default())?;
+    Ok(true)
+}
+
+fn int(bytes: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// The canned replies: the names of commands and what they are answered.
+struct Replies {
+    known: Vec<(&'static [&'static str], DocumentBuf)>,
+    other: DocumentBuf,
+}
+
+impl Replies {
+    fn new() -> Replies {
+        let known: Vec<(&'static [&'static str], DocumentBuf)> = vec![
+            (&["find", "aggregate"], cursor("firstBatch", true)),
+            (
+                &["insert", "delete"],
+                document(|reply| {
+                    reply.append("n", 1);
+                }),
+            ),
+            (
+                &["update"],
+                document(|reply| {
+                    reply.append("n", 1).append("nModified", 1);
+                }),
+            ),
+            (&["findAndModify", "findandmodify"], document(found_and_modified)),
+            (&["hello", "isMaster", "ismaster"], document(hello)),
+            (&["getMore"], cursor("nextBatch", false)),
+            (
+                &["count"],
+                document(|reply| {
+                    reply.append("n", 1);
+                }),
+            ),
+            (
+                &["distinct"],
+                document(|reply| {
+                    reply.begin_array("values").end();
+                }),
+            ),
+            (&["listCollections", "listIndexes"], cursor("firstBatch", false)),
+            (&["listDatabases"], document(databases)),
+            (&["createIndexes"], document(indexes_created)),
+            (&["bulkWrite"], document(bulk_written)),
+            (&["buildInfo", "buildinfo"], document(build_info)),
+            (
+                &["serverStatus"],
+                document(|reply| {
+                    reply.append("pid", i64::from(std::process::id()));
+                }),
+            ),
+            (&["collStats", "dbStats", "collstats", "dbstats"], document(statistics)),
+        ];
+        Replies { known, other: document(|_| {}) }
+    }
+
+    /// Appends the reply to a message; false if it wants none, `None` if it is none of the protocol.
+    fn append(&self, request: &[u8], reply: &mut Vec<u8>) -> Option<bool> {
+        let (id, operation) = (int(request, 4)?, int(request, 12)?);
+        let (body, prefix): (&[u8], &[u8]) = match operation {
+            OP_MSG => {
+                if int(request, HEADER)? & MORE_TO_COME != 0 {
+                    return Some(false);
+                }
+                // Flags, then the kind of the first section, the body.
+                (request.get(HEADER + 5..)?, &[0; 5])
+            }
+            OP_QUERY => {
+                let name = request.get(HEADER + 4..)?;
+                let end = name.iter().position(|byte| *byte == 0)?;
+                // Flags, cursor (8), starting from, and the number of documents: one.
+                const PREFIX: [u8; 20] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
+                (name.get(end + 9..)?, &PREFIX)
+            }
+            _ => return None,
+        };
+        let document = self.to(body)?.bytes();
+        let length = i32::try_from(HEADER + prefix.len() + document.len()).ok()?;
+        let kind = if operation == OP_MSG { OP_MSG } else { OP_REPLY };
+        for number in [length, id, id, kind] {
+            reply.extend_from_slice(&number.to_le_bytes());
+        }
+        reply.extend_from_slice(prefix);
+        reply.extend_from_slice(document);
+        Some(true)
+    }
+
+    /// The reply to a command: its name is that of the first element, behind length and type.
+    fn to(&self, body: &[u8]) -> Option<&DocumentBuf> {
+        let name = body.get(5..)?;
+        let name = name.get(..name.iter().position(|byte| *byte == 0)?)?;
+        let known = self.known.iter().find(|(names, _)| names.iter().any(|known| known.as_bytes() == name));
+        Some(known.map_or(&self.other, |(_, reply)| reply))
+    }
+}
+
+fn document(fill: impl FnOnce(&mut Builder)) -> DocumentBuf {
+    let mut builder = Builder::new();
+    fill(&mut builder);
+    builder.append("ok", 1.0);
+    builder.finish()
+}
+
+fn cursor(batch: &str, holds_one: bool) -> DocumentBuf {
+    document(|reply| {
+        reply.begin_document("cursor").append("id", 0_i64).append("ns", "floor.floor").begin_array(batch);
+        if holds_one {
+            reply.push_document().append("_id", 1).append("n", 1).end();
+        }
+        reply.end().end();
+    })
+}
+
+fn hello(reply: &mut Builder) {
+    reply.append("helloOk", true).append("ismaster", true).append("isWritablePrimary", true);
+    reply.append("maxBsonObjectSize", 16 << 20).append("maxMessageSizeBytes", MESSAGE_MAX as i32);
+    reply.append("maxWriteBatchSize", 100_000).append("logicalSessionTimeoutMinutes", 30);
+    reply.append("connectionId", 1).append("minWireVersion", 0).append("maxWireVersion", WIRE_VERSION);
+    reply.append("readOnly", false);
+}
+
+fn found_and_modified(reply: &mut Builder) {
+    reply.begin_document("lastErrorObject").append("n", 1).append("updatedExisting", true).end();
+    reply.begin_document("value").append("_id", 1).append("n", 1).end();
+}
+
+fn databases(reply: &mut Builder) {
+    reply.begin_array("databases").end().append("totalSize", 0_i64).append("totalSizeMb", 0_i64);
+}
+
+fn indexes_created(reply: &mut Builder) {
+    reply.append("numIndexesBefore", 1).append("numIndexesAfter", 2);
+}
+
+fn bulk_written(reply: &mut Builder) {
+    reply.begin_document("cursor").append("id", 0_i64).begin_array("firstBatch").end();
+    reply.append("ns", "admin.$cmd.bulkWrite").end();
+    reply.append("nErrors", 0).append("nInserted", 1).append("nMatched", 1).append("nModified", 1);
+    reply.append("nUpserted", 0).append("nDeleted", 1);
+}
+
+fn build_info(reply: &mut Builder) {
+    reply.append("version", "8.0.0").append("vellumFloor", env!("CARGO_PKG_VERSION"));
+    reply.append("maxBsonObjectSize", 16 << 20);
+}
+
+fn statistics(reply: &mut Builder) {
+    for name in ["collections", "objects", "count", "size", "dataSize", "storageSize", "totalIndexSize"] {
+        reply.append(name, 0_i64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::Document;
+
+    fn message(flags: i32, command: &str) -> Vec<u8> {
+        let mut body = Builder::new();
+        body.append(command, 1).append("$db", "x");
+        let body = body.finish();
+        let mut bytes = Vec::new();
+        for number in [(HEADER + 5 + body.bytes().len()) as i32, 77, 0, OP_MSG, flags] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.push(0);
+        bytes.extend_from_slice(body.bytes());
+        bytes
+    }
+
+    fn reply_to(request: &[u8]) -> Option<Vec<u8>> {
+        let mut reply = Vec::new();
+        Replies::new().append(request, &mut reply).and_then(|wanted| wanted.then_some(reply))
+    }
+
+    #[test]
+    fn replies_name_the_request_and_hold_a_document() {
+        let reply = reply_to(&message(0, "find")).unwrap();
+        assert_eq!(int(&reply, 0), Some(reply.len() as i32));
+        assert_eq!((int(&reply, 8), int(&reply, 12), int(&reply, 16)), (Some(77), Some(OP_MSG), Some(0)));
+        base::bson::validate(&reply[HEADER + 5..]).unwrap();
+        let document = Document::from_valid(&reply[HEADER + 5..]);
+        assert!(document.get("cursor").is_some());
+    }
+
+    #[test]
+    fn a_message_that_wants_no_reply_gets_none() {
+        assert_eq!(reply_to(&message(MORE_TO_COME, "insert")), None);
+        assert_eq!(Replies::new().append(&message(MORE_TO_COME, "insert"), &mut Vec::new()), Some(false));
+    }
+
+    #[test]
+    fn what_is_cut_short_ends_the_connection() {
+        let whole = message(0, "ping");
+        for end in 0..HEADER + 5 + 5 {
+            assert_eq!(Replies::new().append(&whole[..end], &mut Vec::new()), None, "{end}");
+        }
+        let mut huge: &[u8] = &[0xFF; 16];
+        assert!(read_message(&mut huge, &mut Vec::new()).is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! Servers that the lab starts: Vellum at each notch of its dial, and the floor.
+//!
+//! Both are this very binary, on free loopback ports, told their connection string by the first
+//! line they print. They end when their standard input closes, so that none outlives the lab
+//! however the lab ends; and, being in a process group of their own, Ctrl-C doesn't reach them
+//! before the lab has written its report.
+
+use super::{Scratch, Target};
+use crate::error::{Error, Result};
+use crate::options::Given;
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Names another binary to start, for tests, whose own is not Vellum.
+const SERVER: &str = "VELLUM_LAB_SERVER";
+
+/// How long a server may take to tell where it listens.
+const START: Duration = Duration::from_secs(30);
+
+/// How long a server may take to end when it is asked to.
+const END: Duration = Duration::from_secs(20);
+
+/// The notches, from the fastest to the safest: name, and durability if it is on disk.
+const NOTCHES: &[(&str, Option<&str>)] = &[
+    ("memory", None),
+    ("disk-none", Some("none")),
+    ("disk-relaxed", Some("relaxed")),
+    ("disk-journaled", Some("journaled")),
+];
+
+/// A process that ends with this.
+#[derive(Debug)]
+pub(super) struct Started {
+    child: Child,
+    /// Where its data is, if it has any on disk.
+    pub(super) data: Option<PathBuf>,
+    /// Removed after the process has ended.
+    _scratch: Option<Scratch>,
+}
+
+impl Started {
+    /// Starts a process whose standard input ends it.
+    pub(super) fn spawn(command: &mut Command, scratch: Option<Scratch>) -> io::Result<Started> {
+        let child = command.stdin(Stdio::piped()).process_group(0).spawn()?;
+        Ok(Started { child, data: None, _scratch: scratch })
+    }
+
+    /// The first line it prints; the rest goes nowhere.
+    fn first_line(&mut self) -> std::result::Result<String, String> {
+        let output = self.child.stdout.take().ok_or("its output is taken")?;
+        let (sender, line) = mpsc::channel();
+        // It must not fill the pipe with what comes after, and may never print a line.
+        std::thread::spawn(move || {
+            let mut output = BufReader::new(output);
+            let mut line = String::new();
+            let read = output.read_line(&mut line).map(|_| line);
+            // Nobody waits any more: then nobody wants it.
+            let _ = sender.send(read);
+            let _ = io::copy(&mut output, &mut io::sink());
+        });
+        match line.recv_timeout(START) {
+            Ok(Ok(line)) if !line.trim().is_empty() => Ok(line.trim().to_string()),
+            Ok(_) => Err(format!("it ended without telling where it listens{}", self.ending())),
+            Err(_) => Err(format!("it didn't tell where it listens within {} s", START.as_secs())),
+        }
+    }
+
+    fn ending(&mut self) -> String {
+        self.child.wait().map(|status| format!(" ({status})")).unwrap_or_default()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let deadline = Instant::now() + END;
+        while let Ok(None) = self.child.try_wait() {
+            if Instant::now() > deadline {
+                // Its own id, and not yet waited for: it can't be anybody else's.
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Starts Vellum at each notch of the dial: in memory, and on disk with durability none, relaxed
+/// and journaled. Data goes below `directory`, and is removed with the servers.
+///
+/// # Errors
+/// One that can't be started: those before are ended again.
+pub(crate) async fn notches(directory: &Path) -> Result<Vec<Target>> {
+    let mut targets = Vec::new();
+    for (name, durability) in NOTCHES {
+        let scratch = durability.map(|_| Scratch::below(directory)).transpose()?;
+        let mut arguments: Vec<&OsStr> =
+            ["serve", "--port", "0", "--parent-pipe", "--log-level", "error"].map(OsStr::new).to_vec();
+        let data = scratch.as_ref().map(|scratch| scratch.path().join("data"));
+        if let (Some(data), Some(level)) = (&data, durability) {
+            let options = ["--data".as_ref(), data.as_os_str(), "--durability".as_ref(), level.as_ref()];
+            arguments.extend(options);
+        }
+        targets.push(start(name, &arguments, scratch, data.clone()).await?);
+    }
+    Ok(targets)
+}
+
+/// Starts the responder of canned replies, in a process of its own, so that its processor time can
+/// be told from the lab's.
+///
+/// # Errors
+/// It can't be started.
+pub(crate) async fn floor() -> Result<Target> {
+    let mut target = start("floor", &["lab".as_ref(), "floor".as_ref()], None, None).await?;
+    target.is_floor = true;
+    Ok(target)
+}
+
+async fn start(
+    name: &str,
+    arguments: &[&OsStr],
+    scratch: Option<Scratch>,
+    data: Option<PathBuf>,
+) -> Result<Target> {
+    let failed =
+        |why: String| Error::Target { name: name.to_string(), message: format!("can't be started: {why}") };
+    let binary = binary().map_err(|error| failed(error.to_string()))?;
+    let mut command = Command::new(binary);
+    command.args(arguments).stdout(Stdio::piped());
+    let mut started = Started::spawn(&mut command, scratch).map_err(|error| failed(error.to_string()))?;
+    started.data = data;
+    let uri = tokio::task::block_in_place(|| started.first_line()).map_err(failed)?;
+    Target::reach(&Given { name: name.to_string(), uri }, Some(started)).await
+}
+
+fn binary() -> io::Result<PathBuf> {
+    std::env::var_os(SERVER).map_or_else(std::env::current_exe, |path| Ok(path.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Started {
+        Started::spawn(Command::new("sh").args(["-c", script]).stdout(Stdio::piped()), None).unwrap()
+    }
+
+    #[test]
+    fn the_first_line_tells_the_address() {
+        assert_eq!(shell("echo mongodb://h/; echo more; read _").first_line().unwrap(), "mongodb://h/");
+        let why = shell("exit 3").first_line().unwrap_err();
+        assert!(why.contains("ended without") && why.contains('3'), "{why}");
+    }
+
+    #[test]
+    fn what_was_started_ends_and_its_directory_goes() {
+        let scratch = Scratch::temporary().unwrap();
+        let path = scratch.path().to_path_buf();
+        let script = format!("read _; touch {}/ended; exit 0", path.display());
+        let started = Started::spawn(Command::new("sh").args(["-c", &script]), Some(scratch)).unwrap();
+        let pid = started.child.id();
+        assert!(path.exists());
+        drop(started);
+        assert!(!path.exists());
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+}

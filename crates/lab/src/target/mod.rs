@@ -1,0 +1,260 @@
+//! Targets: the servers that a run measures, given on the command line or started by the lab.
+//!
+//! Whatever a target is, experiments see the same few calls: a connection of its own for each
+//! worker, the processor time and memory of a server on this machine, what the server promises
+//! ([`fingerprint`]), and errors that carry the target's name. A server that the lab started ends
+//! with the last clone of its [`Target`].
+
+mod address;
+mod fingerprint;
+pub(crate) mod floor;
+mod launch;
+mod postgres;
+mod process;
+mod scratch;
+mod workspace;
+
+pub(crate) use launch::{floor as start_floor, notches};
+pub(crate) use postgres::clusters;
+pub(crate) use process::Usage;
+pub(crate) use scratch::Scratch;
+pub(crate) use workspace::Workspace;
+
+use crate::error::{Error, Result};
+use crate::options::Given;
+use crate::result::TargetInfo;
+use address::Address;
+use launch::Started;
+use mongodb::bson::doc;
+use mongodb::options::{ClientOptions, ServerMonitoringMode};
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio_postgres::NoTls;
+
+/// How long a target may take to be reached.
+const REACH: Duration = Duration::from_secs(5);
+
+/// How often a client asks whether its server is still there: seldom, since it costs the server
+/// what nobody counts, and a server that is gone shows itself in the next operation.
+const HEARTBEAT: Duration = Duration::from_secs(60);
+
+/// What is spoken to a target.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Protocol {
+    Mongo,
+    Postgres,
+}
+
+/// A server to measure. Clones are the same server.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// The name it was given on the command line, or the lab gave it.
+    pub(crate) name: String,
+    /// Its connection string, password included: print [`TargetInfo::uri`] instead.
+    pub(crate) uri: String,
+    pub(crate) protocol: Protocol,
+    /// Whether it is the responder that answers canned replies: its figures are what the others'
+    /// are read against, and say nothing about a database.
+    pub(crate) is_floor: bool,
+    client: Arc<ClientSettings>,
+    /// The server's process, if it is on this machine and its socket can be traced to it.
+    process: Option<u32>,
+    /// The name of the lab's own database there, once it has been made.
+    workspace: Arc<OnceLock<String>>,
+    /// What ends with this target.
+    started: Option<Arc<Started>>,
+}
+
+/// A checked connection string.
+#[derive(Debug)]
+enum ClientSettings {
+    Mongo(Box<ClientOptions>),
+    Postgres(Box<tokio_postgres::Config>),
+}
+
+impl Target {
+    /// Reaches a server of the command line.
+    ///
+    /// # Errors
+    /// A connection string that is none, or nothing that answers within five seconds.
+    pub(crate) async fn connect(given: &Given) -> Result<Target> {
+        Target::reach(given, None).await
+    }
+
+    /// The same for a server that the lab has started itself.
+    async fn reach(given: &Given, started: Option<Started>) -> Result<Target> {
+        let is_postgres = given.uri.starts_with("postgres");
+        let protocol = if is_postgres { Protocol::Postgres } else { Protocol::Mongo };
+        let client = match protocol {
+            Protocol::Mongo => parse_mongo(given).await?,
+            Protocol::Postgres => parse_postgres(given)?,
+        };
+        let mut target = Target {
+            name: given.name.clone(),
+            uri: given.uri.clone(),
+            protocol,
+            is_floor: false,
+            client: Arc::new(client),
+            process: None,
+            workspace: Arc::default(),
+            started: started.map(Arc::new),
+        };
+        target.knock().await?;
+        target.process = process::listener(&address::local(&target.addresses()));
+        Ok(target)
+    }
+
+    /// Makes sure that something listens, then that it speaks the protocol: two errors that
+    /// people put right in different ways.
+    async fn knock(&self) -> Result<()> {
+        let addresses = self.addresses();
+        if let Err(why) = address::reach(&addresses, REACH).await {
+            return Err(self.error(why));
+        }
+        let greeted = tokio::time::timeout(REACH, async {
+            match self.protocol {
+                Protocol::Mongo => self.mongo().await.map(drop),
+                Protocol::Postgres => self.postgres().await.map(drop),
+            }
+        });
+        greeted.await.unwrap_or_else(|_| {
+            Err(self.error(format!("takes connections but doesn't answer within {} s", REACH.as_secs())))
+        })
+    }
+
+    /// A client of exactly one connection, which is open already: a worker each. It tries nothing
+    /// twice, so that every operation timed is one command.
+    ///
+    /// # Errors
+    /// No answer, or a target of the other protocol.
+    pub(crate) async fn mongo(&self) -> Result<mongodb::Client> {
+        let ClientSettings::Mongo(options) = &*self.client else {
+            return Err(self.error("is PostgreSQL, which takes no part in this"));
+        };
+        let client = mongodb::Client::with_options(options.as_ref().clone()).map_err(|e| self.error(e))?;
+        client.database("admin").run_command(doc! { "ping": 1 }).await.map_err(|e| self.error(e))?;
+        Ok(client)
+    }
+
+    /// A connection to a PostgreSQL target; unqualified names mean the lab's own schema, once
+    /// there is one.
+    ///
+    /// # Errors
+    /// No answer, or a target of the other protocol.
+    pub(crate) async fn postgres(&self) -> Result<tokio_postgres::Client> {
+        let ClientSettings::Postgres(config) = &*self.client else {
+            return Err(self.error("is not PostgreSQL"));
+        };
+        let (client, connection) = config.connect(NoTls).await.map_err(|e| self.error(Sources(&e)))?;
+        // It ends with the client, or fails with the server: then the client's calls say so.
+        tokio::spawn(connection);
+        if let Some(schema) = self.workspace.get() {
+            let path = format!("SET search_path TO {schema}");
+            client.batch_execute(&path).await.map_err(|e| self.error(Sources(&e)))?;
+        }
+        Ok(client)
+    }
+
+    /// The name of the lab's own database (PostgreSQL: schema) there.
+    ///
+    /// # Errors
+    /// No [`Workspace`] has been made.
+    pub(crate) fn database(&self) -> Result<&str> {
+        self.workspace.get().map(String::as_str).ok_or_else(|| self.error("has no database of this run yet"))
+    }
+
+    /// An error with this target's name; of a driver's long text only what a person needs.
+    pub(crate) fn error(&self, error: impl Display) -> Error {
+        Error::Target { name: self.name.clone(), message: tidied(&error.to_string()) }
+    }
+
+    /// Processor time and memory so far of the server's processes, if they are on this machine.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        process::usage(self.process?)
+    }
+
+    /// Whether the server's process was found on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// What it is and what it promises, asked and probed now.
+    pub(crate) async fn info(&self) -> TargetInfo {
+        let fingerprint = fingerprint::take(self).await;
+        TargetInfo { name: self.name.clone(), uri: address::without_secrets(&self.uri), fingerprint }
+    }
+
+    /// The directory that the lab gave this server for its data.
+    fn data_directory(&self) -> Option<PathBuf> {
+        self.started.as_ref().and_then(|started| started.data.clone())
+    }
+
+    fn addresses(&self) -> Vec<Address> {
+        match &*self.client {
+            ClientSettings::Mongo(options) => address::of_mongo(&options.hosts),
+            ClientSettings::Postgres(config) => address::of_postgres(config),
+        }
+    }
+}
+
+async fn parse_mongo(given: &Given) -> Result<ClientSettings> {
+    let parsed = ClientOptions::parse(given.uri.as_str()).await;
+    let mut options = parsed.map_err(|error| wrong_uri(given, &tidied(&error.to_string())))?;
+    options.min_pool_size = Some(1);
+    options.max_pool_size = Some(1);
+    options.heartbeat_freq = Some(HEARTBEAT);
+    options.server_monitoring_mode = Some(ServerMonitoringMode::Poll);
+    options.app_name.get_or_insert_with(|| "vellum lab".to_string());
+    options.connect_timeout.get_or_insert(REACH);
+    options.server_selection_timeout.get_or_insert(REACH);
+    options.retry_reads.get_or_insert(false);
+    options.retry_writes.get_or_insert(false);
+    if options.hosts.len() == 1 && options.repl_set_name.is_none() {
+        options.direct_connection.get_or_insert(true);
+    }
+    Ok(ClientSettings::Mongo(Box::new(options)))
+}
+
+fn parse_postgres(given: &Given) -> Result<ClientSettings> {
+    let parsed = given.uri.parse::<tokio_postgres::Config>();
+    let mut config = parsed.map_err(|error| wrong_uri(given, &Sources(&error).to_string()))?;
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(REACH);
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("vellum lab");
+    }
+    Ok(ClientSettings::Postgres(Box::new(config)))
+}
+
+fn wrong_uri(given: &Given, why: &str) -> Error {
+    Error::Input(format!("target {}: its connection string is wrong: {why}", given.name))
+}
+
+/// An error with what caused it: tokio-postgres says "db error" and keeps the server's words below.
+pub(crate) struct Sources<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
+
+impl Display for Sources<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut next = self.0.source();
+        while let Some(cause) = next {
+            write!(f, ": {cause}")?;
+            next = cause.source();
+        }
+        Ok(())
+    }
+}
+
+/// Leaves out of a driver's message what is there for the driver's own developers.
+fn tidied(message: &str) -> String {
+    let message = message.strip_prefix("Kind: ").unwrap_or(message);
+    let ends = [", labels: {", ", backtrace: ", ", source: None", ", server response: "];
+    let end = ends.iter().filter_map(|end| message.find(end)).min().unwrap_or(message.len());
+    message.get(..end).unwrap_or(message).to_string()
+}
+
+#[cfg(test)]
+mod tests;

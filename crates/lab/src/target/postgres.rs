@@ -1,0 +1,213 @@
+//! `--postgres-here`: temporary PostgreSQL clusters from the version that is installed.
+//!
+//! Three, which differ in one thing each: fsync on as it comes, fsync off, and on a RAM disk. A
+//! shell stands between the lab and each server: when its standard input closes, however the lab
+//! ended, it stops the server and removes the directory. PostgreSQL refuses to run as root, so that
+//! root's clusters belong to the user `postgres`, or else `nobody`.
+
+use super::launch::Started;
+use super::scratch::fresh;
+use super::{Scratch, Target};
+use crate::error::{Error, Result};
+use crate::options::Given;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where Linux keeps a file system in memory.
+const RAM_DISK: &str = "/dev/shm";
+
+/// How long a new cluster may take to answer.
+const START: Duration = Duration::from_secs(60);
+
+/// Starts the server in the background, waits for the end of its own input, stops the server by its
+/// own id (SIGINT: without waiting for clients) and clears up.
+const SUPERVISOR: &str = "dir=$1; shift; \"$@\" </dev/null & server=$!; read -r _; \
+    kill -INT $server 2>/dev/null; wait $server; rm -rf \"$dir\"";
+
+/// A cluster to start.
+struct Cluster {
+    name: &'static str,
+    fsync: bool,
+    on_ram_disk: bool,
+}
+
+const CLUSTERS: [Cluster; 3] = [
+    Cluster { name: "postgres", fsync: true, on_ram_disk: false },
+    Cluster { name: "postgres-fsync-off", fsync: false, on_ram_disk: false },
+    Cluster { name: "postgres-ram-disk", fsync: true, on_ram_disk: true },
+];
+
+/// Starts them: fsync on, fsync off, and on a RAM disk (left out, with a word on standard error,
+/// where there is none). All data below `directory`.
+///
+/// # Errors
+/// No PostgreSQL is installed, or a cluster doesn't start: those before are ended again.
+pub(crate) async fn clusters(directory: &Path) -> Result<Vec<Target>> {
+    let programs = programs()?;
+    let user = unprivileged()?;
+    let mut targets = Vec::new();
+    for cluster in &CLUSTERS {
+        let parent = if cluster.on_ram_disk { Path::new(RAM_DISK) } else { directory };
+        if cluster.on_ram_disk && !parent.is_dir() {
+            // Told at once, and nobody is left to be told when standard error is gone.
+            let _ = writeln!(std::io::stderr(), "no {RAM_DISK} here: PostgreSQL on a RAM disk is left out");
+            continue;
+        }
+        targets.push(start(cluster, &programs, user, parent).await?);
+    }
+    Ok(targets)
+}
+
+/// The directory with initdb and postgres: Debian keeps them out of the search path.
+fn programs() -> Result<PathBuf> {
+    let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut versions: Vec<PathBuf> = debian.map(|entry| entry.path().join("bin")).collect();
+    // The highest version last; as numbers, or 9.6 would follow 15.
+    versions.sort_by_key(|path| path.parent().and_then(|p| p.file_name()?.to_str()?.parse::<u32>().ok()));
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let all = versions.into_iter().rev().chain(std::env::split_paths(&search));
+    let found = all.into_iter().find(|path| path.join("initdb").is_file() && path.join("postgres").is_file());
+    found.ok_or_else(|| {
+        let what = "--postgres-here: no PostgreSQL is installed (no initdb in /usr/lib/postgresql/*/bin or PATH); \
+                    on Debian: apt-get install postgresql";
+        Error::Input(what.to_string())
+    })
+}
+
+/// Whom the servers run as: user and group; `None` for whoever runs the lab.
+fn unprivileged() -> Result<Option<(u32, u32)>> {
+    if !nix::unistd::Uid::effective().is_root() {
+        return Ok(None);
+    }
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let ids = |name: &str| {
+        let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
+        let mut fields = line.split(':').skip(2).map(|field| field.parse().ok());
+        Some((fields.next()??, fields.next()??))
+    };
+    let found = ids("postgres").or_else(|| ids("nobody"));
+    let what = "--postgres-here: PostgreSQL doesn't run as root, and there is no user postgres or nobody";
+    found.map(Some).ok_or_else(|| Error::Input(what.to_string()))
+}
+
+async fn start(
+    cluster: &Cluster,
+    programs: &Path,
+    user: Option<(u32, u32)>,
+    parent: &Path,
+) -> Result<Target> {
+    let failed = |why: String| {
+        let message = format!("can't be started: {why}");
+        Error::Target { name: cluster.name.to_string(), message }
+    };
+    let scratch = Scratch::below(parent)?;
+    let directory = scratch.path().to_path_buf();
+    let password = format!("{:016x}{:016x}", fresh(), fresh());
+    let prepared = tokio::task::block_in_place(|| {
+        prepare(&directory, user).map_err(|error| error.to_string())?;
+        initialise(programs, &directory, user, &password)
+    });
+    prepared.map_err(failed)?;
+    let port = free_port().map_err(|error| failed(error.to_string()))?;
+    let log = fs::File::create(directory.join("log")).map_err(|error| failed(error.to_string()))?;
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", SUPERVISOR, "sh"])
+        .arg(&directory)
+        .args(arguments(cluster, programs, &directory, port));
+    command.stdout(Stdio::null()).stderr(log);
+    as_user(&mut command, user);
+    let mut started =
+        Started::spawn(&mut command, Some(scratch)).map_err(|error| failed(error.to_string()))?;
+    started.data = Some(directory.join("data"));
+    let uri = format!("postgresql://postgres:{password}@127.0.0.1:{port}/postgres");
+    wait_for(&uri).await.map_err(|error| failed(format!("{error}{}", log_tail(&directory))))?;
+    Target::reach(&Given { name: cluster.name.to_string(), uri }, Some(started)).await
+}
+
+/// Lets the unprivileged user in, and nobody else.
+fn prepare(directory: &Path, user: Option<(u32, u32)>) -> std::io::Result<()> {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
+    user.map_or(Ok(()), |(uid, gid)| chown(directory, Some(uid), Some(gid)))
+}
+
+fn as_user(command: &mut Command, user: Option<(u32, u32)>) {
+    if let Some((uid, gid)) = user {
+        command.uid(uid).gid(gid);
+    }
+    // The lab's own directory may be one that user must not enter.
+    command.current_dir("/");
+}
+
+/// Makes an empty cluster whose one user needs the password: other users of this machine can reach
+/// the port, too.
+fn initialise(
+    programs: &Path,
+    directory: &Path,
+    user: Option<(u32, u32)>,
+    password: &str,
+) -> std::result::Result<(), String> {
+    let file = directory.join("password");
+    let written = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
+    written.and_then(|mut file| writeln!(file, "{password}")).map_err(|error| error.to_string())?;
+    if let Some((uid, gid)) = user {
+        chown(&file, Some(uid), Some(gid)).map_err(|error| error.to_string())?;
+    }
+    let mut command = Command::new(programs.join("initdb"));
+    command.arg("-D").arg(directory.join("data")).arg("--pwfile").arg(&file);
+    command.args(["-U", "postgres", "-A", "scram-sha-256", "-E", "UTF8", "--no-locale", "--no-sync"]);
+    as_user(&mut command, user);
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("initdb: {error}"))?;
+    // It has been read.
+    let _ = fs::remove_file(&file);
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("initdb: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+fn arguments(cluster: &Cluster, programs: &Path, directory: &Path, port: u16) -> Vec<OsString> {
+    let mut sockets = OsString::from("unix_socket_directories=");
+    sockets.push(directory);
+    let mut all: Vec<OsString> =
+        vec![programs.join("postgres").into(), "-D".into(), directory.join("data").into()];
+    let port = format!("port={port}");
+    let fsync = if cluster.fsync { "fsync=on" } else { "fsync=off" };
+    for setting in ["listen_addresses=127.0.0.1", &port, fsync, "max_connections=300"] {
+        all.extend(["-c".into(), OsString::from(setting)]);
+    }
+    all.extend([OsStr::new("-c").to_os_string(), sockets]);
+    all
+}
+
+/// A port that was free just now. Whoever takes it first makes the start fail, which says so.
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+/// Waits until it takes connections; while it starts it refuses them.
+async fn wait_for(uri: &str) -> std::result::Result<(), String> {
+    let deadline = Instant::now() + START;
+    loop {
+        match tokio_postgres::connect(uri, tokio_postgres::NoTls).await {
+            Ok(_) => return Ok(()),
+            Err(error) if Instant::now() > deadline => return Err(super::Sources(&error).to_string()),
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+/// The last lines it wrote, for whoever must find out why it doesn't start.
+fn log_tail(directory: &Path) -> String {
+    let text = fs::read_to_string(directory.join("log")).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let tail = lines.get(lines.len().saturating_sub(3)..).unwrap_or_default();
+    if tail.is_empty() { String::new() } else { format!("; its log: {}", tail.join(" ")) }
+}

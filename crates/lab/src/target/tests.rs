@@ -1,0 +1,122 @@
+//! Targets against servers that don't behave: every message names the target.
+
+use super::*;
+use std::net::TcpListener;
+
+fn given(name: &str, uri: &str) -> Given {
+    Given { name: name.to_string(), uri: uri.to_string() }
+}
+
+/// The floor in a thread of this process; its connection string.
+fn floor_here() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || floor::serve(&listener));
+    format!("mongodb://{address}/")
+}
+
+fn message(error: Error) -> String {
+    assert!(matches!(error, Error::Target { .. }), "{error:?}");
+    error.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreachable_target_is_named() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for scheme in ["mongodb", "postgresql"] {
+        let begin = std::time::Instant::now();
+        let error = Target::connect(&given("mine", &format!("{scheme}://{closed}/"))).await.unwrap_err();
+        let text = message(error);
+        assert!(text.starts_with("target mine: can't be reached at 127.0.0.1:"), "{text}");
+        assert!(begin.elapsed() < REACH);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_hangs_up_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    for scheme in ["mongodb", "postgresql"] {
+        let uri = format!("{scheme}://{address}/x?{}", if scheme == "mongodb" { "" } else { "user=x" });
+        let text = message(Target::connect(&given("mine", &uri)).await.unwrap_err());
+        assert!(text.starts_with("target mine: ") && !text.contains("can't be reached"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_connection_string_is_told_before_anything_is_started() {
+    for uri in ["mongodb://", "mongodb://h/?w=nonsense&maxPoolSize=x", "postgresql://h:port/"] {
+        let error = Target::connect(&given("mine", uri)).await.unwrap_err();
+        assert!(matches!(&error, Error::Input(text) if text.contains("target mine")), "{error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_driver_gets_along_with_the_floor() {
+    let target = Target::connect(&given("floor", &floor_here())).await.unwrap();
+    let client = target.mongo().await.unwrap();
+    let collection = client.database("x").collection::<mongodb::bson::Document>("y");
+    collection.insert_one(doc! { "a": 1 }).await.unwrap();
+    collection.insert_many([doc! { "a": 1 }, doc! { "a": 2 }]).await.unwrap();
+    assert!(collection.find_one(doc! { "a": 1 }).await.unwrap().is_some());
+    assert_eq!(collection.count_documents(doc! {}).await.unwrap(), 1);
+    assert_eq!(collection.update_one(doc! {}, doc! { "$inc": { "a": 1 } }).await.unwrap().modified_count, 1);
+    assert_eq!(collection.delete_many(doc! {}).await.unwrap().deleted_count, 1);
+    assert!(collection.find_one_and_update(doc! {}, doc! { "$set": { "a": 1 } }).await.unwrap().is_some());
+    collection.create_index(mongodb::IndexModel::builder().keys(doc! { "a": 1 }).build()).await.unwrap();
+    collection.drop().await.unwrap();
+    client.database("x").drop().await.unwrap();
+    assert!(client.list_database_names().await.unwrap().is_empty());
+    assert!(client.database("x").list_collection_names().await.unwrap().is_empty());
+    assert_eq!(target.usage().is_some(), cfg!(target_os = "linux"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_dies_in_the_middle_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // Passes on to the floor until it is told to hang up.
+    let floor = floor_here();
+    let upstream = floor.trim_start_matches("mongodb://").trim_end_matches('/').to_string();
+    let (die, dead) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        let mut streams = Vec::new();
+        listener.set_nonblocking(true).unwrap();
+        while dead.try_recv().is_err() {
+            if let Ok((client, _)) = listener.accept() {
+                client.set_nonblocking(false).unwrap();
+                let server = std::net::TcpStream::connect(&upstream).unwrap();
+                for (mut from, mut to) in [
+                    (client.try_clone().unwrap(), server.try_clone().unwrap()),
+                    (server, client.try_clone().unwrap()),
+                ] {
+                    std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                }
+                streams.push(client);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        streams.iter().for_each(|stream| drop(stream.shutdown(std::net::Shutdown::Both)));
+    });
+    let target = Target::connect(&given("mine", &format!("mongodb://{address}/"))).await.unwrap();
+    let client = target.mongo().await.unwrap();
+    die.send(()).unwrap();
+    let collection = client.database("x").collection::<mongodb::bson::Document>("y");
+    let begin = std::time::Instant::now();
+    let failed = loop {
+        match collection.insert_one(doc! {}).await {
+            Ok(_) => assert!(begin.elapsed() < REACH),
+            Err(error) => break target.error(error),
+        }
+    };
+    assert!(message(failed).starts_with("target mine: "));
+}
+
+#[test]
+fn a_drivers_message_is_cut_where_its_own_affairs_begin() {
+    let long = "Kind: Command failed: Error code 26 (NamespaceNotFound): ns not found, labels: {}, source: None, \
+                server response: Some(RawDocumentBuf)";
+    assert_eq!(tidied(long), "Command failed: Error code 26 (NamespaceNotFound): ns not found");
+    assert_eq!(tidied("plain"), "plain");
+}

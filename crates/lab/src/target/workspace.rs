@@ -1,0 +1,140 @@
+//! The lab's own place on a target: a database (PostgreSQL: a schema) named with the run's id.
+//!
+//! The lab drops nothing that it did not make. So a name that is there already is refused, and
+//! at the end only that database goes, and those whose names begin with its own, which experiments
+//! make when they fork it.
+
+use super::{Protocol, Sources, Target};
+use crate::error::{Error, Result};
+use mongodb::bson::doc;
+
+/// What the lab's databases are named before the run's id.
+const PREFIX: &str = "vellum_lab_";
+
+/// The longest name that every target takes: PostgreSQL's 63 bytes, and room for what experiments
+/// put behind it.
+const NAME_MAX: usize = 48;
+
+/// A database of this run on one target. To be [removed](Workspace::remove) however the run ends.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    target: Target,
+    name: String,
+}
+
+impl Workspace {
+    /// Makes it; from then on [`Target::database`] tells its name.
+    ///
+    /// # Errors
+    /// It exists: then somebody else may have made it. Or the target refuses.
+    pub(crate) async fn open(target: &Target, run: &str) -> Result<Workspace> {
+        let name = name_of(run)?;
+        let taken = match target.protocol {
+            _ if target.is_floor => Vec::new(),
+            Protocol::Mongo => databases(target, &name).await?,
+            Protocol::Postgres => schemas(target, &name).await?,
+        };
+        if let Some(other) = taken.first() {
+            let what = format!("has {other} already, which this run did not make: nothing was touched");
+            return Err(target.error(what));
+        }
+        if target.protocol == Protocol::Postgres {
+            execute(target, &format!("CREATE SCHEMA {name}")).await?;
+        }
+        // MongoDB makes a database with its first collection.
+        match target.workspace.set(name.clone()) {
+            Ok(()) => Ok(Workspace { target: target.clone(), name }),
+            Err(_) => Err(target.error("is used by another run of this process")),
+        }
+    }
+
+    /// Drops it, and those that were made from it.
+    ///
+    /// # Errors
+    /// The target is gone, or refuses: what is left there is named.
+    pub(crate) async fn remove(self) -> Result<()> {
+        let removed = match self.target.protocol {
+            _ if self.target.is_floor => Ok(()),
+            Protocol::Mongo => self.drop_databases().await,
+            Protocol::Postgres => self.drop_schemas().await,
+        };
+        removed.map_err(|error| {
+            let Error::Target { name, message } = error else { return error };
+            let message = format!("the lab's database {} could not be removed: {message}", self.name);
+            Error::Target { name, message }
+        })
+    }
+
+    async fn drop_databases(&self) -> Result<()> {
+        let client = self.target.mongo().await?;
+        for name in databases(&self.target, &self.name).await? {
+            client.database(&name).drop().await.map_err(|error| self.target.error(error))?;
+        }
+        Ok(())
+    }
+
+    async fn drop_schemas(&self) -> Result<()> {
+        for name in schemas(&self.target, &self.name).await? {
+            execute(&self.target, &format!("DROP SCHEMA {name} CASCADE")).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The name for a run: of characters that need no quoting anywhere.
+fn name_of(run: &str) -> Result<String> {
+    let plain: String =
+        run.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
+    let name = format!("{PREFIX}{plain}");
+    if run.is_empty() || name.len() > NAME_MAX {
+        return Err(Error::Input(format!("'{run}' is no id of a run")));
+    }
+    Ok(name)
+}
+
+/// Whether a name is this run's: its own, or that of something made from it.
+fn is_ours(candidate: &str, name: &str) -> bool {
+    candidate.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+}
+
+async fn databases(target: &Target, name: &str) -> Result<Vec<String>> {
+    let client = target.mongo().await?;
+    let listed = client.database("admin").run_command(doc! { "listDatabases": 1, "nameOnly": true }).await;
+    let listed = listed.map_err(|error| target.error(error))?;
+    let all = listed.get_array("databases").map_err(|_| target.error("lists no databases"))?;
+    let names = all.iter().filter_map(|each| each.as_document()?.get_str("name").ok());
+    Ok(names.filter(|candidate| is_ours(candidate, name)).map(str::to_string).collect())
+}
+
+async fn schemas(target: &Target, name: &str) -> Result<Vec<String>> {
+    let client = target.postgres().await?;
+    let rows = client.query("SELECT nspname::text FROM pg_namespace", &[]).await;
+    let rows = rows.map_err(|error| target.error(Sources(&error)))?;
+    let names = rows.iter().filter_map(|row| row.try_get::<_, String>(0).ok());
+    Ok(names.filter(|candidate| is_ours(candidate, name)).collect())
+}
+
+async fn execute(target: &Target, statement: &str) -> Result<()> {
+    let client = target.postgres().await?;
+    client.batch_execute(statement).await.map_err(|error| target.error(Sources(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_the_run_are_ours() {
+        let name = name_of("20261120-1416-AbC").unwrap();
+        assert_eq!(name, "vellum_lab_20261120_1416_abc");
+        assert!(is_ours(&name, &name) && is_ours("vellum_lab_20261120_1416_abc_fork", &name));
+        for other in ["vellum_lab_20261120_1416_abcd", "vellum_lab_20261120_1416_ab", "admin", ""] {
+            assert!(!is_ours(other, &name), "{other}");
+        }
+    }
+
+    #[test]
+    fn ids_that_make_no_name_are_refused() {
+        assert!(name_of("").is_err() && name_of(&"x".repeat(60)).is_err());
+    }
+}
