@@ -1,8 +1,12 @@
-//! What a server with a data directory promises across `kill -9`: a write sent again is carried out once.
+//! What a server with a data directory promises: a write sent again after `kill -9` is carried out once, and
+//! files copied under `fsync {lock: true}` are whole.
 
 use crate::server::{Scratch, Server};
-use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
+use base::bson::{DocumentBuf, Value};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Sends a command and returns the reply.
 fn run(server: &Server, command: &str) -> DocumentBuf {
@@ -93,4 +97,103 @@ fn a_statement_that_was_not_carried_out_is_carried_out_when_sent_again() {
     assert_eq!(retried.iter().count(), 1);
     let counted = run(&server, "{count: 'c', $db: 'test'}");
     assert_eq!(number(&counted, "n"), 2);
+}
+
+/// The files below a directory with their contents.
+fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        match entry.path().is_dir() {
+            true => found.extend(files(&entry.path())),
+            false => drop(found.insert(entry.path(), std::fs::read(entry.path()).unwrap())),
+        }
+    }
+    found
+}
+
+fn copy(from: &Path, to: &Path) {
+    for (path, bytes) in files(from) {
+        let path = to.join(path.strip_prefix(from).unwrap());
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+}
+
+#[test]
+fn files_copied_while_writes_are_locked_open_as_they_were() {
+    let (data, journal) = (Scratch::new("locked"), Scratch::new("locked-journal"));
+    let server = Server::start_on(&data, &["--journal-dir", journal.to_str().unwrap()]).unwrap();
+    let insert = |id: i32| format!("{{insert: 'c', documents: [{{_id: {id}}}], $db: 'test'}}");
+    for id in 0..50 {
+        run(&server, &insert(id));
+    }
+    let locked = run(&server, "{fsync: 1, lock: true, $db: 'admin'}");
+    assert_eq!(number(&locked, "lockCount"), 1, "{locked:?}");
+    let (ahead, later) = std::thread::scope(|scope| {
+        let writers: Vec<_> = (50..58)
+            .map(|id| {
+                scope.spawn({
+                    let server = &server;
+                    move || run(server, &insert(id))
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(150));
+        let before = (files(&data), files(&journal));
+        let counted = run(&server, "{count: 'c', $db: 'test'}");
+        assert_eq!(number(&counted, "n"), 50, "reads go on, writes don't");
+        let shown = run(&server, "{currentOp: 1, $db: 'admin'}");
+        assert!(matches!(shown.view().get("fsyncLock"), Some(Value::Boolean(true))));
+        // Longer than the journal's interval: nothing is written in the background either.
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(before == (files(&data), files(&journal)), "files changed under the lock");
+        let copies = (Scratch::new("copy"), Scratch::new("copy-journal"));
+        copy(&data, &copies.0);
+        copy(&journal, &copies.1);
+        let unlocked = run(&server, "{fsyncUnlock: 1, $db: 'admin'}");
+        assert_eq!(number(&unlocked, "lockCount"), 0, "{unlocked:?}");
+        for writer in writers {
+            assert_eq!(number(&writer.join().unwrap(), "n"), 1);
+        }
+        copies
+    });
+    assert_eq!(number(&run(&server, "{count: 'c', $db: 'test'}"), "n"), 58);
+    let shown = run(&server, "{currentOp: 1, $db: 'admin'}");
+    assert!(shown.view().find("fsyncLock").is_none());
+    let copied = Server::start_on(&ahead, &["--journal-dir", later.to_str().unwrap()]).unwrap();
+    assert_eq!(number(&run(&copied, "{count: 'c', $db: 'test'}"), "n"), 50);
+    let valid = run(&copied, "{validate: 'c', full: true, $db: 'test'}");
+    assert!(matches!(valid.view().get("valid"), Some(Value::Boolean(true))), "{valid:?}");
+}
+
+#[test]
+fn server_status_tells_of_journal_and_cache() {
+    let data = Scratch::new("status");
+    let server = Server::start_on(&data, &["--durability", "journaled"]).unwrap();
+    for id in 0..5 {
+        run(&server, &format!("{{insert: 'c', documents: [{{_id: {id}}}], $db: 'test'}}"));
+    }
+    run(&server, "{fsync: 1, $db: 'admin'}");
+    run(&server, "{find: 'c', $db: 'test'}");
+    let status = run(&server, "{serverStatus: 1, $db: 'admin'}");
+    let value = |path: &str| {
+        let mut found = Some(Value::Document(status.view()));
+        for name in path.split('.') {
+            found = found.and_then(|value| value.as_document()?.get(name));
+        }
+        match found {
+            Some(Value::Double(number)) => number,
+            Some(other) => other.as_i64().unwrap() as f64,
+            None => panic!("no {path} in {status:?}"),
+        }
+    };
+    assert!(value("vellum.journal.commits") >= 5.0);
+    assert!((5.0..=value("vellum.journal.commits")).contains(&value("vellum.journal.syncs")));
+    assert!(value("vellum.journal.commitsPerSync") >= 1.0);
+    let percentiles = ["p50", "p95", "p99"].map(|name| value(&format!("vellum.journal.syncMicros.{name}")));
+    assert!(percentiles.is_sorted() && percentiles[0] > 0.0, "{percentiles:?}");
+    assert!(value("vellum.journal.checkpoints") >= 1.0);
+    assert!(value("vellum.cache.bytes") > 0.0 && value("vellum.cache.hits") > 0.0);
+    assert!(value("vellum.cache.misses") >= 0.0 && value("vellum.cache.evictions") >= 0.0);
+    assert!(value("vellum.fileBytes") > 0.0 && value("vellum.dataBytes") > 0.0);
 }

@@ -1,7 +1,7 @@
 //! The one integration binary: everything that is tested from outside, over a socket or over the
 //! tree of sources. One binary links once, and starts the server as users do.
 //!
-//! - `scripts`: golden scripts in `tests/scripts`; `VELLUM_SCRIPT=part/of/name` picks some,
+//! - `scripts`: golden scripts in `tests/scripts`, on the binary and on two engines compared; `VELLUM_SCRIPT=part/of/name` picks some,
 //!   `VELLUM_BLESS=1` rewrites their replies: then read the diff.
 //! - `recordings`: replays of a real MongoDB; `VELLUM_RECORDING=core/foo` shows differences in
 //!   detail, `VELLUM_BLESS=1` keeps the new rates.
@@ -22,6 +22,7 @@ mod coverage;
 mod describe;
 mod durability;
 mod fairness;
+mod mirrored;
 mod recordings;
 mod replay;
 mod scripts;

@@ -254,12 +254,26 @@ fn run_file(server: &Server, file: &Path) -> Result<(), String> {
 
 #[test]
 fn scripts() {
+    run_all("scripts", Server::start);
+}
+
+/// The same replies come from a server in this process whose engine is two, in memory and on disk, compared
+/// at every answer.
+#[test]
+fn scripts_on_two_engines() {
+    if !bless() && std::env::var_os("VELLUM_SERVER").is_none() {
+        run_all("scripts on two engines", || Some(Server::mirrored()));
+    }
+}
+
+/// Runs every script on servers of this kind.
+fn run_all(what: &str, start: impl Fn() -> Option<Server> + Sync) {
     let files = script_files();
     let begun = Instant::now();
     let queue = Mutex::new(files.iter());
     let failures = Mutex::new(Vec::new());
     let worker = || {
-        let Some(mut server) = Server::start() else {
+        let Some(mut server) = start() else {
             return say("scripts skipped: the binary has no server");
         };
         loop {
@@ -268,7 +282,7 @@ fn scripts() {
                 let name = file.strip_prefix(root()).unwrap_or(file).display().to_string();
                 failures.lock().unwrap().push(format!("{name}: {error}"));
                 // It may hang or be gone; a new one costs milliseconds.
-                if let Some(fresh) = Server::start() {
+                if let Some(fresh) = start() {
                     server = fresh;
                 }
             }
@@ -281,7 +295,7 @@ fn scripts() {
     });
     let mut failures = failures.into_inner().unwrap();
     failures.sort();
-    say(&format!("{} scripts, {} failed, {:?}", files.len(), failures.len(), begun.elapsed()));
+    say(&format!("{} {what}, {} failed, {:?}", files.len(), failures.len(), begun.elapsed()));
     assert!(failures.is_empty(), "\n{}\n(VELLUM_BLESS=1 rewrites the replies)", failures.join("\n"));
 }
 

@@ -1,6 +1,7 @@
 //! The real binary as a child process, listening on a free port.
 
 use crate::client::Client;
+use crate::mirrored::Mirrored;
 use base::bson::extended_json::parse;
 use base::bson::{Builder, DocumentBuf};
 use std::collections::BTreeSet;
@@ -20,11 +21,12 @@ pub(crate) struct Server {
     address: String,
     child: Option<Child>,
     log: PathBuf,
+    /// Instead of a child; held to be stopped with this.
+    _mirror: Option<Mirrored>,
 }
 
 impl Server {
-    /// Starts the binary with a free port (or takes the one that `VELLUM_SERVER` names), on the disk
-    /// engine if `VELLUM_DATA` names a directory for its data. `None`
+    /// Starts the binary with a free port (or takes the one that `VELLUM_SERVER` names). `None`
     /// where the binary ends well without listening, as one without a server does.
     pub(crate) fn start() -> Option<Server> {
         Server::start_with(&[])
@@ -33,23 +35,27 @@ impl Server {
     /// The same with further options, which a server already running hasn't got.
     pub(crate) fn start_with(options: &[&str]) -> Option<Server> {
         if let Ok(address) = std::env::var("VELLUM_SERVER") {
-            return Some(Server { address, child: None, log: PathBuf::new() });
+            return Some(Server { address, child: None, log: PathBuf::new(), _mirror: None });
         }
-        let data = std::env::var("VELLUM_DATA").ok().map(PathBuf::from);
-        Server::launch(options, |name| data.map(|data| data.join(name).with_extension("data")))
+        Server::launch(options, None)
     }
 
     /// A process of its own with its data in this directory.
     pub(crate) fn start_on(data: &Path, options: &[&str]) -> Option<Server> {
-        Server::launch(options, |_| Some(data.to_path_buf()))
+        Server::launch(options, Some(data))
     }
 
-    fn launch(options: &[&str], data: impl FnOnce(&str) -> Option<PathBuf>) -> Option<Server> {
+    /// A server in this process on two engines that must agree: see [`Mirrored`].
+    pub(crate) fn mirrored() -> Server {
+        let (mirror, address) = Mirrored::start();
+        Server { address, child: None, log: PathBuf::new(), _mirror: Some(mirror) }
+    }
+
+    fn launch(options: &[&str], data: Option<&Path>) -> Option<Server> {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let name = format!("server-{}-{number}.log", std::process::id());
         let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(&name);
         let errors = std::fs::File::create(&log).unwrap();
-        let data = data(&name);
         let mut child = Command::new(env!("CARGO_BIN_EXE_vellum"))
             .args(["serve", "--port", "0", "--parent-pipe"])
             .args(options)
@@ -73,7 +79,7 @@ impl Server {
         };
         // Whatever it still prints must not fill the pipe.
         std::thread::spawn(move || io::copy(&mut output, &mut io::sink()));
-        Some(Server { address, child: Some(child), log })
+        Some(Server { address, child: Some(child), log, _mirror: None })
     }
 
     /// A new connection.

@@ -60,9 +60,10 @@ impl Writer {
 }
 
 impl Database {
-    /// Begins a transaction; others wait until it commits or is dropped.
+    /// Begins a transaction; others wait until it commits or is dropped. Waits itself while writes are
+    /// locked.
     pub fn begin(&self) -> Transaction<'_> {
-        let writer = self.writer.lock();
+        let writer = self.writer();
         Transaction {
             database: self,
             writer,

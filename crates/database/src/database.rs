@@ -12,6 +12,7 @@ use crate::operation::Operation;
 use crate::strict::Strict;
 use crate::watch::Watchers;
 use crate::write::{StoredRetry, retryable};
+use crate::write_lock::WriteLock;
 use base::bson::{Document, ObjectId};
 use base::{Namespace, Result};
 use parking_lot::{Mutex, RwLock};
@@ -28,6 +29,7 @@ pub struct Database {
     pub(crate) published: RwLock<Arc<Catalog>>,
     /// The commit lock and what only its holder changes.
     pub(crate) writer: Mutex<Writer>,
+    pub(crate) write_lock: WriteLock,
     pub(crate) watchers: Watchers,
     pub(crate) history: History,
     pub(crate) strict: Strict,
@@ -90,6 +92,7 @@ impl Database {
             clock,
             published: RwLock::new(Arc::new(catalog)),
             writer: Mutex::new(Writer::new(next_ident, seed)),
+            write_lock: WriteLock::default(),
             watchers: Watchers::default(),
             history: History::default(),
             strict: Strict::default(),

@@ -32,6 +32,7 @@ pub mod validate;
 mod validator;
 mod watch;
 mod write;
+mod write_lock;
 
 pub use clean_slate::{SavedState, StateName};
 pub use clock::{Clock, ManualClock, SettableClock, SystemClock};

@@ -21,7 +21,8 @@ pub(crate) fn run(server: &Weak<Server>) {
     loop {
         std::thread::sleep(TICK);
         let Some(server) = server.upgrade() else { return };
-        if swept.elapsed() >= server.ttl_pause() {
+        let may_write = server.database.write_locks() == 0;
+        if may_write && swept.elapsed() >= server.ttl_pause() {
             swept = Instant::now();
             if server.parameters.get("ttlMonitorEnabled") == Some(Setting::Boolean(true)) {
                 let deleted = server.database.sweep_ttl();
@@ -36,7 +37,7 @@ pub(crate) fn run(server: &Weak<Server>) {
                 server.database.cursors.kill_session(&session);
             }
         }
-        if reaped.elapsed() >= REAP_EVERY {
+        if may_write && reaped.elapsed() >= REAP_EVERY {
             reaped = Instant::now();
             if let Err(error) = server.database.reap_retries(&|key| server.sessions.remembers(key)) {
                 log::warn!("removing old records of retryable writes: {error}");

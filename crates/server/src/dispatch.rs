@@ -11,7 +11,10 @@ use crate::wire::Request;
 use base::bson::{Builder, DocumentBuf, Value};
 use base::{Error, ErrorCode, Result, err};
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// The longest that a write without maxTimeMS waits for fsyncUnlock.
+const LOCKED_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// What the frame around a request decides.
 pub(crate) struct Context {
@@ -155,6 +158,9 @@ impl<'a> Run<'a> {
             return Err(error);
         }
         if self.command.kind == Kind::Write {
+            if let Some(wait) = self.wait_until_unlocked(state, &arguments)? {
+                return Ok(Ran::Wait(wait));
+            }
             let concern = arguments.write_concern.as_ref();
             self.write_concern_error = concern.and_then(|concern| concern.unsatisfiable());
         }
@@ -181,6 +187,28 @@ impl<'a> Run<'a> {
                 Ok(Ran::Done(streams))
             }
         }
+    }
+
+    /// What a write waits for while fsync has locked writes: here and not in the database, so that
+    /// however many wait, no thread does.
+    ///
+    /// Errors: MaxTimeMSExpired.
+    fn wait_until_unlocked(
+        &self,
+        state: &mut ConnectionState,
+        arguments: &Arguments<'_>,
+    ) -> Result<Option<Wait>> {
+        let server = self.server;
+        let mut unlocked = server.unlocked.listen(server.unlocked.count());
+        if server.database.write_locks() == 0 {
+            return Ok(None);
+        }
+        let most = arguments.max_time.unwrap_or(LOCKED_MAX);
+        let until = *state.waiting_until.get_or_insert(Instant::now() + most);
+        if Instant::now() >= until {
+            return Err(err!(MaxTimeMSExpired, "operation exceeded time limit"));
+        }
+        Ok(Some(Wait { until, ready: Box::new(move |waker: &Waker| unlocked.has_happened(waker)) }))
     }
 
     /// The reply to a command that failed, begun anew.

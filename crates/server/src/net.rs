@@ -119,6 +119,8 @@ fn termination() -> io::Result<impl Future<Output = &'static str>> {
 /// Lets replies under way be finished, interrupting what takes too long.
 async fn finish_replies(server: &Server) {
     server.stopping.store(true, Ordering::Release);
+    // Writes that fsync locked out would never be finished.
+    while server.database.unlock_writes().is_some() {}
     let idle = async || {
         while server.busy.load(Ordering::Acquire) != 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;

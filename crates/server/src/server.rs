@@ -66,6 +66,8 @@ pub struct Server {
     pub(crate) counters: Counters,
     pub(crate) fail_points: FailPoints,
     pub(crate) parameters: Parameters,
+    /// Raised when fsyncUnlock lets writes go on.
+    pub(crate) unlocked: Arc<Signal>,
     pub(crate) topology: TopologyState,
     /// Network threads that are handling a request.
     pub(crate) occupied: AtomicUsize,
@@ -110,12 +112,14 @@ impl Server {
         let process = std::array::from_fn(|i| (seed >> (8 * i)) as u8);
         let sessions = Sessions::new(seed, database.clock().clone());
         sessions.restore(database.take_retries());
+        database.wait_through(crate::net::in_place);
         Server {
             database,
             activities: Activities::default(),
             sessions,
             counters: Counters::default(),
             parameters: Parameters::default(),
+            unlocked: Arc::default(),
             topology: TopologyState {
                 process_id: ObjectId::from_parts(seconds, process, 0),
                 // As the id of the first term: the highest of all bits, then the term.

@@ -75,6 +75,10 @@ impl<E: Engine> Engine for Checked<E> {
         self.engine.wait_journaled(position)
     }
 
+    fn checkpoint(&self) -> Result<()> {
+        self.engine.checkpoint()
+    }
+
     fn durability(&self) -> Durability {
         self.engine.durability()
     }

@@ -164,11 +164,6 @@ impl DiskEngine {
         Ok(())
     }
 
-    /// Writes all changes so far to the base; returns when that is done, or why it cannot be.
-    pub fn checkpoint(&self) -> Result<()> {
-        self.core.desk.order_and_wait()
-    }
-
     /// Ends everything in order: no more commits, the journal synced, a last checkpoint. Snapshots that are
     /// still held can no longer read what isn't in memory. Once closed, closing does nothing.
     pub fn close(&self) -> Result<()> {
@@ -218,6 +213,10 @@ impl Engine for DiskEngine {
         result
     }
 
+    fn checkpoint(&self) -> Result<()> {
+        self.core.desk.order_and_wait()
+    }
+
     fn has_journal(&self) -> bool {
         true
     }
@@ -233,15 +232,13 @@ impl Engine for DiskEngine {
     fn statistics(&self) -> Statistics {
         let state = self.core.latest();
         let latency = &self.core.journal.latency;
-        // While a checkpoint writes, the cache's counters wait for it rather than all the others.
-        let cache = self.core.base.try_lock().and_then(|base| base.cache());
-        let cache = |read: fn(&redb::CacheStats) -> u64| cache.as_ref().map_or(0, read);
+        let cache = self.core.cache();
         Statistics {
             bytes: state.bytes,
-            cache_hits: cache(redb::CacheStats::read_hits),
-            cache_misses: cache(redb::CacheStats::read_misses),
-            cache_evictions: cache(redb::CacheStats::evictions),
-            cache_bytes: cache(|stats| stats.used_bytes() as u64),
+            cache_hits: cache.hits,
+            cache_misses: cache.misses,
+            cache_evictions: cache.evictions,
+            cache_bytes: cache.bytes,
             syncs: latency.count(),
             commits: self.core.commits.load(Ordering::Relaxed),
             sync_micros_p50: latency.percentile(50),

@@ -125,6 +125,17 @@ pub enum Durability {
     Journaled,
 }
 
+impl Durability {
+    /// What it is called on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::None => "none",
+            Durability::Relaxed => "relaxed",
+            Durability::Journaled => "journaled",
+        }
+    }
+}
+
 /// Ordered trees of bytes that change by atomic batches.
 pub trait Engine: Send + Sync {
     /// The state after the latest commit, over all trees, kept as it is for as long as it is held. Takes
@@ -147,6 +158,12 @@ pub trait Engine: Send + Sync {
     /// itself never waits for one.
     fn durability(&self) -> Durability {
         Durability::None
+    }
+
+    /// Writes all commits so far to the files that hold the data, durably, and returns once that is done:
+    /// until the next commit nothing is written any more. Without files there is nothing to do.
+    fn checkpoint(&self) -> Result<()> {
+        Ok(())
     }
 
     /// Whether there is a journal, that is whether anything survives a crash.

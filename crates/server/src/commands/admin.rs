@@ -1,4 +1,4 @@
-//! Commands for operators: the log, the profiler, flushing, defaults, shutting down.
+//! Commands for operators: the log, the profiler, defaults, shutting down.
 
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
@@ -65,32 +65,6 @@ fn plain(call: &mut Call<'_>) -> Result<Answer> {
     fields.command_value();
     fields.finish()?;
     Ok(Answer::Done)
-}
-
-/// The row of `fsync`.
-pub(crate) const FSYNC: Command =
-    Command::new("fsync", Kind::Admin, "Writes everything down.", fsync).admin_only();
-
-fn fsync(call: &mut Call<'_>) -> Result<Answer> {
-    let mut fields = call.fields();
-    fields.command_value();
-    // Locking would hold back every writer until fsyncUnlock.
-    fields.refuse_unless_default("lock")?;
-    fields.flag("async")?;
-    fields.finish()?;
-    call.reply.append("numFiles", 1);
-    Ok(Answer::Done)
-}
-
-/// The row of `fsyncUnlock`.
-pub(crate) const FSYNC_UNLOCK: Command =
-    Command::new("fsyncUnlock", Kind::Admin, "Lets writers go on after fsync.", fsync_unlock).admin_only();
-
-fn fsync_unlock(call: &mut Call<'_>) -> Result<Answer> {
-    let mut fields = call.fields();
-    fields.command_value();
-    fields.finish()?;
-    Err(err!(IllegalOperation, "fsyncUnlock called when not locked"))
 }
 
 /// The row of `profile`.

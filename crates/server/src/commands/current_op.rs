@@ -42,6 +42,10 @@ fn current_op(call: &mut Call<'_>) -> Result<Answer> {
         }
     }
     call.reply.end();
+    if call.server.database.write_locks() > 0 {
+        call.reply.append("fsyncLock", true);
+        call.reply.append("info", "use db.fsyncUnlock() to terminate the fsync write/snapshot lock");
+    }
     Ok(Answer::Done)
 }
 

@@ -57,6 +57,7 @@ pub(crate) mod explain;
 pub(crate) mod fail_point;
 pub(crate) mod find;
 pub(crate) mod find_and_modify;
+pub(crate) mod fsync;
 pub(crate) mod get_more;
 pub(crate) mod hello;
 pub(crate) mod indexes;

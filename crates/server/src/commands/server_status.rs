@@ -27,6 +27,7 @@ const SECTIONS: &[Section] = &[
     ("network", network),
     ("opcounters", op_counters),
     ("storageEngine", storage_engine),
+    ("vellum", vellum),
     ("mem", memory),
     ("metrics", metrics),
 ];
@@ -114,14 +115,17 @@ fn storage_engine(server: &Server, reply: &mut Builder) {
     reply.append("name", server.settings.engine).append("persistent", !server.settings.ephemeral);
     reply.append("supportsCommittedReads", true).append("supportsSnapshotReadConcern", true);
     reply.append("readOnly", false);
-    if !server.settings.ephemeral {
-        journal_and_cache(server, reply);
-    }
 }
 
-/// What the journal and the cache of an engine on disk have done since the start.
-fn journal_and_cache(server: &Server, reply: &mut Builder) {
+/// What the journal and the cache of an engine on disk have done since the start; in memory there is
+/// neither. The section has a name of its own, so that tools don't look for WiredTiger's numbers in it.
+fn vellum(server: &Server, reply: &mut Builder) {
     let counted = server.database.engine().statistics();
+    reply.append("engine", server.settings.engine).append("dataBytes", counted.bytes as i64);
+    if server.settings.ephemeral {
+        return;
+    }
+    reply.append("durability", server.database.engine().durability().name());
     reply.begin_document("journal");
     reply.append("commits", counted.commits as i64).append("syncs", counted.syncs as i64);
     reply.append("commitsPerSync", counted.commits as f64 / counted.syncs.max(1) as f64);

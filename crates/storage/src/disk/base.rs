@@ -11,9 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use redb::{
-    CacheStats, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableHandle,
-};
+use redb::{ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
 
 use super::backend::{Backend, Control};
 use super::files::Files;
@@ -75,6 +73,15 @@ pub(super) struct Base {
     control: Arc<Control>,
     /// None only while it is reopened, or after that failed.
     database: Option<redb::Database>,
+}
+
+/// What redb's cache counts about itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct CacheCounts {
+    pub(super) hits: u64,
+    pub(super) misses: u64,
+    pub(super) evictions: u64,
+    pub(super) bytes: u64,
 }
 
 /// What the base holds, read when it is opened.
@@ -151,8 +158,15 @@ impl Base {
         self.files.open(&self.path, false).and_then(|file| file.len()).unwrap_or_default()
     }
 
-    pub(super) fn cache(&self) -> Option<CacheStats> {
-        Some(self.database.as_ref()?.cache_stats())
+    /// What the cache counts.
+    pub(super) fn cache(&self) -> Option<CacheCounts> {
+        let stats = self.database.as_ref()?.cache_stats();
+        Some(CacheCounts {
+            hits: stats.read_hits(),
+            misses: stats.read_misses(),
+            evictions: stats.evictions(),
+            bytes: stats.used_bytes() as u64,
+        })
     }
 
     /// The state after the latest checkpoint, for readers to share.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::backend::Control;
-use super::base::{Base, View};
+use super::base::{Base, CacheCounts, View};
 use super::checkpoint::Plan;
 use super::files::File;
 use super::journal::{Appender, Journal};
@@ -41,6 +41,8 @@ pub(super) struct Core {
     pub(super) commits: AtomicU64,
     pub(super) checkpoints: AtomicU64,
     file_bytes: AtomicU64,
+    /// The cache's counters as they were seen last.
+    cache: Mutex<CacheCounts>,
     flushing: Mutex<bool>,
     stop_flushing: Condvar,
 }
@@ -80,6 +82,7 @@ impl Core {
             bounds,
             commits: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
+            cache: Mutex::default(),
             flushing: Mutex::new(true),
             stop_flushing: Condvar::new(),
         }
@@ -210,6 +213,14 @@ impl Core {
 
     pub(super) fn file_bytes(&self) -> u64 {
         self.file_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The cache's counters; while a checkpoint has the base, those of before it.
+    pub(super) fn cache(&self) -> CacheCounts {
+        let now = self.base.try_lock().and_then(|base| base.cache());
+        let mut seen = self.cache.lock();
+        *seen = now.unwrap_or(*seen);
+        *seen
     }
 
     /// Refuses commits from now on.

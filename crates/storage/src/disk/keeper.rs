@@ -223,16 +223,16 @@ impl Keeper {
     /// Lets go of what a complete checkpoint makes superfluous.
     fn finish(&self, begun: &Begun) -> Result<()> {
         self.core.journal.checkpointed(begun.plan.position());
-        let mut orders = self.core.desk.orders.lock();
-        if begun.order != u64::MAX {
-            orders.completed = orders.completed.max(begun.order);
-        }
-        drop(orders);
         let segments = &self.core.journal.segments;
         for number in segments.list()?.into_iter().filter(|number| *number < begun.segment) {
             segments.remove(number)?;
         }
         self.core.note_checkpoint(&begun.freeze);
+        // Last, since whoever waits for it may copy the files then.
+        let mut orders = self.core.desk.orders.lock();
+        if begun.order != u64::MAX {
+            orders.completed = orders.completed.max(begun.order);
+        }
         Ok(())
     }
 }

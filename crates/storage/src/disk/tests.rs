@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod faults;
 mod salvage;
+mod sharing;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -60,6 +60,10 @@ impl<E: Engine> Engine for Emit<E> {
         self.engine.wait_journaled(position)
     }
 
+    fn checkpoint(&self) -> Result<()> {
+        self.engine.checkpoint()
+    }
+
     fn durability(&self) -> Durability {
         self.engine.durability()
     }

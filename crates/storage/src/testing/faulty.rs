@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -47,6 +48,8 @@ struct Disk {
     stop_at_sync: Option<u64>,
     failing_syncs: u64,
     failing_reads: u64,
+    /// How long a sync takes.
+    slowness: Duration,
     /// How many bytes files may still grow.
     room: Option<u64>,
     stopped: bool,
@@ -85,6 +88,11 @@ impl FaultyFiles {
     /// Lets the next syncs fail, and forget what they were to write, as Linux does.
     pub fn fail_syncs(&self, syncs: u64) {
         self.disk.lock().failing_syncs = syncs;
+    }
+
+    /// Lets each sync of a file take so long.
+    pub fn slow_syncs(&self, each: Duration) {
+        self.disk.lock().slowness = each;
     }
 
     /// Lets the next reads fail.
@@ -436,6 +444,9 @@ impl File for FaultyFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        // Others write meanwhile.
+        let slowness = self.disk.lock().slowness;
+        std::thread::sleep(slowness);
         self.disk.lock().sync(self.number)
     }
 

@@ -64,6 +64,11 @@ impl<A: Engine, B: Engine> Engine for Mirror<A, B> {
         }
     }
 
+    fn checkpoint(&self) -> Result<()> {
+        self.a.checkpoint()?;
+        self.b.checkpoint()
+    }
+
     /// Whether either has one.
     fn has_journal(&self) -> bool {
         self.a.has_journal() || self.b.has_journal()

@@ -1,0 +1,58 @@
+//! `fsync` and `fsyncUnlock`: everything written down, and writes held up so that files can be copied.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::net;
+use base::{Result, err};
+
+/// The row of `fsync`.
+pub(crate) const FSYNC: Command =
+    Command::new("fsync", Kind::Admin, "Writes everything down, and may lock writes.", fsync).admin_only();
+
+fn fsync(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let lock = fields.flag("lock")?.unwrap_or(false);
+    fields.flag("async")?;
+    fields.flag("forBackup")?;
+    // The lock is had as soon as the transactions under way, each a few microseconds, have ended.
+    fields.natural("fsyncLockAcquisitionTimeoutMillis")?;
+    fields.finish()?;
+    let database = &call.server.database;
+    if !lock {
+        blocking(|| database.checkpoint())?;
+        call.reply.append("numFiles", 1);
+        return Ok(Answer::Done);
+    }
+    let count = blocking(|| database.lock_writes())?;
+    log::info!("writes are locked, {count} times; fsyncUnlock lets them go on");
+    call.reply.append("info", "now locked against writes, use db.fsyncUnlock() to unlock");
+    call.reply.append("lockCount", count as i64);
+    call.reply.append("seeAlso", "http://dochub.mongodb.org/core/fsynccommand");
+    Ok(Answer::Done)
+}
+
+/// Runs what waits for the disk without holding up the network thread's other clients.
+fn blocking<T>(work: impl Fn() -> Result<T>) -> Result<T> {
+    let mut result = None;
+    net::in_place(&mut || result = Some(work()));
+    result.unwrap_or_else(|| Err(err!(InternalError, "the thread's owner ran no work")))
+}
+
+/// The row of `fsyncUnlock`.
+pub(crate) const FSYNC_UNLOCK: Command =
+    Command::new("fsyncUnlock", Kind::Admin, "Lets writes go on after fsync.", fsync_unlock).admin_only();
+
+fn fsync_unlock(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    let left = call.server.database.unlock_writes();
+    let left = left.ok_or_else(|| err!(IllegalOperation, "fsyncUnlock called when not locked"))?;
+    if left == 0 {
+        log::info!("writes go on");
+        call.server.unlocked.raise();
+    }
+    call.reply.append("info", "fsyncUnlock completed").append("lockCount", left as i64);
+    Ok(Answer::Done)
+}

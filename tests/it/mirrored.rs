@@ -1,0 +1,65 @@
+//! A server in this process whose engine is two, the one in memory and the one on disk, compared at every
+//! answer; the latter makes one checkpoint after the other, so that reads find its data in all layers.
+
+use crate::server::Scratch;
+use database::{Database, SettableClock};
+use server::Settings;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use storage::testing::Mirror;
+use storage::{DiskEngine, DiskOptions, Durability, Engine, MemoryEngine};
+
+/// How long after a checkpoint the next one begins.
+const PAUSE: Duration = Duration::from_millis(3);
+
+/// The server; dropping it stops it.
+pub(crate) struct Mirrored {
+    server: Arc<server::Server>,
+    threads: Vec<JoinHandle<()>>,
+    ended: Arc<AtomicBool>,
+    _data: Scratch,
+}
+
+impl Mirrored {
+    /// Starts it on a free port, and returns its address.
+    pub(crate) fn start() -> (Mirrored, String) {
+        let data = Scratch::new("mirror");
+        let options =
+            DiskOptions { durability: Durability::None, cache_bytes: 4 << 20, ..DiskOptions::new(&*data) };
+        let engine = Arc::new(Mirror::new(MemoryEngine::new(), DiskEngine::open(&options).unwrap()));
+        let clock = Arc::<SettableClock>::default();
+        let database = Database::open(engine.clone(), clock, server::seed()).unwrap();
+        // Said to be in memory alone, as the recorded replies are.
+        let server = Arc::new(server::Server::new(Settings::default(), database));
+        let ended = Arc::new(AtomicBool::new(false));
+        let checkpoints = {
+            let ended = ended.clone();
+            thread::spawn(move || {
+                while !ended.load(Ordering::Relaxed) {
+                    engine.checkpoint().unwrap();
+                    thread::sleep(PAUSE);
+                }
+            })
+        };
+        let (send, receive) = mpsc::channel();
+        let serving = {
+            let server = server.clone();
+            thread::spawn(move || server::serve(&server, |address| send.send(address).unwrap()).unwrap())
+        };
+        let address = receive.recv().unwrap().to_string();
+        (Mirrored { server, threads: vec![serving, checkpoints], ended, _data: data }, address)
+    }
+}
+
+impl Drop for Mirrored {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.server.stop();
+        for thread in self.threads.drain(..) {
+            // What it panicked with has failed the test already.
+            let _ = thread.join();
+        }
+    }
+}
