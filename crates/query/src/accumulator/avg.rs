@@ -1,7 +1,7 @@
 //! `$avg`: the mean of the numbers, null where there are none.
 
 use super::sum::Total;
-use super::{Accumulation, Accumulator};
+use super::{Accumulation, Accumulator, Folding};
 use crate::Context;
 use base::Result;
 use base::bson::{Decimal128, Element, Value, ValueBuf};
@@ -49,6 +49,10 @@ impl Accumulator for Mean {
             self.count += i64::from_le_bytes(*count);
         }
         Ok(())
+    }
+
+    fn folding(&self) -> Folding {
+        Folding::Joins
     }
 
     fn memory(&self) -> usize {

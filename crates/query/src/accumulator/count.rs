@@ -1,7 +1,7 @@
 //! `$count`: how many documents there are.
 
 use super::parse::count_value;
-use super::{Accumulation, Accumulator, Argument};
+use super::{Accumulation, Accumulator, Argument, Folding};
 use crate::Context;
 use base::bson::{Element, Value, ValueBuf};
 use base::{Result, err};
@@ -34,6 +34,10 @@ impl Accumulator for Count {
     fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
         self.0 += saved.as_i64().and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
         Ok(())
+    }
+
+    fn folding(&self) -> Folding {
+        Folding::Joins
     }
 
     fn memory(&self) -> usize {

@@ -1,6 +1,6 @@
 //! `$min` and `$max`: the least and greatest value in MongoDB's order, null and missing aside.
 
-use super::{Accumulation, Accumulator};
+use super::{Accumulation, Accumulator, Folding};
 use crate::{Collation, Context};
 use base::Result;
 use base::bson::{Element, Value, ValueBuf};
@@ -41,6 +41,10 @@ impl Accumulator for Extreme {
 
     fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
         self.add(Some(saved))
+    }
+
+    fn folding(&self) -> Folding {
+        Folding::Joins
     }
 
     fn memory(&self) -> usize {

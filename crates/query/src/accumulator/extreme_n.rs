@@ -1,7 +1,7 @@
 //! `$minN` and `$maxN`: the n least or greatest values, best first, null and missing aside.
 
 use super::parse::input_and_count;
-use super::{Accumulation, Accumulator, Argument, absorb_each, array, check_memory};
+use super::{Accumulation, Accumulator, Argument, FEW, Folding, absorb_each, array, check_memory};
 use crate::{Collation, Context};
 use base::Result;
 use base::bson::{Element, Value, ValueBuf};
@@ -63,6 +63,10 @@ impl Accumulator for ExtremeN {
 
     fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
         absorb_each(self, saved)
+    }
+
+    fn folding(&self) -> Folding {
+        if self.count <= FEW { Folding::Joins } else { Folding::Anew }
     }
 
     fn memory(&self) -> usize {

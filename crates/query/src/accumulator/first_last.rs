@@ -1,6 +1,6 @@
 //! `$first` and `$last`: the value of the first or last document; missing gives null.
 
-use super::{Accumulation, Accumulator, only_value};
+use super::{Accumulation, Accumulator, Folding, only_value};
 use crate::Context;
 use base::Result;
 use base::bson::{Builder, Element, Value, ValueBuf};
@@ -47,6 +47,10 @@ impl Accumulator for End {
             Value::Document(end) => self.add(end.get("v")),
             _ => Ok(()),
         }
+    }
+
+    fn folding(&self) -> Folding {
+        if self.last { Folding::Last(1) } else { Folding::First(1) }
     }
 
     fn memory(&self) -> usize {

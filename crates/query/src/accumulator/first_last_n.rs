@@ -1,7 +1,7 @@
 //! `$firstN` and `$lastN`: the values of the first or last n documents; missing counts as null.
 
 use super::parse::input_and_count;
-use super::{Accumulation, Accumulator, Argument, absorb_each, array, check_memory};
+use super::{Accumulation, Accumulator, Argument, Folding, absorb_each, array, check_memory};
 use crate::Context;
 use base::Result;
 use base::bson::{Element, Value, ValueBuf};
@@ -51,6 +51,10 @@ impl Accumulator for EndN {
 
     fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
         absorb_each(self, saved)
+    }
+
+    fn folding(&self) -> Folding {
+        if self.last { Folding::Last(self.count) } else { Folding::First(self.count) }
     }
 
     fn memory(&self) -> usize {

@@ -31,6 +31,24 @@ pub(crate) use table::{ACCUMULATORS, find};
 use base::bson::{Builder, Value, ValueBuf};
 use base::{Result, err};
 
+/// How an accumulator is folded over windows that slide over many documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Folding {
+    /// Each window by itself: the result is about as long as the window anyway.
+    Anew,
+    /// By joining states, which stay small.
+    Joins,
+    /// By taking arguments back.
+    Removes,
+    /// Each by itself, of which only so many documents at the start matter.
+    First(usize),
+    /// Each by itself, of which only so many documents at the end matter.
+    Last(usize),
+}
+
+/// The most values of a state that is small.
+const FEW: usize = 16;
+
 /// The running half of an accumulator: the state of one group.
 pub(crate) trait Accumulator: Send {
     /// Takes the argument of one more document; `None` is missing.
@@ -46,6 +64,15 @@ pub(crate) trait Accumulator: Send {
     /// Goes on as if it had also been given, after its own, the arguments that a saved state was
     /// made of.
     fn absorb(&mut self, saved: Value<'_>) -> Result<()>;
+
+    /// Takes an argument back that was added before all others that are left. Only for those that
+    /// [fold](Self::folding) by removing.
+    fn remove(&mut self, _argument: Option<Value<'_>>) {}
+
+    /// How it is best folded over a window that slides.
+    fn folding(&self) -> Folding {
+        Folding::Anew
+    }
 
     /// Bytes held, roughly.
     fn memory(&self) -> usize;

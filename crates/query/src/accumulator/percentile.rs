@@ -3,12 +3,13 @@
 //! MongoDB's "approximate" method is a digest whose answer is a value of the data for small
 //! groups; here the rank is looked up exactly, which is within its promise for all sizes.
 
-use super::{Accumulation, Accumulator, Argument, array, check_memory};
+use super::{Accumulation, Accumulator, Argument, Folding, array, check_memory};
 use crate::Context;
 use crate::expression::Expression;
 use crate::limits::DEFAULT_BYTES;
 use base::bson::{Array, Element, Value, ValueBuf};
 use base::{Error, ErrorCode, Result, err};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Errors: 7436100 and 7429703 for what is no object, 40415 and 40414 for unknown and missing fields,
@@ -39,7 +40,7 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
     }
     let limit = context.limits.several;
     let make = move |_| -> Box<dyn Accumulator> {
-        Box::new(Ranked { name, median, ranks: ranks.clone(), numbers: Vec::new(), limit })
+        Box::new(Ranked { name, median, ranks: ranks.clone(), numbers: Vec::new(), sorted: false, limit })
     };
     Ok(Accumulation::of(Argument::Value(input), Arc::new(make)))
 }
@@ -95,13 +96,22 @@ pub(crate) struct Ranked {
     median: bool,
     ranks: Vec<f64>,
     numbers: Vec<f64>,
+    /// Whether the numbers are kept in order, as they are once one was taken back.
+    sorted: bool,
     limit: usize,
 }
 
 impl Ranked {
     /// The number in the middle.
     pub(crate) fn median() -> Ranked {
-        Ranked { name: "$median", median: true, ranks: vec![0.5], numbers: Vec::new(), limit: DEFAULT_BYTES }
+        Ranked {
+            name: "$median",
+            median: true,
+            ranks: vec![0.5],
+            numbers: Vec::new(),
+            sorted: false,
+            limit: DEFAULT_BYTES,
+        }
     }
 
     /// The numbers at these ranks.
@@ -109,7 +119,26 @@ impl Ranked {
     /// Errors: 7750302 and 7750303 for what is no rank.
     pub(crate) fn percentiles(ranks: Array<'_>) -> Result<Ranked> {
         let ranks = ranks.iter().map(parse_rank).collect::<Result<_>>()?;
-        Ok(Ranked { name: "$percentile", median: false, ranks, numbers: Vec::new(), limit: DEFAULT_BYTES })
+        Ok(Ranked {
+            name: "$percentile",
+            median: false,
+            ranks,
+            numbers: Vec::new(),
+            sorted: false,
+            limit: DEFAULT_BYTES,
+        })
+    }
+}
+
+impl Ranked {
+    fn push(&mut self, number: f64) {
+        match self.sorted {
+            true => {
+                let at = self.numbers.partition_point(|other| other.total_cmp(&number).is_lt());
+                self.numbers.insert(at, number);
+            }
+            false => self.numbers.push(number),
+        }
     }
 }
 
@@ -117,14 +146,16 @@ impl Accumulator for Ranked {
     fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
         let Some(number) = argument.and_then(|value| value.as_number()) else { return Ok(()) };
         if !number.is_nan() {
-            self.numbers.push(number.to_f64());
+            self.push(number.to_f64());
         }
         check_memory(self.name, self.memory(), self.limit)
     }
 
     fn finish(&self) -> Result<ValueBuf> {
-        let mut sorted = self.numbers.clone();
-        sorted.sort_by(f64::total_cmp);
+        let mut sorted = Cow::Borrowed(&self.numbers);
+        if !self.sorted {
+            sorted.to_mut().sort_by(f64::total_cmp);
+        }
         if self.median {
             return Ok(at_rank(&sorted, 0.5).to_owned());
         }
@@ -138,9 +169,25 @@ impl Accumulator for Ranked {
 
     fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
         if let Value::Binary { bytes, .. } = saved {
-            self.numbers.extend(bytes.as_chunks().0.iter().copied().map(f64::from_le_bytes));
+            bytes.as_chunks().0.iter().for_each(|number| self.push(f64::from_le_bytes(*number)));
         }
         check_memory(self.name, self.memory(), self.limit)
+    }
+
+    fn folding(&self) -> Folding {
+        Folding::Removes
+    }
+
+    fn remove(&mut self, argument: Option<Value<'_>>) {
+        let Some(number) = argument.and_then(|value| value.as_number()) else { return };
+        if !self.sorted {
+            self.numbers.sort_by(f64::total_cmp);
+            self.sorted = true;
+        }
+        let number = number.to_f64();
+        if let Ok(at) = self.numbers.binary_search_by(|other| other.total_cmp(&number)) {
+            self.numbers.remove(at);
+        }
     }
 
     fn memory(&self) -> usize {

@@ -1,6 +1,6 @@
 //! `$stdDevPop` and `$stdDevSamp`: the standard deviation of the numbers (Welford's method).
 
-use super::{Accumulation, Accumulator};
+use super::{Accumulation, Accumulator, Folding};
 use crate::Context;
 use base::Result;
 use base::bson::{Element, Value, ValueBuf};
@@ -72,6 +72,10 @@ impl Accumulator for Deviation {
         self.mean += distance * added / self.count as f64;
         self.squares += squares + distance * distance * before * added / self.count as f64;
         Ok(())
+    }
+
+    fn folding(&self) -> Folding {
+        Folding::Joins
     }
 
     fn memory(&self) -> usize {

@@ -3,7 +3,7 @@
 //! Integers are added exactly (in 128 bits), doubles with compensation, decimals as decimals; the
 //! result has the widest type seen, wider where it needs to be.
 
-use super::{Accumulation, Accumulator};
+use super::{Accumulation, Accumulator, Folding};
 use crate::Context;
 use base::Result;
 use base::bson::{Decimal128, Element, Number, Value, ValueBuf};
@@ -175,6 +175,10 @@ impl Accumulator for Total {
             self.join(bytes);
         }
         Ok(())
+    }
+
+    fn folding(&self) -> Folding {
+        Folding::Joins
     }
 
     fn memory(&self) -> usize {

@@ -1,7 +1,9 @@
 //! `$top`, `$topN`, `$bottom`, `$bottomN`: outputs of the documents that sort first or last.
 
 use super::parse::parse_count;
-use super::{Accumulation, Accumulator, Argument, absorb_each, array, check_memory, only_value};
+use super::{
+    Accumulation, Accumulator, Argument, FEW, Folding, absorb_each, array, check_memory, only_value,
+};
 use crate::expression::Expression;
 use crate::{Context, SortPattern};
 use base::bson::{Builder, Element, Value, ValueBuf};
@@ -100,6 +102,10 @@ impl Accumulator for Top {
 
     fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
         absorb_each(self, saved)
+    }
+
+    fn folding(&self) -> Folding {
+        if self.count <= FEW { Folding::Joins } else { Folding::Anew }
     }
 
     fn memory(&self) -> usize {

@@ -1,7 +1,8 @@
 //! `$setWindowFields`: fields computed from the documents around each one.
 //!
-//! Documents are sorted by partition and pattern; one partition at a time is held in memory and
-//! handed to the window functions.
+//! Documents are sorted by partition and pattern; one partition at a time is gathered, in memory
+//! or beyond that in a temporary file, and handed to the window functions, whose values of all its
+//! documents are held until these are given out.
 
 use super::fields::set_path;
 use super::operator::Operator;
@@ -9,10 +10,11 @@ use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::expression::checked_path;
 use crate::tick::Tick;
-use crate::window::{Function, Partition, SortBy, parse_output};
+use crate::window::{Function, Gathered, Given, Partition, SortBy, parse_output};
 use crate::{Arena, Context, Expression, SortPattern, Sorter};
-use base::bson::{Document, DocumentBuf, DocumentCow, Element, Path, Value};
+use base::bson::{Document, DocumentCow, Element, Path, Value, ValueBuf};
 use base::{Result, err};
+use std::cell::Cell;
 use std::sync::Arc;
 
 struct SetWindowFields {
@@ -96,7 +98,7 @@ impl Operator for SetWindowFields {
             tick: Tick::new(&environment.context),
             environment: environment.clone(),
             ahead: None,
-            ready: Vec::new().into_iter(),
+            ready: Ready::default(),
         }))
     }
 }
@@ -110,7 +112,14 @@ struct Running {
     /// The first document of the next partition and that partition's key.
     ahead: Option<(Vec<u8>, DocumentCow)>,
     /// The rest of the partition that is being given out.
-    ready: std::vec::IntoIter<DocumentBuf>,
+    ready: Ready,
+}
+
+/// Documents of a partition, and what each of the functions gives for them.
+#[derive(Default)]
+struct Ready {
+    documents: Given,
+    columns: Vec<std::vec::IntoIter<ValueBuf>>,
 }
 
 impl Running {
@@ -153,52 +162,58 @@ impl Running {
 
     /// The documents of the next partition.
     ///
-    /// Errors: 5414201 beyond the memory.
-    fn gather(&mut self) -> Result<Vec<DocumentCow>> {
-        let Some((key, first)) = self.ahead.take() else { return Ok(Vec::new()) };
-        let mut held = first.view().bytes().len();
-        let mut documents = vec![first];
+    /// Errors: 5643011 beyond the memory where spilling isn't allowed; those of temporary files.
+    fn gather(&mut self) -> Result<Gathered> {
+        let mut documents = Gathered::default();
+        let Some((key, first)) = self.ahead.take() else { return Ok(documents) };
+        let (limit, disk) = (self.environment.context.limits.window, self.environment.allow_disk_use);
+        documents.add(first, limit, disk)?;
         while let Some((next_key, document)) = self.next_sorted()? {
             self.tick.check()?;
             if next_key != key {
                 self.ahead = Some((next_key, document));
                 break;
             }
-            held += document.view().bytes().len() + size_of::<DocumentCow>();
-            if held > self.environment.context.limits.window {
-                return Err(err!(
-                    5414201,
-                    "Exceeded memory limit in DocumentSourceSetWindowFields, used {held} bytes but max allowed is {} \
-                     bytes",
-                    self.environment.context.limits.window
-                ));
-            }
-            documents.push(document);
+            documents.add(document, limit, disk)?;
         }
+        // Every function will hold an argument and a result for each document.
+        let values = documents.len() * size_of::<ValueBuf>() * 2 * self.stage.outputs.len();
+        if disk && documents.bytes() > 0 && documents.bytes() + values > limit {
+            documents.spill()?;
+        }
+        documents.finish()?;
         Ok(documents)
     }
 
-    /// The documents of a partition with their new fields.
-    fn compute(&mut self, documents: &[DocumentCow]) -> Result<Vec<DocumentBuf>> {
-        let stage = Arc::clone(&self.stage);
+    /// What the functions give for a partition.
+    ///
+    /// Errors: 5414201 where they hold more than the memory.
+    fn compute(&mut self, documents: Gathered) -> Result<Ready> {
         let context = Arc::clone(&self.environment.context);
-        let partition = Partition { documents, sort_by: stage.sort_by.as_ref(), context: &context };
-        let mut results: Vec<DocumentBuf> = Vec::new();
-        for (at, (path, function)) in stage.outputs.iter().enumerate() {
+        let sort_by = self.stage.sort_by.as_ref();
+        let mut columns: Vec<Vec<ValueBuf>> = Vec::new();
+        let partition = Partition { documents: &documents, sort_by, context: &context, held: Cell::new(0) };
+        let mut held = 0;
+        for (_, function) in &self.stage.outputs {
             let values = function.compute(&partition, &mut self.tick)?;
-            if at == 0 {
-                let documents = documents.iter().zip(&values);
-                results = documents.map(|(d, value)| set_path(d.view(), path, Some(value.view()))).collect();
-                continue;
-            }
-            for (result, value) in results.iter_mut().zip(&values) {
-                *result = set_path(result.view(), path, Some(value.view()));
-            }
+            // What the function held is free again, its values stay.
+            partition.held.set(held);
+            values.iter().try_for_each(|value| partition.hold_value(Some(value)))?;
+            held = partition.held.get();
+            columns.push(values);
         }
-        if stage.outputs.is_empty() {
-            results = documents.iter().map(|document| document.view().to_owned()).collect();
+        let columns = columns.into_iter().map(Vec::into_iter).collect();
+        Ok(Ready { documents: documents.give(), columns })
+    }
+
+    /// The next document of the partition at hand.
+    fn give(&mut self) -> Result<Option<DocumentCow>> {
+        let Some(mut document) = self.ready.documents.next()? else { return Ok(None) };
+        for ((path, _), column) in self.stage.outputs.iter().zip(&mut self.ready.columns) {
+            let value = column.next();
+            document = set_path(document.view(), path, value.as_ref().map(ValueBuf::view)).into();
         }
-        Ok(results)
+        Ok(Some(document))
     }
 }
 
@@ -208,14 +223,15 @@ impl Stage for Running {
             self.sort(input)?;
         }
         loop {
-            if let Some(document) = self.ready.next() {
-                return Ok(Some(document.into()));
+            self.tick.check()?;
+            if let Some(document) = self.give()? {
+                return Ok(Some(document));
             }
             let documents = self.gather()?;
-            if documents.is_empty() {
+            if documents.len() == 0 {
                 return Ok(None);
             }
-            self.ready = self.compute(&documents)?.into_iter();
+            self.ready = self.compute(documents)?;
         }
     }
 }

@@ -98,3 +98,17 @@ fn refuses_what_does_not_fit() {
         "Expected the sortBy field to be a number",
     );
 }
+
+#[test]
+fn a_partition_beyond_the_memory_is_read_from_disk() {
+    let pad = "x".repeat(200);
+    let documents: String =
+        (0..90).map(|i| format!("{{_id: {i}, p: {}, v: {}, pad: '{pad}'}},", i % 2, i * 7919 % 90)).collect();
+    let pipeline = "[{$setWindowFields: {partitionBy: '$p', sortBy: {v: 1}, output: {
+        sum: {$sum: '$_id', window: {documents: [-20, 0]}}, rank: {$rank: {}}}}},
+        {$project: {pad: 0}}]";
+    let run = Run::new(&format!("[{documents}]"), pipeline);
+    assert_eq!(run.clone().memory(7000).result().unwrap(), run.clone().result().unwrap());
+    run.clone().memory(7000).no_disk().fails(292, "Sort exceeded memory limit");
+    run.memory(1000).fails(5414201, "Exceeded memory limit in DocumentSourceSetWindowFields, used");
+}

@@ -1,12 +1,17 @@
 //! Accumulators as window functions: each frame's documents folded.
+//!
+//! How, the accumulator says ([`Folding`]): those of small states slide; those that want only an
+//! end of the frame get it; those whose result is as long as the frame fold it anew, except where
+//! it has only grown.
 
 use super::frame::{Bounds, window_of};
+use super::sliding::{self, Fold, Sliding};
 use super::{Function, Partition, SortBy};
-use crate::accumulator::{Accumulation, Accumulator};
+use crate::accumulator::{Accumulation, Accumulator, Folding};
 use crate::tick::Tick;
 use crate::{Arena, Context};
 use base::Result;
-use base::bson::{Document, Element, Value, ValueBuf};
+use base::bson::{Decimal128, DecimalParts, Document, Element, Number, Value, ValueBuf};
 use std::ops::Range;
 
 struct Accumulate {
@@ -28,29 +33,44 @@ pub(super) fn parse(
     Ok(Box::new(Accumulate { accumulation, bounds }))
 }
 
-impl Accumulate {
-    fn arguments(&self, partition: &Partition<'_>) -> Result<Vec<Option<ValueBuf>>> {
-        let mut arena = Arena::new();
-        let mut arguments = Vec::with_capacity(partition.len());
-        for document in partition.documents {
-            arena.reset();
-            let argument = self.accumulation.argument(document.view(), partition.context, &arena)?;
-            arguments.push(argument.map(|value| value.to_owned()));
-        }
-        Ok(arguments)
-    }
+/// The arguments of all documents, and what folds them.
+struct Arguments<'a> {
+    accumulation: &'a Accumulation,
+    context: &'a Context,
+    values: Vec<Option<ValueBuf>>,
 }
 
-impl Function for Accumulate {
-    fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
-        let arguments = self.arguments(partition)?;
-        let mut results: Vec<ValueBuf> = Vec::with_capacity(partition.len());
+impl<'a> Arguments<'a> {
+    fn of(accumulation: &'a Accumulation, partition: &Partition<'a>) -> Result<Arguments<'a>> {
+        let mut arena = Arena::new();
+        let mut values = Vec::with_capacity(partition.len());
+        partition.each(&mut |document| {
+            arena.reset();
+            let argument = accumulation.argument(document, partition.context, &arena)?;
+            let argument = argument.map(|value| value.to_owned());
+            partition.hold_value(argument.as_ref())?;
+            values.push(argument);
+            Ok(())
+        })?;
+        Ok(Arguments { accumulation, context: partition.context, values })
+    }
+
+    fn get(&self, at: usize) -> Option<Value<'_>> {
+        self.values.get(at)?.as_ref().map(ValueBuf::view)
+    }
+
+    fn start(&self) -> Result<Box<dyn Accumulator>> {
+        self.accumulation.start(Value::Null, self.context)
+    }
+
+    /// Folds each frame anew, except where it has only grown at its end.
+    fn anew(&self, frames: &[Range<usize>], tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+        let mut results: Vec<ValueBuf> = Vec::with_capacity(frames.len());
         // The state that the last frame left, and that frame.
         let mut state: Option<(Box<dyn Accumulator>, Range<usize>)> = None;
-        for frame in self.bounds.frames(partition)? {
+        for frame in frames {
             tick.check()?;
             let (mut running, mut done) = match state.take() {
-                // A frame that grew at its end only goes on.
                 Some((running, before)) if before.start == frame.start && before.end <= frame.end => {
                     if before.end == frame.end
                         && let Some(last) = results.last().cloned()
@@ -61,16 +81,129 @@ impl Function for Accumulate {
                     }
                     (running, before.end)
                 }
-                _ => (self.accumulation.start(Value::Null, partition.context)?, frame.start),
+                _ => (self.start()?, frame.start),
             };
             while done < frame.end {
                 tick.check()?;
-                running.add(arguments.get(done).and_then(|value| value.as_ref()).map(ValueBuf::view))?;
+                running.add(self.get(done))?;
                 done += 1;
             }
             results.push(running.finish()?);
-            state = Some((running, frame));
+            state = Some((running, frame.clone()));
         }
         Ok(results)
     }
+
+    /// Slides: folds that join.
+    fn joined(&self, frames: &[Range<usize>], tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+        let mut sliding = Sliding::new(self);
+        let mut results = Vec::with_capacity(frames.len());
+        for frame in frames {
+            tick.check()?;
+            let mut running = self.start()?;
+            if let Some(state) = sliding.slide(frame, tick)? {
+                running.absorb(state.view())?;
+            }
+            results.push(running.finish()?);
+        }
+        Ok(results)
+    }
+
+    /// Slides: arguments are taken back as they leave the frame.
+    fn removed(&self, frames: &[Range<usize>], tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+        let mut results = Vec::with_capacity(frames.len());
+        let (mut running, mut held) = (self.start()?, 0..0);
+        for frame in frames {
+            if frame.start < held.start || frame.end < held.end || frame.start >= held.end {
+                (running, held) = (self.start()?, frame.start..frame.start);
+            }
+            for at in held.end..frame.end {
+                tick.check()?;
+                running.add(self.get(at))?;
+            }
+            for at in held.start..frame.start {
+                tick.check()?;
+                running.remove(self.get(at));
+            }
+            held = frame.clone();
+            results.push(running.finish()?);
+        }
+        Ok(results)
+    }
+
+    /// Whether sums don't depend on the order of adding: there are no decimals, or they are all
+    /// that is added beside integers and their sums need no rounding.
+    fn add_exactly(&self) -> bool {
+        let (mut least, mut greatest, mut doubles) = (0, 0, false);
+        let mut decimals = false;
+        for value in self.values.iter().flatten() {
+            match value.view().as_number() {
+                Some(Number::Decimal128(decimal)) => {
+                    let Some((exponent, end)) = digits(decimal) else { return false };
+                    decimals = true;
+                    (least, greatest) = (least.min(exponent), greatest.max(end));
+                }
+                Some(Number::Double(_)) => doubles = true,
+                _ => {}
+            }
+        }
+        // Integers have up to 19 digits; sums of n numbers have as many more as n has.
+        let more = i32::try_from(self.values.len().to_string().len()).unwrap_or(i32::MAX);
+        !decimals || !doubles && greatest.max(19) - least + more <= 34
+    }
 }
+
+/// The powers of ten between which a decimal's digits lie; `None` for what isn't finite.
+fn digits(decimal: Decimal128) -> Option<(i32, i32)> {
+    let DecimalParts::Finite { coefficient, exponent, .. } = decimal.parts() else { return None };
+    let count = i32::try_from(coefficient.checked_ilog10().map_or(0, |log| log + 1)).unwrap_or(0);
+    Some((exponent, exponent + count))
+}
+
+impl Fold for &Arguments<'_> {
+    /// A saved accumulator.
+    type State = ValueBuf;
+
+    fn one(&self, at: usize) -> Result<ValueBuf> {
+        let mut running = self.start()?;
+        running.add(self.get(at))?;
+        Ok(running.save())
+    }
+
+    fn join(&self, earlier: &ValueBuf, later: &ValueBuf) -> Result<ValueBuf> {
+        let mut running = self.start()?;
+        running.absorb(earlier.view())?;
+        running.absorb(later.view())?;
+        Ok(running.save())
+    }
+}
+
+impl Function for Accumulate {
+    fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+        let arguments = Arguments::of(&self.accumulation, partition)?;
+        let mut frames = self.bounds.frames(partition)?;
+        let folding = arguments.start()?.folding();
+        match folding {
+            Folding::First(count) => {
+                frames
+                    .iter_mut()
+                    .for_each(|frame| frame.end = frame.end.min(frame.start.saturating_add(count)));
+            }
+            Folding::Last(count) => {
+                frames
+                    .iter_mut()
+                    .for_each(|frame| frame.start = frame.start.max(frame.end.saturating_sub(count)));
+            }
+            Folding::Joins if sliding::pays(&frames) && arguments.add_exactly() => {
+                return arguments.joined(&frames, tick);
+            }
+            Folding::Removes if sliding::pays(&frames) => return arguments.removed(&frames, tick),
+            Folding::Joins | Folding::Removes | Folding::Anew => {}
+        }
+        arguments.anew(&frames, tick)
+    }
+}
+
+#[cfg(test)]
+#[path = "accumulate_tests.rs"]
+mod tests;

@@ -1,6 +1,7 @@
 //! `$covariancePop` and `$covarianceSamp`: how two numbers vary together over a frame.
 
 use super::frame::{Bounds, window_of};
+use super::sliding::{self, Fold, Sliding};
 use super::{Function, Partition, SortBy};
 use crate::tick::Tick;
 use crate::{Context, Expression};
@@ -38,28 +39,85 @@ fn numbers(value: &Option<ValueBuf>) -> Option<(f64, f64)> {
     Some((first.as_number()?.to_f64(), second.as_number()?.to_f64()))
 }
 
-impl Covariance {
-    fn of(&self, pairs: &[Option<(f64, f64)>]) -> Option<f64> {
-        let (mut count, mut mean_x, mut mean_y, mut moment) = (0.0, 0.0, 0.0, 0.0);
-        for (x, y) in pairs.iter().flatten() {
-            count += 1.0;
-            let distance = x - mean_x;
-            mean_x += distance / count;
-            mean_y += (y - mean_y) / count;
-            moment += distance * (y - mean_y);
+/// Two numbers over a run of documents.
+#[derive(Clone, Copy, Default)]
+struct Moment {
+    count: f64,
+    mean_x: f64,
+    mean_y: f64,
+    /// The sum of the products of both distances from the mean.
+    moment: f64,
+}
+
+impl Moment {
+    fn add(&mut self, (x, y): (f64, f64)) {
+        self.count += 1.0;
+        let distance = x - self.mean_x;
+        self.mean_x += distance / self.count;
+        self.mean_y += (y - self.mean_y) / self.count;
+        self.moment += distance * (y - self.mean_y);
+    }
+}
+
+/// The pairs of a partition.
+struct Pairs(Vec<Option<(f64, f64)>>);
+
+impl Fold for &Pairs {
+    type State = Moment;
+
+    fn one(&self, at: usize) -> Result<Moment> {
+        let mut moment = Moment::default();
+        if let Some(Some(pair)) = self.0.get(at) {
+            moment.add(*pair);
         }
-        let over = if self.sample { count - 1.0 } else { count };
-        (over > 0.0).then(|| moment / over)
+        Ok(moment)
+    }
+
+    fn join(&self, a: &Moment, b: &Moment) -> Result<Moment> {
+        if a.count == 0.0 || b.count == 0.0 {
+            return Ok(if a.count == 0.0 { *b } else { *a });
+        }
+        let count = a.count + b.count;
+        let (x, y) = (b.mean_x - a.mean_x, b.mean_y - a.mean_y);
+        Ok(Moment {
+            count,
+            mean_x: a.mean_x + x * b.count / count,
+            mean_y: a.mean_y + y * b.count / count,
+            moment: a.moment + b.moment + x * y * a.count * b.count / count,
+        })
+    }
+}
+
+impl Covariance {
+    fn of(&self, moment: Moment) -> Option<f64> {
+        let over = if self.sample { moment.count - 1.0 } else { moment.count };
+        (over > 0.0).then(|| moment.moment / over)
     }
 }
 
 impl Function for Covariance {
     fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
-        let pairs: Vec<_> = partition.values(&self.input)?.iter().map(numbers).collect();
+        let pairs = Pairs(partition.values(&self.input)?.iter().map(numbers).collect());
+        let frames = self.bounds.frames(partition)?;
+        let mut sliding = sliding::pays(&frames).then(|| Sliding::new(&pairs));
         let mut results = Vec::with_capacity(partition.len());
-        for frame in self.bounds.frames(partition)? {
+        for frame in frames {
             tick.check()?;
-            let covariance = self.of(pairs.get(frame).unwrap_or_default());
+            let moment = match &mut sliding {
+                Some(sliding) => sliding.slide(&frame, tick)?.unwrap_or_default(),
+                None => {
+                    let mut moment = Moment::default();
+                    pairs
+                        .0
+                        .get(frame)
+                        .unwrap_or_default()
+                        .iter()
+                        .flatten()
+                        .for_each(|pair| moment.add(*pair));
+                    moment
+                }
+            };
+            let covariance = self.of(moment);
             results.push(covariance.map_or_else(ValueBuf::null, |value| Value::Double(value).to_owned()));
         }
         Ok(results)

@@ -85,7 +85,7 @@ impl Rate {
                 )
             }),
         };
-        partition.sort_values(&self.path).iter().map(place).collect()
+        partition.sort_values(&self.path)?.iter().map(place).collect()
     }
 
     /// The numbers of the input; `None` for null and missing.

@@ -109,7 +109,7 @@ impl LinearFill {
 impl Function for LinearFill {
     fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
         let values = partition.values(&self.input)?;
-        let positions = partition.sort_values(&self.path);
+        let positions = partition.sort_values(&self.path)?;
         let mut places = Vec::with_capacity(positions.len());
         for position in &positions {
             places.push(coordinate(position.view())?);

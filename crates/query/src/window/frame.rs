@@ -176,7 +176,7 @@ fn range_frames(
     partition: &Partition<'_>,
 ) -> Result<Vec<Range<usize>>> {
     let Some(path) = partition.sort_by.and_then(SortBy::single_ascending) else { return Ok(Vec::new()) };
-    let values = partition.sort_values(path);
+    let values = partition.sort_values(path)?;
     for value in &values {
         check_value(value.view(), unit)?;
     }

@@ -2,6 +2,7 @@
 
 use super::derivative::{Rate, divide};
 use super::frame::{Bounds, window_of};
+use super::sliding::{Fold, Sliding};
 use super::{Function, Partition, SortBy};
 use crate::Context;
 use crate::tick::Tick;
@@ -28,25 +29,45 @@ pub(super) fn parse(
     Ok(Box::new(Integral { rate, bounds }))
 }
 
+/// A document's place and number.
+type Point = (Number, Number);
+
+/// The area below a run of documents.
+#[derive(Clone, Copy)]
+struct Area {
+    first: Point,
+    last: Point,
+    area: Number,
+}
+
+/// The points of a partition; `None` where there is no number.
+struct Points(Vec<Option<Point>>);
+
+impl Fold for &Points {
+    type State = Option<Area>;
+
+    fn one(&self, at: usize) -> Result<Option<Area>> {
+        let point = self.0.get(at).copied().flatten();
+        Ok(point.map(|point| Area { first: point, last: point, area: Number::Double(0.0) }))
+    }
+
+    fn join(&self, earlier: &Option<Area>, later: &Option<Area>) -> Result<Option<Area>> {
+        let (Some(a), Some(b)) = (earlier, later) else { return Ok(earlier.or(*later)) };
+        let area = a.area.plus(trapezoid(a.last, b.first)).plus(b.area);
+        Ok(Some(Area { first: a.first, last: b.last, area }))
+    }
+}
+
 impl Function for Integral {
     fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
         let (places, numbers) = (self.rate.places(partition)?, self.rate.numbers(partition)?);
-        let points: Vec<_> = places.into_iter().zip(numbers).map(|(x, y)| Some((x, y?))).collect();
+        let points = Points(places.into_iter().zip(numbers).map(|(x, y)| Some((x, y?))).collect());
+        let mut sliding = Sliding::new(&points);
         let mut results = Vec::with_capacity(partition.len());
         for frame in self.bounds.frames(partition)? {
-            let mut area: Option<Number> = None;
-            let mut before = None;
-            for point in points.get(frame).unwrap_or_default().iter().flatten() {
-                tick.check()?;
-                if let Some((x, y)) = before {
-                    let slice = trapezoid((x, y), *point);
-                    area = Some(area.map_or(slice, |area| area.plus(slice)));
-                } else {
-                    area = Some(Number::Double(0.0));
-                }
-                before = Some(*point);
-            }
-            results.push(area.map_or_else(ValueBuf::null, |area| Value::from(area).to_owned()));
+            tick.check()?;
+            let area = sliding.slide(&frame, tick)?.flatten();
+            results.push(area.map_or_else(ValueBuf::null, |area| Value::from(area.area).to_owned()));
         }
         Ok(results)
     }

@@ -1,6 +1,7 @@
 //! `$minMaxScaler`: a number's place between the least and the greatest of its frame.
 
 use super::frame::{Bounds, window_of};
+use super::sliding::{Fold, Sliding};
 use super::{Function, Partition, SortBy};
 use crate::tick::Tick;
 use crate::{Context, Expression};
@@ -58,13 +59,30 @@ fn limit(argument: &Element<'_>, context: &Context) -> Result<f64> {
 }
 
 impl MinMaxScaler {
-    fn scaled(&self, number: f64, frame: &[Option<f64>]) -> f64 {
-        let least = frame.iter().flatten().copied().fold(f64::INFINITY, f64::min);
-        let greatest = frame.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::max);
+    fn scaled(&self, number: f64, (least, greatest): (f64, f64)) -> f64 {
         if least >= greatest {
             return self.min;
         }
         (number - least) / (greatest - least) * (self.max - self.min) + self.min
+    }
+}
+
+/// The least and greatest of no numbers.
+const NO_EXTREMES: (f64, f64) = (f64::INFINITY, f64::NEG_INFINITY);
+
+/// The numbers of a partition.
+struct Numbers(Vec<Option<f64>>);
+
+impl Fold for &Numbers {
+    /// The least and the greatest.
+    type State = (f64, f64);
+
+    fn one(&self, at: usize) -> Result<(f64, f64)> {
+        Ok(self.0.get(at).copied().flatten().map_or(NO_EXTREMES, |number| (number, number)))
+    }
+
+    fn join(&self, earlier: &(f64, f64), later: &(f64, f64)) -> Result<(f64, f64)> {
+        Ok((earlier.0.min(later.0), earlier.1.max(later.1)))
     }
 }
 
@@ -73,9 +91,10 @@ impl Function for MinMaxScaler {
     fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
         let values = partition.values(&self.input)?;
         let number = |value: &Option<ValueBuf>| Some(value.as_ref()?.view().as_number()?.to_f64());
-        let numbers: Vec<_> = values.iter().map(number).collect();
+        let numbers = Numbers(values.iter().map(number).collect());
+        let mut sliding = Sliding::new(&numbers);
         let mut results = Vec::with_capacity(values.len());
-        for (frame, number) in self.bounds.frames(partition)?.into_iter().zip(&numbers) {
+        for (frame, number) in self.bounds.frames(partition)?.into_iter().zip(&numbers.0) {
             tick.check()?;
             let Some(number) = number else {
                 return Err(err!(
@@ -83,8 +102,8 @@ impl Function for MinMaxScaler {
                     "$minMaxScaler requires its input to be a number in every document"
                 ));
             };
-            let frame = numbers.get(frame).unwrap_or_default();
-            results.push(Value::Double(self.scaled(*number, frame)).to_owned());
+            let extremes = sliding.slide(&frame, tick)?.unwrap_or(NO_EXTREMES);
+            results.push(Value::Double(self.scaled(*number, extremes)).to_owned());
         }
         Ok(results)
     }

@@ -10,14 +10,17 @@ mod derivative;
 mod exp_moving_avg;
 mod fill;
 mod frame;
+mod gathered;
 mod integral;
 mod min_max_scaler;
 mod partition;
 mod rank;
 mod shift;
+mod sliding;
 mod table;
 mod unit;
 
+pub(crate) use gathered::{Gathered, Given};
 pub(crate) use partition::{Partition, SortBy};
 pub(crate) use table::parse_output;
 pub(crate) use unit::Unit;

@@ -1,8 +1,11 @@
 //! The documents that window functions look at, and the pattern these are sorted by.
 
+use super::Gathered;
+use crate::tick::Tick;
 use crate::{Arena, Context, Expression, SortPattern};
-use base::Result;
-use base::bson::{DocumentCow, Path, Value, ValueBuf};
+use base::bson::{Document, Path, Value, ValueBuf};
+use base::{Result, err};
+use std::cell::Cell;
 
 /// The `sortBy` of a stage.
 pub(crate) struct SortBy {
@@ -11,9 +14,11 @@ pub(crate) struct SortBy {
 
 /// One partition, sorted.
 pub(crate) struct Partition<'p> {
-    pub(crate) documents: &'p [DocumentCow],
+    pub(crate) documents: &'p Gathered,
     pub(crate) sort_by: Option<&'p SortBy>,
     pub(crate) context: &'p Context,
+    /// Bytes that functions hold of it.
+    pub(crate) held: Cell<usize>,
 }
 
 impl SortBy {
@@ -39,22 +44,56 @@ impl Partition<'_> {
         self.documents.len()
     }
 
+    /// Visits every document in order.
+    pub(crate) fn each(&self, visit: &mut dyn FnMut(Document<'_>) -> Result<()>) -> Result<()> {
+        let mut tick = Tick::new(self.context);
+        self.documents.each(&mut |document| {
+            tick.check()?;
+            visit(document)
+        })
+    }
+
+    /// Accounts for a value that a function holds.
+    ///
+    /// Errors: 5414201 beyond the memory.
+    pub(crate) fn hold_value(&self, value: Option<&ValueBuf>) -> Result<()> {
+        let bytes = size_of::<ValueBuf>() + value.map_or(0, |value| value.bytes().len());
+        self.held.set(self.held.get() + bytes);
+        let (used, limit) = (self.held.get(), self.context.limits.window);
+        if used <= limit {
+            return Ok(());
+        }
+        Err(err!(
+            5414201,
+            "Exceeded memory limit in DocumentSourceSetWindowFields, used {used} bytes but max allowed is {limit} bytes"
+        ))
+    }
+
     /// The values of an expression; `None` where missing.
     pub(crate) fn values(&self, expression: &Expression) -> Result<Vec<Option<ValueBuf>>> {
         let mut arena = Arena::new();
         let mut values = Vec::with_capacity(self.len());
-        for document in self.documents {
+        self.each(&mut |document| {
             arena.reset();
-            let value = expression.evaluate(document.view(), self.context, &arena)?;
-            values.push(value.map(|value| value.to_owned()));
-        }
+            let value = expression.evaluate(document, self.context, &arena)?;
+            let value = value.map(|value| value.to_owned());
+            self.hold_value(value.as_ref())?;
+            values.push(value);
+            Ok(())
+        })?;
         Ok(values)
     }
 
     /// The values at the path sorted by; missing is null.
-    pub(crate) fn sort_values(&self, path: &Path) -> Vec<ValueBuf> {
-        let value = |document: &DocumentCow| path.get(document.view()).unwrap_or(Value::Null).to_owned();
-        self.documents.iter().map(value).collect()
+    pub(crate) fn sort_values(&self, path: &Path) -> Result<Vec<ValueBuf>> {
+        let mut values = Vec::with_capacity(self.len());
+        self.each(&mut |document| {
+            let value = path.get(document).unwrap_or(Value::Null).to_owned();
+            self.hold_value(Some(&value))?;
+            values.push(value);
+            Ok(())
+        })?;
+        Ok(values)
     }
 
     /// For each document whether it sorts equal to the one before.
@@ -62,12 +101,13 @@ impl Partition<'_> {
         let Some(sort_by) = self.sort_by else { return Ok(vec![false; self.len()]) };
         let (mut before, mut key) = (None, Vec::new());
         let mut ties = Vec::with_capacity(self.len());
-        for document in self.documents {
+        self.each(&mut |document| {
             key.clear();
-            sort_by.pattern.key(document.view(), &mut key)?;
+            sort_by.pattern.key(document, &mut key)?;
             ties.push(before.as_deref() == Some(key.as_slice()));
             before = Some(key.clone());
-        }
+            Ok(())
+        })?;
         Ok(ties)
     }
 }

@@ -1,0 +1,110 @@
+//! The documents of a partition: in memory, or all in a temporary file.
+
+use crate::spill::{Run, RunWriter, SpillFile};
+use base::bson::{Document, DocumentCow};
+use base::{Result, err};
+use std::cell::RefCell;
+
+/// Documents in order, which may be gone through any number of times.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    held: Vec<DocumentCow>,
+    bytes: usize,
+    count: usize,
+    file: SpillFile,
+    writer: Option<RunWriter>,
+    run: Option<RefCell<Run>>,
+}
+
+/// Gives gathered documents back, each once.
+#[derive(Default)]
+pub(crate) struct Given {
+    held: std::vec::IntoIter<DocumentCow>,
+    run: Option<RefCell<Run>>,
+}
+
+impl Gathered {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes held in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes one more document.
+    ///
+    /// Errors: 5643011 beyond the memory where spilling isn't allowed; those of temporary files.
+    pub(crate) fn add(&mut self, document: DocumentCow, memory: usize, allow_disk_use: bool) -> Result<()> {
+        self.count += 1;
+        if let Some(writer) = &mut self.writer {
+            return writer.write(&[], 0, document.view().bytes());
+        }
+        self.bytes += document.view().bytes().len() + size_of::<DocumentCow>();
+        self.held.push(document);
+        if self.bytes <= memory {
+            return Ok(());
+        }
+        if !allow_disk_use {
+            return Err(err!(
+                5643011,
+                "Exceeded max memory. Current memory: {} bytes. Max allowed memory: {memory} bytes. Set \
+                 'allowDiskUse: true' to spill to disk",
+                self.bytes
+            ));
+        }
+        self.spill()
+    }
+
+    /// Writes what is held in memory to the file.
+    pub(crate) fn spill(&mut self) -> Result<()> {
+        let mut writer = self.file.begin()?;
+        for document in self.held.drain(..) {
+            writer.write(&[], 0, document.view().bytes())?;
+        }
+        self.bytes = 0;
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    /// Ends adding.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        if let Some(writer) = self.writer.take() {
+            self.run = Some(RefCell::new(self.file.end(writer)?));
+        }
+        Ok(())
+    }
+
+    /// Visits every document in order.
+    pub(crate) fn each(&self, visit: &mut dyn FnMut(Document<'_>) -> Result<()>) -> Result<()> {
+        let Some(run) = &self.run else {
+            return self.held.iter().try_for_each(|document| visit(document.view()));
+        };
+        let mut run = run.borrow_mut();
+        run.restart();
+        while let Some(record) = run.next()? {
+            visit(record.document.view())?;
+        }
+        Ok(())
+    }
+
+    /// Gives the documents back.
+    pub(crate) fn give(self) -> Given {
+        if let Some(run) = &self.run {
+            run.borrow_mut().restart();
+        }
+        Given { held: self.held.into_iter(), run: self.run }
+    }
+}
+
+impl Given {
+    /// The next document.
+    pub(crate) fn next(&mut self) -> Result<Option<DocumentCow>> {
+        match &self.run {
+            None => Ok(self.held.next()),
+            Some(run) => Ok(run.borrow_mut().next()?.map(|record| record.document.into())),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Folding frames that slide over a partition: every document is folded in once or twice, however
+//! long the frames.
+//!
+//! A frame is kept in two halves. The later half is one state, which documents join at the end.
+//! Of the earlier half there is a state for each of its documents, folded from that document to
+//! the middle, so that letting go of the first document is taking a state off a stack. When the
+//! stack is empty the later half is folded once more, backwards, to become the earlier one:
+//!
+//! ```text
+//! frame        [ 3 4 5 | 6 7 ]
+//! front stack  fold(5), fold(4 5), fold(3 4 5)      back  fold(6 7)
+//! ```
+//!
+//! Nothing is ever subtracted, so that an infinity or a rounding leaves with its document.
+
+use crate::tick::Tick;
+use base::Result;
+use std::ops::Range;
+
+/// Frames below this length are folded anew each time, which is as quick and folds in order.
+const LENGTH_MIN: usize = 8;
+
+/// What is folded.
+pub(super) trait Fold {
+    /// What a run of documents folds to.
+    type State: Clone;
+
+    /// The state of one document.
+    fn one(&self, at: usize) -> Result<Self::State>;
+
+    /// The state of two runs, one behind the other.
+    fn join(&self, earlier: &Self::State, later: &Self::State) -> Result<Self::State>;
+}
+
+/// The two halves of a frame.
+pub(super) struct Sliding<F: Fold> {
+    fold: F,
+    frame: Range<usize>,
+    front: Vec<F::State>,
+    back: Option<F::State>,
+}
+
+impl<F: Fold> Sliding<F> {
+    /// An empty frame.
+    pub(super) fn new(fold: F) -> Sliding<F> {
+        Sliding { fold, frame: 0..0, front: Vec::new(), back: None }
+    }
+
+    /// Slides to the next frame and gives its state, `None` where it has no documents.
+    pub(super) fn slide(&mut self, to: &Range<usize>, tick: &mut Tick) -> Result<Option<F::State>> {
+        let backwards = to.start < self.frame.start || to.end < self.frame.end;
+        if backwards || to.start >= self.frame.end {
+            self.front.clear();
+            self.back = None;
+            self.frame = to.start..to.start;
+        }
+        while self.frame.end < to.end {
+            tick.check()?;
+            let one = self.fold.one(self.frame.end)?;
+            self.back = Some(match &self.back {
+                Some(back) => self.fold.join(back, &one)?,
+                None => one,
+            });
+            self.frame.end += 1;
+        }
+        let leaving = to.start - self.frame.start;
+        if leaving > self.front.len() {
+            self.turn(to, tick)?;
+        } else {
+            self.front.truncate(self.front.len() - leaving);
+        }
+        self.frame.start = to.start;
+        match (self.front.last(), &self.back) {
+            (Some(front), Some(back)) => self.fold.join(front, back).map(Some),
+            (Some(one), None) | (None, Some(one)) => Ok(Some(one.clone())),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Makes the whole frame the earlier half.
+    fn turn(&mut self, frame: &Range<usize>, tick: &mut Tick) -> Result<()> {
+        self.front.clear();
+        self.back = None;
+        for at in frame.clone().rev() {
+            tick.check()?;
+            let one = self.fold.one(at)?;
+            let state = match self.front.last() {
+                Some(later) => self.fold.join(&one, later)?,
+                None => one,
+            };
+            self.front.push(state);
+        }
+        Ok(())
+    }
+}
+
+/// Whether sliding pays: frames whose start moves and that are longer than a few documents.
+pub(super) fn pays(frames: &[Range<usize>]) -> bool {
+    let moves = frames.windows(2).any(|pair| matches!(pair, [a, b] if a.start != b.start));
+    moves && frames.iter().any(|frame| frame.len() > LENGTH_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Context;
+    use std::cell::Cell;
+
+    /// Joins runs of positions, which must be adjacent, and counts the work.
+    struct Runs<'c>(&'c Cell<usize>);
+
+    impl Fold for Runs<'_> {
+        type State = Range<usize>;
+
+        fn one(&self, at: usize) -> Result<Range<usize>> {
+            Ok(at..at + 1)
+        }
+
+        fn join(&self, earlier: &Range<usize>, later: &Range<usize>) -> Result<Range<usize>> {
+            self.0.set(self.0.get() + 1);
+            assert_eq!(earlier.end, later.start);
+            Ok(earlier.start..later.end)
+        }
+    }
+
+    #[test]
+    fn every_frame_is_joined_of_adjacent_runs_in_linear_work() {
+        let mut tick = Tick::new(&Context::for_tests());
+        for (before, after) in [(0, 0), (10, 0), (0, 10), (300, 200), (2000, 2000), (5, 700)] {
+            let joins = Cell::new(0);
+            let mut sliding = Sliding::new(Runs(&joins));
+            for at in 0..1000usize {
+                let frame = at.saturating_sub(before)..(at + after + 1).min(1000);
+                assert_eq!(sliding.slide(&frame, &mut tick).unwrap(), Some(frame));
+            }
+            assert!(joins.get() <= 4000, "{} joins", joins.get());
+        }
+    }
+
+    #[test]
+    fn frames_may_be_empty_jump_and_go_back() {
+        let mut tick = Tick::new(&Context::for_tests());
+        let joins = Cell::new(0);
+        let mut sliding = Sliding::new(Runs(&joins));
+        for frame in [0..0, 0..4, 2..4, 4..4, 7..9, 8..12, 1..3, 3..3, 3..20, 19..20, 20..20] {
+            let expected = (!frame.is_empty()).then(|| frame.clone());
+            assert_eq!(sliding.slide(&frame, &mut tick).unwrap(), expected);
+        }
+    }
+}
