@@ -5,8 +5,6 @@
 //! adds up in their parent. Elsewhere than on Linux nothing is found, and nothing is told.
 
 use super::address::Local;
-use nix::time::ClockId;
-use nix::unistd::Pid;
 use std::collections::HashMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -58,9 +56,19 @@ fn family(root: u32) -> Vec<u32> {
 /// Its own time, to the nanosecond where the kernel tells, and that of children that have ended.
 fn cpu(pid: u32) -> Option<Duration> {
     let stat = stat(pid)?;
-    let precise = ClockId::pid_cpu_clock_id(Pid::from_raw(i32::try_from(pid).ok()?));
-    let own = precise.and_then(ClockId::now).map_or(stat.own, Duration::from);
-    Some(own + stat.ended_children)
+    Some(clock(pid).unwrap_or(stat.own) + stat.ended_children)
+}
+
+#[cfg(target_os = "linux")]
+fn clock(pid: u32) -> Option<Duration> {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).ok()?);
+    let now = nix::time::ClockId::pid_cpu_clock_id(pid).and_then(|clock| clock.now());
+    now.ok().map(Duration::from)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn clock(_: u32) -> Option<Duration> {
+    None
 }
 
 /// Bytes in RAM; where several processes share memory, each one's part of what is shared.

@@ -56,7 +56,8 @@ fn read(answers: &Answers) -> Learnt {
         learnt.detail("follows", format!("MongoDB {version}"));
         vellum(answers, &mut learnt);
     } else if let Some(own) = ferretdb_version(answers) {
-        learnt.fingerprint.server = format!("FerretDB {}", own.trim_start_matches('v'));
+        let own = if own == "unknown" { "(embedded)" } else { own.trim_start_matches('v') };
+        learnt.fingerprint.server = format!("FerretDB {own}");
         learnt.detail("follows", format!("MongoDB {version}"));
         ferretdb(answers, &mut learnt);
     } else if is_java_server(answers) {
@@ -143,12 +144,14 @@ fn journals(answers: &Answers, has_journal: bool) -> bool {
     has_journal && given_j.or(default_j).unwrap_or(majority && is_member)
 }
 
-/// FerretDB leaves durability to what is below, and doesn't tell how that is set.
+/// FerretDB leaves durability to the database below it, and tells neither which that is nor how it
+/// is set.
 fn ferretdb(answers: &Answers, learnt: &mut Learnt) {
-    let backend = text(&answers.status, &["ferretdb", "backend"]).or(argument(&answers.options, "--handler"));
-    learnt.fingerprint.engine = backend.unwrap_or("?").to_string();
+    let handler = argument(&answers.options, "--handler");
+    learnt.fingerprint.engine = handler.unwrap_or("not told").to_string();
     learnt.fingerprint.promise = Promise::Unknown;
-    learnt.detail("journal", "not told: what the database below it is set to");
+    let told = "not told; on SQLite, each commit is synced unless its URL says otherwise";
+    learnt.detail("journal", told);
 }
 
 fn ferretdb_version(answers: &Answers) -> Option<&str> {
@@ -156,6 +159,7 @@ fn ferretdb_version(answers: &Answers) -> Option<&str> {
     build.get_str("ferretdbVersion").ok().or_else(|| text(build, &["ferretdb", "version"]))
 }
 
+/// It says that it is MongoDB, but tells the name of its process.
 fn is_java_server(answers: &Answers) -> bool {
     text(&answers.status, &["process"]) == Some("java")
 }

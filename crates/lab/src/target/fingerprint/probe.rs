@@ -3,10 +3,8 @@
 //! A durable write can be no faster than this, whatever the server, so it stands beside the
 //! figures: a sync of 30 µs comes from a volume that doesn't sync, or from a battery.
 
-use nix::fcntl::OFlag;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -38,9 +36,16 @@ pub(super) fn sync_microseconds(directory: &Path) -> io::Result<f64> {
     Ok(median.as_secs_f64() * 1e6)
 }
 
+#[cfg(target_os = "linux")]
 fn unnamed(directory: &Path) -> io::Result<File> {
-    let flags = OFlag::O_TMPFILE.bits();
-    OpenOptions::new().read(true).write(true).custom_flags(flags).mode(0o600).open(directory)
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = nix::fcntl::OFlag::O_TMPFILE.bits();
+    File::options().read(true).write(true).custom_flags(flags).mode(0o600).open(directory)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unnamed(_: &Path) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// The kind of the file system that holds a directory, such as "ext4".

@@ -87,6 +87,23 @@ fn vellum_is_told_apart_at_each_notch() {
 }
 
 #[test]
+fn others_of_the_protocol_are_recognised() {
+    let java = Answers {
+        build: doc! { "version": "5.0.0" },
+        status: doc! { "process": "java", "version": "5.0.0" },
+        ..Answers::default()
+    };
+    let learnt = read(&java);
+    assert_eq!(learnt.fingerprint.server, "mongo-java-server");
+    assert_eq!(learnt.fingerprint.promise, Promise::Memory);
+    let ferret =
+        Answers { build: doc! { "version": "7.0.42", "ferretdbVersion": "v1.24.2" }, ..Answers::default() };
+    let learnt = read(&ferret);
+    assert_eq!(learnt.fingerprint.server, "FerretDB 1.24.2");
+    assert_eq!(learnt.fingerprint.promise, Promise::Unknown);
+}
+
+#[test]
 fn a_server_that_tells_nothing_promises_nothing_known() {
     let learnt = read(&Answers::default());
     assert_eq!(learnt.fingerprint.promise, Promise::Unknown);

@@ -1,0 +1,43 @@
+// FerretDB as a peer for the lab: its own package, embedded, with the SQLite handler.
+//
+//	ferretdb DIR
+//
+// keeps its files in DIR, listens on a free loopback port, prints the connection string, and ends
+// when standard input does, so that no run leaves it behind. The command of FerretDB's module
+// can't be installed by itself (its go.mod replaces modules), which is why this one exists.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"os"
+
+	"github.com/FerretDB/FerretDB/ferretdb"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("say where to keep the files: ferretdb DIR")
+	}
+	server, err := ferretdb.New(&ferretdb.Config{
+		Listener:  ferretdb.ListenerConfig{TCP: "127.0.0.1:0"},
+		Handler:   "sqlite",
+		SQLiteURL: "file:" + os.Args[1] + "/",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- server.Run(ctx) }()
+	fmt.Println(server.MongoDBURI())
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	if err := <-ended; err != nil && ctx.Err() == nil {
+		log.Fatal(err)
+	}
+}
