@@ -8,12 +8,15 @@
 
 #![allow(dead_code, unused_imports)] // until the experiments stand, which use all of it
 
+mod environment;
 mod error;
+mod experiment;
 mod histogram;
 mod load;
 mod options;
 mod report;
 mod result;
+mod run;
 mod target;
 
 pub use error::{Error, Result};
@@ -24,8 +27,5 @@ use std::process::ExitCode;
 /// Runs what the options ask for; the exit code is 0 only if all of it was measured, and for
 /// `compare` only if no limit of `--fail-if` was passed.
 pub fn run(options: Options) -> ExitCode {
-    match options.verb {
-        options::Verb::Floor => target::floor::run(),
-        _ => ExitCode::FAILURE,
-    }
+    run::verb(options.verb)
 }

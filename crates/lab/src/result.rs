@@ -130,6 +130,9 @@ pub(crate) struct Row {
     /// Operations that succeeded, and that failed.
     pub(crate) operations: u64,
     pub(crate) failures: u64,
+    /// What the first failure was.
+    #[serde(default)]
+    pub(crate) first_error: Option<String>,
     /// The time all rounds took together, seconds.
     pub(crate) seconds: f64,
     /// Time of each operation: from its intended start where a rate was given.
@@ -186,6 +189,7 @@ impl Row {
             partial: false,
             operations: 0,
             failures: 0,
+            first_error: None,
             seconds: 0.0,
             latency: Latencies::new(),
             service: None,

@@ -7,15 +7,19 @@
 
 mod drive;
 mod effort;
+mod find_rate;
 pub(crate) mod keys;
+pub(crate) mod measure;
 pub(crate) mod progress;
 pub(crate) mod random;
 mod recorder;
 mod schedule;
+pub(crate) mod suspicion;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use drive::{Ended, Outcome, drive};
+#[cfg(test)]
+use drive::{Ended, Outcome, drive};
 
 use crate::error::Result;
 use std::future::Future;

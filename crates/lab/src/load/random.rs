@@ -33,19 +33,31 @@ impl Dice {
 
     /// Lowercase letters.
     pub(crate) fn letters(&mut self, length: usize) -> String {
-        (0..length).map(|_| char::from(b'a' + self.below(26) as u8)).collect()
+        let mut text = String::with_capacity(length + 8);
+        while text.len() < length {
+            // Eight letters from one number: long texts must not cost the generator its time.
+            text.extend(
+                self.draw().to_le_bytes().map(|byte| char::from(b'a' + (u16::from(byte) * 26 / 256) as u8)),
+            );
+        }
+        text.truncate(length);
+        text
     }
 
     /// Words of two to nine letters with spaces between them, cut at this many bytes.
     pub(crate) fn words(&mut self, length: usize) -> String {
-        let mut text = String::with_capacity(length + 10);
-        while text.len() < length {
-            let letters = 2 + self.below(8) as usize;
-            text.push_str(&self.letters(letters));
-            text.push(' ');
+        let mut text = self.letters(length).into_bytes();
+        let mut at = 0;
+        loop {
+            for gap in self.draw().to_le_bytes() {
+                at += 2 + usize::from(gap % 8);
+                match text.get_mut(at) {
+                    Some(letter) => *letter = b' ',
+                    None => return String::from_utf8(text).unwrap_or_default(),
+                }
+                at += 1;
+            }
         }
-        text.truncate(length);
-        text
     }
 }
 

@@ -1,0 +1,37 @@
+//! The experiments: what each measures, and the sentences that it makes of its figures.
+
+mod bare;
+mod clean;
+mod inserts;
+mod parts;
+mod sentences;
+#[cfg(test)]
+pub(crate) mod tests;
+mod write_concern;
+
+pub(crate) use clean::Clean;
+pub(crate) use inserts::Inserts;
+pub(crate) use write_concern::WriteConcern;
+
+use crate::error::Result;
+use crate::result::Report;
+use crate::run::Lab;
+
+/// One experiment of the command line.
+pub(crate) trait Experiment {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// What a report is headed with.
+    fn title(&self) -> String;
+
+    /// What is measured and why, in a few sentences for people.
+    fn about(&self) -> String;
+
+    /// Measures, into the lab's report. What one target refuses or dies of is written down and the
+    /// others go on; an error is what ends the whole.
+    async fn measure(&self, lab: &mut Lab) -> Result<()>;
+
+    /// What the figures mean, in plain sentences; there may be figures missing.
+    fn findings(&self, report: &Report) -> Vec<String>;
+}

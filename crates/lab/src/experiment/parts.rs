@@ -1,0 +1,73 @@
+//! What several experiments need of a target: its collections, and errors that name it.
+
+use crate::error::Result;
+use crate::target::{Sources, Target};
+use mongodb::bson::{Document, doc};
+use mongodb::{Client, Collection, Database, IndexModel};
+use std::fmt::Display;
+
+/// A connection to a target of MongoDB's protocol, at the run's own database.
+#[derive(Clone)]
+pub(super) struct Link {
+    pub(super) target: Target,
+    pub(super) client: Client,
+    pub(super) database: Database,
+}
+
+impl Link {
+    /// A connection of its own.
+    pub(super) async fn open(target: &Target) -> Result<Link> {
+        let client = target.mongo().await?;
+        let database = client.database(target.database()?);
+        Ok(Link { target: target.clone(), client, database })
+    }
+
+    /// One for each worker.
+    pub(super) async fn open_all(target: &Target, connections: u32) -> Result<Vec<Link>> {
+        let mut links = Vec::new();
+        for _ in 0..connections {
+            links.push(Link::open(target).await?);
+        }
+        Ok(links)
+    }
+
+    pub(super) fn collection<T: Send + Sync>(&self, name: &str) -> Collection<T> {
+        self.database.collection(name)
+    }
+
+    /// A result with the target's name in its error.
+    pub(super) fn named<T>(&self, result: std::result::Result<T, impl Display>) -> Result<T> {
+        result.map_err(|error| self.target.error(error))
+    }
+
+    /// Runs a command on the run's own database.
+    pub(super) async fn run(&self, command: Document) -> Result<Document> {
+        self.named(self.database.run_command(command).await)
+    }
+
+    /// Runs a command on `admin`.
+    pub(super) async fn admin(&self, command: Document) -> Result<Document> {
+        self.named(self.client.database("admin").run_command(command).await)
+    }
+
+    /// Drops a collection of the run's own.
+    pub(super) async fn drop(&self, collection: &str) -> Result<()> {
+        self.named(self.collection::<Document>(collection).drop().await)
+    }
+
+    /// Whether it says that it is Vellum, and so has commands of its own; the floor answers anything.
+    pub(super) async fn is_vellum(&self) -> Result<bool> {
+        let info = self.admin(doc! { "buildInfo": 1 }).await?;
+        Ok(self.target.is_floor || info.contains_key("vellum"))
+    }
+}
+
+/// An ascending or descending index on these fields.
+pub(super) fn index(keys: Document) -> IndexModel {
+    IndexModel::builder().keys(keys).build()
+}
+
+/// PostgreSQL's result with the target's name in its error.
+pub(super) fn named<T>(target: &Target, result: std::result::Result<T, tokio_postgres::Error>) -> Result<T> {
+    result.map_err(|error| target.error(Sources(&error)))
+}

@@ -1,0 +1,223 @@
+//! The highest rate that holds a latency limit, and latency against throughput around it.
+//!
+//! A closed loop shows what the connections can ask for; from there the search brackets the
+//! highest rate at which p99, from the intended start, stays within the limit, and halves the
+//! bracket. Then each target is measured at shares of its own highest rate.
+
+use super::drive::{Ended, Outcome, drive};
+use super::measure::{Bench, Case, Prepared, Visit, add_round};
+use super::{Load, Pace, Until, Worker};
+use crate::error::Result;
+use crate::result::{Kind, Row};
+use crate::run::Lab;
+use crate::target::Target;
+
+/// Shares of the highest rate at which latency is measured.
+const LADDER: &[f64] = &[0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25];
+/// Doublings or halvings at most, from half of what a closed loop reached.
+const BRACKETS: u32 = 12;
+/// A bracket this narrow, as a share of its lower end, is an answer.
+const PRECISION: f64 = 0.05;
+
+/// The narrowing of a bracket: what to try next, and what came of it. Free of any clock, so that
+/// it can be proved.
+#[derive(Debug)]
+struct Search {
+    next: f64,
+    holds: Option<f64>,
+    fails: Option<f64>,
+    tries: u32,
+}
+
+impl Search {
+    fn from(capacity: f64) -> Search {
+        Search { next: (capacity / 2.0).max(1.0), holds: None, fails: None, tries: 0 }
+    }
+
+    /// The rate to try; `None` when the search is over.
+    fn rate(&self) -> Option<f64> {
+        let narrow = self.holds.zip(self.fails).is_some_and(|(low, high)| high - low <= low * PRECISION);
+        let unbracketed = self.holds.is_none() || self.fails.is_none();
+        let hopeless = (unbracketed && self.tries >= BRACKETS) || self.next < 0.5;
+        (!narrow && !hopeless).then_some(self.next)
+    }
+
+    fn learn(&mut self, held: bool) {
+        self.tries += 1;
+        if held {
+            self.holds = Some(self.next)
+        } else {
+            self.fails = Some(self.next)
+        }
+        self.next = match (self.holds, self.fails) {
+            (Some(low), Some(high)) => (low + high) / 2.0,
+            (Some(low), None) => low * 2.0,
+            (None, Some(high)) => high / 2.0,
+            (None, None) => self.next,
+        };
+    }
+}
+
+/// Whether a rate was kept up with: all was sent and answered in time, none failed.
+fn holds(outcome: &Outcome, limit_milliseconds: f64) -> bool {
+    outcome.ended == Ended::Done
+        && outcome.failures == 0
+        && outcome.latency.quantile(0.99) <= limit_milliseconds * 1000.0
+}
+
+/// One target's workers, trying rates. Numbers of operations go on from trial to trial, so that
+/// what inserts keys doesn't insert one twice.
+struct Trials<'a, W> {
+    lab: &'a Lab,
+    target: &'a Target,
+    workers: Vec<W>,
+    seconds: f64,
+    number: u64,
+}
+
+impl<W: Worker> Trials<'_, W> {
+    async fn drive(&mut self, pace: Pace) -> Result<Outcome> {
+        self.number += 1;
+        let load = Load { pace, until: Until::Seconds(self.seconds), first: self.number << 32 };
+        let outcome = drive(&mut self.workers, load, &self.lab.progress).await;
+        match (outcome.ended, &outcome.first_error) {
+            (Ended::Broken, Some(error)) => Err(error.clone()),
+            (Ended::Broken | Ended::Hung, _) => Err(self.target.error("doesn't answer any more")),
+            _ => Ok(outcome),
+        }
+    }
+
+    /// The highest rate found to hold; `None` if none was.
+    async fn search(&mut self, limit: f64) -> Result<Option<f64>> {
+        let closed = self.drive(Pace::Closed).await?;
+        let mut search = Search::from(closed.operations as f64 / closed.seconds.max(1e-9));
+        while let Some(rate) = search.rate().filter(|_| !self.lab.progress.stopped()) {
+            // One hiccup of a busy machine must not halve what is found: so a second try counts.
+            let first = self.drive(Pace::Open { rate }).await?;
+            let held = holds(&first, limit) || holds(&self.drive(Pace::Open { rate }).await?, limit);
+            search.learn(held);
+        }
+        Ok(search.holds)
+    }
+}
+
+impl Lab {
+    /// Searches each streaming case on each target, and adds a section of rates for each case.
+    pub(super) async fn find_rates<B: Bench>(
+        &mut self,
+        section: usize,
+        first: usize,
+        cases: &[Case<B>],
+        limit: f64,
+    ) {
+        let targets = self.targets.clone();
+        for (at, case) in cases.iter().enumerate().filter(|(_, case)| !case.exact) {
+            let (title, about) = self.words(case, limit);
+            let id = format!("{}-rates-{}", self.report.sections[section].id, at + 1);
+            let rates = self.section(&id, &title, &about, Kind::Rates);
+            self.progress.expect(targets.len());
+            for (which, target) in targets.iter().enumerate() {
+                let row = first + at * targets.len() + which;
+                let usable = self.report.sections[section].rows[row].note.is_none();
+                if usable && !self.progress.stopped() && self.lost(target).is_none() {
+                    self.progress.begin(format!("{}: highest rate of {}", target.name, case.name));
+                    let found = self.search_one(rates, case, target, limit).await;
+                    let name = format!("highest rate with p99 within {limit} ms, 1/s");
+                    match found {
+                        Ok(rate) => drop(self.report.sections[section].rows[row].extra.insert(name, rate)),
+                        Err(error) => self.fail(error),
+                    }
+                }
+                self.progress.end();
+            }
+        }
+        self.tell_suspicions();
+    }
+
+    fn words<B>(&self, case: &Case<B>, limit: f64) -> (String, String) {
+        let connections = if case.connections == 1 { "connection" } else { "connections" };
+        let title = format!("Latency against throughput: {}, {} {connections}", case.name, case.connections);
+        let about = format!(
+            "Each target at shares of the highest rate at which its own p99, counted from when an operation was \
+             due, stayed within {limit} ms."
+        );
+        (title, about)
+    }
+
+    /// The highest rate, 0 if there is none; its ladder becomes rows.
+    async fn search_one<B: Bench>(
+        &mut self,
+        section: usize,
+        case: &Case<B>,
+        target: &Target,
+        limit: f64,
+    ) -> Result<f64> {
+        let visit = Visit { connections: case.connections, round: self.common.rounds };
+        let workers = match case.bench.prepare(target, &visit).await? {
+            Prepared::Ready(workers) => workers,
+            Prepared::Cannot(_) => return Ok(0.0),
+        };
+        let seconds = self.common.duration.unwrap_or(3.0 * self.common.scale.min(1.0)).max(0.3);
+        let mut trials = Trials { lab: self, target, workers, seconds, number: 0 };
+        let highest = trials.search(limit).await?;
+        let Some(highest) = highest else {
+            let (name, case) = (&target.name, &case.name);
+            self.warn(format!("{name}, {case}: no rate was found at which p99 stays within {limit} ms"));
+            return Ok(0.0);
+        };
+        let mut ladder = Vec::new();
+        for share in LADDER {
+            if trials.lab.progress.stopped() {
+                break;
+            }
+            let rate = highest * share;
+            let before = target.usage();
+            let outcome = trials.drive(Pace::Open { rate }).await?;
+            let cpu = before.zip(target.usage()).map(|(a, b)| b.cpu.saturating_sub(a.cpu));
+            let mut row = Row::new(
+                &target.name,
+                &format!("{:.0} % of the highest rate", share * 100.0),
+                case.connections,
+            );
+            row.x = Some(rate);
+            add_round(&mut row, &outcome, cpu);
+            ladder.push((row, rate, outcome));
+        }
+        for (row, rate, outcome) in ladder {
+            let load = Load { pace: Pace::Open { rate }, until: Until::Seconds(seconds), first: 0 };
+            self.suspect(target, &row.case, load, &outcome);
+            self.report.sections[section].rows.push(row);
+        }
+        Ok(highest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(capacity: f64, truth: f64) -> (Option<f64>, u32) {
+        let mut search = Search::from(capacity);
+        while let Some(rate) = search.rate() {
+            search.learn(rate <= truth);
+        }
+        (search.holds, search.tries)
+    }
+
+    #[test]
+    fn the_search_closes_in_on_the_truth_from_either_side() {
+        for (capacity, truth) in [(1000.0, 870.0), (1000.0, 12.0), (1000.0, 1990.0), (50.0, 20_000.0)] {
+            let (rate, tries) = found(capacity, truth);
+            let rate = rate.unwrap();
+            assert!(rate <= truth && rate > truth * 0.94, "{rate} of {truth}");
+            assert!(tries < 20, "{tries}");
+        }
+    }
+
+    #[test]
+    fn a_search_without_an_answer_ends() {
+        assert_eq!(found(1000.0, 0.0).0, None);
+        let (rate, tries) = found(1000.0, f64::INFINITY);
+        assert!(rate.is_some() && tries <= BRACKETS);
+    }
+}

@@ -1,0 +1,330 @@
+//! Measures cases on targets: rounds in which the targets take turns, each time with a warm-up,
+//! and with the server's processor time beside.
+//!
+//! What one target does to a measurement stays with that target: a refusal becomes the note of a
+//! row, a server that dies keeps what was measured until then and is left out from there on, and
+//! the others go on.
+
+use super::drive::{Ended, Outcome, drive};
+use super::{Load, Pace, Until, Worker};
+use crate::error::{Error, Result};
+use crate::result::{Kind, Round, Row, Section};
+use crate::run::Lab;
+use crate::target::{Protocol, Target};
+use mongodb::bson::doc;
+use std::time::Duration;
+
+/// What is done in a case: how a target is prepared for it, and who does the work.
+pub(crate) trait Bench {
+    /// One connection's side of it.
+    type Worker: Worker;
+
+    /// Makes everything ready for one round, and one worker for each connection. Operations are
+    /// numbered from 0 in each round; those of the warm-up from [`WARM_UP`].
+    async fn prepare(&self, target: &Target, visit: &Visit) -> Result<Prepared<Self::Worker>>;
+
+    /// After a round: figures beside the latencies, notes, cleaning up.
+    async fn finish(&self, _target: &Target, _row: &mut Row) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Which measurement is prepared for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visit {
+    /// So many workers are wanted.
+    pub(crate) connections: u32,
+    /// From 0.
+    pub(crate) round: u32,
+}
+
+/// What preparing came to.
+pub(crate) enum Prepared<W> {
+    Ready(Vec<W>),
+    /// This target can't do it, or its figures would say something else: the row's note.
+    Cannot(String),
+}
+
+/// The number of the first operation of a warm-up: far from all that are measured.
+pub(crate) const WARM_UP: u64 = 1 << 40;
+
+/// A line of a section, for every target.
+#[derive(Clone, Debug)]
+pub(crate) struct Case<B> {
+    pub(crate) name: String,
+    pub(crate) connections: u32,
+    /// The number it stands for in a section that grows along one.
+    pub(crate) x: Option<f64>,
+    /// How much a round is, unless the options say for how long.
+    pub(crate) until: Until,
+    /// These operations are not a stream: no rate, no duration, no search for a rate.
+    pub(crate) exact: bool,
+    pub(crate) warm_up: Until,
+    pub(crate) bench: B,
+}
+
+impl<B> Case<B> {
+    /// A stream of operations on one connection, warmed up by a tenth as many, 2,000 at most (or a
+    /// tenth of the time, two seconds at most).
+    pub(crate) fn new(name: impl Into<String>, until: Until, bench: B) -> Case<B> {
+        let warm_up = match until {
+            Until::Operations(operations) => Until::Operations((operations / 10).clamp(1, 2000)),
+            Until::Seconds(seconds) => Until::Seconds((seconds / 10.0).clamp(0.02, 2.0)),
+        };
+        Case { name: name.into(), connections: 1, x: None, until, exact: false, warm_up, bench }
+    }
+
+    /// On so many connections.
+    pub(crate) fn on(self, connections: u32) -> Case<B> {
+        Case { connections, ..self }
+    }
+
+    /// So many operations whatever the options say, and so many before.
+    pub(crate) fn exactly(self, operations: u64, warm_up: u64) -> Case<B> {
+        let (until, warm_up) = (Until::Operations(operations), Until::Operations(warm_up));
+        Case { until, warm_up, exact: true, ..self }
+    }
+
+    /// At this number of the section's axis.
+    pub(crate) fn at(self, x: f64) -> Case<B> {
+        Case { x: Some(x), ..self }
+    }
+}
+
+/// Where a measurement's row is in the report.
+#[derive(Clone, Copy)]
+struct Place {
+    section: usize,
+    row: usize,
+}
+
+impl Lab {
+    /// Begins a section of the report, to measure cases in.
+    pub(crate) fn section(&mut self, id: &str, title: &str, about: &str, kind: Kind) -> usize {
+        let base = self.targets.iter().find(|target| target.is_floor).or(self.targets.first());
+        self.report.sections.push(Section {
+            id: id.to_string(),
+            title: title.to_string(),
+            about: about.to_string(),
+            kind,
+            base: base.map(|target| target.name.clone()),
+            rows: Vec::new(),
+        });
+        self.report.sections.len() - 1
+    }
+
+    /// Measures cases on all targets, in rounds, into a section; then, if that is asked, searches
+    /// for the highest rates.
+    pub(crate) async fn measure<B: Bench>(&mut self, section: usize, cases: &[Case<B>]) {
+        let targets = self.targets.clone();
+        let first = self.add_rows(section, cases);
+        self.progress.expect(cases.len() * targets.len() * self.common.rounds as usize);
+        for round in 0..self.common.rounds {
+            for (at, case) in cases.iter().enumerate() {
+                for turn in 0..targets.len() {
+                    let which = (turn + at + round as usize) % targets.len();
+                    let place = Place { section, row: first + at * targets.len() + which };
+                    self.visit(place, case, &targets[which], round).await;
+                    self.progress.end();
+                }
+            }
+        }
+        self.tell_failures(section, first);
+        self.tell_suspicions();
+        if let Some(limit) = self.common.find_rate {
+            self.find_rates(section, first, cases, limit).await;
+        }
+    }
+
+    fn add_rows<B>(&mut self, section: usize, cases: &[Case<B>]) -> usize {
+        let Lab { targets, report, .. } = self;
+        let rows = &mut report.sections[section].rows;
+        let first = rows.len();
+        for case in cases {
+            rows.extend(targets.iter().map(|target| {
+                let mut row = Row::new(&target.name, &case.name, case.connections);
+                row.x = case.x;
+                row
+            }));
+        }
+        first
+    }
+
+    fn row(&mut self, place: Place) -> &mut Row {
+        &mut self.report.sections[place.section].rows[place.row]
+    }
+
+    /// One case on one target in one round; whatever goes wrong is in the report afterwards.
+    async fn visit<B: Bench>(&mut self, place: Place, case: &Case<B>, target: &Target, round: u32) {
+        if self.row(place).note.is_some() {
+            return;
+        }
+        if self.progress.stopped() {
+            return self.cut(place, "the run was ended early");
+        }
+        if let Some(why) = self.lost(target) {
+            return self.cut(place, &why);
+        }
+        let rounds = self.common.rounds;
+        self.progress.begin(format!("{}: {} (round {} of {rounds})", target.name, case.name, round + 1));
+        let progress = self.progress.clone();
+        let visit = Visit { connections: case.connections, round };
+        let prepared = tokio::select! {
+            prepared = case.bench.prepare(target, &visit) => prepared,
+            () = progress.until_stopped() => return self.cut(place, "the run was ended early"),
+        };
+        let result = match prepared {
+            Ok(Prepared::Ready(workers)) => self.round(place, case, target, workers).await,
+            Ok(Prepared::Cannot(why)) => {
+                self.row(place).note = Some(why);
+                return;
+            }
+            Err(error) => Err(error),
+        };
+        let finished = match result {
+            Ok(()) => case.bench.finish(target, self.row(place)).await,
+            failed => failed,
+        };
+        if let Err(error) = finished {
+            self.trouble(place, target, error).await;
+        }
+    }
+
+    /// Warm-up, then the measurement.
+    async fn round<B: Bench>(
+        &mut self,
+        place: Place,
+        case: &Case<B>,
+        target: &Target,
+        mut workers: Vec<B::Worker>,
+    ) -> Result<()> {
+        let warm_up = Load { pace: Pace::Closed, until: case.warm_up, first: WARM_UP };
+        let warm = drive(&mut workers, warm_up, &self.progress).await;
+        if warm.ended != Ended::Done {
+            return self.ended_early(place, target, warm);
+        }
+        let load = self.load_of(case);
+        let before = target.usage();
+        let outcome = drive(&mut workers, load, &self.progress).await;
+        let after = target.usage();
+        let cpu = before.zip(after).map(|(before, after)| after.cpu.saturating_sub(before.cpu));
+        self.suspect(target, &case.name, load, &outcome);
+        let row = self.row(place);
+        add_round(row, &outcome, cpu);
+        row.resident_bytes = after.map(|usage| usage.resident_bytes).or(row.resident_bytes);
+        self.ended_early(place, target, outcome)
+    }
+
+    /// What the options make of a case.
+    fn load_of<B>(&self, case: &Case<B>) -> Load {
+        let seconds = self.common.duration.map(|all| Until::Seconds(all / f64::from(self.common.rounds)));
+        let (rate, seconds) = if case.exact { (None, None) } else { (self.common.rate, seconds) };
+        let pace = rate.map_or(Pace::Closed, |rate| Pace::Open { rate });
+        Load { pace, until: seconds.unwrap_or(case.until), first: 0 }
+    }
+
+    /// Turns a drive that didn't come to its end into what the report says of it.
+    fn ended_early(&mut self, place: Place, target: &Target, outcome: Outcome) -> Result<()> {
+        match outcome.ended {
+            Ended::Done => Ok(()),
+            Ended::Behind => {
+                let (unserved, case) = (outcome.unserved, self.row(place).case.clone());
+                let name = &target.name;
+                self.warn(format!("{name}, {case}: it fell so far behind the schedule that {unserved} operations were never sent"));
+                Ok(())
+            }
+            Ended::Stopped => {
+                self.cut(place, "the run was ended early");
+                Ok(())
+            }
+            Ended::Hung => Err(target.error("doesn't answer any more")),
+            Ended::Broken => Err(outcome.first_error.unwrap_or_else(|| target.error("fails"))),
+        }
+    }
+
+    /// The row ends here: what it has stays, marked.
+    fn cut(&mut self, place: Place, why: &str) {
+        let row = self.row(place);
+        row.partial = row.operations > 0;
+        let what = if row.partial { "cut short" } else { "not measured" };
+        row.note.get_or_insert_with(|| format!("{what}: {why}"));
+    }
+
+    /// Something failed: whether the whole target is gone decides what becomes of its other rows.
+    async fn trouble(&mut self, place: Place, target: &Target, error: Error) {
+        let message = match &error {
+            Error::Target { message, .. } => message.clone(),
+            other => other.to_string(),
+        };
+        let case = self.row(place).case.clone();
+        self.cut(place, &message);
+        if is_alive(target).await {
+            self.fail(target.error(format!("{case}: {message}")));
+        } else {
+            self.lose(target, &format!("it was gone after {case}"));
+            self.fail(target.error(format!("died or can't be reached any more, in {case}: {message}")));
+        }
+    }
+
+    /// Operations that failed here and there are told once for each row.
+    fn tell_failures(&mut self, section: usize, first: usize) {
+        let rows = self.report.sections[section].rows.iter().skip(first);
+        let failed = rows.filter(|row| row.failures > 0 && row.note.is_none());
+        let errors: Vec<Error> = failed
+            .map(|row| {
+                let all = row.operations + row.failures;
+                let why = row.first_error.as_deref().unwrap_or("no reason is known");
+                let message =
+                    format!("{}: {} of {all} operations failed, the first: {why}", row.case, row.failures);
+                Error::Target { name: row.target.clone(), message }
+            })
+            .collect();
+        errors.into_iter().for_each(|error| self.fail(error));
+    }
+}
+
+/// Whether a target answers at all.
+async fn is_alive(target: &Target) -> bool {
+    let asked = async {
+        match target.protocol {
+            Protocol::Mongo => {
+                let client = target.mongo().await?;
+                let ping = client.database("admin").run_command(doc! { "ping": 1 }).await;
+                ping.map(drop).map_err(|error| target.error(error))
+            }
+            Protocol::Postgres => target.postgres().await.map(drop),
+        }
+    };
+    matches!(tokio::time::timeout(Duration::from_secs(10), asked).await, Ok(Ok(())))
+}
+
+/// Adds what a drive found to its row.
+pub(super) fn add_round(row: &mut Row, outcome: &Outcome, cpu: Option<Duration>) {
+    let cpu_of_all = |row: &Row| {
+        let each =
+            row.rounds.iter().map(|round| round.cpu_microseconds.map(|cpu| cpu * round.operations as f64));
+        each.sum::<Option<f64>>()
+    };
+    let cpu_microseconds =
+        cpu.filter(|_| outcome.operations > 0).map(|cpu| cpu.as_secs_f64() * 1e6 / outcome.operations as f64);
+    row.operations += outcome.operations;
+    row.failures += outcome.failures;
+    row.seconds += outcome.seconds;
+    row.late += outcome.late;
+    row.latency.merge(&outcome.latency);
+    if let Some(service) = &outcome.service {
+        row.service.get_or_insert_with(crate::histogram::Latencies::new).merge(service);
+    }
+    if row.first_error.is_none() {
+        row.first_error = outcome.first_error.as_ref().map(ToString::to_string);
+    }
+    row.timeline = outcome.timeline.clone();
+    row.rounds.push(Round {
+        operations: outcome.operations,
+        seconds: outcome.seconds,
+        latency: outcome.latency.summary(),
+        cpu_microseconds,
+    });
+    row.cpu_microseconds =
+        cpu_of_all(row).filter(|_| row.operations > 0).map(|all| all / row.operations as f64);
+}

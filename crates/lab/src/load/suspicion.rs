@@ -1,0 +1,97 @@
+//! Reasons to doubt a figure that the lab sees itself, gathered over a section and told once.
+
+use super::drive::Outcome;
+use super::{Load, Pace};
+use crate::run::Lab;
+use crate::target::Target;
+use std::collections::BTreeMap;
+
+/// Kinds of doubt, each with the places where it came up.
+#[derive(Debug, Default)]
+pub(crate) struct Suspicions(BTreeMap<Doubt, Vec<String>>);
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Doubt {
+    /// The generator sent operations late though a connection was free.
+    Lagging,
+    /// The generator used nearly all processors.
+    OwnLimit,
+    /// In an open loop, no processor time was left on this machine.
+    MachineFull,
+}
+
+/// Shares of processor time from which on figures are doubtful.
+const OWN_SHARE: f64 = 0.85;
+const MACHINE_SHARE: f64 = 0.97;
+/// The share of operations that the generator may send late.
+const LAGGING_SHARE: f64 = 0.01;
+
+impl Doubt {
+    fn sentence(self, places: &str) -> String {
+        match self {
+            Doubt::Lagging => format!(
+                "The load generator was the bottleneck in {places}: it sent operations more than a millisecond \
+                 late though connections were free. Their latencies are upper limits; use a lower rate or a \
+                 machine of its own for the generator"
+            ),
+            Doubt::OwnLimit => format!(
+                "The load generator was the bottleneck in {places}: it used nearly all of this machine's \
+                 processors itself. Their rates are lower limits"
+            ),
+            Doubt::MachineFull => format!(
+                "No processor time was left on this machine in {places}: latencies there hold the waiting of \
+                 generator and server for one another"
+            ),
+        }
+    }
+}
+
+impl Lab {
+    /// Looks at an outcome for reasons to doubt it.
+    pub(super) fn suspect(&mut self, target: &Target, case: &str, load: Load, outcome: &Outcome) {
+        let open = matches!(load.pace, Pace::Open { .. });
+        let attempts = (outcome.operations + outcome.failures) as f64;
+        let doubts = [
+            (Doubt::Lagging, outcome.lagging as f64 > attempts * LAGGING_SHARE),
+            // The floor is there to show what the generator alone can do.
+            (Doubt::OwnLimit, outcome.shares.own > OWN_SHARE && !target.is_floor),
+            (Doubt::MachineFull, open && outcome.shares.machine > MACHINE_SHARE),
+        ];
+        for (doubt, _) in doubts.into_iter().filter(|(_, found)| *found) {
+            let places = self.suspicions.0.entry(doubt).or_default();
+            let place = format!("{}: {case}", target.name);
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+    }
+
+    /// Writes the doubts into the report, and forgets them.
+    pub(super) fn tell_suspicions(&mut self) {
+        for (doubt, places) in std::mem::take(&mut self.suspicions).0 {
+            self.warn(doubt.sentence(&list(&places)));
+        }
+    }
+}
+
+/// Some of the places by name.
+fn list(places: &[String]) -> String {
+    const NAMED: usize = 4;
+    let named = places.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
+    match places.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_named_until_they_are_many() {
+        let places: Vec<String> = (1..=6).map(|n| format!("a: case {n}")).collect();
+        assert_eq!(list(&places[..2]), "a: case 1; a: case 2");
+        assert!(Doubt::OwnLimit.sentence(&list(&places)).contains("a: case 4 and 2 more"));
+    }
+}

@@ -1,0 +1,320 @@
+//! A run from its options to its report: targets, their fingerprints, a database of the run's own
+//! on each, the experiment, and cleaning up whatever happened.
+
+use crate::environment;
+use crate::error::{Error, Result};
+use crate::experiment::{self, Experiment};
+use crate::load::Until;
+use crate::load::progress::Progress;
+use crate::load::suspicion::Suspicions;
+use crate::options::{Common, Verb};
+use crate::report;
+use crate::result::{FORMAT, Report, TargetInfo};
+use crate::target::{self, Scratch, Target, Workspace};
+use base::random::Random;
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Wrong input, as command lines use to say it.
+const WRONG_INPUT: u8 = 2;
+
+/// What an experiment works with.
+pub(crate) struct Lab {
+    pub(crate) common: Common,
+    pub(crate) seed: u64,
+    pub(crate) targets: Vec<Target>,
+    /// Grows while the experiment runs, so that it is worth reading whenever that ends.
+    pub(crate) report: Report,
+    pub(crate) progress: Progress,
+    pub(crate) suspicions: Suspicions,
+    /// Targets that died, and how.
+    lost: BTreeMap<String, String>,
+}
+
+impl Lab {
+    /// A number of the experiment's own, in the size that the options ask for; never 0.
+    pub(crate) fn scaled(&self, number: u64) -> u64 {
+        ((number as f64 * self.common.scale).round() as u64).max(1)
+    }
+
+    /// The experiment's own numbers of connections, unless the options say one.
+    pub(crate) fn connections(&self, own: &[u32]) -> Vec<u32> {
+        self.common.connections.map_or_else(|| own.to_vec(), |one| vec![one])
+    }
+
+    /// So many seconds, in the size that the options ask for.
+    pub(crate) fn seconds(&self, seconds: f64) -> Until {
+        Until::Seconds((seconds * self.common.scale).max(0.05))
+    }
+
+    /// So many operations, in the size that the options ask for.
+    pub(crate) fn operations(&self, operations: u64) -> Until {
+        Until::Operations(self.scaled(operations))
+    }
+
+    /// What a reader must know before believing a figure.
+    pub(crate) fn warn(&mut self, warning: String) {
+        if !self.report.warnings.contains(&warning) {
+            self.report.warnings.push(warning);
+        }
+    }
+
+    /// What went wrong; the run goes on with the rest, and its exit code tells.
+    pub(crate) fn fail(&mut self, error: Error) {
+        let error = error.to_string();
+        if !self.report.errors.contains(&error) {
+            self.report.errors.push(error);
+        }
+    }
+
+    /// How a target was lost, if it was.
+    pub(crate) fn lost(&self, target: &Target) -> Option<String> {
+        self.lost.get(&target.name).cloned()
+    }
+
+    /// This target is gone: nothing more is measured on it.
+    pub(crate) fn lose(&mut self, target: &Target, how: &str) {
+        self.lost.insert(target.name.clone(), how.to_string());
+    }
+
+    /// The targets that are still there.
+    pub(crate) fn living(&self) -> Vec<Target> {
+        self.targets.iter().filter(|target| self.lost(target).is_none()).cloned().collect()
+    }
+}
+
+/// Carries out what the command line asks for.
+pub(crate) fn verb(verb: Verb) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(&Error::Input(format!("the runtime can't be started: {error}"))),
+    };
+    runtime.block_on(async {
+        match verb {
+            Verb::Floor => target::floor::run(),
+            Verb::WorkingSet(_) | Verb::ErrorTracker(_) | Verb::Micro(_) | Verb::Run { .. } => {
+                complain(&Error::Input("this experiment is not there yet".to_string()))
+            }
+            Verb::Clean(common) => run(common, experiment::Clean).await,
+            Verb::WriteConcern(common) => run(common, experiment::WriteConcern).await,
+            Verb::Inserts(common) => run(common, experiment::Inserts).await,
+
+            Verb::Compare(compare) => report::compare::run(&compare),
+        }
+    })
+}
+
+/// Says on the error stream why nothing was measured.
+fn complain(error: &Error) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "vellum lab: {error}");
+    ExitCode::from(WRONG_INPUT)
+}
+
+/// One experiment, from its targets to its report.
+async fn run<E: Experiment>(common: Common, experiment: E) -> ExitCode {
+    let progress = Progress::new(common.quiet);
+    let result = match common.check() {
+        Ok(()) => measured(&common, experiment, &progress).await,
+        Err(error) => Err(error),
+    };
+    progress.clear();
+    let report = match result {
+        Ok(report) => report,
+        Err(error) => return complain(&error),
+    };
+    if let Err(error) = report::finish(&report, &common) {
+        return complain(&error);
+    }
+    let partial = report.sections.iter().flat_map(|section| &section.rows).any(|row| row.partial);
+    if report.errors.is_empty() && !partial { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// # Errors
+/// Nothing could be measured: a target that can't be reached, wrong input.
+async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Progress) -> Result<Report> {
+    let began = Instant::now();
+    let seed = common.seed.unwrap_or_else(fresh);
+    let id = run_id();
+    let scratch = Scratch::temporary()?;
+    progress.begin("starting".to_string());
+    progress.stop_on_signals();
+    let targets = tokio::select! {
+        targets = targets(common, &scratch) => targets?,
+        () = progress.until_stopped() => return Err(Error::Input("ended before anything was measured".to_string())),
+    };
+    let workspaces = open_workspaces(&targets, &id).await?;
+    let mut lab = Lab {
+        common: common.clone(),
+        seed,
+        report: empty_report::<E>(&experiment, id, seed, common, infos(&targets).await),
+        targets,
+        progress: progress.clone(),
+        suspicions: Suspicions::default(),
+        lost: BTreeMap::new(),
+    };
+    if let Err(error) = experiment.measure(&mut lab).await {
+        lab.fail(error);
+    }
+    if progress.stopped() {
+        lab.fail(Error::Input("ended early, on request: what is missing was not measured".to_string()));
+    }
+    remove_workspaces(&mut lab, workspaces).await;
+    lab.report.findings = experiment.findings(&lab.report);
+    lab.report.seconds = began.elapsed().as_secs_f64();
+    Ok(lab.report)
+}
+
+/// The targets of the command line; without any, Vellum at each notch. The floor is always there.
+async fn targets(common: &Common, scratch: &Scratch) -> Result<Vec<Target>> {
+    let mut targets = vec![target::start_floor().await?];
+    for given in &common.targets {
+        targets.push(Target::connect(given).await?);
+    }
+    if common.targets.is_empty() {
+        targets.extend(target::notches(scratch.path()).await?);
+    }
+    if common.postgres_here {
+        targets.extend(target::clusters(scratch.path()).await?);
+    }
+    Ok(targets)
+}
+
+async fn infos(targets: &[Target]) -> Vec<TargetInfo> {
+    let mut infos = Vec::new();
+    for target in targets {
+        infos.push(target.info().await);
+    }
+    infos
+}
+
+/// # Errors
+/// One refuses: those made before are removed again.
+async fn open_workspaces(targets: &[Target], id: &str) -> Result<Vec<Workspace>> {
+    let mut workspaces = Vec::new();
+    for target in targets {
+        match Workspace::open(target, id).await {
+            Ok(workspace) => workspaces.push(workspace),
+            Err(error) => {
+                for workspace in workspaces {
+                    // The first error is the one to tell.
+                    let _ = workspace.remove().await;
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(workspaces)
+}
+
+async fn remove_workspaces(lab: &mut Lab, workspaces: Vec<Workspace>) {
+    let targets = lab.targets.clone();
+    for (target, workspace) in targets.iter().zip(workspaces) {
+        // What died took its database along, or keeps it: asking again would only wait.
+        if lab.lost(target).is_none()
+            && let Err(error) = workspace.remove().await
+        {
+            lab.fail(error);
+        }
+    }
+}
+
+fn empty_report<E: Experiment>(
+    experiment: &E,
+    id: String,
+    seed: u64,
+    common: &Common,
+    targets: Vec<TargetInfo>,
+) -> Report {
+    Report {
+        format: FORMAT,
+        id,
+        experiment: experiment.name().to_string(),
+        title: experiment.title(),
+        about: experiment.about(),
+        started: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        seconds: 0.0,
+        command: command(std::env::args(), seed, common, &targets),
+        seed,
+        environment: environment::describe(),
+        targets,
+        sections: Vec::new(),
+        findings: Vec::new(),
+        warnings: Vec::new(),
+        errors: Vec::new(),
+    }
+}
+
+/// The command that makes this run again: as it was given, with the seed, without passwords.
+fn command(
+    arguments: impl Iterator<Item = String>,
+    seed: u64,
+    common: &Common,
+    infos: &[TargetInfo],
+) -> String {
+    let mut words: Vec<String> = vec!["vellum".to_string()];
+    for argument in arguments.skip(1) {
+        let given = common.targets.iter().find(|given| argument.ends_with(&given.uri));
+        let info = given.and_then(|given| infos.iter().find(|info| info.name == given.name));
+        words.push(match (given, info) {
+            (Some(given), Some(info)) => argument.replace(&given.uri, &info.uri),
+            _ => argument,
+        });
+    }
+    if common.seed.is_none() {
+        words.extend(["--seed".to_string(), seed.to_string()]);
+    }
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// As a shell reads it back.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_string();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// A seed that nobody chose; small enough to be typed again.
+fn fresh() -> u64 {
+    RandomState::new().hash_one(std::process::id()) % 1_000_000_000
+}
+
+/// Date, time, and letters that tell runs of the same second apart.
+fn run_id() -> String {
+    let random = Random::new(RandomState::new().hash_one("run"));
+    let letters: String = (0..4).map(|_| char::from(b'a' + (random.draw() % 26) as u8)).collect();
+    format!("{}_{letters}", Timestamp::now().strftime("%Y%m%d_%H%M%S"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Given;
+    use crate::result::Fingerprint;
+
+    #[test]
+    fn the_command_replays_with_the_seed_and_without_passwords() {
+        let uri = "mongodb://me:secret@h/?a=1".to_string();
+        let common =
+            Common { targets: vec![Given { name: "a".to_string(), uri }], ..experiment::tests::common(&[]) };
+        let info = TargetInfo {
+            name: "a".to_string(),
+            uri: "mongodb://***@h/?a=1".to_string(),
+            fingerprint: Fingerprint::default(),
+        };
+        let words = ["/x/vellum", "lab", "clean", "--target", "a=mongodb://me:secret@h/?a=1"];
+        let line = command(words.map(String::from).into_iter(), 7, &common, &[info]);
+        assert_eq!(line, "vellum lab clean --target 'a=mongodb://***@h/?a=1' --seed 7");
+    }
+
+    #[test]
+    fn ids_differ() {
+        assert_ne!(run_id(), run_id());
+        assert_eq!(run_id().len(), "20261120_143000_abcd".len());
+    }
+}
