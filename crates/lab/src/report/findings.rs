@@ -7,14 +7,19 @@ use super::{figures, groups};
 use crate::result::{Kind, Promise, Report, Row, Section};
 
 /// Sentences about every section, then about what the disk and stalls had to do with it.
+///
+/// Where the experiment has sentences of its own, these say better what its cases mean: then only
+/// those are added that hold of any experiment.
 pub(crate) fn of(report: &Report) -> Vec<String> {
     let floor = groups::floor(report);
+    let told = !report.findings.is_empty();
     let mut found = Vec::new();
     for section in &report.sections {
         found.extend(match section.kind {
+            Kind::Rates => rates(section, floor),
+            _ if told => Vec::new(),
             Kind::Bars => bars(section, floor),
             Kind::Growth => growth(section, floor),
-            Kind::Rates => rates(section, floor),
         });
     }
     found.extend(sync(report));
@@ -257,7 +262,11 @@ mod tests {
 
     #[test]
     fn each_kind_of_section_has_its_sentence() {
-        let findings = of(&testing::report());
+        let mut report = testing::report();
+        let findings = of(&report);
+        assert!(!findings.iter().any(|text| text.contains("1 connection: memory does")), "{findings:#?}");
+        report.findings.clear();
+        let findings = of(&report);
         let text = find(&findings, "insert, 1 connection");
         assert!(text.contains("memory does") && text.contains("as many as journaled"), "{text}");
         assert!(text.contains("what client and kernel alone need"), "{text}");
@@ -271,6 +280,7 @@ mod tests {
     fn what_rounds_can_not_tell_apart_is_said_so() {
         let rows = vec![testing::row("a", "x", 1, 100.0, 1), testing::row("b", "x", 1, 101.0, 2)];
         let mut report = testing::report();
+        report.findings.clear();
         report.sections.truncate(1);
         report.sections[0].rows = rows;
         assert!(of(&report)[0].contains("no difference can be told between"), "{:?}", of(&report));
@@ -279,6 +289,7 @@ mod tests {
     #[test]
     fn many_cases_are_summed_up() {
         let mut report = testing::report();
+        report.findings.clear();
         let rows = (0..5).flat_map(|case| {
             let case = format!("case {case}");
             [testing::row("a", &case, 1, 100.0, 1), testing::row("b", &case, 1, 300.0, 2)]

@@ -65,20 +65,23 @@ fn targets(report: &Report, colours: &Colours) -> String {
 
 fn card(target: &TargetInfo, colours: &Colours) -> String {
     let print = &target.fingerprint;
-    let mut lines = vec![("address".to_string(), target.uri.clone())];
+    let mut lines = Vec::new();
     if !print.engine.is_empty() {
         lines.push(("engine".to_string(), print.engine.clone()));
     }
     if let Some(sync) = print.sync_microseconds {
         lines.push(("fdatasync there".to_string(), figures::latency(sync)));
     }
-    lines.extend(print.details.iter().cloned());
+    let mut details = vec![("address".to_string(), target.uri.clone())];
+    details.extend(print.details.iter().cloned());
     format!(
-        "<article class=\"card\">\n<h3>{}</h3>\n<p>{}: {}.</p>\n{}</article>\n",
+        "<article class=\"card\">\n<h3>{}</h3>\n<p>{}: {}.</p>\n{}\
+         <details>\n<summary>Settings</summary>\n{}</details>\n</article>\n",
         chip(&target.name, colours),
         escape(&print.server),
         promise::words(print.promise),
-        definitions(&lines)
+        definitions(&lines),
+        definitions(&details)
     )
 }
 

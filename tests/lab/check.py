@@ -1,0 +1,168 @@
+"""Checks that the numbers of the lab's reports add up.
+
+    check.py REPORT.json…
+
+Each file is read as anybody would who has only the documentation: JSON, and HdrHistogram's own
+encoding in base 64. Prints what is wrong, and exits with 1 if anything is.
+"""
+
+import base64
+import json
+import pathlib
+import struct
+import sys
+import zlib
+
+FORMAT = 1
+COOKIE_V2, COOKIE_V2_PACKED = 0x1C849303, 0x1C849304
+# A round tells seconds as the generator measured them; sums differ by rounding alone.
+CLOSE = 1e-6
+
+
+def unsigned(payload):
+    """The numbers of a payload: ZigZag in LEB128 of at most nine bytes."""
+    at = 0
+    while at < len(payload):
+        value = shift = 0
+        while True:
+            byte = payload[at]
+            at += 1
+            if shift == 56:
+                value |= byte << shift
+                break
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+        yield (value >> 1) ^ -(value & 1)
+
+
+def histogram_count(text):
+    """How many values a histogram holds."""
+    data = base64.b64decode(text)
+    (cookie,) = struct.unpack_from(">I", data)
+    if cookie & ~0xF0 == COOKIE_V2_PACKED & ~0xF0:
+        data = zlib.decompress(data[8:])
+        (cookie,) = struct.unpack_from(">I", data)
+    if cookie & ~0xF0 != COOKIE_V2 & ~0xF0:
+        raise ValueError(f"cookie {cookie:x}")
+    (length,) = struct.unpack_from(">I", data, 4)
+    # Negative numbers are runs of empty places.
+    return sum(count for count in unsigned(data[40:40 + length]) if count > 0)
+
+
+def close(a, b):
+    return abs(a - b) <= CLOSE * max(abs(a), abs(b), 1e-3)
+
+
+def check_latency(latency):
+    order = ["min", "p50", "p90", "p95", "p99", "p999", "max"]
+    values = [latency[name] for name in order]
+    if values != sorted(values) or values[0] <= 0:
+        yield f"percentiles out of order: {values}"
+
+
+def check_rounds(row, rounds_wanted):
+    rounds = row["rounds"]
+    if sum(each["operations"] for each in rounds) != row["operations"]:
+        yield f"{row['operations']} operations, but its rounds have {[each['operations'] for each in rounds]}"
+    if not close(sum(each["seconds"] for each in rounds), row["seconds"]):
+        yield f"{row['seconds']} s, but its rounds have {[each['seconds'] for each in rounds]}"
+    if rounds_wanted and len(rounds) != rounds_wanted:
+        yield f"{len(rounds)} rounds"
+    for each in rounds:
+        if each["operations"] <= 0 or each["seconds"] <= 0:
+            yield f"a round of {each['operations']} operations in {each['seconds']} s"
+        yield from check_latency(each["latency"])
+
+
+def check_row(row, rounds_wanted):
+    """What is wrong with a row that has figures, or says why it has none."""
+    if row["operations"] == 0:
+        if not row["note"]:
+            yield "neither figures nor a note"
+        return
+    if row["partial"]:
+        yield f"partial: {row['note']}"
+    if row["failures"]:
+        yield f"{row['failures']} failures"
+    yield from check_rounds(row, rounds_wanted)
+    counted = histogram_count(row["latency"])
+    if counted != row["operations"]:
+        yield f"{row['operations']} operations, but {counted} latencies"
+    if row["service"] and histogram_count(row["service"]) != counted:
+        yield "not as many service times as latencies"
+    if row["late"] > row["operations"]:
+        yield f"{row['late']} of {row['operations']} operations late"
+    if row["cpu_microseconds"] is not None and row["cpu_microseconds"] < 0:
+        yield f"processor time of {row['cpu_microseconds']} µs"
+    if row["resident_bytes"] is not None and row["resident_bytes"] < 100_000:
+        yield f"{row['resident_bytes']} bytes of memory"
+    at = [moment["at"] for moment in row["timeline"]]
+    if at != sorted(at):
+        yield "a timeline out of order"
+
+
+def check_section(section, targets, rounds_wanted):
+    place = lambda row: (row["case"], row["connections"], row["x"])
+    rows = {}
+    for row in section["rows"]:
+        key = (row["target"], *place(row))
+        if key in rows:
+            yield f"{key} stands there twice"
+        rows[key] = row
+        for what in check_row(row, None if section["kind"] == "rates" else rounds_wanted):
+            yield f"{row['target']}, {row['case']}, {row['connections']} connections: {what}"
+    if section["kind"] != "rates":
+        cases = {place(row) for row in section["rows"]}
+        missing = [(target, *case) for case in cases for target in targets if (target, *case) not in rows]
+        yield from (f"no row for {key}" for key in missing)
+    elif any(row["x"] is None for row in section["rows"]):
+        yield "a rate without its number"
+    if not any(row["operations"] for row in section["rows"]):
+        yield "nothing was measured"
+
+
+def check(report, rounds_wanted=None):
+    """What is wrong with a report."""
+    if report["format"] != FORMAT:
+        yield f"format {report['format']}"
+        return
+    yield from (f"error: {error}" for error in report["errors"])
+    targets = [target["name"] for target in report["targets"]]
+    if len(set(targets)) != len(targets) or "floor" not in targets or len(targets) < 2:
+        yield f"targets {targets}"
+    for target in report["targets"]:
+        if not target["fingerprint"]["server"] or target["fingerprint"]["promise"] == "unknown":
+            yield f"{target['name']} has no fingerprint: {target['fingerprint']}"
+    if len({target["fingerprint"]["promise"] for target in report["targets"]}) > 2 and not report["warnings"]:
+        yield "targets promise different things without a warning"
+    if not report["sections"]:
+        yield "no section"
+    if not report["findings"]:
+        yield "no findings"
+    if f"--seed {report['seed']}" not in report["command"]:
+        yield f"a command without the seed: {report['command']}"
+    for section in report["sections"]:
+        for what in check_section(section, targets, rounds_wanted):
+            yield f"{section['id']}: {what}"
+
+
+def main(paths):
+    wrong = 0
+    for path in map(pathlib.Path, paths):
+        report = json.loads(path.read_text())
+        rounds = report["command"].partition("--rounds ")[2].split()
+        found = list(check(report, int(rounds[0]) if rounds else None))
+        rows = [row for section in report["sections"] for row in section["rows"]]
+        operations = sum(row["operations"] for row in rows)
+        noted = sum(1 for row in rows if row["operations"] == 0)
+        print(f"{path.name}: {len(rows)} rows, {noted} of them notes, {operations} operations, {report['seconds']:.1f} s")
+        for what in found:
+            print(f"  wrong: {what}")
+        wrong += len(found)
+    return 1 if wrong or not paths else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
