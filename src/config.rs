@@ -78,6 +78,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "DIR", requires = "data")]
     journal_dir: Option<PathBuf>,
 
+    /// Salvage what is sound in --data, build all indexes anew, tell what is lost, and exit
+    #[arg(long, requires = "data")]
+    repair: bool,
+
     /// Show this server as the primary of a replica set of one, by this name
     #[arg(long, value_name = "NAME", value_parser = parse_set_name)]
     replset: Option<String>,
@@ -195,6 +199,8 @@ pub(crate) struct Config {
     pub(crate) promise: String,
     /// Where and how data is kept on disk; `None` for the memory engine.
     pub(crate) disk: Option<DiskOptions>,
+    /// Whether to repair that and exit.
+    pub(crate) repair: bool,
     /// Whether to exit when standard input closes.
     pub(crate) parent_pipe: bool,
     /// How much to log.
@@ -245,6 +251,7 @@ impl ServeOptions {
             },
             promise: promise(disk.as_ref()),
             disk,
+            repair: self.repair,
             parent_pipe: self.parent_pipe,
             log_level: self.log_level.filter(),
         })
@@ -390,6 +397,7 @@ mod tests {
             ("vellum --engine disk", "--data"),
             ("vellum --engine memory --data d", "--engine memory"),
             ("vellum --durability none", "--data"),
+            ("vellum --repair", "--data"),
             ("vellum --data d --cache-size 1M", "16M"),
             ("vellum --data d --cache-size much", "512M"),
             ("vellum --data d --durability some", "journaled"),

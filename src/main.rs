@@ -1,6 +1,7 @@
 //! The `vellum` binary: options merged into one checked configuration, then one verb.
 
 mod config;
+mod repair;
 
 use clap::Parser;
 use config::{Cli, Config, Work};
@@ -15,6 +16,7 @@ use storage::{DiskEngine, Engine, MemoryEngine};
 fn main() -> ExitCode {
     let work = Cli::parse().into_work(std::env::args().collect()).unwrap_or_else(|error| error.exit());
     let served = match work {
+        Work::Serve(config) if config.repair => repair::repair(&config),
         Work::Serve(config) => serve(*config),
         Work::Lab(options) => return lab::run(*options),
     };

@@ -24,6 +24,7 @@ mod durability;
 mod fairness;
 mod mirrored;
 mod recordings;
+mod repair;
 mod replay;
 mod scripts;
 mod server;

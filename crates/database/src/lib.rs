@@ -25,6 +25,7 @@ mod operation;
 mod options;
 mod plan;
 mod read;
+pub mod repair;
 mod statistics;
 mod strict;
 mod ttl;

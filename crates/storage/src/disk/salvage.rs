@@ -103,6 +103,12 @@ impl Salvage {
         &self.idents
     }
 
+    /// Closes the new engine and removes it; the old files stay as they are.
+    pub fn discard(self) -> Result<()> {
+        self.engine.close()?;
+        swap::clear(&*self.files, &self.places)
+    }
+
     /// Closes the new engine and puts its files in the place of the old ones; these go to a directory beside
     /// them, which is returned.
     pub fn finish(self) -> Result<PathBuf> {

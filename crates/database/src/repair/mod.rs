@@ -1,0 +1,125 @@
+//! Repair: a database made sound again in an engine from which something may be missing.
+//!
+//! The engine has what could be salvaged: trees, known by their numbers. The catalog's entries that can be
+//! read say whose they are. Documents that aren't valid BSON are removed, and every index is built anew from
+//! the documents there are, with its multikey flags. A second document of a unique key goes to
+//! `local.lost_and_found.<uuid>`, and a tree of documents that no entry names any more to `local.orphan.<n>`:
+//! the names that mongod gives. Nobody else may use the engine meanwhile; afterwards it is opened as ever.
+
+mod catalog;
+mod rebuild;
+#[cfg(test)]
+mod tests;
+
+use crate::collection::{Collection, Data};
+use crate::index::{Index, IndexSpec};
+use crate::keys::{CATALOG, RETRIES};
+use crate::storage_error;
+use base::random::Random;
+use base::{Namespace, Result};
+use query::context::Uninterrupted;
+use query::{Collation, Context};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use storage::{Batch, Engine, Ident};
+
+/// So many notes are kept; all are logged.
+const NOTES_MAX: usize = 1000;
+
+/// What repair found and did.
+#[derive(Debug, Default)]
+pub struct Repaired {
+    /// Each collection that is there now.
+    pub collections: Vec<RepairedCollection>,
+    /// What was lost or moved, in words.
+    pub notes: Vec<String>,
+}
+
+/// A collection after repair.
+#[derive(Debug)]
+pub struct RepairedCollection {
+    /// Its name.
+    pub namespace: Namespace,
+    /// The trees that it has now.
+    pub idents: Vec<Ident>,
+    /// The tree of its documents.
+    pub data: Ident,
+    /// Documents kept.
+    pub records: u64,
+    /// Documents removed, since they weren't any, or moved.
+    pub removed: u64,
+}
+
+/// The work, and what it needs.
+struct Repair<'a> {
+    engine: &'a dyn Engine,
+    context: Context,
+    /// The trees that the engine has.
+    idents: BTreeSet<Ident>,
+    next_ident: u64,
+    random: Random,
+    now_millis: i64,
+    done: Repaired,
+}
+
+/// Makes the database in an engine sound again; `idents` are the trees that the engine has.
+///
+/// Errors: the engine's own.
+pub fn repair(engine: &dyn Engine, idents: &BTreeSet<Ident>, now_millis: i64, seed: u64) -> Result<Repaired> {
+    let own = |ident: &&Ident| **ident != RETRIES;
+    let mut repair = Repair {
+        engine,
+        context: Context::new(0, seed, Arc::new(Uninterrupted)),
+        idents: idents.clone(),
+        next_ident: idents.iter().filter(own).map(|ident| ident.0 + 1).max().unwrap_or(1).max(CATALOG.0 + 1),
+        random: Random::new(seed),
+        now_millis,
+        done: Repaired::default(),
+    };
+    let collections = repair.catalog()?;
+    let mut known: BTreeSet<Ident> = [CATALOG, RETRIES].into();
+    for (key, collection) in collections {
+        known.extend(collection.data.iter().flat_map(Data::idents));
+        repair.rebuild(&key, collection)?;
+    }
+    let orphans: Vec<Ident> = idents.difference(&known).copied().collect();
+    for ident in orphans {
+        repair.adopt(ident)?;
+    }
+    Ok(repair.done)
+}
+
+impl Repair<'_> {
+    fn note(&mut self, what: String) {
+        log::warn!("repair: {what}");
+        if self.done.notes.len() < NOTES_MAX {
+            self.done.notes.push(what);
+        }
+    }
+
+    fn commit(&self, batch: Batch) -> Result<()> {
+        match batch.is_empty() {
+            true => Ok(()),
+            false => self.engine.commit(batch).map(drop).map_err(storage_error),
+        }
+    }
+
+    /// A number for a new tree, and the tree.
+    fn create(&mut self, batch: &mut Batch) -> Ident {
+        let ident = Ident(self.next_ident);
+        self.next_ident += 1;
+        self.idents.insert(ident);
+        batch.create(ident);
+        ident
+    }
+
+    /// A new collection over a tree, with its index on `_id`.
+    fn new_collection(&mut self, namespace: Namespace, ident: Ident, batch: &mut Batch) -> Collection {
+        let index = self.create(batch);
+        let index = Index::new(IndexSpec::id(Collation::default()), index, &[], self.now_millis);
+        let indexes = vec![Arc::new(index)];
+        let data = Data { ident, indexes, counts: Arc::default(), index_filters: Arc::default() };
+        let uuid = self.random.uuid();
+        Collection { namespace, uuid, options: Default::default(), data: Some(data) }
+    }
+}

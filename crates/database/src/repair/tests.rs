@@ -1,0 +1,177 @@
+//! Engines with something missing, repaired, opened and validated.
+
+use super::{Repaired, repair};
+use crate::keys::{CATALOG, RecordId};
+use crate::validate::Depth;
+use crate::{Database, InsertRequest, ManualClock, StateName, index::IndexSpec};
+use base::Namespace;
+use base::bson::{DocumentBuf, extended_json};
+use query::Context;
+use query::context::Uninterrupted;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use storage::{Batch, Engine, Ident, MemoryEngine};
+
+fn json(text: &str) -> DocumentBuf {
+    extended_json::parse(text).unwrap()
+}
+
+fn context() -> Context {
+    Context::new(0, 1, Arc::new(Uninterrupted))
+}
+
+fn open(engine: &Arc<MemoryEngine>) -> Arc<Database> {
+    Database::open(engine.clone(), Arc::new(ManualClock::new(1_700_000_000_000)), 7).unwrap()
+}
+
+fn namespace(name: &str) -> Namespace {
+    Namespace::parse(name).unwrap()
+}
+
+/// Two collections of three documents, each with an index on an array and a unique one.
+fn filled() -> Arc<MemoryEngine> {
+    let engine = Arc::new(MemoryEngine::new());
+    let database = open(&engine);
+    for name in ["a.first", "b.second"] {
+        for index in
+            [r#"{"key": {"a": 1}, "name": "a_1"}"#, r#"{"key": {"u": 1}, "name": "u_1", "unique": true}"#]
+        {
+            let spec = IndexSpec::parse(json(index).view(), &namespace(name), &context()).unwrap();
+            database.create_indexes(&namespace(name), vec![spec], &context()).unwrap();
+        }
+        for number in 1..=3 {
+            let document = json(&format!(r#"{{"_id": {number}, "a": [{number}, 10], "u": {number}}}"#));
+            let insert = InsertRequest { document: document.view(), bypass_validation: false };
+            database.insert(&namespace(name), insert, &context()).unwrap();
+        }
+    }
+    engine
+}
+
+/// The trees of a collection: documents, then indexes.
+fn trees(engine: &Arc<MemoryEngine>, name: &str) -> Vec<Ident> {
+    open(engine).collection(&namespace(name)).unwrap().data().unwrap().idents().collect()
+}
+
+fn change(engine: &Arc<MemoryEngine>, change: impl FnOnce(&mut Batch)) {
+    let mut batch = Batch::new();
+    change(&mut batch);
+    engine.commit(batch).unwrap();
+}
+
+/// Repairs, and returns what validate then counts in each collection, all of them valid.
+fn repaired(engine: &Arc<MemoryEngine>) -> (Vec<(String, u64)>, Repaired) {
+    let snapshot = engine.snapshot();
+    let idents: BTreeSet<Ident> =
+        (0..50).map(Ident).filter(|ident| snapshot.contains(*ident).unwrap()).collect();
+    drop(snapshot);
+    let done = repair(&**engine, &idents, 1, 2).unwrap();
+    let database = open(engine);
+    let catalog = database.catalog();
+    let counts = catalog.all().map(|collection| {
+        let found = database.validate(&collection.namespace, Depth::Full, &context()).unwrap();
+        assert!(found.is_valid() && found.warnings.is_empty(), "{found:?}");
+        (collection.namespace.to_string(), found.records)
+    });
+    (counts.collect(), done)
+}
+
+fn counts(counts: &[(&str, u64)]) -> Vec<(String, u64)> {
+    counts.iter().map(|(name, count)| (name.to_string(), *count)).collect()
+}
+
+#[test]
+fn a_sound_database_stays_as_it_is() {
+    let (found, done) = repaired(&filled());
+    assert_eq!(found, counts(&[("a.first", 3), ("b.second", 3)]));
+    assert!(done.notes.is_empty(), "{done:?}");
+}
+
+#[test]
+fn indexes_are_built_anew() {
+    let engine = filled();
+    let trees = trees(&engine, "a.first");
+    change(&engine, |batch| {
+        batch.drop_ident(trees[1]);
+        batch.clear(trees[2]);
+        batch.put(trees[3], b"nonsense", b"");
+    });
+    let (found, done) = repaired(&engine);
+    assert_eq!(found, counts(&[("a.first", 3), ("b.second", 3)]));
+    assert!(done.notes.is_empty(), "{done:?}");
+}
+
+#[test]
+fn what_is_no_document_is_lost_and_named() {
+    let engine = filled();
+    let tree = trees(&engine, "a.first")[0];
+    change(&engine, |batch| {
+        batch.put(tree, RecordId(2).key(), b"no document");
+        batch.put(tree, b"short", b"");
+    });
+    let (found, done) = repaired(&engine);
+    assert_eq!(found, counts(&[("a.first", 2), ("b.second", 3)]));
+    assert_eq!(done.collections[0].removed, 2);
+    assert!(
+        done.notes.iter().any(|note| note.contains("a.first") && note.contains("RecordId(2)")),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn documents_in_the_way_of_others_are_kept_aside() {
+    let engine = filled();
+    let tree = trees(&engine, "a.first")[0];
+    change(&engine, |batch| {
+        for (number, id) in [(7, 1), (8, 9), (9, 9)] {
+            batch.put(tree, RecordId(number).key(), json(&format!(r#"{{"_id": {id}, "u": 1}}"#)).bytes());
+        }
+    });
+    let (found, done) = repaired(&engine);
+    assert_eq!((found[0].1, found[1].1, found[2].1), (3, 3, 2), "{found:?}");
+    assert!(found[2].0.starts_with("local.lost_and_found."));
+    assert_eq!(done.notes.len(), 2, "{done:?}");
+}
+
+#[test]
+fn documents_of_an_unreadable_entry_become_orphans() {
+    let engine = filled();
+    let tree = trees(&engine, "b.second")[0].0;
+    change(&engine, |batch| batch.put(CATALOG, b"b.second", b"\x05\0\0\0\0"));
+    let (found, done) = repaired(&engine);
+    assert_eq!(found, counts(&[("a.first", 3), (&format!("local.orphan.{tree}"), 3)]));
+    assert!(done.notes[0].contains("b.second"), "{done:?}");
+}
+
+#[test]
+fn without_a_catalog_all_documents_become_orphans() {
+    let engine = filled();
+    change(&engine, |batch| batch.drop_ident(CATALOG));
+    let (found, _) = repaired(&engine);
+    assert_eq!(found.iter().map(|(_, count)| count).collect::<Vec<_>>(), [&3, &3]);
+}
+
+#[test]
+fn a_lost_tree_leaves_an_empty_collection() {
+    let engine = filled();
+    let tree = trees(&engine, "b.second")[0];
+    change(&engine, |batch| batch.drop_ident(tree));
+    let (found, done) = repaired(&engine);
+    assert_eq!(found, counts(&[("a.first", 3), ("b.second", 0)]));
+    assert!(done.notes[0].contains("all documents are lost"), "{done:?}");
+}
+
+#[test]
+fn saved_states_survive() {
+    let engine = filled();
+    let database = open(&engine);
+    database.snapshot_database(&StateName::new("a", "kept").unwrap(), false).unwrap();
+    drop(database);
+    let (found, done) = repaired(&engine);
+    assert_eq!(found, counts(&[("a.first", 3), ("b.second", 3)]));
+    assert!(done.notes.is_empty(), "{done:?}");
+    let database = open(&engine);
+    database.restore_database(&StateName::new("a", "kept").unwrap()).unwrap();
+    let restored = database.validate(&namespace("a.first"), Depth::Full, &context()).unwrap();
+    assert!(restored.is_valid() && restored.records == 3, "{restored:?}");
+}

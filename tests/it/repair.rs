@@ -1,0 +1,161 @@
+//! Data directories damaged as disks damage them: refused, then repaired by `--repair`, then served again.
+
+use crate::server::{Scratch, Server};
+use base::bson::DocumentBuf;
+use base::bson::extended_json::parse;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn run(server: &Server, command: &str) -> DocumentBuf {
+    server.connect().unwrap().command(&parse(command).unwrap()).unwrap()
+}
+
+fn number(reply: &DocumentBuf, name: &str) -> i64 {
+    reply.view().get(name).and_then(|value| value.as_i64()).unwrap_or(-1)
+}
+
+fn vellum(data: &Path, options: &[&str]) -> (Output, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
+    let output = command.args(["serve", "--data"]).arg(data).args(options).output().unwrap();
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    (output, String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Forty documents in the base, ten in the journal behind it; the server was killed.
+fn directory(name: &str) -> Scratch {
+    let data = Scratch::new(name);
+    let mut server = Server::start_on(&data, &[]).unwrap();
+    let index = "{createIndexes: 'c', indexes: [{key: {n: 1}, name: 'n_1', unique: true}, {key: {a: 1}, name: 'a_1'}]";
+    assert_eq!(number(&run(&server, &format!("{index}, $db: 'test'}}")), "ok"), 1);
+    for at in 0..50 {
+        if at == 40 {
+            server.end();
+            server = Server::start_on(&data, &[]).unwrap();
+        }
+        let pad = "x".repeat(100 + at);
+        let insert = format!(
+            "{{insert: 'c', documents: [{{_id: {at}, n: {at}, a: [1, {at}], pad: '{pad}'}}], $db: 'test'}}"
+        );
+        assert_eq!(number(&run(&server, &insert), "n"), 1);
+    }
+    drop(server);
+    data
+}
+
+fn segment(data: &Path) -> PathBuf {
+    let mut names: Vec<PathBuf> =
+        std::fs::read_dir(data.join("journal")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.retain(|name| name.extension().is_some_and(|extension| extension == "journal"));
+    names.sort();
+    names.pop().unwrap()
+}
+
+fn tamper(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = std::fs::read(path).unwrap();
+    change(&mut bytes);
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// The place of the document with so much padding.
+fn document(bytes: &[u8], pad: usize) -> usize {
+    let text = [&(pad as i32 + 1).to_le_bytes()[..], "x".repeat(pad).as_bytes(), b"\0"].concat();
+    bytes.windows(text.len()).position(|window| window == text).unwrap()
+}
+
+/// Repairs; then the collection has to be valid and to have so many documents. Returns the report.
+fn repaired(data: &Path, documents: i64, options: &[&str]) -> String {
+    let (output, text) = vellum(data, &[&["--repair"], options].concat());
+    assert!(output.status.success(), "{text}");
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(report.contains("the old files are in") && report.contains("before-repair.1"), "{report}");
+    let server = Server::start_on(data, options).unwrap();
+    let found = run(&server, "{validate: 'c', full: true, $db: 'test'}");
+    assert_eq!(found.view().get("valid").and_then(|valid| valid.as_bool()), Some(true), "{found:?}");
+    assert_eq!(number(&found, "nrecords"), documents, "{report}");
+    // Each index works.
+    for filter in ["{n: 5}", "{_id: 5}", "{a: 5}"] {
+        assert_eq!(number(&run(&server, &format!("{{count: 'c', query: {filter}, $db: 'test'}}")), "n"), 1);
+    }
+    let again = run(&server, "{insert: 'c', documents: [{_id: 5}], $db: 'test'}");
+    assert!(again.view().find("writeErrors").is_some(), "{again:?}");
+    report
+}
+
+#[test]
+fn a_sound_directory_loses_nothing() {
+    let data = directory("repair-sound");
+    let report = repaired(&data, 50, &[]);
+    assert!(report.contains("kept: test.c: 50 documents, 3 indexes") && !report.contains("lost"), "{report}");
+}
+
+#[test]
+fn a_journal_with_a_changed_byte_is_refused_then_kept_up_to_it() {
+    let data = directory("repair-journal");
+    let path = segment(&data);
+    tamper(&path, |bytes| {
+        let at = document(bytes, 144);
+        bytes[at + 20] ^= 1;
+    });
+    let (output, text) = vellum(&data, &["--port", "0", "--parent-pipe"]);
+    assert!(!output.status.success() && text.contains("is damaged at offset"), "{text}");
+    let report = repaired(&data, 44, &[]);
+    assert!(report.contains("lost: test.c: 5 records") && report.contains("offset"), "{report}");
+}
+
+#[test]
+fn a_record_with_a_changed_byte_is_named_and_left_out() {
+    let data = directory("repair-record");
+    tamper(&data.join("base.redb"), |bytes| {
+        let at = document(bytes, 107);
+        bytes[at + 20] ^= 1;
+    });
+    let server = Server::start_on(&data, &[]).unwrap();
+    let found = run(&server, "{validate: 'c', full: true, $db: 'test'}");
+    assert_eq!((number(&found, "nInvalidDocuments"), number(&found, "nrecords")), (1, 49), "{found:?}");
+    let (output, text) = vellum(&data, &["--repair"]);
+    assert!(!output.status.success() && text.contains("another process"), "{text}");
+    drop(server);
+    let report = repaired(&data, 49, &[]);
+    assert!(report.contains("lost: test.c: 1 record: base.redb, table t"), "{report}");
+}
+
+#[test]
+fn without_a_base_the_journals_documents_are_found() {
+    let data = directory("repair-base");
+    tamper(&data.join("base.redb"), |bytes| bytes[..4096].fill(0));
+    let (output, report) = vellum(&data, &["--repair"]);
+    assert!(output.status.success(), "{report}");
+    assert!(report.contains("base.redb") && report.contains("the catalog is lost"), "{report}");
+    assert!(report.contains("kept: local.orphan.") && report.contains("10 documents"), "{report}");
+    let server = Server::start_on(&data, &[]).unwrap();
+    let listed = run(&server, "{listCollections: 1, nameOnly: true, $db: 'local'}");
+    assert!(format!("{listed:?}").contains("orphan"), "{listed:?}");
+}
+
+#[test]
+fn where_nothing_can_be_saved_it_fails_and_changes_nothing() {
+    let data = directory("repair-nothing");
+    tamper(&data.join("base.redb"), |bytes| bytes.fill(0));
+    tamper(&segment(&data), |bytes| bytes.fill(0));
+    let (output, text) = vellum(&data, &["--repair"]);
+    assert!(!output.status.success() && text.contains("could be saved"), "{text}");
+    assert!(data.join("base.redb").exists() && !data.join("before-repair.1").exists());
+    let empty = Scratch::new("repair-empty");
+    std::fs::create_dir_all(&*empty).unwrap();
+    let (output, text) = vellum(&empty, &["--repair"]);
+    assert!(!output.status.success() && text.contains("no data"), "{text}");
+}
+
+#[test]
+fn a_journal_elsewhere_is_repaired_there() {
+    let (data, journal) = (Scratch::new("repair-data"), Scratch::new("repair-elsewhere"));
+    let options = ["--journal-dir", journal.to_str().unwrap()];
+    let server = Server::start_on(&data, &options).unwrap();
+    for at in 0..20 {
+        let insert = format!("{{insert: 'c', documents: [{{_id: {at}, n: {at}, a: {at}}}], $db: 'test'}}");
+        assert_eq!(number(&run(&server, &insert), "n"), 1);
+    }
+    drop(server);
+    repaired(&data, 20, &options);
+    assert!(journal.join("before-repair.1").is_dir());
+}
