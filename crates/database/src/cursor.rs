@@ -5,7 +5,7 @@ use crate::database::Database;
 use crate::operation::Operation;
 use base::bson::{Builder, DocumentCow};
 use base::random::Random;
-use base::{Namespace, Result, err};
+use base::{Error, ErrorCode, Namespace, Result, err};
 use parking_lot::Mutex;
 use query::Stage;
 use std::collections::HashMap;
@@ -21,6 +21,17 @@ const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 const RESULT_MAX: usize = BATCH_BYTES_MAX + 16 * 1024;
 /// Documents in the first batch of a find that doesn't say.
 pub const FIRST_BATCH: u64 = 101;
+
+/// Which command opened a cursor, as messages tell where its documents failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Opener {
+    /// One that lists: nothing fails there.
+    List,
+    /// A find on a collection.
+    Find,
+    /// An aggregate, or a find on a view.
+    Aggregate,
+}
 
 /// A cursor of one client.
 pub struct Cursor {
@@ -45,6 +56,10 @@ pub struct Cursor {
     pub missing: bool,
     /// Whether the stream writes ($out, $merge) rather than yields.
     pub writes: bool,
+    /// What it was opened by.
+    pub(crate) opener: Opener,
+    /// Whether a first batch has been asked for.
+    begun: bool,
     /// Documents still wanted; `None` is all there are.
     pub(crate) wanted: Option<u64>,
     /// What is left of maxTimeMS between requests, in milliseconds; zero is no limit.
@@ -68,6 +83,8 @@ impl Cursor {
             looks_ahead: false,
             missing: false,
             writes: false,
+            opener: Opener::List,
+            begun: false,
             wanted: None,
             remaining_millis: 0,
             source,
@@ -82,9 +99,30 @@ impl Cursor {
 
     /// Appends the next documents to the open array of `out`: at most `count`, and no more than
     /// fit into a reply. Returns how many, and whether the stream has ended.
+    ///
+    /// Errors: those of the plan, introduced as MongoDB introduces them.
     pub fn next_batch(&mut self, count: u64, out: &mut Builder) -> Result<(u64, bool)> {
         let operation = self.operation.clone();
-        operation.run(|| self.pull(count, out))
+        let batch = operation.run(|| self.pull(count, out)).map_err(|error| self.introduce(error));
+        self.begun = true;
+        batch
+    }
+
+    fn introduce(&self, error: Error) -> Error {
+        match self.opener {
+            // What is wrong with the request, and found out late.
+            _ if matches!(
+                error.code(),
+                ErrorCode::InvalidNamespace | ErrorCode::OptionNotSupportedOnView
+            ) =>
+            {
+                error
+            }
+            Opener::List => error,
+            _ if self.begun => error.context("Executor error during getMore"),
+            Opener::Find => error.context(&format!("Executor error during find command: {}", self.namespace)),
+            Opener::Aggregate => error.context("PlanExecutor error during aggregation"),
+        }
     }
 
     fn pull(&mut self, count: u64, out: &mut Builder) -> Result<(u64, bool)> {
@@ -112,15 +150,18 @@ impl Cursor {
                 }
             }
         }
-        let ended = self.looks_ahead && self.is_exhausted()?;
-        Ok((appended, ended))
+        if self.looks_ahead && self.pending.is_none() {
+            self.pending = self.source.next()?;
+            return Ok((appended, self.pending.is_none()));
+        }
+        Ok((appended, false))
     }
 
     /// Whether the stream has nothing more, found out by looking one document ahead, so that a
     /// client isn't given a cursor that yields nothing.
     pub fn is_exhausted(&mut self) -> Result<bool> {
         if self.pending.is_none() {
-            self.pending = self.source.next()?;
+            self.pending = self.source.next().map_err(|error| self.introduce(error))?;
         }
         Ok(self.pending.is_none())
     }

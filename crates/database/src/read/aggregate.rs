@@ -2,7 +2,7 @@
 
 use super::collections::OtherCollections;
 use super::{Documents, Nothing};
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, Opener};
 use crate::database::{Database, View};
 use crate::operation::Operation;
 use crate::plan::{Hint, Read};
@@ -132,6 +132,7 @@ impl Database {
         let writes = pipeline.writes();
         let source = self.run(operation, &view, &resolved.namespace, pipeline, request, &environment)?;
         let mut cursor = Cursor::new(namespace.clone(), source, operation.clone());
+        cursor.opener = Opener::Aggregate;
         cursor.writes = writes;
         if !writes {
             cursor.uuid = view.catalog.get(namespace).map(|collection| collection.uuid);

@@ -40,7 +40,9 @@ impl Database {
         }
         let read = Read { hint, skip, limit, covering: Some(Vec::new()), ..Read::new(matcher) };
         let mut records = self.read(operation, &view, &collection, read, context)?;
-        operation.run(|| records.count())
+        operation.run(|| records.count()).map_err(|error| {
+            error.context(&format!("Executor error during count command on namespace: {namespace}"))
+        })
     }
 
     fn count_view(

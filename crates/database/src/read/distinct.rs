@@ -39,11 +39,17 @@ impl Database {
             let read = Read { hint, covering: Some(vec![Path::new(key)]), ..Read::new(matcher) };
             Box::new(Documents(self.read(operation, &view, &collection, read, context)?))
         };
-        operation.run(|| {
+        let gathered = operation.run(|| {
             while let Some(document) = source.next()? {
                 values.add(document.view())?;
             }
             Ok(())
+        });
+        gathered.map_err(|error| match collection.is_view() {
+            true => error.context("PlanExecutor error during aggregation"),
+            false => {
+                error.context(&format!("Executor error during distinct command on namespace: {namespace}"))
+            }
         })?;
         Ok(values.finish())
     }

@@ -3,7 +3,7 @@
 use super::tail::Tail;
 use super::{AggregateRequest, Nothing};
 use crate::collection::Collection;
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, Opener};
 use crate::database::{Database, View};
 use crate::exec::{Record, RecordStream};
 use crate::operation::Operation;
@@ -174,6 +174,7 @@ impl Database {
             }),
         };
         let mut cursor = Cursor::new(namespace.clone(), source, operation.clone());
+        cursor.opener = Opener::Find;
         cursor.uuid = Some(collection.uuid);
         cursor.wanted = (request.limit > 0).then_some(request.limit);
         cursor.tailable = request.tailable;

@@ -87,7 +87,7 @@ impl Database {
         for _ in 0..RETRIES_MAX {
             operation.check()?;
             let Some((collection, record)) =
-                self.first_match(operation, namespace, request.read(), context)?
+                self.first_match(operation, namespace, request.read(), context, None)?
             else {
                 return Ok((0, None));
             };

@@ -2,7 +2,7 @@
 
 use super::retryable::Remember;
 use super::update::{UpdateRequest, retry_upsert};
-use super::{RETRIES_MAX, RetryKey, too_many_retries};
+use super::{RETRIES_MAX, RetryKey, during, too_many_retries};
 use crate::collection::Collection;
 use crate::commit::Committed;
 use crate::database::Database;
@@ -15,6 +15,9 @@ use query::matcher::Matcher;
 use query::{Context, Interrupt, SortPattern};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// What messages call the statement.
+const NAME: &str = "findAndModify";
 
 /// One findAndModify, parsed.
 pub struct FindAndModifyRequest {
@@ -76,13 +79,13 @@ impl Database {
         };
         for _ in 0..RETRIES_MAX {
             operation.check()?;
-            let outcome = match self.first_match(operation, namespace, request.read(), context)? {
+            let outcome = match self.first_match(operation, namespace, request.read(), context, Some(NAME))? {
                 Some((collection, record)) => {
                     self.change_one(&collection, &record, request, context, &remember)
                 }
                 None => self.insert_instead(namespace, request, context, &remember),
             };
-            if let Some(outcome) = outcome? {
+            if let Some(outcome) = during(NAME, outcome)? {
                 return Ok(outcome);
             }
         }

@@ -37,6 +37,12 @@ pub(crate) fn keys_of(
     indexes.map(|index| index.spec.keys_of(document, context)).collect()
 }
 
+/// A plan's error in the middle of a statement, as MongoDB introduces it: what is wrong with the
+/// statement itself, its plan included, is told without.
+fn during<T>(statement: &str, outcome: Result<T>) -> Result<T> {
+    outcome.map_err(|error| error.context(&format!("Plan executor error during {statement}")))
+}
+
 fn too_many_retries() -> Error {
     err!(WriteConflict, "the document kept changing while the statement tried to write it")
 }

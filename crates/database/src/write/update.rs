@@ -2,7 +2,7 @@
 
 use super::insert::check_stored;
 use super::retryable::{Remember, nothing};
-use super::{InsertRequest, RETRIES_MAX, RetryKey, keys_of, too_many_retries};
+use super::{InsertRequest, RETRIES_MAX, RetryKey, during, keys_of, too_many_retries};
 use crate::collection::Collection;
 use crate::commit::Committed;
 use crate::database::Database;
@@ -16,6 +16,9 @@ use query::matcher::{Matcher, Node};
 use query::{Collation, Context, Interrupt, SortPattern, Update};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// What messages call the statement.
+const UPDATE: &str = "update";
 
 /// One update statement, parsed.
 pub struct UpdateRequest {
@@ -92,16 +95,16 @@ impl Database {
         for _ in 0..RETRIES_MAX {
             operation.check()?;
             let Some((collection, record)) =
-                self.first_match(operation, namespace, request.read(), context)?
+                self.first_match(operation, namespace, request.read(), context, Some(UPDATE))?
             else {
                 match self.upsert(namespace, request, context, &remember) {
                     // Someone else inserted it meanwhile: now it is there to be updated.
                     Err(error) if retry_upsert(&error, request) => continue,
-                    outcome => return outcome.map(|(outcome, _)| outcome),
+                    outcome => return during(UPDATE, outcome).map(|(outcome, _)| outcome),
                 }
             };
-            let change = self.update_record(&collection, &record, request, context, &remember)?;
-            let Some(change) = change else { continue };
+            let change = self.update_record(&collection, &record, request, context, &remember);
+            let Some(change) = during(UPDATE, change)? else { continue };
             let mut outcome = UpdateOutcome::default();
             outcome.add(&change);
             self.counters.documents_updated.fetch_add(outcome.modified, Relaxed);
@@ -122,34 +125,41 @@ impl Database {
         if let Some(collection) = view.catalog.get(namespace).cloned() {
             let mut records = self.read(operation, &view, &collection, request.read(), context)?;
             drop(view);
-            operation.run(|| {
+            let updated = operation.run(|| {
                 while let Some(record) = records.next()? {
                     operation.check()?;
                     let change = self.update_record(&collection, &record, request, context, &nothing)?;
                     change.iter().for_each(|change| outcome.add(change));
                 }
                 Ok(())
-            })?;
+            });
+            during(UPDATE, updated)?;
         }
         self.counters.documents_updated.fetch_add(outcome.modified, Relaxed);
         if outcome.matched == 0 {
-            outcome = self.upsert(namespace, request, context, &nothing)?.0;
+            outcome = during(UPDATE, self.upsert(namespace, request, context, &nothing))?.0;
         }
         Ok(outcome)
     }
 
-    /// The first record that a read finds, on a view of its own.
+    /// The first record that a read finds, on a view of its own; `statement` is what a failure says it
+    /// was found for.
     pub(crate) fn first_match(
         &self,
         operation: &Arc<Operation>,
         namespace: &Namespace,
         read: Read,
         context: &Arc<Context>,
+        statement: Option<&str>,
     ) -> Result<Option<(Arc<Collection>, Record)>> {
         let view = self.view();
         let Some(collection) = view.catalog.get(namespace).cloned() else { return Ok(None) };
         let mut records = self.read(operation, &view, &collection, read, context)?;
-        let record = operation.run(|| records.next())?;
+        let record = operation.run(|| records.next());
+        let record = match statement {
+            Some(statement) => during(statement, record)?,
+            None => record?,
+        };
         Ok(record.map(|record| (collection, record)))
     }
 
