@@ -1,6 +1,6 @@
 //! What parsing and evaluation need from outside: variables, the time, interruption, memory.
 
-use crate::{Collation, Limits};
+use crate::{Collation, Limits, Metadata};
 use base::bson::ValueBuf;
 use base::{Result, err};
 use std::sync::Arc;
@@ -40,6 +40,8 @@ pub struct Context {
     pub own_collation: bool,
     /// What stops long loops.
     pub interrupt: Arc<dyn Interrupt>,
+    /// What `$meta` tells of the document that is looked at.
+    pub metadata: Metadata,
     random: AtomicU64,
 }
 
@@ -54,6 +56,7 @@ impl Context {
             limits: Limits::default(),
             own_collation: false,
             interrupt,
+            metadata: Metadata::default(),
             random: AtomicU64::new(seed | 1),
         }
     }
@@ -83,6 +86,7 @@ impl Context {
             limits: self.limits,
             own_collation: self.own_collation,
             interrupt: self.interrupt.clone(),
+            metadata: self.metadata.derived(),
             random: AtomicU64::new(self.random() | 1),
         }
     }

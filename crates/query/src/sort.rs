@@ -6,7 +6,7 @@
 
 use crate::Collation;
 use crate::keys::compound_keys;
-use base::bson::{Document, Path, Value};
+use base::bson::{Array, Builder, Document, DocumentBuf, Path, Value, ValueBuf};
 use base::{ErrorCode, Result, err};
 
 /// How many keys a pattern may have, as MongoDB documents it.
@@ -111,12 +111,46 @@ impl SortPattern {
             }
             Ok(())
         };
-        compound_keys(document, self.paths.iter(), &mut |_, _| Ok(()), &mut each).map_err(|error| {
-            if error.code() == ErrorCode::CannotIndexParallelArrays {
-                return err!(BadValue, "cannot sort with keys that are parallel arrays");
+        compound_keys(document, self.paths.iter(), &mut |_, _| Ok(()), &mut each).map_err(parallel)
+    }
+
+    /// What the document is sorted by: an array with a value for each field, null for what is
+    /// missing. A collation's strings are given as it compares them.
+    ///
+    /// Errors: those of [`key`](Self::key).
+    pub fn values(&self, document: Document<'_>) -> Result<ValueBuf> {
+        let mut best: Option<(Vec<u8>, DocumentBuf)> = None;
+        let mut each = |key: &[Option<Value<'_>>]| {
+            let mut encoded = Vec::new();
+            self.encode(key, &mut encoded);
+            if best.as_ref().is_none_or(|(least, _)| encoded < *least) {
+                best = Some((encoded, self.shown(key)));
             }
-            error
-        })
+            Ok(())
+        };
+        compound_keys(document, self.paths.iter(), &mut |_, _| Ok(()), &mut each).map_err(parallel)?;
+        let shown = best.map(|(_, shown)| shown).unwrap_or_default();
+        Ok(shown.view().get("key").unwrap_or(Value::Array(Array::EMPTY)).to_owned())
+    }
+
+    /// One compound key as the array `key` of a document.
+    fn shown(&self, key: &[Option<Value<'_>>]) -> DocumentBuf {
+        let mut out = Builder::new();
+        out.begin_array("key");
+        for value in key {
+            match (value.unwrap_or(Value::Null), self.collation.collator()) {
+                (Value::String(text), Some(collator)) => {
+                    let mut compared = Vec::new();
+                    collator.append_key(text, &mut compared);
+                    out.push(&*String::from_utf8_lossy(&compared));
+                }
+                (value, _) => {
+                    out.push(value);
+                }
+            }
+        }
+        out.end();
+        out.finish()
     }
 
     /// Encodes one compound key; what is missing sorts as null.
@@ -125,6 +159,14 @@ impl SortPattern {
             self.collation.append_key(value.unwrap_or(Value::Null), *ascending, out);
         }
     }
+}
+
+/// Says of parallel arrays what MongoDB says where it sorts.
+fn parallel(error: base::Error) -> base::Error {
+    if error.code() == ErrorCode::CannotIndexParallelArrays {
+        return err!(BadValue, "cannot sort with keys that are parallel arrays");
+    }
+    error
 }
 
 fn natural_direction(spec: Document<'_>, value: Value<'_>) -> Result<bool> {

@@ -14,6 +14,7 @@ impl RecordStream for CountScan {
             id,
             document: DocumentCow::Owned(Document::EMPTY.to_owned()),
             sort_key: None,
+            meta: None,
         }))
     }
 

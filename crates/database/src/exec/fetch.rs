@@ -1,6 +1,7 @@
 //! FETCH: the documents of the records that an index found.
 
-use super::{Explainer, IdStream, PATIENCE, Record, RecordStream, Stats, Surroundings};
+use super::projection_covered::key_document;
+use super::{Explainer, IdStream, PATIENCE, Record, RecordMeta, RecordStream, Stats, Surroundings};
 use base::Result;
 use query::matcher::Matcher;
 use std::sync::Arc;
@@ -11,6 +12,8 @@ pub(crate) struct Fetch {
     input: Box<dyn IdStream>,
     /// `None` where being found proves that it matches.
     filter: Option<Arc<Matcher>>,
+    /// Whether records are to carry the keys they were found by.
+    keeps_keys: bool,
     stats: Stats,
     examined: u64,
 }
@@ -21,11 +24,24 @@ impl Fetch {
         input: Box<dyn IdStream>,
         filter: Option<Arc<Matcher>>,
     ) -> Fetch {
-        Fetch { surroundings: surroundings.clone(), input, filter, stats: Stats::default(), examined: 0 }
+        let (surroundings, stats) = (surroundings.clone(), Stats::default());
+        Fetch { surroundings, input, filter, keeps_keys: false, stats, examined: 0 }
     }
-}
 
-impl Fetch {
+    /// The same, each record with the key it was found by; the scans below must keep their keys.
+    pub(crate) fn keeping_keys(self, keeps_keys: bool) -> Fetch {
+        Fetch { keeps_keys, ..self }
+    }
+
+    /// What the index knows of the record that was found last.
+    fn meta(&self) -> Result<Option<Box<RecordMeta>>> {
+        let (true, Some(spec), Some(key)) = (self.keeps_keys, self.input.index(), self.input.key()) else {
+            return Ok(None);
+        };
+        let index_key = key_document(spec, &key.key_string, &key.type_bits)?;
+        Ok(Some(Box::new(RecordMeta { index_key: Some(index_key), sort_values: None })))
+    }
+
     /// The next document that matches, among so many; `None` where none of these does.
     fn search(&mut self, mut patience: u64) -> Result<Option<Option<Record>>> {
         while let Some(id) = self.input.next()? {
@@ -38,7 +54,8 @@ impl Fetch {
             };
             if matched {
                 self.stats.advance();
-                return Ok(Some(Some(Record::stored(id, &value))));
+                let record = Record::stored(id, &value);
+                return Ok(Some(Some(Record { meta: self.meta()?, ..record })));
             }
             self.stats.need_time();
             patience -= 1;

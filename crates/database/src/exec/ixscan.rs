@@ -3,6 +3,7 @@
 use super::bounds::{KeyBounds, Place};
 use super::seen::Seen;
 use super::{Explainer, IdStream, PATIENCE, Stats, Surroundings};
+use crate::index::IndexSpec;
 use crate::keys::{IndexEntry, RecordId};
 use crate::plan::Access;
 use crate::storage_error;
@@ -164,6 +165,10 @@ impl IdStream for IndexScan {
 
     fn key(&self) -> Option<&IndexKey> {
         self.key.as_ref()
+    }
+
+    fn index(&self) -> Option<&IndexSpec> {
+        Some(&self.access.index.spec)
     }
 
     fn explain(&self, out: &mut Explainer) {

@@ -33,16 +33,17 @@ pub(crate) use limit::Limit;
 pub(crate) use natural::NaturalOrder;
 pub(crate) use or::Or;
 pub(crate) use projection_covered::{Covering, ProjectionCovered};
-pub(crate) use return_key::{KeyOnly, ReturnKey, SortKeys};
+pub(crate) use return_key::{KeyOnly, ReturnKey};
 pub(crate) use skip::Skip;
 pub(crate) use sort::{Sort, SortOptions};
 pub(crate) use sort_merge::SortMerge;
 pub(crate) use stats::{Explainer, Stats};
 
+use crate::index::IndexSpec;
 use crate::keys::RecordId;
 use crate::operation::Operation;
 use crate::storage_error;
-use base::bson::{Document, DocumentCow};
+use base::bson::{Document, DocumentBuf, DocumentCow, ValueBuf};
 use base::{Result, err};
 use query::matcher::Matcher;
 use query::{Context, Interrupt};
@@ -57,8 +58,19 @@ pub struct Record {
     pub id: RecordId,
     /// The document, or what the index alone knew of it.
     pub document: DocumentCow,
-    /// The key it was sorted by, where there was a sort: for `{$meta: "sortKey"}`.
+    /// The key to sort it by, where the document can no longer tell.
     pub sort_key: Option<Vec<u8>>,
+    /// What `$meta` tells of it, where the read asks and the document can't tell.
+    pub meta: Option<Box<RecordMeta>>,
+}
+
+/// What only a plan knows of a record.
+#[derive(Default)]
+pub struct RecordMeta {
+    /// The key that an index found it by, field by field.
+    pub index_key: Option<DocumentBuf>,
+    /// What it is sorted by, where an index key has taken the document's place.
+    pub sort_values: Option<ValueBuf>,
 }
 
 impl Record {
@@ -70,7 +82,7 @@ impl Record {
     /// A stored document.
     #[inline]
     fn stored(id: RecordId, value: &Value) -> Record {
-        Record { id, document: DocumentCow::Shared(value.to_shared()), sort_key: None }
+        Record { id, document: DocumentCow::Shared(value.to_shared()), sort_key: None, meta: None }
     }
 }
 
@@ -101,6 +113,9 @@ pub(crate) trait IdStream: Send {
 
     /// The key that the last id was found at, if it was asked for when the plan was built.
     fn key(&self) -> Option<&IndexKey>;
+
+    /// The index that the last id was found in.
+    fn index(&self) -> Option<&IndexSpec>;
 
     /// Prints the stage and those below it.
     fn explain(&self, out: &mut Explainer);

@@ -2,6 +2,7 @@
 
 use super::seen::Seen;
 use super::{Explainer, IdStream, IndexKey, Stats};
+use crate::index::IndexSpec;
 use crate::keys::RecordId;
 use base::Result;
 
@@ -39,6 +40,10 @@ impl IdStream for Or {
 
     fn key(&self) -> Option<&IndexKey> {
         self.inputs.get(self.current).and_then(|input| input.key())
+    }
+
+    fn index(&self) -> Option<&IndexSpec> {
+        self.inputs.get(self.current).and_then(|input| input.index())
     }
 
     fn explain(&self, out: &mut Explainer) {

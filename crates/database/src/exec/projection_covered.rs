@@ -113,7 +113,10 @@ impl RecordStream for ProjectionCovered {
                 None => None,
             };
             let record = match made {
-                Some(document) => Record { id, document: DocumentCow::Owned(document), sort_key: None },
+                Some(document) => {
+                    let document = DocumentCow::Owned(document);
+                    Record { id, document, sort_key: None, meta: None }
+                }
                 None => {
                     self.fetched += 1;
                     self.surroundings.examine_document()?;

@@ -1,10 +1,10 @@
 //! RETURN_KEY: index keys in place of documents.
 
 use super::projection_covered::{key_document, no_key};
-use super::{Explainer, IdStream, Record, RecordStream, Stats, Surroundings};
+use super::{Explainer, IdStream, Record, RecordMeta, RecordStream, Stats, Surroundings};
 use crate::index::IndexSpec;
 use base::Result;
-use base::bson::DocumentCow;
+use base::bson::{Document, DocumentCow};
 use query::SortPattern;
 use query::matcher::Matcher;
 use std::sync::Arc;
@@ -17,6 +17,8 @@ pub(crate) struct ReturnKey {
     spec: IndexSpec,
     filter: Arc<Matcher>,
     sort: Option<Arc<SortPattern>>,
+    /// Whether the key is to be shown.
+    shows_sort_key: bool,
     stats: Stats,
     examined: u64,
 }
@@ -35,10 +37,31 @@ impl ReturnKey {
             spec: spec.clone(),
             filter: filter.clone(),
             sort,
+            shows_sort_key: false,
             stats: Stats::default(),
             examined: 0,
         }
     }
+
+    /// The same, each record with the values that it is sorted by.
+    pub(crate) fn showing_sort_key(self, shows_sort_key: bool) -> ReturnKey {
+        ReturnKey { shows_sort_key, ..self }
+    }
+}
+
+/// What a document is sorted by: to compare, and to be shown.
+fn sort_key(
+    document: Document<'_>,
+    sort: &SortPattern,
+    shown: bool,
+) -> Result<(Vec<u8>, Option<Box<RecordMeta>>)> {
+    let mut key = Vec::new();
+    sort.key(document, &mut key)?;
+    if !shown {
+        return Ok((key, None));
+    }
+    let meta = RecordMeta { index_key: None, sort_values: Some(sort.values(document)?) };
+    Ok((key, Some(Box::new(meta))))
 }
 
 impl RecordStream for ReturnKey {
@@ -52,20 +75,19 @@ impl RecordStream for ReturnKey {
                 self.stats.need_time();
                 continue;
             }
-            let sort_key = match &self.sort {
+            let (sort_key, meta) = match &self.sort {
                 Some(sort) => {
-                    let mut key = Vec::new();
-                    sort.key(document, &mut key)?;
-                    Some(key)
+                    let (key, meta) = sort_key(document, sort, self.shows_sort_key)?;
+                    (Some(key), meta)
                 }
-                None => None,
+                None => (None, None),
             };
             let key = match self.input.key() {
                 Some(key) => key_document(&self.spec, &key.key_string, &key.type_bits)?,
                 None => no_key(),
             };
             self.stats.advance();
-            return Ok(Some(Record { id, document: DocumentCow::Owned(key), sort_key }));
+            return Ok(Some(Record { id, document: DocumentCow::Owned(key), sort_key, meta }));
         }
         self.stats.end();
         Ok(None)
@@ -78,40 +100,24 @@ impl RecordStream for ReturnKey {
     }
 }
 
-/// Computes sort keys before documents are given up: for a projection that asks for them, where
-/// an index gave the order.
-pub(crate) struct SortKeys {
-    pub(crate) input: Box<dyn RecordStream>,
-    pub(crate) sort: Arc<SortPattern>,
-}
-
-impl RecordStream for SortKeys {
-    fn next(&mut self) -> Result<Option<Record>> {
-        let Some(mut record) = self.input.next()? else { return Ok(None) };
-        if record.sort_key.is_none() {
-            let mut key = Vec::new();
-            self.sort.key(record.document.view(), &mut key)?;
-            record.sort_key = Some(key);
-        }
-        Ok(Some(record))
-    }
-
-    fn explain(&self, out: &mut Explainer) {
-        self.input.explain(out);
-    }
-}
-
 /// Yields empty documents: what `returnKey` gives where no index is used.
-pub(crate) struct KeyOnly(pub(crate) Box<dyn RecordStream>);
+pub(crate) struct KeyOnly {
+    pub(crate) input: Box<dyn RecordStream>,
+    /// What they are sorted by, where that is to be shown.
+    pub(crate) sort: Option<Arc<SortPattern>>,
+}
 
 impl RecordStream for KeyOnly {
     fn next(&mut self) -> Result<Option<Record>> {
-        let record = self.0.next()?;
-        Ok(record.map(|record| Record { document: DocumentCow::Owned(no_key()), ..record }))
+        let Some(record) = self.input.next()? else { return Ok(None) };
+        let empty = DocumentCow::Owned(no_key());
+        let Some(sort) = &self.sort else { return Ok(Some(Record { document: empty, ..record })) };
+        let (key, meta) = sort_key(record.document.view(), sort, true)?;
+        Ok(Some(Record { id: record.id, document: empty, sort_key: Some(key), meta }))
     }
 
     fn explain(&self, out: &mut Explainer) {
         out.stage("RETURN_KEY", None, &Stats::default());
-        out.input(|out| self.0.explain(out));
+        out.input(|out| self.input.explain(out));
     }
 }

@@ -3,9 +3,10 @@
 //! The [`Sorter`] does the work: it holds no more than the memory that
 //! `internalQueryMaxBlockingSortMemoryUsageBytes` allows, and spills beyond it or refuses.
 
-use super::{Explainer, PATIENCE, Record, RecordStream, Stats, Surroundings};
+use super::{Explainer, PATIENCE, Record, RecordMeta, RecordStream, Stats, Surroundings};
 use crate::keys::RecordId;
 use base::Result;
+use base::bson::{Builder, Document, DocumentCow, Value};
 use query::{SortPattern, Sorter};
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ pub(crate) struct SortOptions {
     pub(crate) limit: u64,
     /// Whether it may spill to a temporary file.
     pub(crate) allow_disk_use: bool,
-    /// Whether each record is to carry its sort key.
-    pub(crate) keep_keys: bool,
+    /// Whether what is known of records beside their documents is to be kept.
+    pub(crate) keeps_meta: bool,
 }
 
 /// Sorts what lies below.
@@ -77,10 +78,32 @@ impl Sort {
                 Some(made) => key.extend_from_slice(made),
                 None => self.pattern.key(record.document.view(), &mut key)?,
             }
-            self.sorter.add(&key, record.id.0, record.document)?;
+            let id = record.id.0;
+            let document = if self.options.keeps_meta { wrapped(record) } else { record.document };
+            self.sorter.add(&key, id, document)?;
         }
         Ok(false)
     }
+}
+
+/// A document with what is known of it beside: as one document, which may be spilled.
+fn wrapped(record: Record) -> DocumentCow {
+    let mut out = Builder::new();
+    out.append("document", record.document.view());
+    if let Some(meta) = record.meta {
+        out.append_optional("index", meta.index_key.as_ref().map(|key| Value::Document(key.view())));
+        out.append_optional("sort", meta.sort_values.as_ref().map(|values| values.view()));
+    }
+    DocumentCow::Owned(out.finish())
+}
+
+/// The record of which [`wrapped`] made a document.
+fn unwrapped(id: RecordId, wrapped: Document<'_>) -> Record {
+    let within = |name: &str| wrapped.get(name).and_then(|value| value.as_document()).map(Document::to_owned);
+    let document = DocumentCow::Owned(within("document").unwrap_or_default());
+    let sort_values = wrapped.get("sort").map(|values| values.to_owned());
+    let meta = RecordMeta { index_key: within("index"), sort_values };
+    Record { id, document, sort_key: None, meta: Some(Box::new(meta)) }
 }
 
 impl RecordStream for Sort {
@@ -94,8 +117,11 @@ impl RecordStream for Sort {
             return Ok(None);
         };
         self.stats.advance();
-        let sort_key = self.options.keep_keys.then(|| self.sorter.last_key().to_vec());
-        Ok(Some(Record { id: RecordId(id), document, sort_key }))
+        let id = RecordId(id);
+        match self.options.keeps_meta {
+            true => Ok(Some(unwrapped(id, document.view()))),
+            false => Ok(Some(Record { id, document, sort_key: None, meta: None })),
+        }
     }
 
     fn explain(&self, out: &mut Explainer) {
@@ -111,7 +137,7 @@ impl RecordStream for Sort {
             builder.append("limitAmount", i32::try_from(self.options.limit).unwrap_or(i32::MAX));
         }
         // MongoDB's simple sort is the one that needs nothing but the document itself.
-        builder.append("type", if self.options.keep_keys { "default" } else { "simple" });
+        builder.append("type", if self.options.keeps_meta { "default" } else { "simple" });
         let statistics = self.sorter.statistics();
         out.count("totalDataSizeSorted", statistics.bytes_sorted);
         if out.executed() {

@@ -2,6 +2,7 @@
 
 use super::seen::Seen;
 use super::{Explainer, IdStream, IndexKey, IndexScan, Stats};
+use crate::index::IndexSpec;
 use crate::keys::RecordId;
 use base::Result;
 use base::bson::DocumentBuf;
@@ -99,6 +100,10 @@ impl IdStream for SortMerge {
 
     fn key(&self) -> Option<&IndexKey> {
         self.inputs.get(self.last).and_then(|input| input.scan.key())
+    }
+
+    fn index(&self) -> Option<&IndexSpec> {
+        self.inputs.get(self.last).and_then(|input| input.scan.index())
     }
 
     fn explain(&self, out: &mut Explainer) {

@@ -7,8 +7,8 @@ use crate::collection::Collection;
 use crate::database::View;
 use crate::exec::{
     CollScan, CountScan, Eof, Express, Fetch, Found, IdStream, IndexScan, KeyBounds, KeyOnly, Limit,
-    NaturalOrder, Or, ProjectionCovered, RecordStream, ReturnKey, Skip, Sort, SortKeys, SortMerge,
-    SortOptions, Surroundings, lookup,
+    NaturalOrder, Or, ProjectionCovered, RecordStream, ReturnKey, Skip, Sort, SortMerge, SortOptions,
+    Surroundings, lookup,
 };
 use crate::index::{Index, IndexSpec};
 use crate::operation::Operation;
@@ -55,7 +55,7 @@ pub(crate) fn by_id(
     if read.hint.is_some() || read.min.is_some() || read.max.is_some() || read.skip > 0 {
         return Ok(None);
     }
-    let (Some(data), false) = (&collection.data, read.return_key || read.sort_key) else { return Ok(None) };
+    let (Some(data), false) = (&collection.data, read.return_key) else { return Ok(None) };
     let Some(index) = data.id_index() else { return Ok(None) };
     let collation = &index.spec.collation;
     if collation != read.matcher.collation() && depends_on_collation(id.view()) {
@@ -237,14 +237,13 @@ impl Plan {
         let sorted = match sort {
             Some(sort) if !ordered => {
                 let limit = if read.limit == 0 { 0 } else { read.limit.saturating_add(read.skip) };
-                let options =
-                    SortOptions { limit, allow_disk_use: read.allow_disk_use, keep_keys: read.sort_key };
+                let options = SortOptions {
+                    limit,
+                    allow_disk_use: read.allow_disk_use,
+                    keeps_meta: read.index_key || read.sort_key,
+                };
                 stream = Box::new(Sort::new(&self.surroundings, stream, sort, options));
                 true
-            }
-            Some(sort) if read.sort_key => {
-                stream = Box::new(SortKeys { input: stream, sort: sort.clone() });
-                false
             }
             _ => false,
         };
@@ -274,7 +273,8 @@ impl Plan {
             Source::Index(candidate) => self.index(candidate, filter)?,
             Source::Union(scans) => {
                 let proven = scans.iter().all(Access::proves_all);
-                Box::new(Fetch::new(around, self.union(scans)?, filter(proven)))
+                let fetch = Fetch::new(around, self.union(scans)?, filter(proven));
+                Box::new(fetch.keeping_keys(self.read.index_key))
             }
         })
     }
@@ -300,7 +300,9 @@ impl Plan {
                 filter(proven),
             )));
         }
-        Ok(Box::new(Fetch::new(around, self.ids(candidate, false)?, filter(proven))))
+        let keeping_keys = self.read.index_key;
+        let fetch = Fetch::new(around, self.ids(candidate, keeping_keys)?, filter(proven));
+        Ok(Box::new(fetch.keeping_keys(keeping_keys)))
     }
 
     /// The ids that an index finds.
@@ -332,7 +334,8 @@ impl Plan {
 
     fn union(&self, scans: &[Access]) -> Result<Box<dyn IdStream>> {
         let scan = |access: &Access| -> Result<Box<dyn IdStream>> {
-            Ok(Box::new(IndexScan::new(&self.surroundings, &Arc::new(access.clone()), true)?))
+            let scan = IndexScan::new(&self.surroundings, &Arc::new(access.clone()), true)?;
+            Ok(Box::new(if self.read.index_key { scan.keeping_keys() } else { scan }))
         };
         Ok(Box::new(Or::new(scans.iter().map(scan).collect::<Result<_>>()?)))
     }
@@ -345,6 +348,7 @@ impl Plan {
         let by_index = |input: Box<dyn IdStream>, spec: &IndexSpec, ordered: bool| {
             let sort = self.read.sort.clone().filter(|_| !ordered || self.read.sort_key);
             let stream = ReturnKey::new(&self.surroundings, input, spec, &self.read.matcher, sort);
+            let stream = stream.showing_sort_key(self.read.sort_key);
             Some((Box::new(stream) as Box<dyn RecordStream>, ordered))
         };
         Ok(match source {
@@ -356,7 +360,11 @@ impl Plan {
                 let ordered = is_ordered(source);
                 by_index(self.ids(candidate, true)?, &candidate.access.index.spec, ordered)
             }
-            _ => Some((Box::new(KeyOnly(self.documents(source)?)), true)),
+            _ => {
+                let sort = self.read.sort.clone().filter(|_| self.read.sort_key);
+                let ordered = sort.is_none();
+                Some((Box::new(KeyOnly { input: self.documents(source)?, sort }), ordered))
+            }
         })
     }
 }

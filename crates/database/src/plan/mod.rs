@@ -56,8 +56,10 @@ pub struct Read {
     pub projection: Option<DocumentBuf>,
     /// Yields the index keys in place of documents.
     pub return_key: bool,
-    /// Gives each record its sort key.
+    /// Leaves whole documents, or in their places keys that know it, to tell the sort key by.
     pub sort_key: bool,
+    /// Gives each record the key of the index that found it.
+    pub index_key: bool,
     /// Whether a blocking sort may spill to disk.
     pub allow_disk_use: bool,
 }
@@ -77,6 +79,7 @@ impl Read {
             projection: None,
             return_key: false,
             sort_key: false,
+            index_key: false,
             allow_disk_use: true,
         }
     }

@@ -1,16 +1,16 @@
 //! aggregate: a pipeline over a collection, a view, or no collection at all.
 
 use super::collections::OtherCollections;
-use super::{Documents, Nothing};
+use super::{Nothing, metadata};
 use crate::cursor::{Cursor, Opener};
 use crate::database::{Database, View};
 use crate::operation::Operation;
 use crate::plan::{Hint, Read};
 use base::bson::{Array, DocumentBuf, Path, Value};
-use base::{Namespace, Result, err};
+use base::{Error, Namespace, Result, err};
 use query::matcher::Matcher;
 use query::pipeline::Environment;
-use query::{Context, Pipeline, SortPattern, Stage};
+use query::{Context, MetaKind, Pipeline, SortPattern, Stage};
 use std::sync::Arc;
 
 /// Answers the stages that only the server can (`$currentOp`, `$listLocalSessions`): given the
@@ -75,7 +75,8 @@ pub(crate) struct Front {
 impl Front {
     /// Takes the leading `$match`, `$sort` and `$limit` off a pipeline.
     ///
-    /// Errors: 16410 for a name that only filters may have; those of optimising.
+    /// Errors: 16410 for a name that only filters may have; BadValue for a sort key that is asked
+    /// for where nothing is sorted; those of optimising.
     pub(crate) fn split(mut pipeline: Pipeline, context: &Context) -> Result<Front> {
         pipeline.optimize(context)?;
         let filter = pipeline.take_leading_match().unwrap_or_default();
@@ -89,8 +90,15 @@ impl Front {
         } else if let Some(limit) = pipeline.take_leading_limit() {
             read.limit = limit;
         }
-        read.covering = pipeline.dependencies();
-        check_names(read.covering.as_deref().unwrap_or_default())?;
+        let asked = &context.metadata;
+        if read.sort.is_none() && asked.wants(MetaKind::SortKey) && pipeline.asks_for_unsorted_key() {
+            return Err(no_sort());
+        }
+        read.index_key = asked.wants(MetaKind::IndexKey);
+        let reads = pipeline.dependencies();
+        check_names(reads.as_deref().unwrap_or_default())?;
+        // The sort key is told by whole documents.
+        read.covering = if asked.wants_any() { None } else { reads };
         Ok(Front { read, rest: pipeline })
     }
 }
@@ -107,6 +115,11 @@ fn check_names(paths: &[Path]) -> Result<()> {
         )),
         false => Ok(()),
     }
+}
+
+/// The error of asking for a sort key where there is no sort.
+pub(super) fn no_sort() -> Error {
+    err!(BadValue, "cannot use sortKey $meta projection without a sort")
 }
 
 impl Database {
@@ -156,7 +169,8 @@ impl Database {
         let Front { mut read, rest } = Front::split(pipeline, &environment.context)?;
         read.hint = request.hint.clone();
         read.allow_disk_use = environment.allow_disk_use;
-        let records = self.read(operation, view, &collection, read, &environment.context)?;
-        rest.run(Box::new(Documents(records)), environment)
+        let (sort, context) = (read.sort.clone(), &environment.context);
+        let records = self.read(operation, view, &collection, read, context)?;
+        rest.run(metadata::documents(records, sort, context), environment)
     }
 }

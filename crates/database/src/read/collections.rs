@@ -2,7 +2,7 @@
 
 use super::aggregate::{Front, Sources};
 use super::out::Replacement;
-use super::{Documents, Nothing};
+use super::{Documents, Nothing, metadata};
 use crate::collation::check_view;
 use crate::database::{Database, View};
 use crate::ddl::Resolved;
@@ -69,9 +69,9 @@ impl OtherCollections {
         };
         let Front { mut read, rest } = Front::split(pipeline, &environment.context)?;
         read.allow_disk_use = environment.allow_disk_use;
-        let records =
-            self.database.read(&self.operation, &self.view, &collection, read, &environment.context)?;
-        rest.run(Box::new(Documents(records)), environment)
+        let (sort, context) = (read.sort.clone(), &environment.context);
+        let records = self.database.read(&self.operation, &self.view, &collection, read, context)?;
+        rest.run(metadata::documents(records, sort, context), environment)
     }
 }
 

@@ -1,5 +1,7 @@
 //! find: a filter, an order, a projection.
 
+use super::aggregate::no_sort;
+use super::metadata::note;
 use super::tail::Tail;
 use super::{AggregateRequest, Nothing};
 use crate::collection::Collection;
@@ -11,7 +13,7 @@ use crate::plan::{Hint, Read};
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
 use base::{Namespace, Result, err};
 use query::matcher::Matcher;
-use query::{Arena, Context, Projection, SortPattern, Stage};
+use query::{Arena, Context, MetaKind, Projection, SortPattern, Stage};
 use std::sync::Arc;
 
 /// A find, its parts not yet parsed.
@@ -80,6 +82,10 @@ impl<'a> FindRequest<'a> {
             Some(projection) if !self.show_record_id && !self.tailable => projection.fields(),
             _ => None,
         };
+        let sort_key = context.metadata.wants(MetaKind::SortKey);
+        if sort_key && sort.as_ref().is_none_or(|sort| sort.fields().is_empty()) {
+            return Err(no_sort());
+        }
         let read = Read {
             sort,
             hint: self.hint.clone(),
@@ -90,6 +96,8 @@ impl<'a> FindRequest<'a> {
             covering,
             projection: (!self.projection.is_empty()).then(|| self.projection.to_owned()),
             return_key: self.return_key,
+            sort_key,
+            index_key: context.metadata.wants(MetaKind::IndexKey),
             allow_disk_use: self.allow_disk_use.unwrap_or(context.limits.allow_disk_use),
             ..Read::new(matcher)
         };
@@ -155,19 +163,26 @@ impl Database {
             };
             return self.aggregate(operation, namespace, &request, context);
         }
-        let matcher = read.matcher.clone();
+        let (matcher, sort) = (read.matcher.clone(), read.sort.clone());
         let records = match request.tailable {
             true => Box::new(self.tail(operation, &collection, read, context)?),
             false => self.start(operation, &view, &collection, read, context)?,
         };
-        // The key that returnKey yields takes the place of everything else, in MongoDB too.
+        // The key that returnKey yields takes the place of everything else, in MongoDB too; only
+        // the sort key may stand beside it.
         let show_record_id = request.show_record_id && !request.return_key;
+        let projection = projection.and_then(|projection| match request.return_key {
+            true if projection.sort_keys().is_empty() => None,
+            true => Some(Shape::KeyAnd(projection.sort_keys().to_vec())),
+            false => Some(Shape::Projected(projection)),
+        });
         let source: Box<dyn Stage> = match (&projection, show_record_id) {
             (None, false) => Box::new(super::Documents(records)),
             _ => Box::new(Project {
                 records,
                 projection,
                 matcher,
+                sort,
                 show_record_id,
                 context: context.clone(),
                 arena: Arena::new(),
@@ -220,11 +235,20 @@ pub(crate) fn stages(holder: &DocumentBuf) -> base::bson::Array<'_> {
     value.and_then(|value| value.as_array()).unwrap_or(base::bson::Array::EMPTY)
 }
 
+/// What a find makes of the documents.
+enum Shape {
+    /// What the projection says.
+    Projected(Projection),
+    /// Index keys, the sort key in these fields behind them.
+    KeyAnd(Vec<Box<str>>),
+}
+
 /// Applies a find's projection and `showRecordId`.
 struct Project {
     records: Box<dyn RecordStream>,
-    projection: Option<Projection>,
+    projection: Option<Shape>,
     matcher: Arc<Matcher>,
+    sort: Option<Arc<SortPattern>>,
     show_record_id: bool,
     context: Arc<Context>,
     arena: Arena,
@@ -233,7 +257,14 @@ struct Project {
 impl Project {
     fn project(&mut self, record: &Record) -> Result<DocumentBuf> {
         let document = record.document.view();
-        let Some(projection) = &self.projection else { return Ok(document.to_owned()) };
+        if self.context.metadata.wants_any() {
+            note(record, self.sort.as_deref(), &self.context)?;
+        }
+        let projection = match &self.projection {
+            None => return Ok(document.to_owned()),
+            Some(Shape::KeyAnd(fields)) => return Ok(with_sort_key(record, fields)),
+            Some(Shape::Projected(projection)) => projection,
+        };
         let position = match projection.needs_position() {
             true => self.matcher.matches_at(document, &self.context)?.and_then(|found| found.position),
             false => None,
@@ -241,6 +272,17 @@ impl Project {
         self.arena.reset();
         projection.apply(document, position, &self.context, &self.arena)
     }
+}
+
+/// An index key with the sort key in these fields.
+fn with_sort_key(record: &Record, fields: &[Box<str>]) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.append_all(record.document.view());
+    let sort_key = record.meta.as_ref().and_then(|meta| meta.sort_values.as_ref());
+    for field in fields {
+        out.append_optional(field, sort_key.map(|key| key.view()));
+    }
+    out.finish()
 }
 
 impl Stage for Project {

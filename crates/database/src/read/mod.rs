@@ -5,6 +5,7 @@ mod collections;
 mod count;
 mod distinct;
 mod find;
+mod metadata;
 mod out;
 mod tail;
 

@@ -83,7 +83,7 @@ impl RecordStream for Tail {
                 }
                 let document = DocumentCow::Shared(value.to_shared());
                 self.cursor = Some(cursor);
-                return Ok(Some(Record { id, document, sort_key: None }));
+                return Ok(Some(Record { id, document, sort_key: None, meta: None }));
             }
         }
         Ok(None)

@@ -1,10 +1,11 @@
 //! Sizes, randomness, metadata, and the operators that are refused by name.
 
 use super::evaluate::{Call, Computed, null, value};
-use super::node::Node;
+use super::node::{CallNode, Node};
 use super::parse::Parser;
 use super::table::Operator;
-use base::bson::Value;
+use crate::MetaKind;
+use base::bson::{Builder, Value};
 use base::hash::hash64;
 use base::{Result, err};
 
@@ -60,34 +61,35 @@ pub(super) fn rand<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     value(call.scope.context.random_unit())
 }
 
-/// `$meta`: of text search, vector search and the like, none of which documents carry here, so
-/// every known kind is missing.
-///
-/// Errors: 17307 for what is no string, 17308 for an unknown kind.
-pub(super) fn parse_meta(_: &mut Parser<'_>, _: &'static Operator, argument: Value<'_>) -> Result<Node> {
-    const KNOWN: &[&str] = &[
-        "geoNearDistance",
-        "geoNearPoint",
-        "indexKey",
-        "randVal",
-        "recordId",
-        "searchHighlights",
-        "searchScore",
-        "searchScoreDetails",
-        "searchSequenceToken",
-        "sortKey",
-        "textScore",
-        "timeseriesBucketMaxTime",
-        "timeseriesBucketMinTime",
-        "vectorSearchScore",
-    ];
-    let Value::String(kind) = argument else {
-        return Err(err!(17307, "$meta only supports string arguments"));
-    };
-    if KNOWN.contains(&kind) {
-        return Err(err!(NotImplemented, "the expression {{$meta: \"{kind}\"}} is not supported"));
+/// `$meta` takes the name of a kind of metadata. Errors: those of [`MetaKind::parse`].
+pub(super) fn parse_meta(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    let kind = MetaKind::parse(argument)?;
+    parser.context.metadata.want(kind);
+    Ok(Node::call(operator, vec![Node::Constant(Some(argument.to_owned()))]))
+}
+
+/// What is known of the document beside its fields.
+pub(super) fn meta<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let Some(name) = call.get(0)? else { return Ok(None) };
+    let scope = call.scope;
+    let kind = MetaKind::parse(name)?;
+    scope.context.metadata.read(kind, |found| found.map(|value| scope.keep(value)).transpose())
+}
+
+/// Explain shows the name as it was written.
+pub(super) fn describe_meta(
+    call: &CallNode,
+    name: &str,
+    out: &mut Builder,
+    _: &dyn Fn(&Node, &str, &mut Builder),
+) {
+    if let Some(Node::Constant(Some(kind))) = call.operands.first() {
+        out.append(name, kind);
     }
-    Err(err!(17308, "Unsupported argument to $meta: {kind}"))
 }
 
 /// Refuses an operator that needs server-side JavaScript or an index of text or places.
@@ -128,7 +130,7 @@ mod tests {
     fn what_is_not_supported_is_refused_by_name() {
         check_parse_error("{$meta: 1}", 17307);
         check_parse_error("{$meta: 'nothing'}", 17308);
-        check_parse_error("{$meta: 'textScore'}", 238);
+        check_parse_error("{$meta: 'textScore'}", 40218);
         check_parse_error("{$function: {}}", 238);
     }
 }

@@ -139,6 +139,15 @@ impl Expression {
         }
     }
 
+    /// Whether it reads what is known of the document beside its fields (`$meta`).
+    pub fn reads_metadata(&self) -> bool {
+        fn reads(node: &Node) -> bool {
+            let is_meta = matches!(node, Node::Call(call) if call.operator.name == "$meta");
+            is_meta || node.children().any(reads)
+        }
+        reads(&self.node)
+    }
+
     /// What the expression reads of the document.
     pub fn dependencies(&self) -> Dependencies {
         dependencies::of(&self.node)

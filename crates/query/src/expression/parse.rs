@@ -9,7 +9,7 @@ use base::{Result, err};
 
 /// Parses one expression, keeping the names of the variables that are bound at the moment.
 pub(crate) struct Parser<'c> {
-    context: &'c Context,
+    pub(super) context: &'c Context,
     bound: Vec<Box<str>>,
     redact: bool,
 }

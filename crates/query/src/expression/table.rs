@@ -195,7 +195,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$maxN", Named(&pick::EXTREMES), pick::max_n),
     op("$median", Named(&ranks::MEDIAN), ranks::median),
     op("$mergeObjects", Any, object::merge),
-    op("$meta", Own(misc::parse_meta), misc::never),
+    op("$meta", Own(misc::parse_meta), misc::meta).described(misc::describe_meta).impure(),
     op("$millisecond", Own(parts::parse), parts::millisecond).described(parts::describe),
     op("$min", Any, accumulators::min),
     op("$minN", Named(&pick::EXTREMES), pick::min_n),

@@ -4,8 +4,8 @@ use super::node::Node;
 use super::parse::Parser;
 use crate::expression::Place;
 use crate::{Arena, Context, Expression};
-use base::Result;
 use base::bson::{Document, Element, ValueBuf};
+use base::{Result, err};
 
 /// An aggregation expression that must be true of the document.
 #[derive(Debug)]
@@ -28,6 +28,9 @@ impl Expr {
 pub(super) fn parse_expr(parser: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
     parser.require_top_level("$expr")?;
     let expression = Expression::parse_at(element.value(), parser.context, Place::Filter)?;
+    if expression.reads_metadata() {
+        return Err(err!(NotImplemented, "$meta is not supported in $expr"));
+    }
     Ok(Some(match (expression.is_constant(), expression.constant()) {
         (true, Some(value)) if value.is_truthy() => Node::AlwaysTrue,
         (true, _) => Node::AlwaysFalse,

@@ -29,6 +29,7 @@ mod lookup_unwind;
 mod r#match;
 mod merge;
 mod merge_spec;
+mod metadata;
 mod operator;
 mod optimize;
 mod out;
@@ -121,7 +122,9 @@ impl Pipeline {
     ) -> Result<Stream> {
         let mut stream = source;
         for step in &self.steps {
-            stream = each(Arc::clone(&step.operator).start(stream, environment)?);
+            let input = step.before(stream, environment);
+            let output = Arc::clone(&step.operator).start(input, environment)?;
+            stream = each(step.after(output, environment)?);
         }
         Ok(stream)
     }

@@ -27,7 +27,7 @@ pub(crate) fn parse_project(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Par
         return Err(err!(15969, "$project specification must be an object"));
     };
     let projection = Projection::parse_aggregate(fields, scope.context)?;
-    let exclusion = is_exclusion(fields);
+    let exclusion = projection.is_exclusion();
     let effect =
         if exclusion { Effect::Changes(top_names(fields)) } else { Effect::Keeps(kept_names(fields)) };
     let mut reads = if exclusion { Some(Vec::new()) } else { read_paths(fields, "", scope.context) };
@@ -77,22 +77,6 @@ fn first_component(path: &str) -> String {
 
 fn top_names(fields: Document<'_>) -> Vec<String> {
     fields.iter().map(|field| first_component(field.name())).collect()
-}
-
-/// Whether a specification that has parsed leaves fields out rather than picking them.
-fn is_exclusion(fields: Document<'_>) -> bool {
-    let is_zero = |value: Value<'_>| match value {
-        Value::Boolean(value) => !value,
-        other => other.as_number().is_some_and(|number| number.is_zero()),
-    };
-    let mut others = fields.iter().filter(|field| field.name() != "_id").peekable();
-    match others.peek() {
-        Some(field) => match field.value() {
-            Value::Document(nested) => !nested.is_empty() && !starts_operator(nested) && is_exclusion(nested),
-            value => is_zero(value),
-        },
-        None => fields.get("_id").is_some_and(is_zero),
-    }
 }
 
 fn starts_operator(document: Document<'_>) -> bool {

@@ -199,8 +199,11 @@ impl Run {
     }
 
     fn run(&self, pipeline: &Pipeline) -> Result<Vec<DocumentBuf>> {
+        let context = Arc::new(self.context());
+        // Parsing notes in the context which metadata is asked for.
+        with_array(&self.pipeline, |array| Pipeline::parse(array, &context))?;
         let collections = Arc::clone(&self.collections) as Arc<dyn Collections>;
-        let mut environment = Environment::new(collections, Arc::new(self.context()));
+        let mut environment = Environment::new(collections, context);
         environment.allow_disk_use = self.disk;
         collect(pipeline.run(from_documents(self.input.clone()), &environment)?)
     }

@@ -25,6 +25,8 @@ pub struct Projection {
     tree: Tree,
     /// The array of find's positional `$`.
     positional: Option<Path>,
+    /// The fields that find's `{$meta: "sortKey"}` fills.
+    sort_keys: Vec<Box<str>>,
 }
 
 /// What happens to the fields that are not named.
@@ -43,7 +45,7 @@ impl Projection {
     /// empty one lets everything through.
     ///
     /// Errors: MongoDB's: 31249 and 31250 for colliding paths, 31252 to 31254 for mixing, 31325
-    /// for unknown operators, those of field paths and expressions. `$meta` is refused by name.
+    /// for unknown operators, those of field paths and expressions.
     pub fn parse_find(spec: Document<'_>, context: &Context) -> Result<Projection> {
         parse::parse(spec, Flavour::Find, context)
     }
@@ -107,9 +109,19 @@ impl Projection {
         listed(&self.tree, "", &mut paths).then_some(paths)
     }
 
+    /// Whether it leaves fields out rather than picking them.
+    pub(crate) fn is_exclusion(&self) -> bool {
+        self.kind == Kind::Exclude
+    }
+
     /// Whether everything goes out as it is.
     pub fn is_identity(&self) -> bool {
         self.kind != Kind::Include && self.tree.children.is_empty()
+    }
+
+    /// The fields that are to hold the sort key: all that `returnKey` leaves of a projection.
+    pub fn sort_keys(&self) -> &[Box<str>] {
+        &self.sort_keys
     }
 
     /// Whether the positional `$` is used, so that the filter must say where it matched.
@@ -139,5 +151,10 @@ fn join(prefix: &str, name: &str) -> String {
 
 /// Says which stage an error is of; errors of constant parts say already where they arose.
 fn invalid(stage: &str, error: base::Error) -> base::Error {
-    if error.message().starts_with("Failed to optimize") { error } else { error.context(stage) }
+    let unavailable_metadata = error.code().number() == 40218;
+    if unavailable_metadata || error.message().starts_with("Failed to optimize") {
+        error
+    } else {
+        error.context(stage)
+    }
 }

@@ -28,6 +28,9 @@ struct Parser<'c> {
     id: Option<bool>,
     positional: Option<Path>,
     has_elem_match: bool,
+    has_meta: bool,
+    /// The fields that are to hold the sort key.
+    sort_keys: Vec<Box<str>>,
 }
 
 /// Parses a find's projection or a `$project`.
@@ -40,6 +43,8 @@ pub(super) fn parse(spec: Document<'_>, flavour: Flavour, context: &Context) -> 
         id: None,
         positional: None,
         has_elem_match: false,
+        has_meta: false,
+        sort_keys: Vec::new(),
     };
     for element in spec {
         parser.field("", &element)?;
@@ -90,7 +95,7 @@ impl Parser<'_> {
                 Some(slice) => self.tree.add(path, Node::Slice(slice)),
                 None => self.computed(path, Value::Document(inner)),
             },
-            (Flavour::Find, "$meta") => Err(meta(first.value())),
+            (_, "$meta") if inner.iter().count() == 1 => self.meta(path, inner, &first),
             _ => self.computed(path, Value::Document(inner)),
         }
     }
@@ -127,6 +132,16 @@ impl Parser<'_> {
         self.include_for_computed()?;
         let place = if self.flavour == Flavour::Find { Place::Plain } else { Place::Pipeline };
         let expression = expression(value, self.context, place)?;
+        self.tree.add(path, Node::Computed(expression))
+    }
+
+    /// `$meta`, which alone neither includes nor excludes.
+    fn meta(&mut self, path: &str, call: Document<'_>, operator: &Element<'_>) -> Result<()> {
+        let expression = Expression::parse_at(Value::Document(call), self.context, Place::Plain)?;
+        self.has_meta = true;
+        if operator.value().as_str() == Some("sortKey") {
+            self.sort_keys.push(path.into());
+        }
         self.tree.add(path, Node::Computed(expression))
     }
 
@@ -175,6 +190,8 @@ impl Parser<'_> {
     fn finish(mut self) -> Result<Projection> {
         let kind = self.kind.unwrap_or(match self.id {
             Some(true) => Kind::Include,
+            // A find goes on to yield all else, a `$project` doesn't.
+            _ if self.has_meta && self.flavour == Flavour::Aggregate => Kind::Include,
             _ => Kind::Exclude,
         });
         let listed = match kind {
@@ -187,7 +204,8 @@ impl Parser<'_> {
         if listed {
             self.tree.children.insert(0, ("_id".into(), Node::Listed));
         }
-        Ok(Projection { kind, tree: self.tree, positional: self.positional })
+        let Parser { tree, positional, sort_keys, .. } = self;
+        Ok(Projection { kind, tree, positional, sort_keys })
     }
 }
 
@@ -209,26 +227,6 @@ fn slice(value: Value<'_>) -> Result<Option<Slice>> {
         return Err(err!(28724, "First argument to $slice must be an array, but is of type: int"));
     }
     Ok(Some(Slice { skip, limit }))
-}
-
-/// Refuses `$meta`: no plan keeps such metadata with its documents.
-fn meta(value: Value<'_>) -> base::Error {
-    let Some(name) = value.as_str() else {
-        return err!(17307, "$meta only supports string arguments");
-    };
-    let what = match name {
-        "textScore" => "text score",
-        "geoNearDistance" => "$geoNear distance",
-        "geoNearPoint" => "$geoNear point",
-        "searchScore" => "$search score",
-        "searchHighlights" => "$search highlights",
-        "vectorSearchScore" => "$vectorSearch score",
-        "recordId" | "indexKey" | "sortKey" | "randVal" => {
-            return err!(NotImplemented, "$meta: '{name}' is not implemented in projections");
-        }
-        _ => return err!(17308, "Unsupported argument to $meta: {name}"),
-    };
-    err!(40218, "query requires {what} metadata, but it is not available")
 }
 
 /// Parses a computed field; an unknown operator has a code of its own here.
@@ -256,7 +254,7 @@ pub(super) fn add_fields(spec: Document<'_>, context: &Context) -> Result<Projec
     for element in spec {
         added(&mut tree, element.name(), &element, context)?;
     }
-    Ok(Projection { kind: Kind::Add, tree, positional: None })
+    Ok(Projection { kind: Kind::Add, tree, positional: None, sort_keys: Vec::new() })
 }
 
 fn added(tree: &mut Tree, path: &str, element: &Element<'_>, context: &Context) -> Result<()> {
@@ -295,5 +293,5 @@ pub(super) fn unset(paths: &[&str]) -> Result<Projection> {
         checked_path(path)?;
         tree.add(path, Node::Listed)?;
     }
-    Ok(Projection { kind: Kind::Exclude, tree, positional: None })
+    Ok(Projection { kind: Kind::Exclude, tree, positional: None, sort_keys: Vec::new() })
 }

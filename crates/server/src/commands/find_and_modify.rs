@@ -45,7 +45,7 @@ fn run(call: &mut Call<'_>) -> Result<Answer> {
     let request = parts.parse(&surroundings)?;
     let projection = match parts.projection.is_empty() {
         true => None,
-        false => Some(Projection::parse_find(parts.projection, context)?),
+        false => Some(parse_fields(parts.projection, context)?),
     };
     if parts.return_new && projection.as_ref().is_some_and(Projection::needs_position) {
         return Err(err!(BadValue, "cannot use a positional projection and return the new document"));
@@ -147,6 +147,18 @@ fn check(
         _ => return Ok(()),
     };
     Err(err!(FailedToParse, "{problem}"))
+}
+
+/// Parses the fields to be returned.
+///
+/// Errors: those of projections; NotImplemented for `$meta`, which writes keep nothing for.
+fn parse_fields(fields: Document<'_>, context: &Context) -> Result<Projection> {
+    let asked_before = context.metadata.wants_any();
+    let projection = Projection::parse_find(fields, context)?;
+    if context.metadata.wants_any() && !asked_before {
+        return Err(err!(NotImplemented, "$meta is not supported in the fields of findAndModify"));
+    }
+    Ok(projection)
 }
 
 fn project(
