@@ -1,13 +1,14 @@
 //! `$bucketAuto`: groups of about equal size by the order of an expression.
 
 use super::bucket::parse_group_by;
+use super::granularity::{Granularity, checked};
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::accumulator::{Accumulation, Accumulator, parse_field};
 use crate::tick::Tick;
 use crate::{Arena, Context, Expression, Sorter};
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Value, ValueBuf};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Number, Value, ValueBuf};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -15,15 +16,16 @@ struct BucketAuto {
     group_by: Expression,
     buckets: u64,
     output: Vec<(String, Accumulation)>,
+    granularity: Option<Granularity>,
 }
 
-/// Errors: 40239 to 40246 as MongoDB's; NotImplemented for `granularity`.
+/// Errors: 40239 to 40246 as MongoDB's; those of granularities.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
         return Err(err!(40240, "The argument to $bucketAuto must be an object, but found type: {found}."));
     };
-    let (mut group_by, mut buckets, mut output) = (None, None, None);
+    let (mut group_by, mut buckets, mut output, mut granularity) = (None, None, None, None);
     for option in options {
         match option.name() {
             "groupBy" => {
@@ -32,7 +34,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
             }
             "buckets" => buckets = Some(parse_buckets(option.value())?),
             "output" => output = Some(parse_output(option.value(), scope.context)?),
-            "granularity" => return Err(err!(NotImplemented, "$bucketAuto granularity is not implemented")),
+            "granularity" => granularity = Some(Granularity::parse(option.value())?),
             other => return Err(err!(40245, "Unrecognized option to $bucketAuto: {other}.")),
         }
     }
@@ -43,7 +45,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         Some(output) => output,
         None => vec![count(scope.context)?],
     };
-    Ok(Parsed::one(BucketAuto { group_by, buckets, output }))
+    Ok(Parsed::one(BucketAuto { group_by, buckets, output, granularity }))
 }
 
 fn parse_buckets(value: Value<'_>) -> Result<u64> {
@@ -102,6 +104,7 @@ impl Operator for BucketAuto {
             size: 1,
             made: 0,
             ahead: None,
+            rounded: None,
         }))
     }
 }
@@ -117,6 +120,8 @@ struct Running {
     made: u64,
     /// The first document of the next bucket, and its value.
     ahead: Option<(ValueBuf, DocumentCow)>,
+    /// The upper bound of the bucket before, where bounds are rounded.
+    rounded: Option<ValueBuf>,
 }
 
 /// A bucket that is being filled.
@@ -131,6 +136,9 @@ impl Running {
     fn value(&self, document: Document<'_>) -> Result<ValueBuf> {
         let arena = Arena::new();
         let value = self.stage.group_by.evaluate(document, &self.context, &arena)?;
+        if self.stage.granularity.is_some() {
+            checked(value)?;
+        }
         Ok(value.unwrap_or(Value::Null).to_owned())
     }
 
@@ -172,18 +180,48 @@ impl Running {
     }
 
     /// Whether the next document still belongs to the bucket: while there is room, in the last
-    /// bucket, and where its value is the bucket's greatest.
-    fn belongs(&self, bucket: &Bucket, value: &ValueBuf) -> bool {
-        bucket.count < self.size
+    /// bucket, where its value is the bucket's greatest, and below the rounded bound.
+    fn belongs(&self, bucket: &Bucket, value: &ValueBuf) -> Result<bool> {
+        if bucket.count < self.size
             || self.made + 1 >= self.stage.buckets
             || self.context.collation.equal(bucket.max.view(), value.view())
+        {
+            return Ok(true);
+        }
+        let Some(granularity) = &self.stage.granularity else { return Ok(false) };
+        let bound = granularity.round_up(checked(Some(bucket.max.view()))?);
+        Ok(checked(Some(value.view()))?.compare(bound).is_lt())
     }
 
-    /// The bucket as a document; its upper bound is the next bucket's lower one.
-    fn finish(&self, bucket: &Bucket) -> Result<DocumentBuf> {
-        let max = self.ahead.as_ref().map_or(&bucket.max, |(value, _)| value);
+    /// The bucket's bounds. The upper one is the next bucket's lower one, unless rounded.
+    fn bounds(&mut self, bucket: &Bucket) -> Result<(ValueBuf, ValueBuf)> {
+        let Some(granularity) = &self.stage.granularity else {
+            let max = self.ahead.as_ref().map_or(&bucket.max, |(value, _)| value);
+            return Ok((bucket.min.clone(), max.clone()));
+        };
+        let rounded = |value: &ValueBuf, round: fn(&Granularity, Number) -> Number| -> Result<ValueBuf> {
+            Ok(Value::from(round(granularity, checked(Some(value.view()))?)).to_owned())
+        };
+        let min = match self.rounded.take() {
+            Some(before) => before,
+            None => rounded(&bucket.min, Granularity::round_down)?,
+        };
+        let max = match &self.ahead {
+            // Zero can't be rounded up, so the bound comes from above.
+            Some((next, _)) if checked(Some(bucket.max.view()))?.is_zero() => {
+                rounded(next, Granularity::round_down)?
+            }
+            _ => rounded(&bucket.max, Granularity::round_up)?,
+        };
+        self.rounded = Some(max.clone());
+        Ok((min, max))
+    }
+
+    /// The bucket as a document.
+    fn finish(&mut self, bucket: &Bucket) -> Result<DocumentBuf> {
+        let (min, max) = self.bounds(bucket)?;
         let mut builder = Builder::new();
-        builder.begin_document("_id").append("min", &bucket.min).append("max", max).end();
+        builder.begin_document("_id").append("min", &min).append("max", &max).end();
         for ((name, _), state) in self.stage.output.iter().zip(&bucket.accumulators) {
             builder.append(name, &state.finish()?);
         }
@@ -201,7 +239,7 @@ impl Stage for Running {
         self.add(&mut bucket, value, document.view())?;
         while let Some((value, document)) = self.next_sorted()? {
             self.tick.check()?;
-            if !self.belongs(&bucket, &value) {
+            if !self.belongs(&bucket, &value)? {
                 self.ahead = Some((value, document));
                 break;
             }
@@ -255,6 +293,30 @@ mod tests {
             "Unrecognized option to $bucketAuto: x.",
         );
         fails("[{$bucketAuto: {groupBy: '$a'}}]", 40246, "requires 'groupBy' and 'buckets'");
-        fails("[{$bucketAuto: {groupBy: '$a', buckets: 1, granularity: 'R5'}}]", 238, "granularity");
+        fails("[{$bucketAuto: {groupBy: '$a', buckets: 1, granularity: 'R6'}}]", 40257, "granularity 'R6'");
+        fails("[{$bucketAuto: {groupBy: '$a', buckets: 1, granularity: 5}}]", 40261, "found type: int.");
+    }
+
+    #[test]
+    fn bounds_are_rounded() {
+        let hundred: String = (0..100).map(|i| format!("{{a: {i}}},")).collect();
+        let run = |buckets: usize, granularity: &str, expected: &str| {
+            let stage = format!("{{groupBy: '$a', buckets: {buckets}, granularity: '{granularity}'}}");
+            gives(&format!("[{hundred}]"), &format!("[{{$bucketAuto: {stage}}}]"), expected);
+        };
+        run(
+            5,
+            "R20",
+            "[{_id: {min: 0, max: 20.0}, count: 20}, {_id: {min: 20.0, max: 40.0}, count: 20},
+              {_id: {min: 40.0, max: 63.0}, count: 23}, {_id: {min: 63.0, max: 90.0}, count: 27},
+              {_id: {min: 90.0, max: 100.0}, count: 10}]",
+        );
+        run(2, "1-2-5", "[{_id: {min: 0, max: 50.0}, count: 50}, {_id: {min: 50.0, max: 100.0}, count: 50}]");
+        run(3, "POWERSOF2", "[{_id: {min: 0, max: 64}, count: 64}, {_id: {min: 64, max: 128}, count: 36}]");
+        gives(
+            "[{a: 0}, {a: 0}, {a: 7}]",
+            "[{$bucketAuto: {groupBy: '$a', buckets: 2, granularity: 'R5'}}]",
+            "[{_id: {min: 0, max: 6.300000000000001}, count: 2}, {_id: {min: 6.300000000000001, max: 10.0}, count: 1}]",
+        );
     }
 }

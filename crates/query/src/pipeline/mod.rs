@@ -20,6 +20,7 @@ mod facet;
 mod fields;
 mod fill;
 mod filter_paths;
+mod granularity;
 mod graph_lookup;
 mod group;
 mod internal;

@@ -21,13 +21,19 @@ pub(super) enum Format {
 const UUID: u8 = 4;
 
 impl Format {
+    /// Reads the argument, which may be null.
+    ///
     /// Errors: 4341114 for what is no string, 4341125 for an unknown format.
-    pub(super) fn read(found: Option<Value<'_>>) -> Result<Format> {
-        let Some(Value::String(name)) = found else {
-            let found = type_name(found);
-            return Err(err!(4341114, "$convert requires that 'format' be a string, found: {found}"));
+    pub(super) fn read(found: Option<Value<'_>>) -> Result<Option<Format>> {
+        let name = match found.filter(|value| !value.is_nullish()) {
+            None => return Ok(None),
+            Some(Value::String(name)) => name,
+            other => {
+                let found = type_name(other);
+                return Err(err!(4341114, "$convert requires that 'format' be a string, found: {found}"));
+            }
         };
-        Ok(match name {
+        Ok(Some(match name {
             "auto" => Format::Auto,
             "base64" => Format::Base64,
             "base64url" => Format::Base64Url,
@@ -35,7 +41,7 @@ impl Format {
             "utf8" => Format::Utf8,
             "uuid" => Format::Uuid,
             other => return Err(err!(4341125, "Invalid 'format' argument for $convert: {other}")),
-        })
+        }))
     }
 }
 

@@ -4,6 +4,7 @@
 //! ConversionFailure, which is what `onError` catches. Anything else is an error of the caller's.
 
 mod binary;
+mod byte_order;
 mod number;
 mod target;
 mod text;
@@ -16,6 +17,7 @@ use super::named::{Complaint, Named, Parameter, optional};
 use base::bson::{ObjectId, Type, Value};
 use base::{ErrorCode, Result, err};
 use binary::Format;
+use byte_order::ByteOrder;
 use target::Target;
 
 /// The arguments in the order in which they are read.
@@ -26,6 +28,7 @@ pub(super) static ARGUMENTS: Named = Named {
         optional("onError"),
         optional("onNull"),
         optional("format"),
+        optional("byteOrder"),
     ],
     no_object: Complaint(
         ErrorCode::FailedToParse,
@@ -46,24 +49,52 @@ pub(super) fn operator<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     };
     let Some(to) = to else { return null() };
     let target = Target::read(to)?;
-    let format = if call.given(4) { Some(Format::read(call.get(4)?)?) } else { None };
-    match convert(input, target, format, call.scope) {
+    let form = Form { format: Format::read(call.get(4)?)?, byte_order: ByteOrder::read(call.get(5)?)? };
+    match convert(input, target, form, call.scope) {
         Err(error) if error.code() == ErrorCode::ConversionFailure && call.given(2) => call.get(2),
         converted => converted,
     }
+}
+
+/// How binaries are written.
+#[derive(Clone, Copy, Default)]
+struct Form {
+    /// As text.
+    format: Option<Format>,
+    /// As numbers.
+    byte_order: ByteOrder,
 }
 
 /// Converts a value that is not null.
 ///
 /// Errors: ConversionFailure where there is no conversion; 4341115 without a format where one is
 /// needed.
-fn convert<'a>(
+fn convert<'a>(input: Value<'a>, target: Target, form: Form, scope: &Scope<'_, 'a>) -> Computed<'a> {
+    let format = form.format;
+    let converted = match (target.kind, input) {
+        (kind, Value::Binary { bytes, .. }) if kind.is_numeric() => {
+            byte_order::number_of(bytes, kind, form.byte_order)?
+        }
+        (Type::Binary, Value::Int32(_) | Value::Int64(_) | Value::Double(_)) => {
+            let bytes = byte_order::bytes_of(input, form.byte_order);
+            bytes.map(|bytes| Value::Binary { subtype: target.subtype, bytes: scope.arena.bytes(&bytes) })
+        }
+        (kind, _) => convert_other(input, Target { kind, ..target }, format, scope)?,
+    };
+    match converted {
+        Some(converted) => Ok(Some(converted)),
+        None => Err(unsupported(input, target.kind)),
+    }
+}
+
+/// The conversions between other than binaries and numbers; `None` where there is none.
+fn convert_other<'a>(
     input: Value<'a>,
     target: Target,
     format: Option<Format>,
     scope: &Scope<'_, 'a>,
 ) -> Computed<'a> {
-    let converted = match target.kind {
+    Ok(match target.kind {
         Type::Double | Type::Int32 | Type::Int64 | Type::Decimal128 => number::convert(input, target.kind)?,
         Type::Boolean => Some(Value::Boolean(to_bool(input))),
         Type::DateTime => to_date(input)?,
@@ -71,11 +102,7 @@ fn convert<'a>(
         Type::String => return to_string(input, format, scope),
         Type::Binary => return binary::to_binary(input, target.subtype, format, scope),
         _ => None,
-    };
-    match converted {
-        Some(converted) => Ok(Some(converted)),
-        None => Err(unsupported(input, target.kind)),
-    }
+    })
 }
 
 fn unsupported(input: Value<'_>, target: Type) -> base::Error {
@@ -143,7 +170,7 @@ fn shorthand<'a>(call: &Call<'_, 'a>, kind: Type, format: Option<Format>) -> Com
     convert(
         input,
         Target { kind, subtype: if format == Some(Format::Uuid) { 4 } else { 0 } },
-        format,
+        Form { format, ..Form::default() },
         call.scope,
     )
 }

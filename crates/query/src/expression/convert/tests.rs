@@ -109,6 +109,29 @@ fn binaries_by_format() {
 }
 
 #[test]
+fn numbers_byte_by_byte() {
+    let bytes = |input: &str, order: &str| {
+        format!("{{$convert: {{input: {input}, to: 'binData', byteOrder: {order}}}}}")
+    };
+    check(&bytes("258", "'little'"), "{}", "BinData(0, 'AgEAAA==')");
+    check(&bytes("258", "'big'"), "{}", "BinData(0, 'AAABAg==')");
+    check(&bytes("258", "null"), "{}", "BinData(0, 'AgEAAA==')");
+    check(&bytes("NumberLong(-1)", "'big'"), "{}", "BinData(0, '//////////8=')");
+    check(&bytes("1.5", "'big'"), "{}", "BinData(0, 'P/gAAAAAAAA=')");
+    check_error(&bytes("1", "'middle'"), "{}", 9130002);
+    check_error(&bytes("1", "2"), "{}", 9130001);
+    check_error(&bytes("NumberDecimal('1')", "'big'"), "{}", 241);
+    check("{$convert: {input: BinData(0, 'AAABAg=='), to: 'int', byteOrder: 'big'}}", "{}", "258");
+    check("{$toInt: BinData(0, '/w==')}", "{}", "-1");
+    check("{$toLong: BinData(0, 'AgEAAA==')}", "{}", "NumberLong(258)");
+    check("{$convert: {input: BinData(0, 'P8AAAA=='), to: 'double', byteOrder: 'big'}}", "{}", "1.5");
+    for (input, to) in [("'AQID'", "int"), ("'AAAAAAAAAAA='", "int"), ("''", "long"), ("'AQI='", "double")] {
+        check_error(&format!("{{$convert: {{input: BinData(0, {input}), to: '{to}'}}}}"), "{}", 241);
+    }
+    check_error("{$toDecimal: BinData(0, 'AQ==')}", "{}", 241);
+}
+
+#[test]
 fn null_errors_and_targets() {
     check("{$convert: {input: null, to: 'int', onNull: 'none'}}", "{}", "'none'");
     check("{$convert: {input: '$x', to: 'int'}}", "{}", "null");
