@@ -96,7 +96,12 @@ pub(crate) fn verb(verb: Verb) -> ExitCode {
     runtime.block_on(async {
         match verb {
             Verb::Floor => target::floor::run(),
-            Verb::WorkingSet(_) | Verb::ErrorTracker(_) | Verb::Micro(_) | Verb::Run { .. } => {
+            Verb::Micro(common) => run(common, experiment::Micro).await,
+            Verb::Run { workload, common } => match experiment::Run::open(&workload) {
+                Ok(experiment) => run(common, experiment).await,
+                Err(error) => complain(&error),
+            },
+            Verb::WorkingSet(_) | Verb::ErrorTracker(_) => {
                 complain(&Error::Input("this experiment is not there yet".to_string()))
             }
             Verb::Clean(common) => run(common, experiment::Clean).await,

@@ -3,14 +3,18 @@
 mod bare;
 mod clean;
 mod inserts;
+mod micro;
 mod parts;
 mod sentences;
 #[cfg(test)]
 pub(crate) mod tests;
+mod workload;
 mod write_concern;
 
 pub(crate) use clean::Clean;
 pub(crate) use inserts::Inserts;
+pub(crate) use micro::Micro;
+pub(crate) use workload::Run;
 pub(crate) use write_concern::WriteConcern;
 
 use crate::error::Result;

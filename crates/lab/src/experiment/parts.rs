@@ -4,7 +4,9 @@ use crate::error::Result;
 use crate::target::{Sources, Target};
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection, Database, IndexModel};
+use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A connection to a target of MongoDB's protocol, at the run's own database.
 #[derive(Clone)]
@@ -55,10 +57,37 @@ impl Link {
         self.named(self.collection::<Document>(collection).drop().await)
     }
 
+    /// Fills a collection with documents numbered from 0, in batches of 1,000.
+    pub(super) async fn fill(
+        &self,
+        collection: &str,
+        count: u64,
+        make: impl Fn(u64) -> Document,
+    ) -> Result<()> {
+        const BATCH: u64 = 1000;
+        let collection = self.collection::<Document>(collection);
+        for first in (0..count).step_by(BATCH as usize) {
+            let documents = (first..(first + BATCH).min(count)).map(&make);
+            self.named(collection.insert_many(documents).await)?;
+        }
+        Ok(())
+    }
+
     /// Whether it says that it is Vellum, and so has commands of its own; the floor answers anything.
     pub(super) async fn is_vellum(&self) -> Result<bool> {
         let info = self.admin(doc! { "buildInfo": 1 }).await?;
         Ok(self.target.is_floor || info.contains_key("vellum"))
+    }
+}
+
+/// Which targets have what a section needs, so that it is loaded once and not in every round.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Loaded(Arc<Mutex<BTreeSet<String>>>);
+
+impl Loaded {
+    /// Whether this target is asked for the first time; it counts as loaded from now on.
+    pub(super) fn first_time(&self, target: &Target) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(target.name.clone())
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It shows what kernel and client alone cost, so that every figure of a server can be read as a
 //! ratio to it. It looks at nothing but the header and the command's name, keeps nothing, and says
-//! whatever makes a driver go on: every write did one document, every find finds one, every cursor
+//! whatever makes a driver go on: every insert did all, every other write one document, every find finds one, every cursor
 //! is at its end. Rules of the protocol that clients wait on are kept: a message that wants no
 //! reply (`moreToCome`) gets none, and hello tells no topology version, so that no client asks for
 //! replies that go on by themselves.
@@ -22,6 +22,9 @@ const OP_MSG: i32 = 2013;
 
 /// The flag of a message to which no reply is wanted.
 const MORE_TO_COME: i32 = 1 << 1;
+
+/// As many documents as a message may hold.
+const BATCH_MAX: i32 = 100_000;
 
 /// MongoDB 8.0's.
 const WIRE_VERSION: i32 = 25;
@@ -101,7 +104,14 @@ impl Replies {
         let known: Vec<(&'static [&'static str], DocumentBuf)> = vec![
             (&["find", "aggregate"], cursor("firstBatch", true)),
             (
-                &["insert", "delete"],
+                &["insert"],
+                document(|reply| {
+                    // The official driver sends again what wasn't inserted: so all of it was.
+                    reply.append("n", BATCH_MAX);
+                }),
+            ),
+            (
+                &["delete"],
                 document(|reply| {
                     reply.append("n", 1);
                 }),
@@ -203,7 +213,7 @@ fn cursor(batch: &str, holds_one: bool) -> DocumentBuf {
 fn hello(reply: &mut Builder) {
     reply.append("helloOk", true).append("ismaster", true).append("isWritablePrimary", true);
     reply.append("maxBsonObjectSize", 16 << 20).append("maxMessageSizeBytes", MESSAGE_MAX as i32);
-    reply.append("maxWriteBatchSize", 100_000).append("logicalSessionTimeoutMinutes", 30);
+    reply.append("maxWriteBatchSize", BATCH_MAX).append("logicalSessionTimeoutMinutes", 30);
     reply.append("connectionId", 1).append("minWireVersion", 0).append("maxWireVersion", WIRE_VERSION);
     reply.append("readOnly", false);
 }

@@ -99,17 +99,35 @@ impl Drop for Started {
 pub(crate) async fn notches(directory: &Path) -> Result<Vec<Target>> {
     let mut targets = Vec::new();
     for (name, durability) in NOTCHES {
-        let scratch = durability.map(|_| Scratch::below(directory)).transpose()?;
-        let mut arguments: Vec<&OsStr> =
-            ["serve", "--port", "0", "--parent-pipe", "--log-level", "error"].map(OsStr::new).to_vec();
-        let data = scratch.as_ref().map(|scratch| scratch.path().join("data"));
-        if let (Some(data), Some(level)) = (&data, durability) {
-            let options = ["--data".as_ref(), data.as_os_str(), "--durability".as_ref(), level.as_ref()];
-            arguments.extend(options);
-        }
-        targets.push(start(name, &arguments, scratch, data.clone()).await?);
+        targets.push(notch(name, *durability, directory).await?);
     }
     Ok(targets)
+}
+
+async fn notch(name: &str, durability: Option<&str>, directory: &Path) -> Result<Target> {
+    let scratch = durability.map(|_| Scratch::below(directory)).transpose()?;
+    let mut arguments: Vec<&OsStr> =
+        ["serve", "--port", "0", "--parent-pipe", "--log-level", "error"].map(OsStr::new).to_vec();
+    let data = scratch.as_ref().map(|scratch| scratch.path().join("data"));
+    if let (Some(data), Some(level)) = (&data, durability) {
+        let options = ["--data".as_ref(), data.as_os_str(), "--durability".as_ref(), level.as_ref()];
+        arguments.extend(options);
+    }
+    start(name, &arguments, scratch, data.clone()).await
+}
+
+/// Starts another server like this one, with data of its own below `directory`, and reaches it;
+/// `None` if it isn't one of those that the lab starts from its own binary.
+///
+/// # Errors
+/// It can't be started.
+pub(crate) async fn another(target: &Target, directory: &Path) -> Option<Result<Target>> {
+    target.started.as_ref()?;
+    if target.is_floor {
+        return Some(floor().await);
+    }
+    let (name, durability) = NOTCHES.iter().find(|(name, _)| *name == target.name)?;
+    Some(notch(name, *durability, directory).await)
 }
 
 /// Starts the responder of canned replies, in a process of its own, so that its processor time can

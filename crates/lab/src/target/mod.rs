@@ -14,7 +14,7 @@ mod process;
 mod scratch;
 mod workspace;
 
-pub(crate) use launch::{floor as start_floor, notches};
+pub(crate) use launch::{another, floor as start_floor, notches};
 pub(crate) use postgres::clusters;
 pub(crate) use process::Usage;
 pub(crate) use scratch::Scratch;
