@@ -28,6 +28,7 @@ mod repair;
 mod replay;
 mod scripts;
 mod server;
+mod space;
 mod strict;
 mod tidy;
 mod unstable;

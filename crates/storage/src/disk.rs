@@ -27,6 +27,7 @@ mod overlay;
 mod reader;
 mod record;
 mod recovery;
+mod rewrite;
 mod salvage;
 mod state;
 mod swap;

@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use redb::{ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
 
 use super::backend::{Backend, Control};
@@ -67,12 +67,16 @@ pub(super) fn table_name(number: u64) -> String {
 
 /// The base file, open.
 pub(super) struct Base {
-    files: Arc<dyn Files>,
-    path: PathBuf,
+    pub(super) files: Arc<dyn Files>,
+    pub(super) path: PathBuf,
     cache_bytes: usize,
     control: Arc<Control>,
     /// None only while it is reopened, or after that failed.
-    database: Option<redb::Database>,
+    database: Option<Arc<redb::Database>>,
+    /// Whether the file's name is known to be durable.
+    pub(super) named: bool,
+    /// Who reads it.
+    views: Mutex<Vec<Weak<View>>>,
 }
 
 /// What redb's cache counts about itself.
@@ -117,7 +121,8 @@ impl Base {
         cache_bytes: usize,
         control: Arc<Control>,
     ) -> Result<Self> {
-        let mut base = Base { files, path, cache_bytes, control, database: None };
+        let mut base =
+            Base { files, path, cache_bytes, control, database: None, named: true, views: Mutex::default() };
         base.reopen()?;
         Ok(base)
     }
@@ -131,7 +136,7 @@ impl Base {
             // For the next attempt.
             self.control.report();
         }
-        self.database = Some(opened?);
+        self.database = Some(Arc::new(opened?));
         Ok(())
     }
 
@@ -145,7 +150,7 @@ impl Base {
     }
 
     pub(super) fn database(&self) -> Result<&redb::Database> {
-        self.database.as_ref().ok_or(Error::Closed)
+        self.database.as_deref().ok_or(Error::Closed)
     }
 
     /// Closes the file; cleanly, if nothing has failed.
@@ -172,7 +177,20 @@ impl Base {
     /// The state after the latest checkpoint, for readers to share.
     pub(super) fn view(&self) -> Result<Arc<View>> {
         let transaction = self.database()?.begin_read().map_err(storage)?;
-        Ok(Arc::new(View { transaction, tables: RwLock::default() }))
+        let view = Arc::new(View { transaction, tables: RwLock::default(), retired: Arc::default() });
+        let mut views = self.views.lock();
+        views.retain(|view| view.strong_count() > 0);
+        views.push(Arc::downgrade(&view));
+        Ok(view)
+    }
+
+    /// Leaves the open file to those who read it.
+    pub(super) fn retire(&mut self) {
+        let Some(database) = self.database.take() else { return };
+        for view in self.views.lock().drain(..).filter_map(|view| view.upgrade()) {
+            // It may keep an older one already, then it reads that.
+            let _ = view.retired.set(Arc::clone(&database));
+        }
     }
 
     /// Reads what there is.
@@ -194,16 +212,23 @@ pub(super) struct View {
     transaction: ReadTransaction,
     /// Tables opened so far.
     tables: RwLock<HashMap<u64, Arc<OpenTable>>>,
+    /// The file that it reads, once the base has another. The last to be dropped.
+    retired: Retired,
 }
+
+/// Keeps a database open for those who read it, once the base has another.
+type Retired = Arc<OnceLock<Arc<redb::Database>>>;
 
 struct OpenTable {
     table: RawTable,
     /// Keys beyond this one are not there: new record ids need no search.
     last: Option<Key>,
+    /// Cursors may outlive the view.
+    _retired: Retired,
 }
 
 impl View {
-    fn numbers(&self) -> Result<BTreeMap<String, u64>> {
+    pub(super) fn numbers(&self) -> Result<BTreeMap<String, u64>> {
         let table = match self.transaction.open_table(NUMBERS) {
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
             table => table.map_err(storage)?,
@@ -219,7 +244,7 @@ impl View {
         entries.map(entry).collect()
     }
 
-    fn trees(&self) -> Result<Vec<(Ident, Table)>> {
+    pub(super) fn trees(&self) -> Result<Vec<(Ident, Table)>> {
         let table = match self.transaction.open_table(IDENTS) {
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
             table => table.map_err(storage)?,
@@ -244,7 +269,7 @@ impl View {
         }
         let table = self.raw(number)?;
         let last = table.last().map_err(storage)?.map(|(key, _)| Key::from(key.value()));
-        let table = Arc::new(OpenTable { table, last });
+        let table = Arc::new(OpenTable { table, last, _retired: Arc::clone(&self.retired) });
         self.tables.write().insert(number, Arc::clone(&table));
         Ok(table)
     }

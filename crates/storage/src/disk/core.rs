@@ -208,6 +208,11 @@ impl Core {
 
     pub(super) fn note_checkpoint(&self, _freeze: &Freeze) {
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.note_length();
+    }
+
+    /// Notes how long the base is now.
+    pub(super) fn note_length(&self) {
         self.file_bytes.store(self.base.lock().file_bytes(), Ordering::Relaxed);
     }
 

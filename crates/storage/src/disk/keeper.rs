@@ -1,12 +1,13 @@
 //! The keeper: the thread that makes checkpoints, and puts right what has failed.
 //!
-//! It freezes the state when the changes in memory or the journal have grown large, writes them to the base,
-//! and lets go of the segments that this makes superfluous. A checkpoint that fails is tried again with the
+//! It freezes the state when the changes in memory or the journal have grown large, when much of the base has
+//! been dropped, or when the latest checkpoint is a while ago, writes the changes to the base, and lets go of
+//! the segments that this makes superfluous, and of the room. A checkpoint that fails is tried again with the
 //! same frozen state; if redb has seen an error, the base is opened anew first. All that time readers and
 //! writers go on, the latter ever more slowly (see [`super::room`]).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -20,6 +21,12 @@ use crate::{Error, Result};
 const RETRY: Duration = Duration::from_millis(100);
 /// How often to look whether the base needs opening anew.
 const LOOK: Duration = Duration::from_millis(500);
+/// How long changes stay in the journal alone, as mongod has it.
+const LONGEST: Duration = Duration::from_secs(60);
+/// Less dropped than this, or than an eighth of the base, is no reason for a checkpoint.
+const GARBAGE_BYTES_MIN: u64 = 4 << 20;
+/// A base shorter than this is never written anew.
+const REWRITE_BYTES_MIN: u64 = 8 << 20;
 
 /// What others tell the keeper and hear from it.
 #[derive(Default)]
@@ -83,6 +90,11 @@ impl Desk {
         orders.error.clone()
     }
 
+    /// Whether the engine is closing.
+    fn is_closing(&self) -> bool {
+        self.orders.lock().closing
+    }
+
     pub(super) fn close(&self) {
         self.orders.lock().closing = true;
         self.ordered.notify_all();
@@ -96,6 +108,10 @@ pub(super) struct Keeper {
     next_table: u64,
     /// A checkpoint that was begun and isn't complete.
     begun: Option<Begun>,
+    /// When one was last attempted.
+    attempted: Instant,
+    /// How long the base was when it was last written anew.
+    rewritten: u64,
 }
 
 struct Begun {
@@ -108,11 +124,12 @@ struct Begun {
 
 impl Keeper {
     pub(super) fn new(core: Arc<Core>, next_table: u64) -> Self {
-        Keeper { core, next_table, begun: None }
+        Keeper { core, next_table, begun: None, attempted: Instant::now(), rewritten: 0 }
     }
 
     /// Works until the desk closes, then makes a last checkpoint if there is anything to write.
     pub(super) fn run(mut self) {
+        self.take_back();
         while let Some(order) = self.next_order() {
             // Broken pages of the base may make redb panic; writers are to hear of it.
             let result = sheltered(|| self.attempt(order));
@@ -130,6 +147,8 @@ impl Keeper {
             } else {
                 orders.error = None;
                 self.core.desk.done.notify_all();
+                drop(orders);
+                self.take_back();
             }
         }
         if (self.begun.is_some() || self.core.has_changes())
@@ -146,8 +165,7 @@ impl Keeper {
             if orders.closing {
                 return None;
             }
-            if orders.wanted > orders.begun || self.core.journal.is_broken() || self.core.control.has_failed()
-            {
+            if orders.wanted > orders.begun || self.is_due() {
                 orders.begun = orders.wanted;
                 return Some(orders.begun);
             }
@@ -155,7 +173,47 @@ impl Keeper {
         }
     }
 
+    /// Writes the base anew if its file is far longer than what is in it; after an attempt only once more has
+    /// been freed.
+    fn take_back(&mut self) {
+        let latest = self.core.latest();
+        let (file, data) = (self.core.file_bytes(), latest.bytes);
+        // What a checkpoint will free first isn't to be copied.
+        let later = self.begun.is_some() || is_much(latest.garbage_bytes, file);
+        if later || file < REWRITE_BYTES_MIN + 3 * data || file <= self.rewritten {
+            return;
+        }
+        drop(latest);
+        let core = Arc::clone(&self.core);
+        let rewritten = sheltered(|| {
+            let mut base = core.base.lock();
+            let view = base.view()?;
+            base.rewrite(&view, &|| !core.desk.is_closing())?;
+            let view = base.view()?;
+            drop(base);
+            core.look_through(view);
+            Ok(())
+        });
+        if let Err(error) = rewritten
+            && error != Error::Closed
+        {
+            log::warn!("the base stays as long as it is: {error}");
+        }
+        self.core.note_length();
+        self.rewritten = self.core.file_bytes();
+    }
+
+    /// Whether there is a reason for a checkpoint that nobody has to order.
+    fn is_due(&self) -> bool {
+        let core = &self.core;
+        core.journal.is_broken()
+            || core.control.has_failed()
+            || is_much(core.latest().garbage_bytes, core.file_bytes())
+            || self.attempted.elapsed() >= LONGEST && core.has_changes()
+    }
+
     fn attempt(&mut self, order: u64) -> Result<()> {
+        self.attempted = Instant::now();
         self.heal()?;
         if let Some(begun) = self.begun.take() {
             let late = begun.order < order;
@@ -202,10 +260,13 @@ impl Keeper {
     }
 
     fn complete(&mut self, begun: Begun) -> Result<()> {
+        if begun.freeze.garbage_bytes > 0 {
+            self.rewritten = 0;
+        }
         let view = Arc::clone(&self.core.latest().view);
         let written = {
-            let base = self.core.base.lock();
-            begun.plan.write(&base, &view).and_then(|()| base.view())
+            let mut base = self.core.base.lock();
+            base.settle().and_then(|()| begun.plan.write(&base, &view)).and_then(|()| base.view())
         };
         drop(view);
         match written {
@@ -235,4 +296,9 @@ impl Keeper {
         }
         Ok(())
     }
+}
+
+/// Whether so many bytes of a base of that length are worth a checkpoint, to get them back.
+fn is_much(garbage: u64, file_bytes: u64) -> bool {
+    garbage >= GARBAGE_BYTES_MIN && garbage >= file_bytes / 8
 }

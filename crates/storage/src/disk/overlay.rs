@@ -73,7 +73,7 @@ impl Cover {
         }
         let mut block = vec![0; BLOCK as usize];
         let there = self.below_len.saturating_sub(number * BLOCK).min(BLOCK) as usize;
-        if let Some(part) = block.get_mut(..there) {
+        if let (true, Some(part)) = (there > 0, block.get_mut(..there)) {
             below.read_at(part, number * BLOCK)?;
         }
         Ok(block)

@@ -158,6 +158,8 @@ pub(super) struct State {
     pub(super) bytes: u64,
     /// About how much memory the changes since the latest freeze take.
     pub(super) changed_bytes: u64,
+    /// About how many bytes of the base belong to trees dropped or emptied since the latest freeze.
+    pub(super) garbage_bytes: u64,
     /// The number of the next frozen layer.
     next_frozen: u64,
 }
@@ -168,6 +170,8 @@ pub(super) struct Freeze {
     pub(super) state: Arc<State>,
     /// The trees that changed, or are gone.
     pub(super) dirty: Tree<()>,
+    /// What its checkpoint frees in the base, about.
+    pub(super) garbage_bytes: u64,
 }
 
 pub(super) fn tree_key(ident: Ident) -> [u8; 8] {
@@ -185,6 +189,7 @@ impl State {
             position,
             bytes: 0,
             changed_bytes: 0,
+            garbage_bytes: 0,
             next_frozen: 1,
         };
         for (ident, table) in tables {
@@ -270,6 +275,9 @@ impl State {
     fn discard(&mut self, ident: Ident) -> Option<Table> {
         let table = self.tables.remove(&tree_key(ident))?;
         self.bytes -= table.bytes;
+        if table.base != 0 {
+            self.garbage_bytes += table.bytes;
+        }
         self.dirty.insert(&tree_key(ident), ());
         self.freezing.remove(&tree_key(ident));
         Some(table)
@@ -285,6 +293,7 @@ impl State {
         let dirty = std::mem::take(&mut self.dirty);
         self.freezing = dirty.clone();
         self.changed_bytes = 0;
+        let garbage_bytes = std::mem::take(&mut self.garbage_bytes);
         // Trees that were forked from one another and not changed since have their changes in common, and
         // get one number for each; that costs a table more, and only if both live on.
         each_ident(&dirty, |ident| {
@@ -296,7 +305,7 @@ impl State {
                 self.next_frozen += 1;
             }
         });
-        Freeze { state: Arc::new(self.clone()), dirty }
+        Freeze { state: Arc::new(self.clone()), dirty, garbage_bytes }
     }
 
     /// After a checkpoint: lets the tables that it wrote take the place of the frozen changes.

@@ -5,6 +5,7 @@ mod damage;
 mod faults;
 mod salvage;
 mod sharing;
+mod space;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,108 @@
+//! The room that dropped trees took comes back by itself, also after a crash.
+
+use super::*;
+use std::time::Instant;
+
+const LARGE: u64 = 12 << 20;
+
+/// An engine whose base holds a large tree and a small one behind it.
+fn large(files: &FaultyFiles) -> DiskEngine {
+    let engine = open(files).unwrap();
+    engine.commit(batch((0..3).map(|number| Op::Create(Ident(number))))).unwrap();
+    for number in 0..LARGE / 100_000 {
+        engine.commit(batch([put(1, &number.to_be_bytes(), &vec![number as u8; 100_000])])).unwrap();
+    }
+    engine.checkpoint().unwrap();
+    engine.commit(batch([put(2, b"small", &[1; 1000])])).unwrap();
+    engine.checkpoint().unwrap();
+    assert!(base_bytes(files) > LARGE);
+    engine
+}
+
+fn base_bytes(files: &FaultyFiles) -> u64 {
+    files.read(Path::new("/data/base.redb")).unwrap().len() as u64
+}
+
+fn wait_until_small(files: &FaultyFiles, what: &str) {
+    let started = Instant::now();
+    while base_bytes(files) > LARGE * 2 / 3 {
+        assert!(started.elapsed() < Duration::from_secs(20), "{what}: {} bytes", base_bytes(files));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_room_of_a_dropped_tree_comes_back_in_the_background() {
+    let files = FaultyFiles::new();
+    let engine = large(&files);
+    let before = engine.statistics();
+    // Whoever reads the old file goes on reading it.
+    let snapshot = engine.snapshot();
+    let all = Range::all();
+    let mut cursor = engine.snapshot().scan(Ident(1), all, Direction::Backward).unwrap();
+    assert!(before.bytes > LARGE - 100_000 && before.file_bytes > LARGE);
+    engine.commit(batch([Op::Drop(Ident(1))])).unwrap();
+    // What there is is known at once.
+    assert!(engine.statistics().bytes < 2000);
+    wait_until_small(&files, "dropped");
+    let started = Instant::now();
+    while engine.statistics().file_bytes > LARGE / 4 {
+        assert!(started.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let small = engine.snapshot().get(Ident(2), b"small").unwrap();
+    assert_eq!(small.as_deref(), Some(&[1; 1000][..]));
+    let first = snapshot.get(Ident(1), &0u64.to_be_bytes()).unwrap();
+    assert_eq!(first.as_deref(), Some(&[0; 100_000][..]));
+    drop(snapshot);
+    let mut read = 0;
+    while let Some((_, value)) = cursor.next().unwrap() {
+        read += value.len() as u64;
+    }
+    assert!(read > LARGE - 100_000);
+    engine.commit(batch([put(2, b"after", b"1")])).unwrap();
+    engine.close().unwrap();
+    let again = open(&files.restart(Loss::Everything)).unwrap();
+    assert_eq!(again.snapshot().entries(Ident(2)), Ok(2));
+}
+
+#[test]
+fn the_room_of_an_emptied_tree_comes_back_and_is_used_again() {
+    let files = FaultyFiles::new();
+    let engine = large(&files);
+    let most = base_bytes(&files);
+    for _ in 0..8 {
+        engine.commit(batch([Op::Clear(Ident(1))])).unwrap();
+        for number in 0..LARGE / 100_000 {
+            engine.commit(batch([put(1, &number.to_be_bytes(), &vec![number as u8; 100_000])])).unwrap();
+        }
+        engine.checkpoint().unwrap();
+    }
+    assert!(base_bytes(&files) <= 4 * most, "{} after {most} bytes", base_bytes(&files));
+    engine.commit(batch([Op::Clear(Ident(1))])).unwrap();
+    wait_until_small(&files, "emptied");
+}
+
+/// The process ends before, during and after the checkpoint that frees the tree's pages.
+#[test]
+fn a_crash_in_the_middle_keeps_no_room() {
+    let prepared = FaultyFiles::new();
+    large(&prepared).close().unwrap();
+    for stop in [0, 1, 2, 3, 5, 8, 13, 21, 34, 55] {
+        let files = prepared.restart(Loss::Nothing);
+        let engine = open(&files).unwrap();
+        let last = engine.commit(batch([Op::Drop(Ident(1))])).unwrap();
+        engine.wait_journaled(last).unwrap();
+        if stop > 0 {
+            files.stop_at_write(files.counts().0 + stop);
+            // It may be over before that many writes.
+            let _ = engine.checkpoint();
+        }
+        let files = files.restart(if stop % 2 == 0 { Loss::Nothing } else { Loss::Some(stop) });
+        let engine = open(&files).unwrap();
+        assert!(!engine.snapshot().contains(Ident(1)).unwrap());
+        wait_until_small(&files, &format!("stopped at write {}", stop));
+        let small = engine.snapshot().get(Ident(2), b"small").unwrap();
+        assert_eq!(small.as_deref(), Some(&[1; 1000][..]));
+    }
+}

@@ -1,0 +1,64 @@
+//! The directory of a server gets smaller by itself when collections are dropped.
+
+use crate::server::{Scratch, Server};
+use base::bson::DocumentBuf;
+use base::bson::extended_json::parse;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Documents of a megabyte.
+const LARGE: usize = 24;
+
+fn run(server: &Server, command: &str) -> DocumentBuf {
+    server.connect().unwrap().command(&parse(command).unwrap()).unwrap()
+}
+
+fn number(reply: &DocumentBuf, name: &str) -> f64 {
+    match reply.view().get(name) {
+        Some(base::bson::Value::Double(number)) => number,
+        value => value.and_then(|value| value.as_i64()).map_or(-1.0, |number| number as f64),
+    }
+}
+
+/// The bytes of all files in a directory and below.
+fn size(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).unwrap().filter_map(|entry| entry.ok());
+    let sizes = entries.filter_map(|entry| {
+        let data = entry.metadata().ok()?;
+        Some(if data.is_dir() { size(&entry.path()) } else { data.len() })
+    });
+    sizes.sum()
+}
+
+#[test]
+fn what_a_dropped_collection_took_comes_back() {
+    let data = Scratch::new("space");
+    let options = ["--cache-size", "16M"];
+    let mut server = Server::start_on(&data, &options).unwrap();
+    run(&server, "{insert: 'small', documents: [{_id: 1}], $db: 'test'}");
+    let pad = "x".repeat(1_000_000);
+    for at in 0..LARGE {
+        let insert = format!("{{insert: 'large', documents: [{{_id: {at}, pad: '{pad}'}}], $db: 'test'}}");
+        assert_eq!(number(&run(&server, &insert), "n"), 1.0);
+    }
+    // In order, so that all of it is in the base.
+    server.end();
+    let server = Server::start_on(&data, &options).unwrap();
+    let stats = run(&server, "{collStats: 'large', $db: 'test'}");
+    let least = LARGE as f64 * 1_000_000.0;
+    assert!(number(&stats, "size") > least && number(&stats, "storageSize") > least, "{stats:?}");
+    assert!(number(&run(&server, "{dbStats: 1, $db: 'test'}"), "totalSize") > least);
+    assert!(size(&data) as f64 > least);
+    assert_eq!(number(&run(&server, "{drop: 'large', $db: 'test'}"), "ok"), 1.0);
+    let stats = run(&server, "{dbStats: 1, $db: 'test'}");
+    assert!(number(&stats, "totalSize") < 100_000.0, "{stats:?}");
+    assert!(number(&run(&server, "{collStats: 'large', $db: 'test'}"), "size") == 0.0);
+    let started = Instant::now();
+    while size(&data) as f64 > least / 2.0 {
+        assert!(started.elapsed() < Duration::from_secs(30), "{} bytes", size(&data));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(server);
+    let server = Server::start_on(&data, &options).unwrap();
+    assert_eq!(number(&run(&server, "{count: 'small', $db: 'test'}"), "n"), 1.0);
+}
