@@ -27,6 +27,11 @@ impl Client {
         Ok(Client { stream, request_id: 0 })
     }
 
+    /// The address by which the server knows the connection.
+    pub(crate) fn address(&self) -> io::Result<String> {
+        Ok(self.stream.local_addr()?.to_string())
+    }
+
     /// Sends a command (with its `$db`) and waits for the reply.
     pub(crate) fn command(&mut self, command: &DocumentBuf) -> io::Result<DocumentBuf> {
         self.send(command, 0)?;

@@ -9,6 +9,7 @@
 //! - `compatibility`: docs/compatibility.md, made from the tables.
 //! - `durability`: what a server with a data directory keeps when it is killed.
 //! - `fairness`: long work keeps nobody waiting.
+//! - `interrupts`: killOp and maxTimeMS end whatever runs.
 //! - `strict`: what `--strict` reports.
 //! - `tidy`: rules about the sources themselves.
 //!
@@ -22,6 +23,7 @@ mod coverage;
 mod describe;
 mod durability;
 mod fairness;
+mod interrupts;
 mod mirrored;
 mod recordings;
 mod repair;

@@ -4,7 +4,7 @@ use crate::database::View;
 use base::{Result, err};
 use query::Interrupt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Runs a piece of work that may take long, so that the thread it runs on is not missed by
@@ -22,6 +22,11 @@ pub struct Operation {
     blocking: BlockingHook,
     /// Whether its plan reads much.
     long: AtomicBool,
+    /// How often [`check`](Interrupt::check) was asked, to look at the clock now and then.
+    checks: AtomicU32,
+    /// Microseconds after [`epoch`] at which it gives way next, and for how long it hasn't.
+    way_due: AtomicU64,
+    way_interval: AtomicU64,
     /// Whether plans that scan whole collections are refused.
     pub no_table_scan: bool,
     /// Keys and documents examined so far, as explain and the profiler report them.
@@ -41,6 +46,19 @@ fn epoch() -> Instant {
     *EPOCH.get_or_init(Instant::now)
 }
 
+fn micros_now() -> u64 {
+    epoch().elapsed().as_micros() as u64
+}
+
+/// How long an operation that nobody thought long runs before it gives way for the first time, and
+/// how long at most between one time and the next, in microseconds.
+const WAY_FIRST_MICROS: u64 = 4_000;
+const WAY_MOST_MICROS: u64 = 64_000;
+/// Another thread has taken the clients over by then, most times; if not, next time.
+const WAY_PAUSE: Duration = Duration::from_micros(300);
+/// Checks between two looks at the clock.
+const CHECKS_PER_LOOK: u32 = 16;
+
 impl Operation {
     /// An operation without a deadline that runs long work in place.
     pub fn new(id: u64) -> Operation {
@@ -51,6 +69,9 @@ impl Operation {
             stopping: &STOPPING,
             blocking: |work| work(),
             long: AtomicBool::new(false),
+            checks: AtomicU32::new(0),
+            way_due: AtomicU64::new(micros_now() + WAY_FIRST_MICROS),
+            way_interval: AtomicU64::new(WAY_FIRST_MICROS),
             no_table_scan: false,
             keys_examined: AtomicI64::new(0),
             docs_examined: AtomicI64::new(0),
@@ -68,7 +89,7 @@ impl Operation {
     pub fn set_max_time(&self, millis: u64) {
         let deadline = match millis {
             0 => 0,
-            _ => (epoch().elapsed() + Duration::from_millis(millis)).as_micros() as u64,
+            _ => micros_now() + Duration::from_millis(millis).as_micros() as u64,
         };
         self.deadline.store(deadline, Relaxed);
     }
@@ -78,7 +99,7 @@ impl Operation {
     pub fn remaining_millis(&self) -> u64 {
         match self.deadline.load(Relaxed) {
             0 => 0,
-            deadline => (deadline.saturating_sub(epoch().elapsed().as_micros() as u64) / 1000).max(1),
+            deadline => (deadline.saturating_sub(micros_now()) / 1000).max(1),
         }
     }
 
@@ -129,6 +150,15 @@ impl Operation {
         }
     }
 
+    /// Gives the thread's other clients away in the middle of work that nobody thought long: the
+    /// thread itself goes on with the work.
+    fn give_way(&self, now: u64) {
+        let interval = (2 * self.way_interval.load(Relaxed)).min(WAY_MOST_MICROS);
+        self.way_interval.store(interval, Relaxed);
+        self.way_due.store(now + interval, Relaxed);
+        (self.blocking)(&mut || std::thread::sleep(WAY_PAUSE));
+    }
+
     /// Runs work that may take long without starving other clients of the thread.
     fn blocking<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let mut work = Some(work);
@@ -151,8 +181,18 @@ impl Interrupt for Operation {
             return Err(err!(InterruptedAtShutdown, "interrupted at shutdown"));
         }
         let deadline = self.deadline.load(Relaxed);
-        if deadline != 0 && epoch().elapsed().as_micros() as u64 >= deadline {
+        // Nobody else counts, or it would do no harm to lose one.
+        let checks = self.checks.load(Relaxed).wrapping_add(1);
+        self.checks.store(checks, Relaxed);
+        if deadline == 0 && !checks.is_multiple_of(CHECKS_PER_LOOK) {
+            return Ok(());
+        }
+        let now = micros_now();
+        if deadline != 0 && now >= deadline {
             return Err(err!(MaxTimeMSExpired, "operation exceeded time limit"));
+        }
+        if now >= self.way_due.load(Relaxed) && !self.long.load(Relaxed) {
+            self.give_way(now);
         }
         Ok(())
     }
@@ -174,6 +214,21 @@ mod tests {
         operation.check().unwrap();
         operation.kill();
         assert_eq!(operation.check().unwrap_err().code(), ErrorCode::Interrupted);
+    }
+
+    #[test]
+    fn work_that_turns_out_to_be_long_gives_way() {
+        static GIVEN: AtomicU32 = AtomicU32::new(0);
+        let operation = Operation::with_blocking(1, |work| {
+            GIVEN.fetch_add(1, Relaxed);
+            work();
+        });
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(100) {
+            operation.check().unwrap();
+        }
+        // After 4, 12, 28, 60 milliseconds.
+        assert!((1..=5).contains(&GIVEN.load(Relaxed)), "{GIVEN:?}");
     }
 
     #[test]

@@ -34,6 +34,9 @@ impl Ord for Ordered<'_> {
     }
 }
 
+/// Elements between two checks of whether to stop.
+const CHECKED_EVERY: usize = 1024;
+
 type Set<'a> = BTreeSet<Ordered<'a>>;
 
 fn set<'a>(array: Array<'a>, collation: &'a Collation) -> Set<'a> {
@@ -66,7 +69,12 @@ pub(super) fn union<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             17043,
             "All operands of $setUnion must be arrays. One argument is of type: ",
         )?;
-        all.extend(operand.iter().map(|element| Ordered(element, call.collation())));
+        for (position, element) in operand.iter().enumerate() {
+            all.insert(Ordered(element, call.collation()));
+            if position.is_multiple_of(CHECKED_EVERY) {
+                call.scope.context.interrupt.check()?;
+            }
+        }
     }
     to_array(call, &all)
 }

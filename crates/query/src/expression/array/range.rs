@@ -29,6 +29,9 @@ const STEP: Wording = Wording {
     whole: "a step value that can be represented as a 32-bit integer, found value: ",
 };
 
+/// An element's bytes at least: its type, its name, its value.
+const BYTES_PER_ELEMENT: usize = 7;
+
 fn argument(call: &Call<'_, '_>, position: usize, wording: &Wording) -> Result<i64> {
     let found = call.get(position)?;
     let error = |code, what: &str, detail: &str| {
@@ -55,6 +58,9 @@ pub(in super::super) fn range<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     while (step > 0 && current < end) || (step < 0 && current > end) {
         builder.push(current as i32);
         call.scope.check_room(builder.len())?;
+        if builder.len() & 0x3FFF < BYTES_PER_ELEMENT {
+            call.scope.context.interrupt.check()?;
+        }
         current += step;
     }
     call.scope.array(builder)

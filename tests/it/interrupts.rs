@@ -1,0 +1,251 @@
+//! Whatever a command is at, killOp and maxTimeMS end it soon, and other clients don't notice.
+//!
+//! Each case is work that would take far longer than anybody waits. What is measured is how long
+//! after being told to stop it answers, and how long a ping takes meanwhile; the figures are
+//! printed. The bounds are for debug builds on busy machines: the aim is 10 ms.
+
+use crate::client::Client;
+use crate::say;
+use crate::server::Server;
+use base::bson::extended_json::parse;
+use base::bson::{Builder, Document, DocumentBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How late an answer may come.
+const LATE: Duration = Duration::from_millis(500);
+/// How long a ping may take meanwhile.
+const PING_LATE: Duration = Duration::from_secs(2);
+/// A machine that is busy with something else gets further chances.
+const ATTEMPTS: usize = 4;
+/// The limit that the second half of the cases runs under.
+const MAX_TIME: Duration = Duration::from_millis(150);
+/// Documents in the collection that the cases read.
+const DOCUMENTS: i32 = 20_000;
+
+/// What is to be stopped: a name, and a command without `$db`.
+const CASES: &[(&str, &str)] = &[
+    (
+        "nested $reduce",
+        "{aggregate: 1, cursor: {}, pipeline: [{$documents: [{}]}, {$project: {n: {$reduce: {input: {$range: [0, 1000000]}, initialValue: 0, in: {$add: ['$$value', {$size: {$map: {input: {$range: [0, 10000]}, in: '$$this'}}}]}}}}}]}",
+    ),
+    (
+        "$range by $filter",
+        "{aggregate: 1, cursor: {}, pipeline: [{$documents: [{}]}, {$project: {n: {$map: {input: {$range: [0, 100000]}, as: 'a', in: {$filter: {input: {$range: [0, 100000]}, cond: {$lt: ['$$this', 0]}}}}}}}]}",
+    ),
+    (
+        "$reduce to a long array",
+        "{aggregate: 1, cursor: {}, pipeline: [{$documents: [{}]}, {$project: {n: {$reduce: {input: {$range: [0, 300000]}, initialValue: [], in: {$concatArrays: ['$$value', ['$$this']]}}}}}]}",
+    ),
+    (
+        "$sortArray in a loop",
+        "{aggregate: 1, cursor: {}, pipeline: [{$documents: [{}]}, {$project: {n: {$map: {input: {$range: [0, 1000000]}, in: {$size: {$sortArray: {input: {$range: [0, 2000]}, sortBy: -1}}}}}}}]}",
+    ),
+    (
+        "$setUnion in a loop",
+        "{aggregate: 1, cursor: {}, pipeline: [{$documents: [{}]}, {$project: {n: {$map: {input: {$range: [0, 100000]}, in: {$size: {$setUnion: [{$range: [0, 10000]}, ['$$this']]}}}}}}]}",
+    ),
+    (
+        "cross $lookup",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$lookup: {from: 'big', pipeline: [{$match: {none: 1}}], as: 'all'}}, {$group: {_id: null, n: {$sum: {$size: {$ifNull: ['$all', []]}}}}}]}",
+    ),
+    (
+        "$lookup without an index",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$lookup: {from: 'big', localField: 'a', foreignField: 'none', as: 'all'}}, {$group: {_id: null, n: {$sum: {$size: {$ifNull: ['$all', []]}}}}}]}",
+    ),
+    (
+        "big $unwind",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$set: {l: {$range: [0, 1000]}}}, {$unwind: '$l'}, {$group: {_id: null, n: {$sum: {$size: {$ifNull: ['$all', []]}}}}}]}",
+    ),
+    (
+        "$unwind of $unwind, grouped",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$set: {l: {$range: [0, 1000]}}}, {$unwind: '$l'}, {$group: {_id: {$mod: ['$l', 10]}, n: {$sum: 1}}}]}",
+    ),
+    (
+        "$graphLookup",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$graphLookup: {from: 'big', startWith: '$_id', connectFromField: 'next', connectToField: '_id', as: 'all', maxDepth: 3000}}, {$group: {_id: null, n: {$sum: {$size: {$ifNull: ['$all', []]}}}}}]}",
+    ),
+    (
+        "$graphLookup without an index",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$graphLookup: {from: 'big', startWith: '$a', connectFromField: 'a', connectToField: 'b', as: 'all'}}, {$group: {_id: null, n: {$sum: {$size: {$ifNull: ['$all', []]}}}}}]}",
+    ),
+    (
+        "big $sort",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$set: {l: {$range: [0, 100]}}}, {$unwind: '$l'}, {$project: {l: 1, s: 1}}, {$sort: {s: -1, l: -1}}, {$group: {_id: null, n: {$sum: {$size: {$ifNull: ['$all', []]}}}}}]}",
+    ),
+    (
+        "$setWindowFields",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$setWindowFields: {sortBy: {_id: 1}, output: {m: {$push: '$a', window: {documents: [-5000, 5000]}}}}}, {$group: {_id: null, n: {$sum: {$size: {$ifNull: ['$all', []]}}}}}]}",
+    ),
+    (
+        "$setWindowFields with a median",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$setWindowFields: {sortBy: {_id: 1}, output: {m: {$median: {input: '$a', method: 'approximate'}, window: {documents: [-10000, 10000]}}}}}, {$group: {_id: null, n: {$sum: {$size: {$ifNull: ['$all', []]}}}}}]}",
+    ),
+    (
+        "$facet",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$set: {l: {$range: [0, 1000]}}}, {$facet: {a: [{$unwind: '$l'}, {$match: {'l.x': 1}}], b: [{$unwind: '$l'}, {$count: 'n'}]}}]}",
+    ),
+    (
+        "$densify",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$match: {_id: {$lt: 2}}}, {$set: {k: {$range: [0, 100]}}}, {$unwind: '$k'}, {$densify: {field: '_id', partitionByFields: ['k'], range: {step: 0.001, bounds: [0, 4]}}}, {$match: {none: 1}}, {$unionWith: {coll: 'big', pipeline: [{$set: {l: {$range: [0, 1000]}}}, {$unwind: '$l'}, {$match: {none: 1}}]}}]}",
+    ),
+    (
+        "slow filter",
+        "{find: 'big', filter: {$expr: {$eq: [{$size: {$filter: {input: {$range: [0, 3000]}, cond: {$lt: ['$$this', 0]}}}}, 1]}}}",
+    ),
+    ("slow regular expression", "{find: 'big', filter: {s: {$regex: 'a*a*a*[cd]'}}}"),
+    ("count with a slow filter", "{count: 'big', query: {s: {$regex: 'a*a*a*[cd]'}}}"),
+    ("distinct", "{distinct: 'big', key: 'a', query: {s: {$regex: 'a*a*a*[cd]'}}}"),
+    (
+        "update of many",
+        "{update: 'big', updates: [{q: {}, multi: true, u: [{$set: {u: {$size: {$filter: {input: {$range: [0, 3000]}, cond: {$gt: ['$$this', 7]}}}}}}]}]}",
+    ),
+    ("delete of many", "{delete: 'big', deletes: [{q: {s: {$regex: 'a*a*a*[cd]'}}, limit: 0}]}"),
+    (
+        "$merge",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$set: {l: {$range: [0, 200]}}}, {$unwind: '$l'}, {$set: {_id: {$concat: [{$toString: '$_id'}, '-', {$toString: '$l'}]}}}, {$merge: {into: 'merged'}}]}",
+    ),
+    (
+        "$out",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$set: {l: {$range: [0, 200]}}}, {$unwind: '$l'}, {$unset: '_id'}, {$out: 'out'}]}",
+    ),
+    ("createIndexes", "{createIndexes: 'big', indexes: [{key: {'deep.$**': 1}, name: 'slow'}]}"),
+];
+
+fn command(text: &str, more: impl FnOnce(&mut Builder)) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.append_all(parse(text).unwrap().view());
+    more(&mut out);
+    out.append("$db", "test");
+    out.finish()
+}
+
+fn code(reply: &DocumentBuf) -> Option<i64> {
+    let of = |document: Document<'_>| document.get("code").and_then(|code| code.as_i64());
+    let first = reply.view().get("writeErrors").and_then(|errors| errors.as_array()?.get(0)?.as_document());
+    of(reply.view()).or_else(|| first.and_then(of))
+}
+
+/// Fills the collection: short documents, each leading to the next, with text that a pattern of
+/// the cases takes long over, and something deep to index.
+fn fill(client: &mut Client) {
+    for from in (0..DOCUMENTS).step_by(1000) {
+        let insert = command("{insert: 'big'}", |out| {
+            out.begin_array("documents");
+            for id in from..from + 1000 {
+                out.push_document().append("_id", id).append("next", id + 1);
+                out.append("a", id.wrapping_mul(7919) % 1009).append("b", id % 1009);
+                out.append("s", "a".repeat(90).as_str());
+                out.begin_array("deep");
+                (0..60).for_each(|k| _ = out.push(k));
+                out.end().end();
+            }
+            out.end();
+        });
+        let reply = client.command(&insert).unwrap();
+        assert_eq!(reply.view().get("n").and_then(|n| n.as_i64()), Some(1000), "{reply}");
+    }
+}
+
+/// The number by which killOp knows what the connection from an address does, once it does.
+fn operation(client: &mut Client, address: &str) -> Option<i64> {
+    let mut current = Builder::new();
+    current.append("currentOp", 1).append("client", address).append("$db", "admin");
+    let current = current.finish();
+    for _ in 0..2000 {
+        let reply = client.command(&current).unwrap();
+        let list = reply.view().get("inprog").and_then(|list| list.as_array()).unwrap();
+        let found = list.get(0).and_then(|entry| entry.as_document()?.get("opid")?.as_i64());
+        if found.is_some() {
+            return found;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    None
+}
+
+/// Starts the command, kills it, and says how long it went on, or what went wrong.
+fn killed(server: &Server, text: &str) -> Result<Duration, String> {
+    let (mut client, mut killer) = (server.connect().unwrap(), server.connect().unwrap());
+    let address = client.address().unwrap();
+    let slow = command(text, |_| {});
+    let work = thread::spawn(move || (client.command(&slow), Instant::now()));
+    let number = operation(&mut killer, &address);
+    thread::sleep(Duration::from_millis(100));
+    let told = Instant::now();
+    if let Some(number) = number {
+        let mut kill = Builder::new();
+        kill.append("killOp", 1).append("op", number).append("$db", "admin");
+        killer.command(&kill.finish()).unwrap();
+    }
+    let (reply, ended) = work.join().unwrap();
+    expect(11601, reply)?;
+    Ok(ended.saturating_duration_since(told))
+}
+
+/// Runs the command under a time limit, and says by how much it was late.
+fn timed(server: &Server, text: &str) -> Result<Duration, String> {
+    let mut client = server.connect().unwrap();
+    let slow = command(text, |out| _ = out.append("maxTimeMS", MAX_TIME.as_millis() as i32));
+    let begun = Instant::now();
+    expect(50, client.command(&slow))?;
+    Ok(begun.elapsed().saturating_sub(MAX_TIME))
+}
+
+fn expect(wanted: i64, reply: std::io::Result<DocumentBuf>) -> Result<(), String> {
+    let reply = reply.map_err(|error| format!("no reply: {error}"))?;
+    match code(&reply) == Some(wanted) {
+        true => Ok(()),
+        false => Err(format!("not {wanted}: {:.300}", reply.to_string())),
+    }
+}
+
+/// The best of a few attempts.
+fn attempt(once: impl Fn() -> Result<Duration, String>) -> Result<Duration, String> {
+    let mut best = Duration::MAX;
+    for _ in 0..ATTEMPTS {
+        best = best.min(once()?);
+        if best < LATE {
+            return Ok(best);
+        }
+    }
+    Err(format!("it ended {best:?} after it was told to"))
+}
+
+/// Pings until it is told to end; the longest that one took.
+fn ping(server: &Server, over: &AtomicBool) -> Duration {
+    let ping = parse("{ping: 1, $db: 'admin'}").unwrap();
+    let mut client = server.connect().unwrap();
+    let mut longest = Duration::ZERO;
+    while !over.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        client.command(&ping).unwrap();
+        longest = longest.max(begun.elapsed());
+        thread::sleep(Duration::from_millis(2));
+    }
+    longest
+}
+
+#[test]
+fn whatever_runs_is_stopped_soon() {
+    let Some(server) = Server::start() else { return };
+    fill(&mut server.connect().unwrap());
+    let wanted = std::env::var("VELLUM_INTERRUPT").unwrap_or_default();
+    let mut failures = Vec::new();
+    for (name, text) in CASES.iter().filter(|(name, _)| name.contains(&wanted)) {
+        let over = AtomicBool::new(false);
+        let (kill, limit, pinged) = thread::scope(|scope| {
+            let pings = scope.spawn(|| ping(&server, &over));
+            let kill = attempt(|| killed(&server, text));
+            let limit = attempt(|| timed(&server, text));
+            over.store(true, Ordering::Relaxed);
+            (kill, limit, pings.join().unwrap())
+        });
+        say(&format!("{name:<32} killOp {kill:9.1?}  maxTimeMS {limit:9.1?}  longest ping {pinged:9.1?}"));
+        if kill.is_err() || limit.is_err() || pinged > PING_LATE {
+            failures.push(name);
+        }
+    }
+    assert_eq!(failures, Vec::<&&str>::new(), "see above");
+}
