@@ -20,7 +20,7 @@ use super::implies::{implies, mentions_strings};
 use super::order::{self, Ordered};
 use super::{Read, covering, wildcard};
 use crate::exec::KeyBounds;
-use crate::index::{Index, KeyKind, Wildcard};
+use crate::index::{Index, KeyKind};
 use crate::storage_error;
 use base::bson::Path;
 use base::{Result, err};
@@ -166,15 +166,15 @@ impl<'a> Planning<'a> {
 
     /// What one index has to offer, wanted or not: for a hint.
     ///
-    /// Errors: NoQueryExecutionPlans for a wildcard index that the filter has nothing to do with.
+    /// Errors: NoQueryExecutionPlans for a wildcard index that the filter gives no bounds.
     pub(crate) fn hinted(&self, index: &Arc<Index>, describe: impl FnOnce() -> String) -> Result<Source> {
         let root = self.read.matcher.root();
         if matches!(root, Node::AlwaysFalse) {
             return Ok(Source::Eof);
         }
-        if let Some(wildcard) = &index.spec.wildcard {
+        if index.spec.wildcard.is_some() {
             let conjuncts = self.conjuncts(root);
-            let found = self.hinted_wildcard(index, wildcard, &conjuncts)?;
+            let found = self.hinted_wildcard(index, &conjuncts)?;
             return found.ok_or_else(|| {
                 err!(
                     NoQueryExecutionPlans,
@@ -189,21 +189,14 @@ impl<'a> Planning<'a> {
     }
 
     /// A wildcard index can't be read as a whole: most documents have many keys or none.
-    fn hinted_wildcard(
-        &self,
-        index: &Arc<Index>,
-        wildcard: &Wildcard,
-        conjuncts: &Conjuncts<'_>,
-    ) -> Result<Option<Source>> {
+    fn hinted_wildcard(&self, index: &Arc<Index>, conjuncts: &Conjuncts<'_>) -> Result<Option<Source>> {
         let mut candidates = wildcard::candidates(index, conjuncts, self.read);
+        if candidates.is_empty() {
+            candidates = wildcard::positional(index, conjuncts, self.read);
+        }
         candidates.retain(|_| self.has_all(index, conjuncts, self.read.matcher.root()));
         self.order(&mut candidates, self.read.sort.is_some())?;
-        if let Some(best) = candidates.into_iter().next() {
-            return Ok(Some(best.into_source()));
-        }
-        // MongoDB has bounds here that miss documents or that are wide: it takes the hint.
-        let relevant = wildcard::is_relevant(wildcard, conjuncts);
-        Ok(relevant.then_some(Source::Collection { forward: true }))
+        Ok(candidates.into_iter().next().map(Candidate::into_source))
     }
 
     fn conjuncts<'n>(&'n self, root: &'n Node) -> Conjuncts<'n> {

@@ -32,13 +32,57 @@ pub(crate) fn candidates(index: &Arc<Index>, conjuncts: &Conjuncts<'_>, read: &R
     accesses.map(|access| Candidate { covered: false, ..Candidate::new(access, read) }).collect()
 }
 
-/// Whether the filter has a condition on a path of the index that would be of use to MongoDB.
-pub(crate) fn is_relevant(wildcard: &Wildcard, conjuncts: &Conjuncts<'_>) -> bool {
-    let relevant = |conjunct: &Conjunct| {
-        let positive = conjunct.needs_value && !conjunct.negated;
-        wildcard.covers(&conjunct.path) && positive
+/// The ways in which a filter whose paths may pick elements by position may use a wildcard index,
+/// for who insists on it: its keys have no positions, so they lie at any of several paths.
+pub(crate) fn positional(index: &Arc<Index>, conjuncts: &Conjuncts<'_>, read: &Read) -> Vec<Candidate> {
+    let Some(wildcard) = &index.spec.wildcard else { return Vec::new() };
+    let usable = |conjunct: &&Conjunct| {
+        conjunct.needs_value && !conjunct.negated && is_positional(&conjunct.path) && is_of_leaves(conjunct)
     };
-    conjuncts.list.iter().any(relevant)
+    let accesses = conjuncts.list.iter().filter(usable).filter_map(|conjunct| {
+        let path = &conjunct.path;
+        let paths = without_positions(path, wildcard)?;
+        let points = paths.iter().map(|path| Interval::point(Value::String(path))).collect();
+        let admits = |other: &Conjunct| other.path == *path && usable(&other);
+        let mut access = bounded(index.on_path(wildcard, path, true), wildcard, conjuncts, admits, points)?;
+        // Arrays within arrays are keys as they are, whatever is in them.
+        let values = access.parts.get_mut(wildcard.part + 1)?;
+        let own = values.as_slice().iter().cloned();
+        *values = Intervals::union(own.chain([Interval::bracket(Type::Array)]).collect());
+        Some(access)
+    });
+    accesses.map(|access| Candidate { covered: false, ..Candidate::new(access, read) }).collect()
+}
+
+/// Where the keys of a path with positions may lie: each position is a name or is left out, and an
+/// array that one is taken from may be in an array itself. `None` where the index hasn't all, or
+/// they are too many.
+fn without_positions(path: &Path, wildcard: &Wildcard) -> Option<Vec<String>> {
+    const PATHS_MAX: usize = 64;
+    let mut open: Vec<String> = Vec::new();
+    let mut found: Vec<String> = Vec::new();
+    for component in path.components() {
+        let with_name = |before: &String| format!("{before}.{}", component.name());
+        if open.is_empty() {
+            open.push(component.name().to_string());
+            continue;
+        }
+        let named = open.iter().map(with_name).collect();
+        match component.index() {
+            None => open = named,
+            Some(_) => {
+                found.extend(open.iter().cloned());
+                open.extend(named);
+            }
+        }
+        if open.len() + found.len() > PATHS_MAX {
+            return None;
+        }
+    }
+    found.extend(open);
+    found.sort();
+    found.dedup();
+    found.iter().all(|path| wildcard.covers(&Path::new(path))).then_some(found)
 }
 
 /// Bounds on the values at a path.

@@ -1,4 +1,5 @@
 //! Plans against the collection scan, on random documents, indexes, filters and sorts.
 
+mod awkward;
 mod generate;
 mod property;
