@@ -101,12 +101,11 @@ pub(crate) fn verb(verb: Verb) -> ExitCode {
                 Ok(experiment) => run(common, experiment).await,
                 Err(error) => complain(&error),
             },
-            Verb::WorkingSet(_) | Verb::ErrorTracker(_) => {
-                complain(&Error::Input("this experiment is not there yet".to_string()))
-            }
             Verb::Clean(common) => run(common, experiment::Clean).await,
             Verb::WriteConcern(common) => run(common, experiment::WriteConcern).await,
             Verb::Inserts(common) => run(common, experiment::Inserts).await,
+            Verb::WorkingSet(common) => run(common, experiment::WorkingSet).await,
+            Verb::ErrorTracker(common) => run(common, experiment::ErrorTracker).await,
 
             Verb::Compare(compare) => report::compare::run(&compare),
         }

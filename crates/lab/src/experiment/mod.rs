@@ -2,18 +2,22 @@
 
 mod bare;
 mod clean;
+mod error_tracker;
 mod inserts;
 mod micro;
 mod parts;
 mod sentences;
 #[cfg(test)]
 pub(crate) mod tests;
+mod working_set;
 mod workload;
 mod write_concern;
 
 pub(crate) use clean::Clean;
+pub(crate) use error_tracker::ErrorTracker;
 pub(crate) use inserts::Inserts;
 pub(crate) use micro::Micro;
+pub(crate) use working_set::WorkingSet;
 pub(crate) use workload::Run;
 pub(crate) use write_concern::WriteConcern;
 

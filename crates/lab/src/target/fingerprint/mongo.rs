@@ -74,7 +74,7 @@ fn read(answers: &Answers) -> Learnt {
     learnt
 }
 
-/// Vellum tells its options as it was given them.
+/// Vellum tells its durability, and its options as it was given them.
 fn vellum(answers: &Answers, learnt: &mut Learnt) {
     let engine = text(&answers.status, &["storageEngine", "name"]).unwrap_or("?");
     learnt.fingerprint.engine = engine.to_string();
@@ -83,7 +83,8 @@ fn vellum(answers: &Answers, learnt: &mut Learnt) {
         learnt.detail("journal", "none");
         return;
     }
-    let durability = argument(&answers.options, "--durability").unwrap_or("relaxed");
+    let told = text(&answers.status, &["vellum", "durability"]);
+    let durability = told.or(argument(&answers.options, "--durability")).unwrap_or("relaxed");
     let interval = argument(&answers.options, "--journal-commit-interval").unwrap_or("100");
     learnt.fingerprint.promise = match durability {
         "none" => Promise::Process,
@@ -186,7 +187,12 @@ fn concern(answers: &Answers, learnt: &mut Learnt) {
         return;
     }
     let told = match answers.default_concern.get_document("defaultWriteConcern") {
-        Ok(default) => format!("{default} (the server's default)"),
+        Ok(default) => {
+            let journal = default.get_bool("j").map(|j| format!(", j {j}")).unwrap_or_default();
+            let w =
+                default.get("w").map_or("1".to_string(), |w| w.as_str().map_or(w.to_string(), String::from));
+            format!("w {w}{journal} (the server's default)")
+        }
         Err(_) => "w 1 (the protocol's default: the server tells none)".to_string(),
     };
     learnt.detail("write concern", told);

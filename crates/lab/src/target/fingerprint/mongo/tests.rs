@@ -49,7 +49,9 @@ fn a_write_concern_may_ask_for_the_journal() {
 fn majority_is_journaled_on_members_of_a_set_only() {
     let mut answers = wired_tiger(doc! {});
     answers.default_concern = doc! { "defaultWriteConcern": { "w": "majority", "wtimeout": 0 } };
-    assert_eq!(read(&answers).fingerprint.promise, Promise::Delayed);
+    let learnt = read(&answers);
+    assert_eq!(learnt.fingerprint.promise, Promise::Delayed);
+    assert_eq!(detail(&learnt, "write concern"), "w majority (the server's default)");
     answers.hello = doc! { "setName": "rs0" };
     assert_eq!(read(&answers).fingerprint.promise, Promise::Journaled);
     answers.given_concern = Some(WriteConcern::nodes(1));
