@@ -36,6 +36,18 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
+    /// With these targets, and a report that nothing has been measured for.
+    pub(crate) fn new(
+        common: &Common,
+        seed: u64,
+        targets: Vec<Target>,
+        report: Report,
+        progress: Progress,
+    ) -> Lab {
+        let (suspicions, lost) = (Suspicions::default(), BTreeMap::new());
+        Lab { common: common.clone(), seed, targets, report, progress, suspicions, lost }
+    }
+
     /// A number of the experiment's own, in the size that the options ask for; never 0.
     pub(crate) fn scaled(&self, number: u64) -> u64 {
         ((number as f64 * self.common.scale).round() as u64).max(1)
@@ -151,15 +163,8 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
         () = progress.until_stopped() => return Err(Error::Input("ended before anything was measured".to_string())),
     };
     let workspaces = open_workspaces(&targets, &id).await?;
-    let mut lab = Lab {
-        common: common.clone(),
-        seed,
-        report: empty_report::<E>(&experiment, id, seed, common, infos(&targets).await),
-        targets,
-        progress: progress.clone(),
-        suspicions: Suspicions::default(),
-        lost: BTreeMap::new(),
-    };
+    let report = empty_report(&experiment, id, seed, common, infos(&targets).await);
+    let mut lab = Lab::new(common, seed, targets, report, progress.clone());
     if let Err(error) = experiment.measure(&mut lab).await {
         lab.fail(error);
     }
@@ -226,7 +231,7 @@ async fn remove_workspaces(lab: &mut Lab, workspaces: Vec<Workspace>) {
     }
 }
 
-fn empty_report<E: Experiment>(
+pub(crate) fn empty_report<E: Experiment>(
     experiment: &E,
     id: String,
     seed: u64,

@@ -1,8 +1,18 @@
 //! Experiments against fakes in this process.
 
-use crate::options::Common;
-use crate::options::Options;
+use crate::error::Result;
+use crate::load::measure::{Bench, Case, Prepared, Visit};
+use crate::load::progress::Progress;
+use crate::load::{Until, Worker};
+use crate::options::{Common, Given, Options};
+use crate::result::Kind;
+use crate::run::{Lab, empty_report};
+use crate::target::{Target, floor};
 use clap::Parser;
+use mongodb::bson::doc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
 
 #[derive(Parser)]
 struct Line {
@@ -17,4 +27,131 @@ pub(crate) fn common(arguments: &[&str]) -> Common {
         crate::options::Verb::Clean(common) => common,
         other => panic!("{other:?}"),
     }
+}
+
+/// A floor in this process, behind a door that can be shut.
+struct Fake {
+    target: Target,
+    connections: Arc<Mutex<Vec<tokio::task::JoinHandle<()>>>>,
+    door: tokio::task::JoinHandle<()>,
+}
+
+impl Fake {
+    async fn open(name: &str) -> Fake {
+        let floor = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let behind = floor.local_addr().unwrap();
+        std::thread::spawn(move || floor::serve(&floor));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri = format!("mongodb://{}/", listener.local_addr().unwrap());
+        let connections = Arc::new(Mutex::new(Vec::new()));
+        let open = Arc::clone(&connections);
+        let door = tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let passing = tokio::spawn(async move {
+                    let mut server = TcpStream::connect(behind).await.unwrap();
+                    server.set_nodelay(true).unwrap();
+                    client.set_nodelay(true).unwrap();
+                    drop(tokio::io::copy_bidirectional(&mut client, &mut server).await);
+                });
+                open.lock().unwrap().push(passing);
+            }
+        });
+        let target = Target::connect(&Given { name: name.to_string(), uri }).await.unwrap();
+        Fake { target, connections, door }
+    }
+
+    /// Nothing passes any more, and nobody is let in.
+    fn die(&self) {
+        self.door.abort();
+        self.connections.lock().unwrap().iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
+
+/// Pings.
+#[derive(Clone)]
+struct Pinging;
+
+struct Pinger(Target, mongodb::Client);
+
+impl Bench for Pinging {
+    type Worker = Pinger;
+
+    async fn prepare(&self, target: &Target, visit: &Visit) -> Result<Prepared<Pinger>> {
+        let mut workers = Vec::new();
+        for _ in 0..visit.connections {
+            workers.push(Pinger(target.clone(), target.mongo().await?));
+        }
+        Ok(Prepared::Ready(workers))
+    }
+}
+
+impl Worker for Pinger {
+    async fn operation(&mut self, _: u64) -> Result<()> {
+        let ping = self.1.database("admin").run_command(doc! { "ping": 1 }).await;
+        ping.map(drop).map_err(|error| self.0.error(error))
+    }
+}
+
+fn lab(arguments: &[&str], fakes: &[&Fake]) -> Lab {
+    let common = common(arguments);
+    let report = empty_report(&super::Clean, "id".to_string(), 1, &common, Vec::new());
+    let targets = fakes.iter().map(|fake| fake.target.clone()).collect();
+    Lab::new(&common, 1, targets, report, Progress::new(true))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rounds_add_up_on_every_target() {
+    let (a, b) = (Fake::open("a").await, Fake::open("b").await);
+    let mut lab = lab(&["--rounds", "2"], &[&a, &b]);
+    let section = lab.section("s", "", "", Kind::Bars);
+    let case = Case::new("ping", Until::Operations(30), Pinging);
+    lab.measure(section, &[case.clone(), Case { connections: 2, ..case }]).await;
+    assert_eq!(lab.report.errors, Vec::<String>::new());
+    let rows = &lab.report.sections[section].rows;
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        assert_eq!((row.operations, row.latency.count(), row.rounds.len()), (60, 60, 2));
+        assert_eq!(row.rounds.iter().map(|round| round.operations).sum::<u64>(), 60);
+        assert!((row.rounds.iter().map(|round| round.seconds).sum::<f64>() - row.seconds).abs() < 1e-9);
+        assert!(!row.partial && row.note.is_none());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_target_that_dies_keeps_its_figures_and_the_others_go_on() {
+    let (a, b) = (Fake::open("healthy").await, Fake::open("mortal").await);
+    let mut lab = lab(&["--rounds", "2", "--duration", "3"], &[&a, &b]);
+    let section = lab.section("s", "", "", Kind::Bars);
+    // Rounds of 1.5 s: healthy's first, then mortal's, in the middle of which it dies.
+    let killer = async {
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        b.die();
+    };
+    let cases = [Case { warm_up: Until::Operations(5), ..Case::new("ping", Until::Operations(1), Pinging) }];
+    tokio::join!(lab.measure(section, &cases), killer);
+    let rows = &lab.report.sections[section].rows;
+    assert_eq!((rows[0].rounds.len(), rows[0].partial), (2, false), "{:?}", lab.report.errors);
+    assert!(rows[1].partial && rows[1].operations > 0);
+    assert!(rows[1].note.as_ref().unwrap().starts_with("cut short"), "{:?}", rows[1].note);
+    assert_eq!(lab.report.errors.len(), 1);
+    assert!(lab.report.errors[0].starts_with("target mortal: died"), "{:?}", lab.report.errors);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_leaves_rows_that_say_so() {
+    let a = Fake::open("a").await;
+    let mut lab = lab(&["--rounds", "2", "--duration", "60"], &[&a]);
+    let section = lab.section("s", "", "", Kind::Bars);
+    let progress = lab.progress.clone();
+    let stopper = async {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        progress.stop();
+    };
+    let case = Case::new("ping", Until::Operations(1), Pinging);
+    let cases = [case.clone(), Case { name: "later".to_string(), ..case }];
+    tokio::join!(lab.measure(section, &cases), stopper);
+    let rows = &lab.report.sections[section].rows;
+    assert!(rows[0].partial && rows[0].operations > 0, "{:?}", rows[0].note);
+    assert_eq!((rows[1].partial, rows[1].operations), (false, 0));
+    assert_eq!(rows[1].note.as_deref(), Some("not measured: the run was ended early"));
 }

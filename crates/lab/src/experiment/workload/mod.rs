@@ -14,13 +14,14 @@ use crate::load::Worker;
 use crate::load::measure::{Bench, Case, Prepared, Visit};
 use crate::load::random::Dice;
 use crate::report::figures;
-use crate::result::{Kind as Shape, Report, Row};
+use crate::result::{Kind as Shape, Report, Round, Row, Section};
 use crate::run::Lab;
 use crate::target::{Protocol, Target};
 use fields::Source;
 use file::{Kind, Operation, Workload};
 use maker::{Maker, Scene};
 use mongodb::bson::{Bson, Document, doc};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,29 +80,42 @@ impl Experiment for Run {
         );
         let section = lab.section("run", &workload.title, &about, Shape::Bars);
         let (seed, loaded) = (lab.seed, Loaded::default());
-        let case = |connections: u32| {
-            let mix = Mix {
-                workload: Arc::clone(&workload),
-                seed,
-                loaded: loaded.clone(),
-                state: Arc::default(),
-                merged: Arc::default(),
-            };
-            Case::new(CASE, workload.until, mix).on(connections)
+        let until = workload.until;
+        let mix = |connections: u32| {
+            let (workload, loaded) = (Arc::clone(&workload), loaded.clone());
+            let mix =
+                Mix { workload, seed, connections, loaded, state: Arc::default(), rows: Arc::default() };
+            Case::new(CASE, until, mix).on(connections)
         };
-        let cases: Vec<_> = lab.connections(&workload.connections).into_iter().map(case).collect();
+        let cases: Vec<_> = lab.connections(&workload.connections).into_iter().map(mix).collect();
         lab.measure(section, &cases).await;
+        let about = "The same operations by kind, each timed from when it was sent.";
+        let section = lab.section(BY_KIND, "By kind of operation", about, Shape::Bars);
+        for at in 0..workload.operations.len() {
+            for case in &cases {
+                let rows = lock(&case.bench.rows);
+                let rows = lab.targets.iter().filter_map(|target| rows.get(&target.name)?.get(at));
+                lab.report.sections[section].rows.extend(rows.filter(|row| row.operations > 0).cloned());
+            }
+        }
         Ok(())
     }
 
     fn findings(&self, report: &Report) -> Vec<String> {
-        let bars = report.sections.iter().filter(|section| section.kind == Shape::Bars);
-        let rows = bars.flat_map(|section| {
-            section.rows.iter().filter(|row| sentences::targets(section).contains(&row.target.as_str()))
-        });
-        rows.filter_map(slowest).collect()
+        let Some(section) = report.sections.iter().find(|section| section.id == BY_KIND) else {
+            return Vec::new();
+        };
+        let mut connections: Vec<u32> = section.rows.iter().map(|row| row.connections).collect();
+        connections.sort_unstable();
+        connections.dedup();
+        let targets = sentences::targets(section);
+        let each = targets.iter().flat_map(|target| connections.iter().map(move |on| (*target, *on)));
+        each.filter_map(|(target, on)| slowest(section, target, on)).collect()
     }
 }
+
+/// The section that tells operations apart.
+const BY_KIND: &str = "operations";
 
 /// "find by key 70 %, insert 30 %".
 fn shares(operations: &[Operation]) -> String {
@@ -112,32 +126,29 @@ fn shares(operations: &[Operation]) -> String {
     operations.iter().map(share).collect::<Vec<_>>().join(", ")
 }
 
-/// Which kind of operation a row waited for longest.
-fn slowest(row: &Row) -> Option<String> {
-    let p99 = row.extra.iter().filter_map(|(name, value)| Some((name.strip_suffix(P99)?, *value)));
-    let (name, value) = p99.max_by(|a, b| a.1.total_cmp(&b.1))?;
+/// Which kind of operation a target takes longest for.
+fn slowest(section: &Section, target: &str, connections: u32) -> Option<String> {
+    let rows = section.rows.iter().filter(|row| row.target == target && row.connections == connections);
+    let times = rows.filter_map(|row| Some((sentences::p99(row)?, &row.case)));
+    let (p99, name) = times.max_by(|a, b| a.0.total_cmp(&b.0))?;
     Some(format!(
-        "{}, {}: the slowest of the mix is '{name}', of which one in a hundred takes {} or longer.",
-        row.target,
-        figures::plural(row.connections.into(), "connection"),
-        figures::latency(value)
+        "{target}, {}: the slowest of the mix is '{name}', of which one in a hundred takes {} or longer.",
+        figures::plural(connections.into(), "connection"),
+        figures::latency(p99)
     ))
 }
-
-/// What is behind the name of an operation in the figures beside a row.
-const P50: &str = ": p50, µs";
-const P99: &str = ": p99, µs";
 
 /// The mix on one number of connections.
 #[derive(Clone)]
 struct Mix {
     workload: Arc<Workload>,
     seed: u64,
+    connections: u32,
     loaded: Loaded,
     /// Of the round that runs.
     state: Arc<State>,
-    /// By target: each operation's latencies over all rounds.
-    merged: Arc<Mutex<std::collections::BTreeMap<String, Vec<Latencies>>>>,
+    /// By target: a row for each operation.
+    rows: Arc<Mutex<BTreeMap<String, Vec<Row>>>>,
 }
 
 /// What the workers of a round share.
@@ -176,20 +187,26 @@ impl Bench for Mix {
     }
 
     async fn finish(&self, target: &Target, row: &mut Row) -> Result<()> {
-        let mut merged = lock(&self.merged);
-        let fresh = || self.workload.operations.iter().map(|_| Latencies::new()).collect();
-        let all = merged.entry(target.name.clone()).or_insert_with(fresh);
-        for ((round, whole), operation) in
-            lock(&self.state.latencies).iter_mut().zip(all).zip(&self.workload.operations)
-        {
-            round.drain_into(whole);
-            if whole.count() > 0 {
-                row.extra.insert(format!("{}{P50}", operation.name), whole.quantile(0.5));
-                row.extra.insert(format!("{}{P99}", operation.name), whole.quantile(0.99));
-            }
+        let seconds = row.rounds.last().map_or(0.0, |round| round.seconds);
+        let operations = &self.workload.operations;
+        let fresh =
+            || operations.iter().map(|each| Row::new(&target.name, &each.name, self.connections)).collect();
+        let mut rows = lock(&self.rows);
+        let rows = rows.entry(target.name.clone()).or_insert_with(fresh);
+        for (latencies, row) in lock(&self.state.latencies).iter_mut().zip(rows) {
+            add(row, latencies, seconds);
         }
         Ok(())
     }
+}
+
+/// Adds what a round had of one kind of operation to its row.
+fn add(row: &mut Row, latencies: &mut Latencies, seconds: f64) {
+    let (operations, latency) = (latencies.count(), latencies.summary());
+    row.operations += operations;
+    row.seconds += seconds;
+    row.rounds.push(Round { operations, seconds, latency, cpu_microseconds: None });
+    latencies.drain_into(&mut row.latency);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
