@@ -29,6 +29,22 @@ pub(crate) fn append_to(name: &str, out: &mut Builder) {
     out.append("name", name).append("unique", true).end();
 }
 
+/// An age at which documents expire.
+///
+/// Errors: InvalidOptions below zero and beyond what an int32 holds.
+pub(crate) fn expiry(seconds: i64) -> Result<i64> {
+    if seconds < 0 {
+        return Err(err!(InvalidOptions, "TTL index 'expireAfterSeconds' option cannot be less than 0"));
+    }
+    if seconds > i64::from(i32::MAX) {
+        return Err(err!(
+            InvalidOptions,
+            "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a lower number"
+        ));
+    }
+    Ok(seconds)
+}
+
 /// The fields as they were given.
 #[derive(Default)]
 struct Fields<'a> {

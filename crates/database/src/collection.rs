@@ -55,6 +55,8 @@ pub struct Options {
     pub capped: Option<Capped>,
     /// The name of the index that the collection is clustered by.
     pub clustered: Option<String>,
+    /// The age in seconds at which documents expire whose `_id` is a date; only where clustered.
+    pub expire_after_seconds: Option<i64>,
     /// Whether it was made without an index on `_id`, as collections of `local` may be.
     pub no_id_index: bool,
     /// What documents must satisfy.
@@ -156,6 +158,7 @@ impl Options {
         if let Some(name) = &self.clustered {
             crate::clustered::append_to(name, &mut out);
         }
+        out.append_optional("expireAfterSeconds", self.expire_after_seconds.map(Value::Int64));
         if let Some(view) = &self.view {
             out.append("viewOn", view.on.as_str()).append("pipeline", &view.pipeline);
         }

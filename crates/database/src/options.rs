@@ -26,6 +26,7 @@ pub(crate) fn parse(options: Document<'_>, namespace: &Namespace, context: &Cont
 #[derive(Default)]
 struct Seen<'a> {
     clustered: Option<String>,
+    expire_after_seconds: Option<i64>,
     id_index: bool,
     no_id_index: bool,
     capped: bool,
@@ -45,6 +46,9 @@ impl<'a> Seen<'a> {
     fn field(&mut self, name: &str, value: Value<'a>) -> Result<()> {
         match name {
             "clusteredIndex" => self.clustered = clustered::parse(value)?,
+            "expireAfterSeconds" => {
+                self.expire_after_seconds = Some(clustered::expiry(count(name, value)?)?);
+            }
             "capped" => self.capped = flag(name, value)?,
             "size" => self.size = Some(count(name, value)?),
             "max" => self.max = Some(count(name, value)?),
@@ -82,12 +86,7 @@ impl<'a> Seen<'a> {
                 self.kept.append(name, false);
             }
             "temp" | "flags" if !value.is_truthy() => {}
-            "timeseries"
-            | "expireAfterSeconds"
-            | "changeStreamPreAndPostImages"
-            | "encryptedFields"
-            | "temp"
-            | "flags" => {
+            "timeseries" | "changeStreamPreAndPostImages" | "encryptedFields" | "temp" | "flags" => {
                 return Err(err!(NotImplemented, "create option '{name}' is not supported"));
             }
             _ => return Err(err!(40415, "BSON field 'create.{name}' is an unknown field.")),
@@ -141,6 +140,7 @@ impl<'a> Seen<'a> {
         Ok(Options {
             capped,
             clustered: self.clustered,
+            expire_after_seconds: self.expire_after_seconds,
             no_id_index: self.no_id_index,
             validator,
             view,
@@ -149,11 +149,17 @@ impl<'a> Seen<'a> {
         })
     }
 
-    /// What a clustered collection can't be. Capped ones are so by time in MongoDB, with
-    /// expireAfterSeconds, which is refused before.
+    /// What a clustered collection can't be, and what only a clustered one can.
     fn check_clustered(&self) -> Result<()> {
         if self.clustered.is_none() {
-            return Ok(());
+            return match self.expire_after_seconds {
+                None => Ok(()),
+                Some(_) => Err(err!(
+                    InvalidOptions,
+                    "'expireAfterSeconds' is only supported on time-series collections or when the \
+                     'clusteredIndex' option is specified"
+                )),
+            };
         }
         Err(match self {
             _ if self.view_on.is_some() => {
@@ -173,6 +179,9 @@ impl<'a> Seen<'a> {
                     6049204,
                     "The 'max' field for capped collections is not allowed on clustered collections"
                 )
+            }
+            _ if self.capped && self.expire_after_seconds.is_some() => {
+                err!(NotImplemented, "capped clustered collections are not supported")
             }
             _ if self.capped => {
                 err!(6049201, "A capped clustered collection requires the 'expireAfterSeconds' field")

@@ -1,4 +1,5 @@
-//! TTL indexes: documents whose date has passed are removed.
+//! TTL indexes, and clustered collections with an expiry: documents whose date has passed are
+//! removed.
 
 use crate::database::Database;
 use crate::operation::Operation;
@@ -12,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Database {
-    /// Removes every document that a TTL index says has expired; returns how many.
+    /// Removes every document that has expired by a TTL index, or by its clustered collection's
+    /// expiry; returns how many.
     ///
     /// One index that fails doesn't keep the others from being swept: its error is logged.
     pub fn sweep_ttl(self: &Arc<Self>) -> u64 {
@@ -20,10 +22,11 @@ impl Database {
         let catalog = self.catalog();
         let mut deleted = 0;
         for collection in catalog.all() {
+            let clustered_after = collection.options.expire_after_seconds;
             for index in collection.data.iter().flat_map(|data| data.indexes.iter()) {
-                let (Some(seconds), [part]) = (index.spec.expire_after_seconds, &*index.spec.parts) else {
-                    continue;
-                };
+                let clustered_after = clustered_after.filter(|_| index.spec.clustered);
+                let after = index.spec.expire_after_seconds.or(clustered_after.map(|seconds| seconds as f64));
+                let (Some(seconds), [part]) = (after, &*index.spec.parts) else { continue };
                 let before = self.now_millis().saturating_sub((seconds * 1000.0) as i64);
                 let swept = self.sweep(&collection.namespace, part.path.as_str(), &index.spec.name, before);
                 match swept {

@@ -1,5 +1,6 @@
 //! Creating, dropping, renaming and changing collections.
 
+use crate::clustered;
 use crate::collection::{Collection, Data, Options};
 use crate::commit::{Committed, Transaction};
 use crate::database::Database;
@@ -169,6 +170,22 @@ impl Database {
             };
             capped.size = size.unwrap_or(capped.size);
             capped.max = max.unwrap_or(capped.max).max(0);
+            Ok(())
+        })
+    }
+
+    /// Changes the age at which documents of a clustered collection expire; `None` is never.
+    ///
+    /// Errors: InvalidOptions for a collection that isn't clustered, and for a bad age.
+    pub fn set_expiry(&self, namespace: &Namespace, seconds: Option<i64>) -> Result<Committed> {
+        self.change_collection(namespace, |collection| {
+            if collection.options.clustered.is_none() {
+                return Err(err!(
+                    InvalidOptions,
+                    "'expireAfterSeconds' is only supported on collections clustered by _id"
+                ));
+            }
+            collection.options.expire_after_seconds = seconds.map(clustered::expiry).transpose()?;
             Ok(())
         })
     }

@@ -48,7 +48,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         match option.name() {
             "pipeline" => stages = Some(stages_option(&option)?),
             "let" => variables = Some(parse_let("$lookup", &option, scope.context)?),
-            "from" => from = Some(text_option("$lookup", &option)?),
+            "from" => from = Some(from_option(&option)?),
             "as" => output = Some(text_option("$lookup", &option)?),
             "localField" => local = Some(checked_path(text_option("$lookup", &option)?)?),
             "foreignField" => foreign = Some(checked_path(text_option("$lookup", &option)?)?),
@@ -70,6 +70,21 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let from = from.filter(|_| !brings_own).map(Namespace::local);
     let (output, spec) = (checked_path(output)?, spec.value().to_owned());
     Ok(Parsed::one(Lookup { from, output, equality, pipeline, variables, spec, unwind: None }))
+}
+
+/// The name of the other collection.
+///
+/// Errors: FailedToParse for what is no text; `{db, coll}` is for a few collections of a cluster's
+/// own, which are not here.
+fn from_option<'a>(option: &Element<'a>) -> Result<&'a str> {
+    let Value::Document(named) = option.value() else { return text_option("$lookup", option) };
+    let named = super::target::from_document("$lookup.from", named)?;
+    Err(err!(
+        FailedToParse,
+        "$lookup with syntax {{from: {{db:<>, coll:<>}},..}} is not supported for db: {} and coll: {}",
+        named.database.unwrap_or_default(),
+        named.collection
+    ))
 }
 
 fn stages_option<'a>(option: &Element<'a>) -> Result<Array<'a>> {

@@ -153,6 +153,25 @@ fn clone_as_capped(call: &mut Call<'_>) -> Result<Answer> {
 pub(crate) const COLL_MOD: Command =
     Command::new("collMod", Kind::Write, "Changes a collection, a view or an index.", coll_mod).stable_api();
 
+/// The age of `expireAfterSeconds`; `off` is `None`.
+fn expiry(value: Value<'_>) -> Result<Option<i64>> {
+    match value {
+        Value::String("off") => Ok(None),
+        Value::String(_) => {
+            Err(err!(InvalidOptions, "Invalid string value for the 'expireAfterSeconds' option: {value}"))
+        }
+        _ => match value.as_number() {
+            Some(number) => Ok(Some(number.to_i64_clamped())),
+            None => Err(err!(
+                TypeMismatch,
+                "BSON field 'collMod.expireAfterSeconds' is the wrong type '{}', expected types '[string, int, \
+                 decimal, double, long]'",
+                value.kind().alias()
+            )),
+        },
+    }
+}
+
 fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
@@ -164,7 +183,8 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
     let index = fields.document("index")?;
     let capped_size = fields.integer("cappedSize")?;
     let capped_max = fields.integer("cappedMax")?;
-    for unsupported in ["expireAfterSeconds", "timeseries", "changeStreamPreAndPostImages", "dryRun"] {
+    let expiry = fields.any("expireAfterSeconds")?.map(expiry).transpose()?;
+    for unsupported in ["timeseries", "changeStreamPreAndPostImages", "dryRun"] {
         fields.refuse_unless_default(unsupported)?;
     }
     fields.finish()?;
@@ -193,6 +213,9 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
     }
     if capped_size.is_some() || capped_max.is_some() {
         database.set_capped(&namespace, capped_size, capped_max)?;
+    }
+    if let Some(seconds) = expiry {
+        database.set_expiry(&namespace, seconds)?;
     }
     let mut committed = None;
     if let Some(index) = index {

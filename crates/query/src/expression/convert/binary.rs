@@ -18,7 +18,8 @@ pub(super) enum Format {
     Uuid,
 }
 
-const UUID: u8 = 4;
+/// The subtype of UUIDs.
+pub(super) const UUID: u8 = 4;
 
 impl Format {
     /// Reads the argument, which may be null.

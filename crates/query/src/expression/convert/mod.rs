@@ -16,7 +16,7 @@ use super::evaluate::{Call, Computed, Scope, null, type_name, value};
 use super::named::{Complaint, Named, Parameter, optional};
 use base::bson::{ObjectId, Type, Value};
 use base::{ErrorCode, Result, err};
-use binary::Format;
+use binary::{Format, UUID};
 use byte_order::ByteOrder;
 use target::Target;
 
@@ -75,7 +75,8 @@ fn convert<'a>(input: Value<'a>, target: Target, form: Form, scope: &Scope<'_, '
         (kind, Value::Binary { bytes, .. }) if kind.is_numeric() => {
             byte_order::number_of(bytes, kind, form.byte_order)?
         }
-        (Type::Binary, Value::Int32(_) | Value::Int64(_) | Value::Double(_)) => {
+        // A number has too few bytes for a UUID.
+        (Type::Binary, Value::Int32(_) | Value::Int64(_) | Value::Double(_)) if target.subtype != UUID => {
             let bytes = byte_order::bytes_of(input, form.byte_order);
             bytes.map(|bytes| Value::Binary { subtype: target.subtype, bytes: scope.arena.bytes(&bytes) })
         }
@@ -169,7 +170,7 @@ fn shorthand<'a>(call: &Call<'_, 'a>, kind: Type, format: Option<Format>) -> Com
     let Some(input) = call.get_non_null(0)? else { return null() };
     convert(
         input,
-        Target { kind, subtype: if format == Some(Format::Uuid) { 4 } else { 0 } },
+        Target { kind, subtype: if format == Some(Format::Uuid) { UUID } else { 0 } },
         Form { format, ..Form::default() },
         call.scope,
     )
