@@ -1,5 +1,6 @@
 //! The `vellum` binary: options merged into one checked configuration, then one verb.
 
+mod arenas;
 mod config;
 mod repair;
 
@@ -33,6 +34,9 @@ fn main() -> ExitCode {
 fn serve(config: Config) -> Result<(), String> {
     server::logging::start(config.log_level);
     log_panics();
+    if config.disk.is_some() {
+        arenas::limit();
+    }
     let (bind, port) = (config.settings.bind, config.settings.port);
     if !bind.is_loopback() {
         log::warn!("listening on {bind} without users: anyone who reaches it can read and write");
