@@ -20,12 +20,49 @@ pub type CompoundKey<'a> = Vec<Option<Value<'a>>>;
 /// field of an embedded document; whatever `each` and `fans_out` return.
 pub fn compound_keys<'a, 'p>(
     document: Document<'a>,
-    paths: impl Iterator<Item = &'p Path>,
+    paths: impl Iterator<Item = &'p Path> + Clone,
     fans_out: &mut dyn FnMut(usize, usize) -> Result<()>,
     each: &mut dyn FnMut(&[Option<Value<'a>>]) -> Result<()>,
 ) -> Result<()> {
+    let mut plain = [None; PLAIN_MAX];
+    if let Some(count) = plain_key(document, paths.clone(), &mut plain) {
+        return each(plain.get(..count).unwrap_or(&[]));
+    }
     let walks = paths.map(|path| Walk::Through(Some(document), path.components())).collect();
     expand(walks, fans_out, each)
+}
+
+/// How many paths are looked at without an allocation.
+const PLAIN_MAX: usize = 4;
+
+/// The one key of a document with no array on any of the paths, which are mostly few and plain,
+/// and how many paths there are; `None` where it takes more.
+fn plain_key<'a, 'p>(
+    document: Document<'a>,
+    paths: impl Iterator<Item = &'p Path>,
+    key: &mut [Option<Value<'a>>],
+) -> Option<usize> {
+    let mut count = 0;
+    for path in paths {
+        *key.get_mut(count)? = plain_value(document, path.components())?;
+        count += 1;
+    }
+    Some(count)
+}
+
+/// The value at a path, `Some(None)` where it is missing; `None` where there is an array.
+fn plain_value<'a>(document: Document<'a>, components: &[PathComponent]) -> Option<Option<Value<'a>>> {
+    let mut container = Some(document);
+    let mut value = None;
+    for component in components {
+        value = container.and_then(|inner| inner.get(component.name()));
+        container = match value {
+            Some(Value::Array(_)) => return None,
+            Some(Value::Document(inner)) => Some(inner),
+            _ => None,
+        };
+    }
+    Some(value)
 }
 
 /// How far the walk along one path has come.

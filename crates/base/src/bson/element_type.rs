@@ -55,6 +55,7 @@ const ALL: [(Type, i32, &str); 21] = [
 
 impl Type {
     /// The type of a tag byte, or `None` where BSON has no such type.
+    #[inline]
     pub fn from_tag(tag: u8) -> Option<Type> {
         Some(match tag {
             0x01 => Type::Double,

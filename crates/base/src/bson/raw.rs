@@ -233,13 +233,34 @@ impl<'a> Iterator for Elements<'a> {
     fn next(&mut self) -> Option<Element<'a>> {
         let (&tag, rest) = self.rest.split_first()?;
         let kind = Type::from_tag(tag)?;
-        let end = rest.iter().position(|&byte| byte == 0)?;
+        let end = name_length(rest)?;
         let (name, rest) = (rest.get(..end)?, rest.get(end + 1..)?);
         let length = value_length(kind, rest)?;
         let (bytes, rest) = rest.split_at_checked(length)?;
         self.rest = rest;
         Some(Element { kind, name, bytes })
     }
+}
+
+/// How many bytes lie before the first zero byte. Names are looked through eight bytes at a time:
+/// this is most of what skipping an element costs.
+#[inline]
+fn name_length(bytes: &[u8]) -> Option<usize> {
+    const LOW: u64 = u64::from_le_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
+    let mut before = 0;
+    let mut rest = bytes;
+    while let Some((chunk, more)) = rest.split_first_chunk::<8>() {
+        let word = u64::from_le_bytes(*chunk);
+        // The lowest bit set is that of the first zero byte; those above may be wrong.
+        let zeros = word.wrapping_sub(LOW) & !word & HIGH;
+        if zeros != 0 {
+            return Some(before + (zeros.trailing_zeros() / 8) as usize);
+        }
+        before += 8;
+        rest = more;
+    }
+    rest.iter().position(|&byte| byte == 0).map(|end| before + end)
 }
 
 /// The number of bytes that a value of this type takes at the start of `bytes`; `None` where the
@@ -276,6 +297,18 @@ pub(super) fn read_length(bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::super::Builder;
     use super::*;
+
+    #[test]
+    fn names_end_at_the_first_zero_byte() {
+        for length in 0..40 {
+            for fill in [1u8, 0x7f, 0x80, 0xff] {
+                let mut bytes = vec![fill; length];
+                assert_eq!(name_length(&bytes), None);
+                bytes.extend([0, 1, 0, fill, 0]);
+                assert_eq!(name_length(&bytes), Some(length));
+            }
+        }
+    }
 
     #[test]
     fn broken_bytes_end_early_and_never_panic() {

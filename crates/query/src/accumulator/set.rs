@@ -29,7 +29,7 @@ pub(super) fn parse_set_union(
 /// Distinct values: equal ones have equal keys.
 #[derive(Clone)]
 struct Distinct {
-    seen: HashSet<Box<[u8]>>,
+    seen: HashSet<Box<[u8]>, foldhash::fast::RandomState>,
     values: Pushed,
     collation: Collation,
     held: usize,
@@ -39,7 +39,7 @@ struct Distinct {
 impl Distinct {
     fn new(context: &Context) -> Distinct {
         Distinct {
-            seen: HashSet::new(),
+            seen: HashSet::default(),
             values: Pushed::new(),
             collation: context.collation.clone(),
             held: 0,

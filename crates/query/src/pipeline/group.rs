@@ -84,7 +84,7 @@ impl Operator for Group {
 /// The groups held in memory.
 #[derive(Default)]
 struct Table {
-    positions: HashMap<Box<[u8]>, usize>,
+    positions: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
     groups: Vec<State>,
     given: usize,
     held: usize,
