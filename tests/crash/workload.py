@@ -161,7 +161,9 @@ class Worker(threading.Thread):
         """Make a collection of three documents, or drop it, or give it another name."""
         name, state = self.name(), self.client.now()
         if (name, "there", "") not in state:
-            documents = [{"_id": number, "v": self.random.getrandbits(20)} for number in range(3)]
+            # Large ones, whose room the server gets back when they are dropped.
+            documents = [{"_id": number, "v": self.random.getrandbits(20), "pad": "z" * 10 * self.pad}
+                         for number in range(3)]
             self.client.send([Step({(name, "there", ""): True})])
             self.database.create_collection(name)
             self.client.acknowledge()

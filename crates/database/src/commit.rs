@@ -43,6 +43,8 @@ pub struct Committed {
 /// A change being put together under the commit lock. Dropping it without committing changes
 /// nothing.
 pub struct Transaction<'db> {
+    // Dropped before the lock is released.
+    learnt: Learnt,
     database: &'db Database,
     writer: MutexGuard<'db, Writer>,
     snapshot: Arc<dyn Snapshot>,
@@ -51,6 +53,17 @@ pub struct Transaction<'db> {
     batch: Batch,
     counts: Vec<(Arc<Counts>, i64, i64)>,
     changed: Vec<Namespace>,
+}
+
+/// Multikey bits that indexes learnt in this transaction, which the catalog's entry in its batch has, too:
+/// taken back unless that is committed, or else nobody would ever store them.
+#[derive(Default)]
+struct Learnt(Vec<(Arc<Index>, Vec<u32>)>);
+
+impl Drop for Learnt {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|(index, bits)| index.forget_multikey(&bits));
+    }
 }
 
 impl Writer {
@@ -73,6 +86,7 @@ impl Database {
             batch: Batch::with_capacity(4),
             counts: Vec::new(),
             changed: Vec::new(),
+            learnt: Learnt::default(),
         }
     }
 
@@ -316,8 +330,17 @@ impl Transaction<'_> {
     /// Makes the change: takes the next cluster time, hands the engine the batch, publishes the
     /// catalog, and lets the next transaction in.
     pub fn commit(self) -> Result<Committed> {
-        let Transaction { database, writer, snapshot, catalog, catalog_changed, batch, counts, changed } =
-            self;
+        let Transaction {
+            database,
+            writer,
+            snapshot,
+            catalog,
+            catalog_changed,
+            batch,
+            counts,
+            changed,
+            mut learnt,
+        } = self;
         // The snapshot goes first, so that the engine finds its trees unshared and changes them in
         // place.
         drop(snapshot);
@@ -331,6 +354,7 @@ impl Transaction<'_> {
             drop(catalog);
             database.engine.commit(batch).map_err(storage_error)?
         };
+        learnt.0.clear();
         for (counts, records, bytes) in counts {
             counts.records.fetch_add(records, Relaxed);
             counts.bytes.fetch_add(bytes, Relaxed);
@@ -373,8 +397,13 @@ impl Transaction<'_> {
     }
 
     /// Records that documents have arrays along an index's paths, before any entry is visible.
-    fn note_multikey(&mut self, collection: &Collection, index: &Index, keys: &DocumentKeys) {
-        if keys.multikey.iter().any(|bits| *bits != 0) && index.note_multikey(&keys.multikey) {
+    fn note_multikey(&mut self, collection: &Collection, index: &Arc<Index>, keys: &DocumentKeys) {
+        if keys.multikey.iter().all(|bits| *bits == 0) {
+            return;
+        }
+        let learnt = index.note_multikey(&keys.multikey);
+        if learnt.iter().any(|bits| *bits != 0) {
+            self.learnt.0.push((index.clone(), learnt));
             let stored = entry(collection);
             self.batch.put(CATALOG, collection.namespace.as_str().as_bytes(), Value::from(stored.bytes()));
         }

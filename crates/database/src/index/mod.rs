@@ -60,13 +60,17 @@ impl Index {
         self.multikey.iter().map(|bits| bits.load(Relaxed)).collect()
     }
 
-    /// Adds the bits of a document about to be indexed; whether that taught anything new.
-    pub fn note_multikey(&self, document: &[u32]) -> bool {
-        let mut learnt = false;
-        for (known, bits) in self.multikey.iter().zip(document) {
-            learnt |= *bits & !known.fetch_or(*bits, Relaxed) != 0;
+    /// Adds the bits of a document about to be indexed; those that were new.
+    pub fn note_multikey(&self, document: &[u32]) -> Vec<u32> {
+        let parts = self.multikey.iter().zip(document);
+        parts.map(|(known, bits)| *bits & !known.fetch_or(*bits, Relaxed)).collect()
+    }
+
+    /// Takes bits back that this transaction was the first to add, and that nothing was stored with.
+    pub(crate) fn forget_multikey(&self, learnt: &[u32]) {
+        for (known, bits) in self.multikey.iter().zip(learnt) {
+            known.fetch_and(!*bits, Relaxed);
         }
-        learnt
     }
 
     /// Whether this is the index on `_id` that every collection has.

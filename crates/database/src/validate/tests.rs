@@ -258,6 +258,27 @@ fn a_changed_byte_in_an_index_is_named() {
     assert!(!found.indexes[2].errors.is_empty(), "{found:?}");
 }
 
+/// A commit that found no room must not leave the flag behind in memory alone: nobody would store it.
+#[test]
+fn a_multikey_flag_of_a_failed_commit_is_learnt_again() {
+    let files = on_disk();
+    let store = open(disk(&files));
+    let spec = json(r#"{"key": {"b": 1}, "name": "b_1"}"#);
+    let spec = IndexSpec::parse(spec.view(), &store.namespace, &store.context).unwrap();
+    store.database.create_indexes(&store.namespace, vec![spec], &store.context).unwrap();
+    let insert = |text: &str| {
+        let document = json(text);
+        let insert = InsertRequest { document: document.view(), bypass_validation: false };
+        store.database.insert(&store.namespace, insert, &store.context).map(drop)
+    };
+    files.set_room(Some(0));
+    assert!(insert(r#"{"_id": 10, "b": [1, 2], "u": 10}"#).is_err());
+    files.set_room(None);
+    insert(r#"{"_id": 11, "b": [1, 2], "u": 11}"#).unwrap();
+    let found = store.validate();
+    assert!(found.is_valid(), "{found:?}");
+}
+
 #[test]
 fn the_metadata_alone_can_be_checked() {
     let store = memory();
