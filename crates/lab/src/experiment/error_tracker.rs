@@ -195,8 +195,7 @@ impl Client {
             let upsert = problems
                 .find_one_and_update(error.fingerprint(), error.counted())
                 .upsert(true)
-                .return_document(ReturnDocument::After)
-                .projection(doc! { "_id": 1 });
+                .return_document(ReturnDocument::After);
             match upsert.await {
                 Err(overtaken) if is_duplicate(&overtaken) && attempt < ATTEMPTS => attempt += 1,
                 found => {

@@ -397,24 +397,28 @@ impl Knee<'_> {
     fn told(&self, share: f64, case: &str) -> String {
         let documents = |row: &Row| figures::count(row.x.unwrap_or(0.0) as u64);
         let p95 = |row: &Row| figures::latency(row.latency.quantile(0.95));
-        let misses = self.after.extra.get(cache::MISSES);
-        let misses = misses.map_or(", and it tells nothing of its cache".to_string(), |misses| {
-            format!(", with {} cache misses per 100 gets", figures::number(*misses))
-        });
+        let misses = self.after.extra.get(cache::MISSES).copied();
+        let told = match misses {
+            Some(_) => "the working set stopped fitting",
+            None => "gets became slower",
+        };
+        let misses = match misses {
+            Some(misses) => format!(", with {} cache misses per 100 gets", figures::number(misses)),
+            None => "; as it tells nothing of its cache, this may have other reasons".to_string(),
+        };
         let stored = self
             .after
             .extra
             .get(cache::STORAGE)
             .map(|megabytes| format!(" (about {})", figures::bytes((megabytes * 1e6 * share) as u64)));
         format!(
-            "with {} the working set stopped fitting between {} and {} documents{}: p95 went from {} to {}{}",
+            "with {} {told} between {} and {} documents{}: p95 went from {} to {}{misses}",
             case.replacen("focus", "the focus on", 1),
             documents(self.before),
             documents(self.after),
             stored.unwrap_or_default(),
             p95(self.before),
             p95(self.after),
-            misses
         )
     }
 }

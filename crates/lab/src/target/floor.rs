@@ -2,10 +2,10 @@
 //!
 //! It shows what kernel and client alone cost, so that every figure of a server can be read as a
 //! ratio to it. It looks at nothing but the header and the command's name, keeps nothing, and says
-//! whatever makes a driver go on: every insert did all, every other write one document, every find finds one, every cursor
-//! is at its end. Rules of the protocol that clients wait on are kept: a message that wants no
-//! reply (`moreToCome`) gets none, and hello tells no topology version, so that no client asks for
-//! replies that go on by themselves.
+//! whatever makes a driver go on: every insert did all, every other write one document, every find
+//! finds one, every cursor is at its end. Rules of the protocol that clients wait on are kept: a
+//! message that wants no reply (`moreToCome`) gets none, and hello tells no topology version, so
+//! that no client asks for replies that go on by themselves.
 
 use base::bson::{Builder, DocumentBuf};
 use std::io::{self, Read, Write};
