@@ -49,7 +49,10 @@ impl Schedule {
     /// The next operation of a worker that is free now; `None` when there are no more.
     pub(super) async fn next(&self) -> Option<Turn> {
         let free = Instant::now();
-        if self.halted.load(Relaxed) || self.deadline.is_some_and(|deadline| free >= deadline) {
+        // A busy machine may begin after a short round's end: a first operation there is all the same.
+        let begun = self.taken.load(Relaxed) > 0;
+        let over = begun && self.deadline.is_some_and(|deadline| free >= deadline);
+        if self.halted.load(Relaxed) || over {
             return None;
         }
         if self.rate.is_some() {

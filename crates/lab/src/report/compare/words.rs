@@ -7,7 +7,7 @@ use crate::report::{figures, groups};
 use crate::result::Report;
 
 /// The figures that are always shown.
-const SHOWN: [Metric; 4] = [Metric::Rate, Metric::P50, Metric::P95, Metric::P99];
+const SHOWN: [Metric; 3] = [Metric::Rate, Metric::P50, Metric::P99];
 
 /// What stands before a difference that the rounds can't tell from none.
 const UNSURE: &str = "≈";

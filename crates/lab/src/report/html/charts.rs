@@ -54,22 +54,40 @@ fn cases(section: &Section, group: &groups::Group, colours: &Colours) -> Panel {
     Panel { label: group.label.clone(), figures }
 }
 
-/// Where bars begin and end, and the height of a line of them.
-const BARS_FROM: f64 = 112.0;
-const BARS_TO: f64 = 268.0;
+/// Where bars end, and the height of a line of them.
+const BARS_TO: f64 = 272.0;
 const BAR_LINE: f64 = 28.0;
+/// The most letters of a target's name beside its bar.
+const NAME_MOST: usize = 20;
+
+/// Where the bars of one picture lie.
+struct Ground {
+    /// Behind the longest name.
+    from: f64,
+    /// Units of the picture for an operation per second.
+    scale: f64,
+}
+
+impl Ground {
+    fn new(rows: &[&Row]) -> Ground {
+        let fastest =
+            |row: &&Row| groups::spread(row, |round| round.rate()).map_or(row.rate(), |(_, high)| high);
+        let most = rows.iter().map(fastest).fold(f64::MIN_POSITIVE, f64::max);
+        let longest = rows.iter().map(|row| row.target.chars().count()).max().unwrap_or(0);
+        let from = 16.0 + svg::LETTER * longest.min(NAME_MOST) as f64;
+        Ground { from, scale: (BARS_TO - from) / most }
+    }
+}
 
 /// Rates as bars, with whiskers from the slowest to the fastest round.
 fn bars(section: &Section, group: &groups::Group, colours: &Colours) -> Figure {
-    let fastest = |row: &&Row| groups::spread(row, |round| round.rate()).map_or(row.rate(), |(_, high)| high);
-    let most = group.rows.iter().map(fastest).fold(f64::MIN_POSITIVE, f64::max);
-    let scale = (BARS_TO - BARS_FROM) / most;
+    let ground = Ground::new(&group.rows);
     let mut parts = String::new();
     for (at, row) in group.rows.iter().enumerate() {
-        parts += &bar(section, row, at as f64 * BAR_LINE + 6.0, scale, colours.class(&row.target));
+        parts += &bar(section, row, at as f64 * BAR_LINE + 6.0, &ground, colours.class(&row.target));
     }
     let height = group.rows.len() as f64 * BAR_LINE + 10.0;
-    parts += &svg::segment(BARS_FROM, 2.0, BARS_FROM, height - 4.0, "axis");
+    parts += &svg::segment(ground.from, 2.0, ground.from, height - 4.0, "axis");
     let title = format!("Operations per second by target: {}", group.label);
     let ratios = section.base.as_ref().map(|base| format!(", × {base}")).unwrap_or_default();
     Figure {
@@ -79,26 +97,25 @@ fn bars(section: &Section, group: &groups::Group, colours: &Colours) -> Figure {
     }
 }
 
-fn bar(section: &Section, row: &Row, top: f64, scale: f64, class: &str) -> String {
-    let middle = top + 9.0;
-    let mut parts = svg::text(BARS_FROM - 8.0, middle + 4.0, "name end", &svg::shorten(&row.target, 16));
+fn bar(section: &Section, row: &Row, top: f64, ground: &Ground, class: &str) -> String {
+    let (from, middle) = (ground.from, top + 9.0);
+    let mut parts = svg::text(from - 8.0, middle + 4.0, "name end", &svg::shorten(&row.target, NAME_MOST));
     if row.operations == 0 {
         let why = svg::escape(row.note.as_deref().unwrap_or("not measured"));
-        let text = svg::text(BARS_FROM + 8.0, middle + 4.0, "tick start", "not measured");
+        let text = svg::text(from + 8.0, middle + 4.0, "tick start", "not measured");
         let _ = write!(parts, "<g><title>{why}</title>{text}</g>");
         return parts;
     }
-    let width = (row.rate() * scale).max(1.0);
+    let width = (row.rate() * ground.scale).max(1.0);
     let faded = if row.partial { " partial" } else { "" };
     let _ = write!(
         parts,
-        "<rect x=\"{BARS_FROM}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"18\" rx=\"2\" class=\"bar {class}{faded}\">\
-         <title>{}: {} per second</title></rect>",
-        svg::escape(&row.target),
-        figures::number(row.rate())
+        "<rect x=\"{from:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"18\" rx=\"2\" class=\"bar {class}{faded}\">\
+         <title>{}</title></rect>",
+        svg::escape(&in_words(row))
     );
     if let Some((low, high)) = groups::spread(row, |round| round.rate()).filter(|(low, high)| low < high) {
-        let (low, high) = (BARS_FROM + low * scale, BARS_FROM + high * scale);
+        let (low, high) = (from + low * ground.scale, from + high * ground.scale);
         parts += &svg::segment(low, middle, high, middle, "whisker");
         parts += &svg::segment(low, middle - 3.5, low, middle + 3.5, "whisker");
         parts += &svg::segment(high, middle - 3.5, high, middle + 3.5, "whisker");
@@ -106,6 +123,20 @@ fn bar(section: &Section, row: &Row, top: f64, scale: f64, class: &str) -> Strin
     parts += &svg::text(WIDTH - 62.0, middle + 4.0, "value end", &figures::number(row.rate()));
     let ratio = section.rate_ratio(row).map(|ratio| figures::times(ratio.value)).unwrap_or_default();
     parts + &svg::text(WIDTH - 2.0, middle + 4.0, "ratio end", &ratio)
+}
+
+/// What a pointer that rests on a row's mark is told.
+fn in_words(row: &Row) -> String {
+    let [p50, p99] = [0.5, 0.99].map(|share| figures::latency(row.latency.quantile(share)));
+    let rate = figures::number(row.rate());
+    let mut text = format!("{}, {}: {rate} per second, p50 {p50}, p99 {p99}", row.target, row.case);
+    if let Some(cpu) = row.cpu_microseconds {
+        let _ = write!(text, ", {} of the server's processor time each", figures::latency(cpu));
+    }
+    if let Some(bytes) = row.resident_bytes {
+        let _ = write!(text, ", {} of memory", figures::bytes(bytes));
+    }
+    text
 }
 
 fn names(rows: &[&Row]) -> Vec<String> {
@@ -181,8 +212,7 @@ fn lines(
         let class = colours.class(line.target);
         plot.line(class, line.target, &points);
         for (row, at) in line.rows.iter().filter_map(|row| Some((row, point(row)?))) {
-            let (rate, p99) = (figures::number(row.rate()), figures::latency(row.latency.quantile(0.99)));
-            plot.dot(class, at, &format!("{}, {}: {rate} per second, p99 {p99}", row.target, row.case));
+            plot.dot(class, at, &in_words(row));
         }
     }
     let legend = series.iter().map(|line| line.target.to_string()).collect();

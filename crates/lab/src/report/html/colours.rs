@@ -3,21 +3,9 @@
 use crate::report::groups;
 use crate::result::Report;
 
-/// Classes of the style sheet, in the order they are given out; then the dashed ones.
-const CLASSES: [&str; 12] = [
-    "c0",
-    "c1",
-    "c2",
-    "c3",
-    "c4",
-    "c5",
-    "c0 dashed",
-    "c1 dashed",
-    "c2 dashed",
-    "c3 dashed",
-    "c4 dashed",
-    "c5 dashed",
-];
+/// Classes of the style sheet, in the order they are given out; then again, dashed.
+const CLASSES: [&str; 12] =
+    ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c0 dashed", "c1 dashed", "c2 dashed", "c3 dashed"];
 
 /// Which target has which class.
 pub(crate) struct Colours(Vec<(String, &'static str)>);

@@ -93,8 +93,8 @@ fn definitions(lines: &[(String, String)]) -> String {
 
 fn section(section: &Section, floor: Option<&str>, colours: &Colours) -> String {
     let panels = charts::panels(section, colours);
-    let few = panels.len() <= GROUPS_OPEN;
-    let pictures: String = panels.into_iter().map(|each| panel(each, few, colours)).collect();
+    let pictures =
+        if panels.len() > GROUPS_OPEN { folded(panels, colours) } else { unfolded(&panels, colours) };
     format!(
         "<section id=\"{}\">\n<h2>{}</h2>\n<p class=\"lead\">{}</p>\n{pictures}{}</section>\n",
         escape(&section.id),
@@ -104,22 +104,39 @@ fn section(section: &Section, floor: Option<&str>, colours: &Colours) -> String 
     )
 }
 
-/// The pictures of one group: all beside one another, or the first with the rest folded away.
-fn panel(panel: Panel, open: bool, colours: &Colours) -> String {
-    let heading =
-        if panel.label.is_empty() { String::new() } else { format!("<h3>{}</h3>\n", escape(&panel.label)) };
-    let figures: Vec<String> = panel.figures.iter().map(|each| figure(each, colours)).collect();
-    if open || figures.len() < 2 {
-        return format!("{heading}<div class=\"figures\">\n{}</div>\n", figures.concat());
+/// Group beneath group, the pictures of each beside one another.
+fn unfolded(panels: &[Panel], colours: &Colours) -> String {
+    let mut text = String::new();
+    for panel in panels {
+        if !panel.label.is_empty() {
+            let _ = writeln!(text, "<h3>{}</h3>", escape(&panel.label));
+        }
+        text += &beside(&panel.figures, colours);
     }
-    let (first, rest) = figures.split_at(1);
-    format!(
-        "{heading}<div class=\"figures\">\n{}</div>\n<details>\n<summary>Percentiles and time: {}</summary>\n\
-         <div class=\"figures\">\n{}</div>\n</details>\n",
-        first.concat(),
-        escape(&panel.label),
-        rest.concat()
-    )
+    text
+}
+
+fn beside(figures: &[Figure], colours: &Colours) -> String {
+    let figures: String = figures.iter().map(|each| figure(each, colours)).collect();
+    format!("<div class=\"figures\">\n{figures}</div>\n")
+}
+
+/// The first picture of every group beside one another, under the group's name; the rest folded away.
+fn folded(mut panels: Vec<Panel>, colours: &Colours) -> String {
+    let mut first = Vec::new();
+    let mut caption = String::new();
+    for panel in panels.iter_mut().filter(|panel| !panel.figures.is_empty()) {
+        let figure = panel.figures.remove(0);
+        caption = figure.caption;
+        first.push(Figure { caption: panel.label.clone(), ..figure });
+    }
+    panels.retain(|panel| !panel.figures.is_empty());
+    let shown = format!("<h3>{}</h3>\n{}", escape(&caption), beside(&first, colours));
+    if panels.is_empty() {
+        return shown;
+    }
+    let rest = unfolded(&panels, colours);
+    format!("{shown}<details>\n<summary>Percentiles, and latency over time</summary>\n{rest}</details>\n")
 }
 
 fn figure(figure: &Figure, colours: &Colours) -> String {
@@ -216,6 +233,10 @@ mod tests {
         report.sections.truncate(1);
         let text = render(&report);
         check_markup(&text);
-        assert_eq!(text.matches("<summary>Percentiles and time").count(), 5);
+        assert_eq!(text.matches("<summary>Percentiles").count(), 1);
+        let (shown, folded) = text.split_once("<summary>Percentiles").unwrap();
+        assert_eq!(shown.matches("<figure>").count(), 5);
+        assert_eq!(folded.matches("<figure>").count(), 5 * 2);
+        assert!(shown.contains("<figcaption>case 4</figcaption>") && folded.contains("<h3>case 4</h3>"));
     }
 }

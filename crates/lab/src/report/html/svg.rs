@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 pub(crate) const WIDTH: f64 = 400.0;
 
 /// About how wide a letter of a label is.
-const LETTER: f64 = 6.4;
+pub(crate) const LETTER: f64 = 6.4;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 40.0;
 const RIGHT: f64 = 14.0;
