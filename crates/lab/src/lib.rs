@@ -6,8 +6,6 @@
 //! notch of the dial) → a durability fingerprint of each → the experiment, interleaving targets in
 //! rounds, every figure going into one [`Report`](result::Report) → table, HTML, Markdown, JSON.
 
-#![allow(dead_code, unused_imports)] // until the experiments stand, which use all of it
-
 mod environment;
 mod error;
 mod experiment;

@@ -17,10 +17,13 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Wrong input, as command lines use to say it.
 const WRONG_INPUT: u8 = 2;
+
+/// How long a target may take to remove what was made on it: large collections take their time.
+const REMOVAL: Duration = Duration::from_secs(60);
 
 /// What an experiment works with.
 pub(crate) struct Lab {
@@ -91,11 +94,6 @@ impl Lab {
     /// This target is gone: nothing more is measured on it.
     pub(crate) fn lose(&mut self, target: &Target, how: &str) {
         self.lost.insert(target.name.clone(), how.to_string());
-    }
-
-    /// The targets that are still there.
-    pub(crate) fn living(&self) -> Vec<Target> {
-        self.targets.iter().filter(|target| self.lost(target).is_none()).cloned().collect()
     }
 }
 
@@ -189,7 +187,17 @@ async fn targets(common: &Common, scratch: &Scratch) -> Result<Vec<Target>> {
     if common.postgres_here {
         targets.extend(target::clusters(scratch.path()).await?);
     }
+    different(&targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>())?;
     Ok(targets)
+}
+
+/// # Errors
+/// A target of the command line has the name of one that the lab starts.
+fn different(names: &[&str]) -> Result<()> {
+    let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(*name));
+    twice.map_or(Ok(()), |(_, name)| {
+        Err(Error::Input(format!("two targets are named {name}, one of which the lab starts itself")))
+    })
 }
 
 async fn infos(targets: &[Target]) -> Vec<TargetInfo> {
@@ -223,8 +231,12 @@ async fn remove_workspaces(lab: &mut Lab, workspaces: Vec<Workspace>) {
     let targets = lab.targets.clone();
     for (target, workspace) in targets.iter().zip(workspaces) {
         // What died took its database along, or keeps it: asking again would only wait.
-        if lab.lost(target).is_none()
-            && let Err(error) = workspace.remove().await
+        if lab.lost(target).is_some() {
+            continue;
+        }
+        let removed = tokio::time::timeout(REMOVAL, workspace.remove()).await;
+        if let Err(error) =
+            removed.unwrap_or_else(|_| Err(target.error("doesn't remove the lab's database in time")))
         {
             lab.fail(error);
         }
@@ -319,6 +331,12 @@ mod tests {
         let words = ["/x/vellum", "lab", "clean", "--target", "a=mongodb://me:secret@h/?a=1"];
         let line = command(words.map(String::from).into_iter(), 7, &common, &[info]);
         assert_eq!(line, "vellum lab clean --target 'a=mongodb://***@h/?a=1' --seed 7");
+    }
+
+    #[test]
+    fn names_of_the_labs_own_are_taken() {
+        assert_eq!(different(&["floor", "a", "b"]), Ok(()));
+        assert!(different(&["floor", "a", "floor"]).is_err());
     }
 
     #[test]

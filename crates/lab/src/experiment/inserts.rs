@@ -129,14 +129,6 @@ impl Bench for Inserting {
         };
         Ok(Prepared::Ready(by.into_iter().map(|by| Inserter { by, seed: self.seed }).collect()))
     }
-
-    async fn finish(&self, _: &Target, row: &mut Row) -> Result<()> {
-        if let Some(round) = row.rounds.last() {
-            let fastest = row.extra.get("fastest round, s").copied().unwrap_or(f64::INFINITY);
-            row.extra.insert("fastest round, s".to_string(), round.seconds.min(fastest));
-        }
-        Ok(())
-    }
 }
 
 async fn postgres(target: &Target, connections: u32) -> Result<Vec<By>> {

@@ -155,3 +155,34 @@ async fn a_stop_leaves_rows_that_say_so() {
     assert_eq!((rows[1].partial, rows[1].operations), (false, 0));
     assert_eq!(rows[1].note.as_deref(), Some("not measured: the run was ended early"));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_highest_rate_is_searched_and_measured_around() {
+    let a = Fake::open("a").await;
+    let mut lab = lab(&["--rounds", "1", "--find-rate", "200", "--duration", "0.3"], &[&a]);
+    let section = lab.section("s", "", "", Kind::Bars);
+    let fast = Case::new("ping", Until::Operations(20), Pinging);
+    let exact = fast.clone().exactly(3, 0);
+    lab.measure(section, &[fast, exact]).await;
+    assert_eq!(lab.report.sections.len(), 2, "what is no stream has no rate");
+    let found = lab.report.sections[section].rows[0].extra.iter().next().unwrap();
+    assert_eq!(found.0, "highest rate with p99 within 200 ms, 1/s");
+    assert!(*found.1 > 1.0);
+    let rates = &lab.report.sections[1];
+    assert_eq!((rates.kind, rates.rows.len()), (Kind::Rates, 8));
+    let offered: Vec<f64> = rates.rows.iter().filter_map(|row| row.x).collect();
+    assert!(offered.len() == 8 && offered.is_sorted());
+    assert!(rates.rows.iter().all(|row| row.service.is_some() && row.operations > 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rate_is_offered_to_streams_only() {
+    let a = Fake::open("a").await;
+    let mut lab = lab(&["--rounds", "1", "--rate", "100"], &[&a]);
+    let section = lab.section("s", "", "", Kind::Bars);
+    let stream = Case::new("ping", Until::Operations(50), Pinging);
+    lab.measure(section, &[stream.clone(), stream.exactly(5, 1)]).await;
+    let rows = &lab.report.sections[section].rows;
+    assert!(rows[0].service.is_some() && (0.4..2.0).contains(&rows[0].seconds), "{}", rows[0].seconds);
+    assert!(rows[1].service.is_none());
+}

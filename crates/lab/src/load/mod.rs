@@ -56,10 +56,3 @@ pub(crate) struct Load {
     /// The number of the first operation.
     pub(crate) first: u64,
 }
-
-impl Load {
-    /// As many operations, one after the other on each connection.
-    pub(crate) fn closed(operations: u64) -> Load {
-        Load { pace: Pace::Closed, until: Until::Operations(operations), first: 0 }
-    }
-}

@@ -131,7 +131,7 @@ fn counters(count: usize, fails_from: u64) -> (Vec<Counter>, Arc<AtomicU64>) {
 #[tokio::test]
 async fn every_number_comes_once_whoever_takes_it() {
     let (mut workers, sum) = counters(5, u64::MAX);
-    let load = Load { first: 100, ..Load::closed(50) };
+    let load = Load { pace: Pace::Closed, until: Until::Operations(50), first: 100 };
     let outcome = drive(&mut workers, load, &Progress::new(true)).await;
     assert_eq!((outcome.operations, sum.load(Relaxed)), (50, (100..150).sum()));
     assert_eq!(outcome.operations, outcome.latency.count());
@@ -166,7 +166,9 @@ async fn a_stop_ends_even_what_hangs() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         stopper.stop();
     });
-    let outcome = drive(&mut workers, Load::closed(10), &progress).await;
+    let outcome =
+        drive(&mut workers, Load { pace: Pace::Closed, until: Until::Operations(10), first: 0 }, &progress)
+            .await;
     assert_eq!((outcome.ended, outcome.operations), (Ended::Stopped, 0));
     assert!(asked.load(Relaxed) && workers.is_empty());
 }
