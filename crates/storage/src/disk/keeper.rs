@@ -110,6 +110,8 @@ pub(super) struct Keeper {
     begun: Option<Begun>,
     /// When one was last attempted.
     attempted: Instant,
+    /// The number of the last order that was carried out.
+    completed: u64,
     /// How long the base was when it was last written anew.
     rewritten: u64,
 }
@@ -124,7 +126,7 @@ struct Begun {
 
 impl Keeper {
     pub(super) fn new(core: Arc<Core>, next_table: u64) -> Self {
-        Keeper { core, next_table, begun: None, attempted: Instant::now(), rewritten: 0 }
+        Keeper { core, next_table, begun: None, attempted: Instant::now(), completed: 0, rewritten: 0 }
     }
 
     /// Works until the desk closes, then makes a last checkpoint if there is anything to write.
@@ -133,7 +135,12 @@ impl Keeper {
         while let Some(order) = self.next_order() {
             // Broken pages of the base may make redb panic; writers are to hear of it.
             let result = sheltered(|| self.attempt(order));
+            if result.is_ok() {
+                self.take_back();
+            }
             let mut orders = self.core.desk.orders.lock();
+            // Only now, since whoever waits for it may copy the files then.
+            orders.completed = orders.completed.max(self.completed);
             if let Err(error) = &result {
                 if orders.error.is_none() {
                     log::warn!("a checkpoint failed, and is tried again: {error}");
@@ -147,8 +154,6 @@ impl Keeper {
             } else {
                 orders.error = None;
                 self.core.desk.done.notify_all();
-                drop(orders);
-                self.take_back();
             }
         }
         if (self.begun.is_some() || self.core.has_changes())
@@ -282,17 +287,15 @@ impl Keeper {
     }
 
     /// Lets go of what a complete checkpoint makes superfluous.
-    fn finish(&self, begun: &Begun) -> Result<()> {
+    fn finish(&mut self, begun: &Begun) -> Result<()> {
         self.core.journal.checkpointed(begun.plan.position());
         let segments = &self.core.journal.segments;
         for number in segments.list()?.into_iter().filter(|number| *number < begun.segment) {
             segments.remove(number)?;
         }
         self.core.note_checkpoint(&begun.freeze);
-        // Last, since whoever waits for it may copy the files then.
-        let mut orders = self.core.desk.orders.lock();
         if begun.order != u64::MAX {
-            orders.completed = orders.completed.max(begun.order);
+            self.completed = self.completed.max(begun.order);
         }
         Ok(())
     }

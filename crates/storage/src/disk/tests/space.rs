@@ -106,3 +106,16 @@ fn a_crash_in_the_middle_keeps_no_room() {
         assert_eq!(small.as_deref(), Some(&[1; 1000][..]));
     }
 }
+
+/// Files may be copied once a checkpoint was waited for and nothing is written: it leaves no work behind.
+#[test]
+fn after_a_checkpoint_the_files_stay_as_they_are() {
+    let files = FaultyFiles::new();
+    let engine = large(&files);
+    engine.commit(batch([Op::Drop(Ident(1))])).unwrap();
+    engine.checkpoint().unwrap();
+    let (bytes, counts) = (files.read(Path::new("/data/base.redb")), files.counts());
+    assert!(base_bytes(&files) < LARGE * 2 / 3);
+    std::thread::sleep(Duration::from_millis(1200));
+    assert!(files.read(Path::new("/data/base.redb")) == bytes && files.counts() == counts);
+}
