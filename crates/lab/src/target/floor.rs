@@ -50,7 +50,13 @@ pub(crate) fn run() -> ExitCode {
 
 /// Answers whoever connects, a thread each.
 pub(crate) fn serve(listener: &TcpListener) {
-    let replies = Replies::new();
+    serve_with(listener, Vec::new());
+}
+
+/// The same with replies that come before the canned ones: a fake server, for tests.
+pub(super) fn serve_with(listener: &TcpListener, first: Vec<Reply>) {
+    let mut replies = Replies::new();
+    replies.known.splice(0..0, first);
     std::thread::scope(|scope| {
         for stream in listener.incoming().flatten() {
             // A client that is gone has no use for the reason.
@@ -93,15 +99,18 @@ fn int(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The canned replies: the names of commands and what they are answered.
+/// The names of commands, and what they are answered.
+pub(super) type Reply = (&'static [&'static str], DocumentBuf);
+
+/// The canned replies.
 struct Replies {
-    known: Vec<(&'static [&'static str], DocumentBuf)>,
+    known: Vec<Reply>,
     other: DocumentBuf,
 }
 
 impl Replies {
     fn new() -> Replies {
-        let known: Vec<(&'static [&'static str], DocumentBuf)> = vec![
+        let known: Vec<Reply> = vec![
             (&["find", "aggregate"], cursor("firstBatch", true)),
             (
                 &["insert"],

@@ -9,10 +9,19 @@ fn given(name: &str, uri: &str) -> Given {
 
 /// The floor in a thread of this process; its connection string.
 fn floor_here() -> String {
+    fake(Vec::new())
+}
+
+/// The same, but for the replies given.
+fn fake(first: Vec<floor::Reply>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || floor::serve(&listener));
+    std::thread::spawn(move || floor::serve_with(&listener, first));
     format!("mongodb://{address}/")
+}
+
+fn reply(json: &str) -> base::bson::DocumentBuf {
+    base::bson::extended_json::parse(json).unwrap()
 }
 
 fn message(error: Error) -> String {
@@ -111,6 +120,30 @@ async fn a_server_that_dies_in_the_middle_is_named() {
         }
     };
     assert!(message(failed).starts_with("target mine: "));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_command_is_named() {
+    let refusal = reply("{ok: 0.0, errmsg: 'not authorized on admin', code: 13, codeName: 'Unauthorized'}");
+    let uri = fake(vec![(&["listDatabases"], refusal)]);
+    let target = Target::connect(&given("mine", &uri)).await.unwrap();
+    let text = message(Workspace::open(&target, "run").await.unwrap_err());
+    assert_eq!(text, "target mine: Command failed: Error code 13 (Unauthorized): not authorized on admin");
+    assert!(target.database().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_there_already_is_left_alone() {
+    let there = reply("{databases: [{name: 'admin'}, {name: 'vellum_lab_run_fork'}], ok: 1.0}");
+    // Were it dropped nonetheless, the refusal would say so.
+    let refusal = reply("{ok: 0.0, errmsg: 'dropped', code: 13}");
+    let uri = fake(vec![(&["listDatabases"], there), (&["dropDatabase"], refusal)]);
+    let target = Target::connect(&given("mine", &uri)).await.unwrap();
+    let text = message(Workspace::open(&target, "run").await.unwrap_err());
+    assert!(text.starts_with("target mine: has vellum_lab_run_fork already"), "{text}");
+    let other = Workspace::open(&target, "another").await.unwrap();
+    assert_eq!(target.database(), Ok("vellum_lab_another"));
+    other.remove().await.unwrap();
 }
 
 #[test]
