@@ -254,7 +254,7 @@ impl Cleaner {
                 link.named(collection.delete_many(doc! {}).await).map(drop)
             }
             Way::DropAndCreate => {
-                link.drop(NAME).await?;
+                link.named(collection.drop().await)?;
                 create(link).await
             }
             Way::DropDatabase => {

@@ -158,8 +158,8 @@ impl Bench for Inserting {
         if self.concern.w == W::Members(0) && !target.is_floor && sent > 0 {
             let arrived = self.arrived(target, sent).await?;
             let share = 100.0 * arrived as f64 / sent as f64;
-            let before = row.extra.get("arrived, %").copied().unwrap_or(100.0);
-            row.extra.insert("arrived, %".to_string(), share.min(before));
+            let before = row.extra.get(ARRIVED).copied().unwrap_or(100.0);
+            row.extra.insert(ARRIVED.to_string(), share.min(before));
         }
         Ok(())
     }
@@ -356,7 +356,24 @@ fn findings(section: &Section) -> Vec<String> {
     for (target, cases) in claimed {
         found.push(format!("{target} acknowledged what it can't have done: {}.", cases.join("; ")));
     }
+    found.extend(sentences::targets(section).into_iter().filter_map(|target| lost(section, target)));
     found
+}
+
+/// Figures beside rows with w 0: how many of the inserts were there in the end, in the worst round.
+const ARRIVED: &str = "arrived, %";
+
+/// What became of inserts that nobody waited for, where some are missing.
+fn lost(section: &Section, target: &str) -> Option<String> {
+    let rows = section.rows.iter().filter(|row| row.target == target);
+    let worst = rows.filter_map(|row| row.extra.get(ARRIVED)).copied().min_by(f64::total_cmp)?;
+    (worst < 100.0).then(|| {
+        let share = figures::number(worst);
+        format!(
+            "{target}: of the inserts sent with w 0, {share} % were there after their connection had been closed, in \
+             the worst round."
+        )
+    })
 }
 
 #[cfg(test)]
