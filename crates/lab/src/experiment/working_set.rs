@@ -215,7 +215,9 @@ impl Gets {
             Protocol::Mongo => self.load_mongo(&Link::open(target).await?).await?,
             Protocol::Postgres => self.load_postgres(target).await?,
         }
-        Ok(Loaded { size: self.size, seconds: begin.elapsed().as_secs_f64(), before: None })
+        let seconds = begin.elapsed().as_secs_f64();
+        settle(target).await?;
+        Ok(Loaded { size: self.size, seconds, before: None })
     }
 
     async fn load_mongo(&self, link: &Link) -> Result<()> {
@@ -248,6 +250,22 @@ impl Gets {
         }
         Ok(())
     }
+}
+
+/// Has the target write its checkpoint now: it would otherwise fall into the first gets, whose cache
+/// it empties.
+async fn settle(target: &Target) -> Result<()> {
+    match target.protocol {
+        _ if target.is_floor => {}
+        Protocol::Mongo => {
+            let link = Link::open(target).await?;
+            // Those that know no such command have nothing to write, or don't let it be told when.
+            let _ = link.admin(doc! { "fsync": 1 }).await;
+        }
+        // Refused to users without the right to it, who measure what comes.
+        Protocol::Postgres => drop(target.postgres().await?.batch_execute("CHECKPOINT").await),
+    }
+    Ok(())
 }
 
 const CREATE_TABLE: &str = "DROP TABLE IF EXISTS working_set; CREATE TABLE working_set (id bigint PRIMARY KEY, \
