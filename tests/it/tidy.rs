@@ -126,7 +126,11 @@ fn nothing_is_left_for_later() {
 fn is_test_file(path: &Path) -> bool {
     let part = |name: &str| path.components().any(|c| c.as_os_str() == name);
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    part("tests") || part("testing") || part("fuzz") || matches!(stem.as_ref(), "model" | "tests" | "testing")
+    part("tests")
+        || part("testing")
+        || part("fuzz")
+        || stem.ends_with("_tests")
+        || matches!(stem.as_ref(), "model" | "tests" | "testing")
 }
 
 /// The lines of a file outside of its test modules, which end files or items.
