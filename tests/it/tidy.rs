@@ -143,7 +143,7 @@ fn product_lines(text: &str) -> Vec<(usize, &str)> {
             if line == end {
                 skip_to = None;
             }
-        } else if line.trim() == "#[cfg(test)]" {
+        } else if line.trim() == "#[cfg(test)]" || line.trim().starts_with("#[cfg(all(test,") {
             pending = true;
         } else if std::mem::take(&mut pending) {
             if line.ends_with('{') {
