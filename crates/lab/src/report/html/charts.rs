@@ -101,9 +101,10 @@ fn bar(section: &Section, row: &Row, top: f64, ground: &Ground, class: &str) -> 
     let (from, middle) = (ground.from, top + 9.0);
     let mut parts = svg::text(from - 8.0, middle + 4.0, "name end", &svg::shorten(&row.target, NAME_MOST));
     if row.operations == 0 {
-        let why = svg::escape(row.note.as_deref().unwrap_or("not measured"));
-        let text = svg::text(from + 8.0, middle + 4.0, "tick start", "not measured");
-        let _ = write!(parts, "<g><title>{why}</title>{text}</g>");
+        let why = row.note.as_deref().unwrap_or("not measured");
+        let room = ((WIDTH - from) / svg::LETTER) as usize - 2;
+        let text = svg::text(from + 8.0, middle + 4.0, "tick start", &svg::shorten(why, room));
+        let _ = write!(parts, "<g><title>{}</title>{text}</g>", svg::escape(why));
         return parts;
     }
     let width = (row.rate() * ground.scale).max(1.0);
@@ -291,7 +292,7 @@ mod tests {
         );
         let [bars, curves, time] = panels[0].figures.as_slice() else { panic!() };
         assert_eq!(bars.svg.matches("<rect").count(), 5, "one was not measured");
-        assert!(bars.svg.contains("not measured") && bars.svg.contains("partial"));
+        assert!(bars.svg.contains(">refused: &#39;insert&#39; with") && bars.svg.contains("partial"));
         assert_eq!(curves.svg.matches("class=\"line").count(), 5);
         assert!(curves.svg.contains("99.9 %"));
         assert_eq!(time.svg.matches("class=\"flag").count(), 1);
