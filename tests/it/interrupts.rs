@@ -48,7 +48,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "cross $lookup",
-        "{aggregate: 'big', cursor: {}, pipeline: [{$lookup: {from: 'big', pipeline: [{$match: {none: 1}}], as: 'all'}}, {$group: {_id: null, n: {$sum: {$size: {$ifNull: ['$all', []]}}}}}]}",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$lookup: {from: 'big', let: {a: '$a'}, pipeline: [{$match: {$expr: {$eq: ['$none', '$$a']}}}], as: 'all'}}, {$group: {_id: null, n: {$sum: {$size: {$ifNull: ['$all', []]}}}}}]}",
     ),
     (
         "$lookup without an index",
