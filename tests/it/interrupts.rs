@@ -95,6 +95,14 @@ const CASES: &[(&str, &str)] = &[
         "{find: 'big', filter: {$expr: {$eq: [{$size: {$filter: {input: {$range: [0, 3000]}, cond: {$lt: ['$$this', 0]}}}}, 1]}}}",
     ),
     ("slow regular expression", "{find: 'big', filter: {s: {$regex: 'a*a*a*[cd]'}}}"),
+    (
+        "hostile pattern over a long text",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$match: {_id: 1}}, {$set: {t: {$reduce: {input: {$range: [0, 12]}, initialValue: '$s', in: {$concat: ['$$value', '$$value']}}}}}, {$match: {t: {$regex: 'a*[cd]'}}}]}",
+    ),
+    (
+        "hostile pattern, all matches",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$match: {_id: 1}}, {$set: {t: {$reduce: {input: {$range: [0, 14]}, initialValue: '$s', in: {$concat: ['$$value', '$$value']}}}}}, {$set: {t: {$regexFindAll: {input: '$t', regex: 'a+[cd]'}}}}]}",
+    ),
     ("count with a slow filter", "{count: 'big', query: {s: {$regex: 'a*a*a*[cd]'}}}"),
     ("distinct", "{distinct: 'big', key: 'a', query: {s: {$regex: 'a*a*a*[cd]'}}}"),
     (

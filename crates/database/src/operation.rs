@@ -159,6 +159,18 @@ impl Operation {
         (self.blocking)(&mut || std::thread::sleep(WAY_PAUSE));
     }
 
+    /// Errors: MaxTimeMSExpired.
+    fn look_at_clock(&self, deadline: u64, give_way: bool) -> Result<()> {
+        let now = micros_now();
+        if deadline != 0 && now >= deadline {
+            return Err(err!(MaxTimeMSExpired, "operation exceeded time limit"));
+        }
+        if (give_way || now >= self.way_due.load(Relaxed)) && !self.long.load(Relaxed) {
+            self.give_way(now);
+        }
+        Ok(())
+    }
+
     /// Runs work that may take long without starving other clients of the thread.
     fn blocking<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let mut work = Some(work);
@@ -187,14 +199,13 @@ impl Interrupt for Operation {
         if deadline == 0 && !checks.is_multiple_of(CHECKS_PER_LOOK) {
             return Ok(());
         }
-        let now = micros_now();
-        if deadline != 0 && now >= deadline {
-            return Err(err!(MaxTimeMSExpired, "operation exceeded time limit"));
-        }
-        if now >= self.way_due.load(Relaxed) && !self.long.load(Relaxed) {
-            self.give_way(now);
-        }
-        Ok(())
+        self.look_at_clock(deadline, false)
+    }
+
+    fn check_now(&self, may_take_long: bool) -> Result<()> {
+        self.check()?;
+        let held_others_so_far = self.way_interval.load(Relaxed) == WAY_FIRST_MICROS;
+        self.look_at_clock(self.deadline.load(Relaxed), may_take_long && held_others_so_far)
     }
 }
 

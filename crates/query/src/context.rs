@@ -10,6 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub trait Interrupt: Send + Sync {
     /// Errors: MaxTimeMSExpired, Interrupted, InterruptedAtShutdown.
     fn check(&self) -> Result<()>;
+
+    /// The same before work that nothing interrupts: looks at the clock at all events, and where it
+    /// may take long lets other clients have the thread first.
+    ///
+    /// Errors: as [`check`](Self::check).
+    fn check_now(&self, _may_take_long: bool) -> Result<()> {
+        self.check()
+    }
 }
 
 /// Never interrupts; for tests and for work that nobody waits for.

@@ -3,21 +3,20 @@
 //! Patterns are compiled once and kept in a bounded cache shared by the process, since drivers
 //! send the same pattern again and again and since a filter is parsed for every command. Each
 //! match may take a limited number of steps, so that a pathological pattern ends with an error
-//! rather than stalling the thread it runs on.
+//! rather than stalling the thread it runs on ([`bounded`]).
 
+mod bounded;
 mod cache;
 mod prefix;
 mod search;
 
 pub use search::Searcher;
 
+use crate::Interrupt;
 use base::{Result, err};
+use bounded::Compiled;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// How many steps of backtracking one match may take from one starting position: what PCRE (and
-/// so MongoDB) allows by default. With machine code that is some 30 ms on a hostile pattern.
-const MATCH_LIMIT: u32 = 10_000_000;
 
 /// How much memory in KiB backtracking may take where there is no machine code.
 const HEAP_LIMIT_KIB: u32 = 64 * 1024;
@@ -34,8 +33,7 @@ const PATTERN_BYTES_MAX: usize = 16_384;
 /// A compiled pattern. Cloning it shares the compiled code.
 #[derive(Clone)]
 pub struct Regex {
-    compiled: Arc<pcre2::bytes::Regex>,
-    flags: Flags,
+    compiled: Arc<Compiled>,
 }
 
 /// Where a pattern matched: byte ranges within the text.
@@ -98,26 +96,26 @@ impl Regex {
         }
         let flags = Flags::parse(options)?;
         if let Some(compiled) = cache::get(pattern, flags) {
-            return Ok(Regex { compiled, flags });
+            return Ok(Regex { compiled });
         }
         let compiled = Arc::new(compile(pattern, flags)?);
         cache::put(pattern, flags, &compiled);
-        Ok(Regex { compiled, flags })
+        Ok(Regex { compiled })
     }
 
     /// Whether the pattern matches anywhere in the text.
     ///
     /// Errors: 51156 where matching takes too many steps. MongoDB's matcher lets such a document
-    /// silently not match; an error is the honest answer.
-    pub fn is_match(&self, text: &str) -> Result<bool> {
-        self.compiled.is_match(text.as_bytes()).map_err(|error| matching_error(&error))
+    /// silently not match; an error is the honest answer. What interrupts the operation.
+    pub fn is_match(&self, text: &str, interrupt: &dyn Interrupt) -> Result<bool> {
+        self.compiled.search(text, 0, true, None, interrupt)
     }
 
     /// The first match at or after the byte position `start`, which must lie between characters.
     ///
     /// Errors: as [`is_match`](Self::is_match).
-    pub fn find_at(&self, text: &str, start: usize) -> Result<Option<Captures>> {
-        self.searcher(text).find_at(start)
+    pub fn find_at(&self, text: &str, start: usize, interrupt: &dyn Interrupt) -> Result<Option<Captures>> {
+        self.searcher(text).find_at(start, interrupt)
     }
 
     /// The text that every match must start with, where the pattern is anchored (`^abc`), and
@@ -130,17 +128,21 @@ impl Regex {
 
 impl std::fmt::Debug for Regex {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Regex({:?})", self.compiled.as_str())
+        write!(f, "Regex({:?})", self.compiled.pattern())
     }
 }
 
-fn compile(pattern: &str, flags: Flags) -> Result<pcre2::bytes::Regex> {
-    build(&format!("(*LIMIT_MATCH={MATCH_LIMIT})(*LIMIT_HEAP={HEAP_LIMIT_KIB}){pattern}"), flags)
+fn compile(pattern: &str, flags: Flags) -> Result<Compiled> {
+    Compiled::new(pattern, flags)
         .map_err(|error| err!(51091, "Regular expression is invalid: {}", compile_message(&error)))
 }
 
-/// Compiles a pattern that begins with its limits.
-fn build(limited: &str, flags: Flags) -> std::result::Result<pcre2::bytes::Regex, pcre2::Error> {
+/// Compiles a pattern that may take so many steps from one starting position.
+fn build(
+    pattern: &str,
+    flags: Flags,
+    steps: usize,
+) -> std::result::Result<pcre2::bytes::Regex, pcre2::Error> {
     pcre2::bytes::RegexBuilder::new()
         .utf(flags.utf)
         .caseless(flags.caseless)
@@ -149,7 +151,7 @@ fn build(limited: &str, flags: Flags) -> std::result::Result<pcre2::bytes::Regex
         .extended(flags.extended)
         .jit_if_available(true)
         .max_jit_stack_size(Some(MACHINE_STACK_MAX))
-        .build(limited)
+        .build(&format!("(*LIMIT_MATCH={steps})(*LIMIT_HEAP={HEAP_LIMIT_KIB}){pattern}"))
 }
 
 /// PCRE's own words, without where in the pattern (which the prefix above shifts).
@@ -168,9 +170,10 @@ fn matching_error(error: &pcre2::Error) -> base::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::Uninterrupted;
 
     fn matches(pattern: &str, options: &str, text: &str) -> bool {
-        Regex::new(pattern, options).unwrap().is_match(text).unwrap()
+        Regex::new(pattern, options).unwrap().is_match(text, &Uninterrupted).unwrap()
     }
 
     #[test]
@@ -213,7 +216,7 @@ mod tests {
     #[test]
     fn a_pathological_pattern_ends_with_an_error() {
         let regex = Regex::new("^(a+)+$", "").unwrap();
-        let error = regex.is_match(&format!("{}b", "a".repeat(60))).unwrap_err();
+        let error = regex.is_match(&format!("{}b", "a".repeat(60)), &Uninterrupted).unwrap_err();
         assert_eq!(error.code().number(), 51156);
     }
 
@@ -226,11 +229,11 @@ mod tests {
     #[test]
     fn captures_are_byte_ranges() {
         let regex = Regex::new("(é)|(b)", "").unwrap();
-        let first = regex.find_at("xéb", 0).unwrap().unwrap();
+        let first = regex.find_at("xéb", 0, &Uninterrupted).unwrap().unwrap();
         assert_eq!((first.whole, first.groups), (1..3, vec![Some(1..3), None]));
-        let second = regex.find_at("xéb", 3).unwrap().unwrap();
+        let second = regex.find_at("xéb", 3, &Uninterrupted).unwrap().unwrap();
         assert_eq!((second.whole, second.groups), (3..4, vec![None, Some(3..4)]));
-        assert_eq!(regex.find_at("xéb", 4).unwrap(), None);
-        assert_eq!(regex.find_at("xéb", 5).unwrap(), None);
+        assert_eq!(regex.find_at("xéb", 4, &Uninterrupted).unwrap(), None);
+        assert_eq!(regex.find_at("xéb", 5, &Uninterrupted).unwrap(), None);
     }
 }

@@ -118,8 +118,8 @@ impl<'c> Evaluation<'c> {
     fn test(&mut self, predicate: &Predicate, element: Option<&Element<'_>>) -> Result<bool> {
         Ok(match predicate {
             Predicate::Compare(comparison) => comparison.test(element, self.collation),
-            Predicate::In(within) => within.test(element, self.collation)?,
-            Predicate::Regex(regex) => regex.test(element)?,
+            Predicate::In(within) => within.test(element, self.collation, &*self.context.interrupt)?,
+            Predicate::Regex(regex) => regex.test(element, &*self.context.interrupt)?,
             Predicate::Exists => element.is_some(),
             Predicate::Type(types) => types.test(element),
             Predicate::Mod(modulo) => modulo.test(element),

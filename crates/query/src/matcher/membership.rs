@@ -6,7 +6,7 @@ use super::node::{Node, Predicate};
 use super::operators::FieldArgument;
 use super::parse::{Parser, is_operator_document};
 use super::regex_match::RegexMatch;
-use crate::Collation;
+use crate::{Collation, Interrupt};
 use base::bson::{Element, Number, Type, Value, ValueBuf};
 use base::{Result, err};
 
@@ -38,13 +38,18 @@ impl In {
         self.has_null
     }
 
-    pub(super) fn test(&self, element: Option<&Element<'_>>, collation: &Collation) -> Result<bool> {
+    pub(super) fn test(
+        &self,
+        element: Option<&Element<'_>>,
+        collation: &Collation,
+        interrupt: &dyn Interrupt,
+    ) -> Result<bool> {
         let Some(element) = element else { return Ok(self.has_null) };
         if self.contains(element, collation) {
             return Ok(true);
         }
         for regex in &self.regexes {
-            if regex.test(Some(element))? {
+            if regex.test(Some(element), interrupt)? {
                 return Ok(true);
             }
         }

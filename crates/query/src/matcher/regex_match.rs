@@ -5,6 +5,7 @@
 use super::node::{Node, Predicate};
 use super::operators::FieldArgument;
 use super::parse::Parser;
+use crate::Interrupt;
 use crate::regex::Regex;
 use base::bson::{Document, Element, Path, Value};
 use base::{Result, err};
@@ -26,9 +27,9 @@ impl RegexMatch {
         Ok(RegexMatch { pattern: pattern.to_string(), options: options.to_string(), regex })
     }
 
-    pub(super) fn test(&self, element: Option<&Element<'_>>) -> Result<bool> {
+    pub(super) fn test(&self, element: Option<&Element<'_>>, interrupt: &dyn Interrupt) -> Result<bool> {
         match element.map(Element::value) {
-            Some(Value::String(text) | Value::Symbol(text)) => self.regex.is_match(text),
+            Some(Value::String(text) | Value::Symbol(text)) => self.regex.is_match(text, interrupt),
             Some(Value::Regex { pattern, options }) => {
                 Ok(pattern == self.pattern && same_options(options, &self.options))
             }

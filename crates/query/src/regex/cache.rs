@@ -5,6 +5,7 @@
 //! goes first.
 
 use super::Flags;
+use super::bounded::Compiled;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -25,12 +26,12 @@ struct Cache {
 }
 
 struct Entry {
-    compiled: Arc<pcre2::bytes::Regex>,
+    compiled: Arc<Compiled>,
     used: u64,
 }
 
 /// The pattern's code, if it is kept.
-pub(super) fn get(pattern: &str, flags: Flags) -> Option<Arc<pcre2::bytes::Regex>> {
+pub(super) fn get(pattern: &str, flags: Flags) -> Option<Arc<Compiled>> {
     let mut cache = CACHE.lock();
     cache.clock += 1;
     let now = cache.clock;
@@ -40,7 +41,7 @@ pub(super) fn get(pattern: &str, flags: Flags) -> Option<Arc<pcre2::bytes::Regex
 }
 
 /// Keeps a pattern's code, dropping the one unused for longest where there are too many.
-pub(super) fn put(pattern: &str, flags: Flags, compiled: &Arc<pcre2::bytes::Regex>) {
+pub(super) fn put(pattern: &str, flags: Flags, compiled: &Arc<Compiled>) {
     if pattern.len() > PATTERN_BYTES_MAX {
         return;
     }

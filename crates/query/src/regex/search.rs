@@ -4,7 +4,9 @@
 //! matches take the square of the text's length. Where text and pattern are ASCII the mode without
 //! UTF finds the same and checks nothing, so searches after the first use code compiled for it.
 
-use super::{Captures, Flags, Regex, build, matching_error};
+use super::bounded::Compiled;
+use super::{Captures, Regex};
+use crate::Interrupt;
 use base::Result;
 use pcre2::bytes::CaptureLocations;
 use std::sync::Arc;
@@ -15,9 +17,9 @@ const TEXT_BYTES_MIN: usize = 1024;
 /// Finds matches in one text, keeping between them what a search needs.
 pub struct Searcher<'t> {
     text: &'t str,
-    code: Arc<pcre2::bytes::Regex>,
+    code: Arc<Compiled>,
     locations: CaptureLocations,
-    flags: Flags,
+    utf: bool,
     searched: bool,
 }
 
@@ -25,15 +27,15 @@ impl Regex {
     /// Begins to search a text.
     pub fn searcher<'t>(&self, text: &'t str) -> Searcher<'t> {
         let code = self.compiled.clone();
-        Searcher { text, locations: code.capture_locations(), code, flags: self.flags, searched: false }
+        Searcher { text, locations: code.locations(), code, utf: true, searched: false }
     }
 }
 
 impl Searcher<'_> {
     /// The first match at or after the byte position `start`, which must lie between characters.
     ///
-    /// Errors: 51156 where matching takes too many steps.
-    pub fn find_at(&mut self, start: usize) -> Result<Option<Captures>> {
+    /// Errors: 51156 where matching takes too many steps; what interrupts the operation.
+    pub fn find_at(&mut self, start: usize, interrupt: &dyn Interrupt) -> Result<Option<Captures>> {
         if start > self.text.len() {
             return Ok(None);
         }
@@ -41,28 +43,19 @@ impl Searcher<'_> {
             self.leave_utf();
         }
         self.searched = true;
-        let found = self
-            .code
-            .captures_read_at(&mut self.locations, self.text.as_bytes(), start)
-            .map_err(|error| matching_error(&error))?;
+        if !self.code.search(self.text, start, self.utf, Some(&mut self.locations), interrupt)? {
+            return Ok(None);
+        }
         let range = |at| self.locations.get(at).map(|(from, to)| from..to);
-        Ok(found.map(|whole| Captures {
-            whole: whole.start()..whole.end(),
-            groups: (1..self.locations.len()).map(range).collect(),
-        }))
+        let groups = (1..self.locations.len()).map(range).collect();
+        Ok(range(0).map(|whole| Captures { whole, groups }))
     }
 
     /// Goes on with code for bytes, where that finds the same.
     fn leave_utf(&mut self) {
-        let is_worth_it = self.flags.utf && self.text.len() >= TEXT_BYTES_MIN;
-        if !is_worth_it || !self.text.is_ascii() || !self.code.as_str().is_ascii() {
-            return;
-        }
-        self.flags.utf = false;
-        // A pattern that needs UTF to be understood stays with it.
-        if let Ok(code) = build(self.code.as_str(), self.flags) {
-            self.locations = code.capture_locations();
-            self.code = Arc::new(code);
+        let is_worth_it = self.utf && self.text.len() >= TEXT_BYTES_MIN;
+        if is_worth_it && self.text.is_ascii() && self.code.works_on_bytes() {
+            self.utf = false;
         }
     }
 }
@@ -70,12 +63,13 @@ impl Searcher<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::Uninterrupted;
 
     fn all(pattern: &str, text: &str) -> Vec<(usize, usize)> {
         let regex = Regex::new(pattern, "i").unwrap();
         let mut searcher = regex.searcher(text);
         let (mut start, mut found) = (0, Vec::new());
-        while let Some(captures) = searcher.find_at(start).unwrap() {
+        while let Some(captures) = searcher.find_at(start, &Uninterrupted).unwrap() {
             found.push((captures.whole.start, captures.whole.end));
             start = captures.whole.end;
         }

@@ -102,13 +102,17 @@ fn compile(name: &str, pattern: &str, options: &str) -> Result<Regex> {
 
 /// `$regexMatch`: false where the text or the expression is null.
 pub(in super::super) fn is_match<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    value(operands(call)?.map_or(Ok(false), |(text, regex)| regex.is_match(text))?)
+    value(
+        operands(call)?
+            .map_or(Ok(false), |(text, regex)| regex.is_match(text, &*call.scope.context.interrupt))?,
+    )
 }
 
 /// `$regexFind`: the first match as `{match, idx, captures}`, or null.
 pub(in super::super) fn find<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some((text, regex)) = operands(call)? else { return null() };
-    let Some(captures) = regex.find_at(text, 0)? else { return null() };
+    let interrupt = &*call.scope.context.interrupt;
+    let Some(captures) = regex.find_at(text, 0, interrupt)? else { return null() };
     let mut builder = Builder::new();
     append(&mut builder, text, &captures, position(text, 0, captures.whole.start));
     call.scope.document(builder)
@@ -120,9 +124,10 @@ pub(in super::super) fn find_all<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some((text, regex)) = operands(call)? else { return call.scope.array(builder) };
     // Code points before `counted` bytes, so that long texts are counted through only once.
     let (mut start, mut counted, mut index, mut bytes) = (0, 0, 0, 0);
+    let interrupt = &*call.scope.context.interrupt;
     let mut searcher = regex.searcher(text);
-    while let Some(captures) = searcher.find_at(start)? {
-        call.scope.context.interrupt.check()?;
+    while let Some(captures) = searcher.find_at(start, interrupt)? {
+        interrupt.check()?;
         index += position(text, counted, captures.whole.start);
         counted = captures.whole.start;
         builder.push_document();

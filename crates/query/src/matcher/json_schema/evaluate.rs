@@ -2,9 +2,29 @@
 
 use super::keywords::{Additional, Arrays, Dependency, Items, Keywords, Numbers, Objects, Strings};
 use super::unordered;
-use base::Result;
+use crate::Interrupt;
 use base::bson::{Array, Document, Number, Value, compare};
+use base::{Result, err};
 use std::cmp::Ordering;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// How long one string may keep a pattern busy.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Schemas know no operation that could be interrupted: what takes too long ends in the error of a
+/// pattern that takes too many steps.
+#[derive(Default)]
+struct Patience(OnceLock<Instant>);
+
+impl Interrupt for Patience {
+    fn check(&self) -> Result<()> {
+        if self.0.get_or_init(Instant::now).elapsed() < PATIENCE {
+            return Ok(());
+        }
+        Err(err!(51156, "Error occurred while executing the regular expression. Result code: -47"))
+    }
+}
 
 impl Keywords {
     /// Whether the value satisfies every keyword. Recursion is as deep as the schema, which
@@ -99,7 +119,7 @@ impl Strings {
                 return Ok(false);
             }
         }
-        self.pattern.as_ref().map_or(Ok(true), |pattern| pattern.is_match(text))
+        self.pattern.as_ref().map_or(Ok(true), |pattern| pattern.is_match(text, &Patience::default()))
     }
 }
 
@@ -181,7 +201,7 @@ impl Objects {
         for element in document {
             let mut named = self.properties.iter().any(|(name, _)| name == element.name());
             for (pattern, schema) in &self.pattern_properties {
-                if pattern.is_match(element.name())? {
+                if pattern.is_match(element.name(), &Patience::default())? {
                     named = true;
                     if !schema.allows(element.value())? {
                         return Ok(false);

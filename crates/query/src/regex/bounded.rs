@@ -1,0 +1,344 @@
+//! Matching that holds nobody up, whatever the pattern and however long the text.
+//!
+//! PCRE bounds the steps from one starting position, and its machine code counts only some of them:
+//! running through a text and back is none, so that a hostile pattern over some kilobytes takes
+//! minutes in which nothing interrupts it. So a first try is given few steps, with which all but
+//! hostile patterns do. What needs more, and what may run far on a long text, is searched in windows of
+//! starting positions: each a search of its own that may take so many steps in all, with a look at
+//! the operation's interrupt in between. A window is a lazy run of characters before the pattern.
+
+use super::{Flags, build, matching_error};
+use crate::Interrupt;
+use base::Result;
+use parking_lot::Mutex;
+use pcre2::bytes::{CaptureLocations, Regex as Code};
+use std::sync::Arc;
+
+/// PCRE's error for a match that took too many steps.
+const TOO_MANY_STEPS: i32 = -47;
+
+/// What one window may take: counted steps by bytes of text, each of which may be run through for
+/// each step. Some hundred milliseconds at the very worst.
+const WINDOW_WORK: usize = 300_000_000;
+
+/// How many steps are allowed over texts of no more bytes: a repeated group takes some for each
+/// repetition, which don't run far.
+const GROUPS: usize = 65_536;
+
+/// How many steps are ever allowed: what PCRE (and so MongoDB) allows by default.
+const STEPS_MAX: usize = 10_000_000;
+
+/// Texts up to so many bytes are short, and may take more steps at the first try.
+const SHORT: usize = 256;
+const SHORT_STEPS: usize = 16_384;
+
+/// Texts up to so many bytes are searched in one go at first, unless the pattern can't run far.
+const LONG: usize = 8192;
+const LONG_STEPS: usize = 64;
+
+/// The most starting positions in a window.
+const WINDOW_MAX: usize = 4096;
+
+/// Before texts of so many bytes the clock is looked at.
+const WORTH_A_LOOK: usize = 1024;
+
+/// How many variants of a pattern are kept.
+const VARIANTS_MAX: usize = 12;
+
+/// A pattern, with the variants of it that were needed so far.
+pub(super) struct Compiled {
+    pattern: String,
+    flags: Flags,
+    reach: Reach,
+    short: Code,
+    variants: Mutex<Vec<(Variant, Arc<Code>)>>,
+}
+
+/// How far a pattern runs from a starting position.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// No further than the pattern is long.
+    Near,
+    /// As far as the text goes, from the text's start alone.
+    Anchored,
+    /// As far as the text goes.
+    Far,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Variant {
+    utf: bool,
+    steps: usize,
+    /// Starting positions, where the variant matches in a window only.
+    window: Option<usize>,
+}
+
+impl Compiled {
+    /// Errors: PCRE's, for patterns that it refuses.
+    pub(super) fn new(pattern: &str, flags: Flags) -> std::result::Result<Compiled, pcre2::Error> {
+        Ok(Compiled {
+            pattern: pattern.to_string(),
+            flags,
+            reach: reach(pattern, flags),
+            short: build(pattern, flags, SHORT_STEPS)?,
+            variants: Mutex::default(),
+        })
+    }
+
+    pub(super) fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
+    /// Whether it can be compiled without UTF, as far as ASCII goes.
+    pub(super) fn works_on_bytes(&self) -> bool {
+        let variant = Variant { utf: false, steps: LONG_STEPS, window: None };
+        self.pattern.is_ascii() && self.variant(variant).is_ok()
+    }
+
+    /// Room for the groups that a match captures.
+    pub(super) fn locations(&self) -> CaptureLocations {
+        self.short.capture_locations()
+    }
+
+    /// Whether there is a match at or after `start`; where it lies if there are `locations`. `utf` may be
+    /// false where text and pattern are ASCII.
+    ///
+    /// Errors: 51156 where matching takes too many steps, and what interrupts it.
+    pub(super) fn search(
+        &self,
+        text: &str,
+        start: usize,
+        utf: bool,
+        mut locations: Option<&mut CaptureLocations>,
+        interrupt: &dyn Interrupt,
+    ) -> Result<bool> {
+        if text.len() >= WORTH_A_LOOK {
+            interrupt.check_now(false)?;
+        }
+        if text.len() <= LONG || self.reach != Reach::Far {
+            let outcome = if text.len() <= SHORT && utf {
+                run(&self.short, text, start, &mut locations)
+            } else {
+                let steps = match self.reach {
+                    Reach::Anchored if text.len() > LONG => steps_for(text.len(), false),
+                    _ if text.len() <= SHORT => SHORT_STEPS,
+                    _ => LONG_STEPS,
+                };
+                match self.variant(Variant { utf, steps, window: None }) {
+                    Ok(code) => run(&code, text, start, &mut locations),
+                    Err(error) => Err(error),
+                }
+            };
+            match outcome {
+                Err(error) if error.code() == TOO_MANY_STEPS => {}
+                outcome => return outcome.map_err(|error| matching_error(&error)),
+            }
+        }
+        self.search_windows(text, start, locations, interrupt)
+    }
+
+    fn search_windows(
+        &self,
+        text: &str,
+        start: usize,
+        mut locations: Option<&mut CaptureLocations>,
+        interrupt: &dyn Interrupt,
+    ) -> Result<bool> {
+        let utf = !(text.is_ascii() && self.works_on_bytes());
+        let steps = steps_for(text.len(), utf);
+        let (mut window, mut from) = ((steps / 4).clamp(1, WINDOW_MAX.max(text.len() / 256)), start);
+        loop {
+            interrupt.check_now(true)?;
+            let Ok(code) = self.variant(Variant { utf, steps, window: Some(window) }) else {
+                return self.search_whole(text, start, steps, locations);
+            };
+            match run(&code, text, from, &mut locations) {
+                Ok(true) => return Ok(true),
+                Ok(false) => match text.get(from..).and_then(|rest| skip(rest, window, utf)) {
+                    Some(skipped) => from += skipped,
+                    None => return Ok(false),
+                },
+                Err(error) if error.code() == TOO_MANY_STEPS && window > 1 => window = (window / 16).max(1),
+                Err(error) => return Err(matching_error(&error)),
+            }
+        }
+    }
+
+    /// The rare pattern that can't stand behind anything else: in one go.
+    fn search_whole(
+        &self,
+        text: &str,
+        start: usize,
+        steps: usize,
+        mut locations: Option<&mut CaptureLocations>,
+    ) -> Result<bool> {
+        let steps = (steps / text.len().max(1)).max(LONG_STEPS);
+        self.variant(Variant { utf: self.flags.utf, steps, window: None })
+            .and_then(|code| run(&code, text, start, &mut locations))
+            .map_err(|error| matching_error(&error))
+    }
+
+    fn variant(&self, wanted: Variant) -> std::result::Result<Arc<Code>, pcre2::Error> {
+        let mut variants = self.variants.lock();
+        if let Some((_, code)) = variants.iter().find(|(variant, _)| *variant == wanted) {
+            return Ok(code.clone());
+        }
+        let flags = Flags { utf: wanted.utf, ..self.flags };
+        let code = Arc::new(match wanted.window {
+            None => build(&self.pattern, flags, wanted.steps)?,
+            Some(window) => build(&windowed(&self.pattern, flags, window)?, flags, wanted.steps)?,
+        });
+        if variants.len() >= VARIANTS_MAX {
+            variants.remove(0);
+        }
+        variants.push((wanted, code.clone()));
+        Ok(code)
+    }
+}
+
+fn run(
+    code: &Code,
+    text: &str,
+    start: usize,
+    locations: &mut Option<&mut CaptureLocations>,
+) -> std::result::Result<bool, pcre2::Error> {
+    match locations {
+        None => code.is_match_at(text.as_bytes(), start),
+        Some(locations) => {
+            code.captures_read_at(locations, text.as_bytes(), start).map(|found| found.is_some())
+        }
+    }
+}
+
+/// How many steps a window may take over a text, as a power of two, so that there are few variants. Where
+/// each window has PCRE check the whole text for UTF-8 again, there must not be many.
+fn steps_for(length: usize, utf: bool) -> usize {
+    let steps = (WINDOW_WORK / length.max(1)).clamp(LONG_STEPS, STEPS_MAX);
+    let checked_again = if utf { length / 64 } else { 0 };
+    let groups = if length <= GROUPS { GROUPS } else { 0 };
+    steps.max(checked_again).max(groups).next_power_of_two().min(STEPS_MAX)
+}
+
+/// The bytes of so many characters; `None` where the text ends before.
+fn skip(text: &str, characters: usize, utf: bool) -> Option<usize> {
+    match utf {
+        false => (characters <= text.len()).then_some(characters),
+        true if characters == 0 => Some(0),
+        true => text.char_indices().nth(characters - 1).map(|(at, c)| at + c.len_utf8()),
+    }
+}
+
+/// The pattern behind up to `window - 1` characters that don't count as part of the match.
+///
+/// Errors: where it can't stand there: it may recurse into the whole, or say how PCRE is to go on.
+fn windowed(pattern: &str, flags: Flags, window: usize) -> std::result::Result<String, pcre2::Error> {
+    let mut rest = pattern;
+    while let Some((_, behind)) = rest.strip_prefix("(*").and_then(|verb| verb.split_once(')')) {
+        rest = behind;
+    }
+    let (verbs, rest) = pattern.split_at(pattern.len() - rest.len());
+    let alone = ["(*", "\\G", "(?R", "(?0", "\\g", "\\Q", "\\K"].iter().any(|part| rest.contains(part));
+    let end = if flags.extended { "\n" } else { "" };
+    // PCRE's repeats end at 65535.
+    let (whole, more) = ((window - 1) / 32_768, (window - 1) % 32_768);
+    let lead = match whole {
+        0 => format!("(?s:.{{0,{more}}}?)"),
+        _ => format!("(?s:(?:.{{0,32768}}?){{0,{whole}}}?.{{0,{more}}}?)"),
+    };
+    match alone {
+        // Refused by PCRE, for an error of its own.
+        true => build("(", flags, 1).map(|_| String::new()),
+        false => Ok(format!("{verbs}\\G{lead}\\K(?:{rest}{end})")),
+    }
+}
+
+/// Judged by the signs that stand in a pattern, escaped or not: one that it doesn't know may run far.
+fn reach(pattern: &str, flags: Flags) -> Reach {
+    let recurses =
+        ["(?R", "(?&", "(?P", "(*", "\\g", "\\k", "\\X", "\\R"].iter().any(|part| pattern.contains(part));
+    let digit_follows = |sign: &str| {
+        pattern.match_indices(sign).any(|(at, _)| {
+            pattern.as_bytes().get(at + sign.len()).is_some_and(|next| b"+-0123456789".contains(next))
+        })
+    };
+    let optional = pattern.matches('?').count() - pattern.matches("(?").count();
+    let repeats = pattern.contains(['*', '+', '{']) || optional > 4;
+    if !repeats && !recurses && !digit_follows("\\") && !digit_follows("(?") {
+        return Reach::Near;
+    }
+    let anchored = pattern.starts_with('^') || pattern.starts_with("\\A");
+    match anchored && !flags.multi_line && !recurses && !pattern.contains('|') && !pattern.contains("(?") {
+        true => Reach::Anchored,
+        false => Reach::Far,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Regex;
+    use super::*;
+    use crate::context::Uninterrupted;
+    use base::err;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use std::time::{Duration, Instant};
+
+    fn first(pattern: &str, text: &str) -> Option<(usize, usize)> {
+        let regex = Regex::new(pattern, "").unwrap();
+        let found = regex.find_at(text, 0, &Uninterrupted).unwrap();
+        assert_eq!(regex.is_match(text, &Uninterrupted).unwrap(), found.is_some(), "{pattern}");
+        found.map(|captures| (captures.whole.start, captures.whole.end))
+    }
+
+    #[test]
+    fn windows_find_what_one_search_finds() {
+        for filler in ["x", "\u{e9}"] {
+            let text = format!("{}foo 12 foo{}", filler.repeat(20_000), filler.repeat(300));
+            let at = 20_000 * filler.len();
+            assert_eq!(first("fo+", &text), Some((at, at + 3)));
+            assert_eq!(first(r"(\w)\1 \d+", &text), Some((at + 1, at + 6)));
+            assert_eq!(first(r"(?<=o) .*?o+", &text), Some((at + 3, at + 10)));
+            assert_eq!(first("(?m)^fo+", &text), None);
+            assert_eq!(first(".*nothing", &text), None);
+            assert_eq!(first("z*$", &text), Some((text.len(), text.len())));
+            assert_eq!(first(&format!("^{filler}+fo+"), &text), Some((0, at + 3)));
+            assert_eq!(first("(?i)FO+ # c", &text), None);
+            assert_eq!(first("(?x) FO+ | fo+ # c", &text), Some((at, at + 3)));
+            assert_eq!(first("(*UCP)fo+", &text), Some((at, at + 3)));
+            assert_eq!(first(r"\Qfoo\E+", &text), Some((at, at + 3)));
+        }
+    }
+
+    /// Interrupts at the third question.
+    struct Third(AtomicU32);
+
+    impl Interrupt for Third {
+        fn check(&self) -> Result<()> {
+            match self.0.fetch_add(1, Relaxed) {
+                0..2 => Ok(()),
+                _ => Err(err!(Interrupted, "operation was interrupted")),
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_patterns_are_interrupted_or_end() {
+        for length in [300, 5_000, 100_000, 1_000_000] {
+            for pattern in [
+                "a*a*a*[cd]",
+                "(?:a*+b|a)*c",
+                "(a+)+$",
+                "(a|b)*e?c",
+                "a*[cd]",
+                &"(a|a)".repeat(60),
+                "(?R)?a*a*a*c",
+            ] {
+                let text = format!("{}b.cd", "a".repeat(length));
+                let begun = Instant::now();
+                let outcome = Regex::new(pattern, "").unwrap().is_match(&text, &Third(AtomicU32::new(0)));
+                let taken = begun.elapsed();
+                eprintln!("{pattern:.20} over {length}: {taken:?} {outcome:?}");
+                assert!(taken < Duration::from_secs(20), "{pattern} over {length}: {taken:?}");
+            }
+        }
+    }
+}
