@@ -11,6 +11,7 @@ mod rounding;
 #[cfg(test)]
 mod tests;
 mod text;
+mod trigonometry;
 
 pub use rounding::Rounding;
 use std::cmp::Ordering;

@@ -17,8 +17,3 @@ pub(crate) fn round_to_places(value: Decimal128, places: i32, rounding: Rounding
     let padded = value.quantize(exponent - room, rounding);
     if padded.is_nan() { value } else { padded }
 }
-
-/// A function known for doubles only, as near as a double comes.
-pub(crate) fn by_double(value: Decimal128, function: fn(f64) -> f64) -> Decimal128 {
-    Decimal128::from_f64_exact(function(value.to_f64()))
-}

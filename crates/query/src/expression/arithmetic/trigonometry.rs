@@ -2,9 +2,10 @@
 
 use super::super::evaluate::{Call, Computed, null, value};
 use super::super::show;
-use super::{decimals, non_null, numeric_operand};
+use super::{non_null, numeric_operand};
 use base::bson::{Decimal128, Number, Value};
 use base::err;
+use std::cmp::Ordering;
 
 /// The domain of a function, as its error prints it.
 #[derive(Clone, Copy)]
@@ -36,9 +37,14 @@ impl Domain {
 }
 
 /// Errors: 28765 for what is no number, 50989 outside of the domain.
-fn apply<'a>(call: &Call<'_, 'a>, domain: Domain, function: fn(f64) -> f64) -> Computed<'a> {
+fn apply<'a>(
+    call: &Call<'_, 'a>,
+    domain: Domain,
+    function: fn(f64) -> f64,
+    of_decimal: fn(Decimal128) -> Decimal128,
+) -> Computed<'a> {
     let Some(operand) = numeric_operand(call)? else { return null() };
-    if !domain.holds(operand.to_f64()) {
+    if !domain.holds(nearest_inside(operand)) {
         return Err(err!(
             50989,
             "cannot apply {} to {}, value must in {}",
@@ -48,32 +54,44 @@ fn apply<'a>(call: &Call<'_, 'a>, domain: Domain, function: fn(f64) -> f64) -> C
         ));
     }
     match operand {
-        Number::Decimal128(operand) => value(decimals::by_double(operand, function)),
+        Number::Decimal128(operand) => value(of_decimal(operand)),
         other => value(function(other.to_f64())),
     }
 }
 
+/// The operand as a double that is on the same side of −1 and 1: decimals may be nearer to them than
+/// doubles get.
+fn nearest_inside(operand: Number) -> f64 {
+    let double = operand.to_f64();
+    let Number::Decimal128(operand) = operand else { return double };
+    match operand.compare_f64(double.signum()) {
+        Ordering::Less if double.abs() == 1.0 => double.next_down(),
+        Ordering::Greater if double.abs() == 1.0 => double.next_up(),
+        _ => double,
+    }
+}
+
 macro_rules! functions {
-    ($($name:ident, $domain:ident, $function:expr;)+) => {
+    ($($name:ident, $domain:ident, $function:expr, $of_decimal:expr;)+) => {
         $(pub(in super::super) fn $name<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-            apply(call, Domain::$domain, $function)
+            apply(call, Domain::$domain, $function, $of_decimal)
         })+
     };
 }
 
 functions! {
-    acos, MinusOneToOne, f64::acos;
-    acosh, FromOne, f64::acosh;
-    asin, MinusOneToOne, f64::asin;
-    asinh, All, f64::asinh;
-    atan, All, f64::atan;
-    atanh, MinusOneToOne, f64::atanh;
-    cos, Finite, f64::cos;
-    cosh, All, f64::cosh;
-    sin, Finite, f64::sin;
-    sinh, All, f64::sinh;
-    tan, Finite, f64::tan;
-    tanh, All, f64::tanh;
+    acos, MinusOneToOne, f64::acos, Decimal128::arc_cosine;
+    acosh, FromOne, f64::acosh, Decimal128::inverse_hyperbolic_cosine;
+    asin, MinusOneToOne, f64::asin, Decimal128::arc_sine;
+    asinh, All, f64::asinh, Decimal128::inverse_hyperbolic_sine;
+    atan, All, f64::atan, Decimal128::arc_tangent;
+    atanh, MinusOneToOne, f64::atanh, Decimal128::inverse_hyperbolic_tangent;
+    cos, Finite, f64::cos, Decimal128::cosine;
+    cosh, All, f64::cosh, Decimal128::hyperbolic_cosine;
+    sin, Finite, f64::sin, Decimal128::sine;
+    sinh, All, f64::sinh, Decimal128::hyperbolic_sine;
+    tan, Finite, f64::tan, Decimal128::tangent;
+    tanh, All, f64::tanh, Decimal128::hyperbolic_tangent;
 }
 
 /// `$atan2`. Errors: 51044 and 51045 for what is no number.
@@ -83,11 +101,10 @@ pub(in super::super) fn atan2<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         |value: Value<'_>| format!("$atan2 only supports numeric types, not {}", value.kind().alias());
     let y = y.as_number().ok_or_else(|| err!(51044, "{}", found(y)))?;
     let x = x.as_number().ok_or_else(|| err!(51045, "{}", found(x)))?;
-    let angle = y.to_f64().atan2(x.to_f64());
     if y.is_decimal() || x.is_decimal() {
-        return value(Decimal128::from_f64_exact(angle));
+        return value(y.to_decimal().angle(x.to_decimal()));
     }
-    value(angle)
+    value(y.to_f64().atan2(x.to_f64()))
 }
 
 fn scale<'a>(call: &Call<'_, 'a>, factor: f64, decimal: &str) -> Computed<'a> {
@@ -123,6 +140,15 @@ mod tests {
         check_close("{$atan2: [1, 1]}", "{}", std::f64::consts::FRAC_PI_4);
         check_close("{$degreesToRadians: 180}", "{}", std::f64::consts::PI);
         check_close("{$radiansToDegrees: 1}", "{}", 57.295_779_513_082_32);
+        check("{$sin: NumberDecimal('1')}", "{}", "NumberDecimal('0.8414709848078965066525023216302990')");
+        check("{$sin: NumberDecimal('0')}", "{}", "NumberDecimal('0')");
+        check(
+            "{$atan2: [1, NumberDecimal('-2')]}",
+            "{}",
+            "NumberDecimal('2.677945044588987122248387151818288')",
+        );
+        check_error("{$acos: NumberDecimal('1.0000000000000000000000000000001')}", "{}", 50989);
+        check_error("{$acosh: NumberDecimal('0.9999999999999999999999999999999')}", "{}", 50989);
         check_error("{$cos: Infinity}", "{}", 50989);
         check_error("{$acosh: 0}", "{}", 50989);
         check_error("{$atanh: 2}", "{}", 50989);
