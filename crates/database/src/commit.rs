@@ -375,6 +375,9 @@ impl Transaction<'_> {
         key: &KeyOf,
         own: Option<RecordId>,
     ) -> Result<()> {
+        if index.spec.prepare_unique {
+            return self.check_prepared(collection, index, key, own);
+        }
         if !index.unique() {
             return Ok(());
         }
@@ -383,6 +386,25 @@ impl Transaction<'_> {
         };
         let holder = IndexEntry::from_parts(&key.key_string, &found, true)?.record;
         if Some(holder) == own { Ok(()) } else { Err(duplicate_key(&collection.namespace, index, key)) }
+    }
+
+    /// The same for an index that is to become unique: each of its entries has the record in its key.
+    fn check_prepared(
+        &self,
+        collection: &Collection,
+        index: &Index,
+        key: &KeyOf,
+        own: Option<RecordId>,
+    ) -> Result<()> {
+        let range = Range::prefix(&key.key_string);
+        let mut found = self.snapshot.scan(index.ident, range, Direction::Forward).map_err(storage_error)?;
+        while let Some((entry, value)) = found.next().map_err(storage_error)? {
+            let entry = IndexEntry::from_parts(entry, value, false)?;
+            if entry.key_string == key.key_string && Some(entry.record) != own {
+                return Err(duplicate_key(&collection.namespace, index, key));
+            }
+        }
+        Ok(())
     }
 
     fn put_entry(&mut self, index: &Index, key: &KeyOf, record: RecordId) {

@@ -263,6 +263,23 @@ impl Transaction<'_> {
         if data.counts.records.load(Relaxed) == 0 {
             return Ok(index);
         }
+        let entries = self.index_entries(data, &index, context)?;
+        if index.unique()
+            && let Some(pair) = entries.windows(2).find(|pair| pair[0].0.key_string == pair[1].0.key_string)
+        {
+            return Err(duplicate_key(namespace, &index, &pair[1].0));
+        }
+        self.fill_index(&index, &entries);
+        Ok(index)
+    }
+
+    /// The entries that an index has for the documents there are, sorted; notes what is multikey.
+    pub(super) fn index_entries(
+        &self,
+        data: &Data,
+        index: &Index,
+        context: &Context,
+    ) -> Result<Vec<(KeyOf, RecordId)>> {
         let mut entries: Vec<(KeyOf, RecordId)> = Vec::new();
         let mut records = self.oldest(data)?;
         let mut seen = 0u32;
@@ -276,14 +293,7 @@ impl Transaction<'_> {
             index.note_multikey(&found.multikey);
             entries.extend(found.keys.into_iter().map(|key| (key, id)));
         }
-        drop(records);
         entries.sort_unstable();
-        if index.unique()
-            && let Some(pair) = entries.windows(2).find(|pair| pair[0].0.key_string == pair[1].0.key_string)
-        {
-            return Err(duplicate_key(namespace, &index, &pair[1].0));
-        }
-        self.fill_index(&index, &entries);
-        Ok(index)
+        Ok(entries)
     }
 }

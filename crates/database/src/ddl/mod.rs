@@ -6,6 +6,7 @@
 mod capped;
 mod collections;
 mod indexes;
+mod uniqueness;
 mod views;
 
 pub use collections::RenameRequest;

@@ -45,6 +45,8 @@ pub struct IndexSpec {
     pub(crate) path_part: Option<usize>,
     /// No two documents may have the same key.
     pub unique: bool,
+    /// Writes may not add documents with the key of another, but some may be there.
+    pub prepare_unique: bool,
     /// Documents that have none of the fields are left out.
     pub sparse: bool,
     /// It is the index on `_id`, and the collection is in its order.
@@ -82,6 +84,7 @@ impl IndexSpec {
             wildcard: None,
             path_part: None,
             unique: true,
+            prepare_unique: false,
             sparse: false,
             clustered: false,
             hidden: false,
@@ -137,6 +140,9 @@ impl IndexSpec {
     pub(crate) fn append_to(&self, out: &mut Builder) {
         out.append("v", 2i32).append("key", &self.key).append("name", &self.name);
         out.append_all(self.options.view());
+        if self.prepare_unique {
+            out.append("prepareUnique", true);
+        }
         if self.hidden {
             out.append("hidden", true);
         }
@@ -169,6 +175,7 @@ impl IndexSpec {
     /// Whether the options agree in everything but the name.
     pub fn same_options(&self, other: &IndexSpec) -> bool {
         (self.unique || self.name == "_id_") == (other.unique || other.name == "_id_")
+            && self.prepare_unique == other.prepare_unique
             && self.sparse == other.sparse
             && self.expire_after_seconds == other.expire_after_seconds
             && self.same_signature(other)
@@ -184,9 +191,10 @@ impl IndexSpec {
         matches!(&*self.parts, [part] if part.path.as_str() == "_id" && part.kind != KeyKind::Hashed)
     }
 
-    /// Takes away or adds uniqueness, as collMod does.
-    pub fn set_unique(&mut self) {
+    /// Makes a prepared index unique, as collMod does.
+    pub(crate) fn set_unique(&mut self) {
         self.unique = true;
+        self.prepare_unique = false;
         let mut options = Builder::new();
         options.append("unique", true).append_all(self.options.view());
         self.options = options.finish();
@@ -208,6 +216,7 @@ struct Parser {
     name: Option<String>,
     key: Option<DocumentBuf>,
     unique: bool,
+    prepare_unique: bool,
     sparse: bool,
     clustered: bool,
     hidden: bool,
@@ -276,9 +285,7 @@ impl Parser {
             "dropDups" => {}
             // Of the index that create made; createIndexes may only repeat it.
             "clustered" => self.clustered = flag(name, value)?,
-            "prepareUnique" => {
-                return Err(err!(NotImplemented, "index option '{name}' is not supported"));
-            }
+            "prepareUnique" => self.prepare_unique = flag(name, value)?,
             _ => {
                 return Err(err!(
                     InvalidIndexSpecificationOption,
@@ -310,6 +317,7 @@ impl Parser {
             key,
             parts,
             unique: self.unique,
+            prepare_unique: self.prepare_unique,
             sparse: self.sparse,
             clustered: self.clustered,
             hidden: self.hidden,
@@ -345,7 +353,7 @@ fn check(spec: &IndexSpec, whole: Document<'_>, namespace: &Namespace) -> Result
         return Err(err!(CannotCreateIndex, "cannot mix \"partialFilterExpression\" and \"sparse\" options"));
     }
     if spec.is_hashed() {
-        if spec.unique {
+        if spec.unique || spec.prepare_unique {
             return Err(err!(
                 16764,
                 "Currently hashed indexes cannot guarantee uniqueness. Use a regular index."
@@ -385,7 +393,7 @@ fn check_wildcard(spec: &IndexSpec) -> Result<()> {
     if spec.sparse {
         return Err(err!(CannotCreateIndex, "Index type 'wildcard' does not support the sparse option"));
     }
-    if spec.unique {
+    if spec.unique || spec.prepare_unique {
         return Err(err!(CannotCreateIndex, "Index type 'wildcard' does not support the unique option"));
     }
     if spec.expire_after_seconds.is_some() {
@@ -396,6 +404,7 @@ fn check_wildcard(spec: &IndexSpec) -> Result<()> {
 
 fn check_id(spec: &IndexSpec, whole: Document<'_>, _namespace: &Namespace) -> Result<()> {
     let option = match spec {
+        _ if spec.prepare_unique => "prepareUnique",
         _ if spec.expire_after_seconds.is_some() => "expireAfterSeconds",
         _ if spec.sparse => "sparse",
         _ if spec.partial.is_some() => "partialFilterExpression",

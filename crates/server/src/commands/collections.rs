@@ -184,7 +184,8 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
     let capped_size = fields.integer("cappedSize")?;
     let capped_max = fields.integer("cappedMax")?;
     let expiry = fields.any("expireAfterSeconds")?.map(expiry).transpose()?;
-    for unsupported in ["timeseries", "changeStreamPreAndPostImages", "dryRun"] {
+    let dry_run = fields.boolean("dryRun")?.unwrap_or(false);
+    for unsupported in ["timeseries", "changeStreamPreAndPostImages"] {
         fields.refuse_unless_default(unsupported)?;
     }
     fields.finish()?;
@@ -195,6 +196,11 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
     let Some(collection) = database.collection(&namespace) else {
         return Err(err!(NamespaceNotFound, "ns does not exist"));
     };
+    let others = [validator.is_some(), level.is_some(), action.is_some(), expiry.is_some()];
+    if dry_run && (others.contains(&true) || capped_size.is_some() || capped_max.is_some() || index.is_none())
+    {
+        return Err(err!(InvalidOptions, "collMod only supports dry run mode for making an index unique"));
+    }
     if view_on.is_some() || pipeline.is_some() {
         let (Some(on), Some(pipeline)) = (view_on, pipeline) else {
             return Err(err!(
@@ -219,7 +225,7 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
     }
     let mut committed = None;
     if let Some(index) = index {
-        committed = Some(super::indexes::change(call, &namespace, index)?);
+        committed = super::indexes::change(call, &namespace, index, dry_run)?;
     }
     call.acknowledge(committed)?;
     Ok(Answer::Done)

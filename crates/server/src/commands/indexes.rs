@@ -168,16 +168,21 @@ fn re_index(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// The `index` part of collMod: hides or shows an index, changes when its documents expire, makes
-/// it unique.
-pub(crate) fn change(call: &mut Call<'_>, namespace: &Namespace, index: Document<'_>) -> Result<Committed> {
+/// The `index` part of collMod: hides or shows an index, changes when its documents expire, keeps
+/// duplicates out of it, makes it unique.
+pub(crate) fn change(
+    call: &mut Call<'_>,
+    namespace: &Namespace,
+    index: Document<'_>,
+    dry_run: bool,
+) -> Result<Option<Committed>> {
     let mut fields = Fields::of_document("collMod.index", index);
     let name = fields.string("name")?;
     let key = fields.document("keyPattern")?;
     let expire = fields.number("expireAfterSeconds")?;
     let hidden = fields.flag("hidden")?;
     let unique = fields.boolean("unique")?;
-    fields.refuse_unless_default("prepareUnique")?;
+    let prepare_unique = fields.boolean("prepareUnique")?;
     fields.refuse_unless_default("forceNonUnique")?;
     fields.finish()?;
     let wanted = match (name, key) {
@@ -186,19 +191,35 @@ pub(crate) fn change(call: &mut Call<'_>, namespace: &Namespace, index: Document
         (None, None) => return Err(err!(InvalidOptions, "must specify either index name or key pattern")),
         (Some(_), Some(_)) => return Err(err!(InvalidOptions, "Cannot specify both key pattern and name.")),
     };
-    if expire.is_none() && hidden.is_none() && unique.is_none() {
+    let alone = expire.is_none() && hidden.is_none() && prepare_unique.is_none();
+    if alone && unique.is_none() {
         return Err(err!(InvalidOptions, "no expireAfterSeconds, hidden, unique, or prepareUnique field"));
     }
     if expire.is_some_and(|seconds| seconds < 0.0) {
         return Err(err!(InvalidOptions, "TTL index 'expireAfterSeconds' option cannot be less than 0"));
     }
-    if unique == Some(true) {
-        return Err(err!(NotImplemented, "collMod: 'unique' is not implemented"));
+    if unique == Some(false) {
+        return Err(err!(BadValue, "'Unique' can only be true"));
+    }
+    if unique.is_some() && prepare_unique.is_some() {
+        return Err(err!(
+            InvalidOptions,
+            "collMod takes 'unique' and 'prepareUnique' one after the other only"
+        ));
+    }
+    if dry_run && !(alone && unique.is_some()) {
+        return Err(err!(InvalidOptions, "collMod only supports dry run mode for making an index unique"));
     }
     let database = call.server.database.clone();
     let name = database.index_name(namespace, wanted)?;
+    if unique.is_some() && alone {
+        return make_unique(call, namespace, &name, dry_run);
+    }
+    if unique.is_some() {
+        make_unique(call, namespace, &name, false)?;
+    }
     let reply = &mut *call.reply;
-    database.change_index(namespace, &name, |spec| {
+    let changed = database.change_index(namespace, &name, |spec| {
         if spec.is_id_pattern() && hidden == Some(true) {
             return Err(err!(BadValue, "can't hide _id index"));
         }
@@ -217,6 +238,35 @@ pub(crate) fn change(call: &mut Call<'_>, namespace: &Namespace, index: Document
             reply.append("hidden_old", spec.hidden).append("hidden_new", hidden);
             spec.hidden = hidden;
         }
+        if let Some(prepare) = prepare_unique.filter(|prepare| *prepare != spec.prepare_unique) {
+            check_preparable(spec)?;
+            reply.append("prepareUnique_old", spec.prepare_unique).append("prepareUnique_new", prepare);
+            spec.prepare_unique = prepare;
+        }
         Ok(())
-    })
+    })?;
+    Ok(Some(changed))
+}
+
+/// Errors: InvalidOptions for an index that can't become unique, or is.
+fn check_preparable(spec: &IndexSpec) -> Result<()> {
+    if spec.unique || spec.is_hashed() || spec.wildcard.is_some() {
+        return Err(err!(InvalidOptions, "Cannot prepare index {} to become unique", spec.name));
+    }
+    Ok(())
+}
+
+fn make_unique(
+    call: &mut Call<'_>,
+    namespace: &Namespace,
+    name: &str,
+    dry_run: bool,
+) -> Result<Option<Committed>> {
+    let surroundings = call.surroundings();
+    let committed =
+        call.server.database.convert_to_unique(namespace, name, dry_run, &surroundings.context)?;
+    if committed.is_some() {
+        call.reply.append("unique_new", true);
+    }
+    Ok(committed)
 }
