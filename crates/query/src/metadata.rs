@@ -63,6 +63,10 @@ impl MetaKind {
 /// Why there is no metadata of this name.
 fn unavailable(name: &str) -> Error {
     let what = match name {
+        "indexKey" => "index key",
+        "randVal" => "rand val",
+        "recordId" => "record ID",
+        "sortKey" => "sort key",
         "textScore" => "text score",
         "geoNearDistance" => "$geoNear distance",
         "geoNearPoint" => "$geoNear point",
@@ -118,6 +122,15 @@ impl Metadata {
     /// Whether any metadata will be asked for.
     pub fn wants_any(&self) -> bool {
         self.wanted.load(Relaxed) != 0
+    }
+
+    /// Errors: 40218 where any metadata will be asked for.
+    pub(crate) fn refuse_wanted(&self) -> Result<()> {
+        let kinds = [MetaKind::IndexKey, MetaKind::RandVal, MetaKind::RecordId, MetaKind::SortKey];
+        match kinds.into_iter().find(|kind| self.wants(*kind)) {
+            Some(kind) => Err(unavailable(kind.name())),
+            None => Ok(()),
+        }
     }
 
     /// Notes the metadata of the document that is looked at from now on.

@@ -2,7 +2,7 @@
 
 use super::replacement::replace;
 use crate::pipeline::stages;
-use crate::{Arena, Context, Expression, Projection};
+use crate::{Arena, Context, Expression, Metadata, Projection};
 use base::bson::{Array, Document, DocumentBuf, Element, Value};
 use base::{Result, err};
 
@@ -23,9 +23,13 @@ impl UpdatePipeline {
     /// Parses the stages.
     ///
     /// Errors: 40323 for a stage that isn't one field, InvalidOptions for stages that an update
-    /// doesn't take, 40324 for unknown ones, those of the stages.
+    /// doesn't take, 40324 for unknown ones, 40218 for `$meta`, as the documents that an update makes
+    /// anew come with no metadata; those of the stages.
     pub(super) fn parse(pipeline: Array<'_>, context: &Context) -> Result<UpdatePipeline> {
-        let stages = pipeline.iter().map(|stage| parse_stage(stage, context)).collect::<Result<_>>()?;
+        let mut own = context.with_variables(context.variables.clone());
+        own.metadata = Metadata::default();
+        let stages = pipeline.iter().map(|stage| parse_stage(stage, &own)).collect::<Result<_>>()?;
+        own.metadata.refuse_wanted()?;
         Ok(UpdatePipeline { stages })
     }
 
