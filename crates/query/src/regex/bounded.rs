@@ -36,8 +36,13 @@ const SHORT_STEPS: usize = 16_384;
 const LONG: usize = 8192;
 const LONG_STEPS: usize = 64;
 
-/// The most starting positions in a window.
+/// The most starting positions in a window, also where the text is so long that there must be few;
+/// PCRE's repeats end at 65,535.
 const WINDOW_MAX: usize = 4096;
+const WINDOW_MOST: usize = 32_768;
+
+/// How the names of the settings begin that a pattern may start with; other verbs belong to it.
+const SETTINGS: [&str; 9] = ["ANY", "BSR_", "CR", "LF", "LIMIT_", "NO", "NUL", "UCP", "UTF"];
 
 /// Before texts of so many bytes the clock is looked at.
 const WORTH_A_LOOK: usize = 1024;
@@ -146,7 +151,8 @@ impl Compiled {
     ) -> Result<bool> {
         let utf = !(text.is_ascii() && self.works_on_bytes());
         let steps = steps_for(text.len(), utf);
-        let (mut window, mut from) = ((steps / 4).clamp(1, WINDOW_MAX.max(text.len() / 256)), start);
+        let most = (text.len() / 256).clamp(WINDOW_MAX, WINDOW_MOST);
+        let (mut window, mut from) = ((steps / 4).clamp(1, most), start);
         loop {
             interrupt.check_now(true)?;
             let Ok(code) = self.variant(Variant { utf, steps, window: Some(window) }) else {
@@ -233,19 +239,18 @@ fn skip(text: &str, characters: usize, utf: bool) -> Option<usize> {
 /// Errors: where it can't stand there: it may recurse into the whole, or say how PCRE is to go on.
 fn windowed(pattern: &str, flags: Flags, window: usize) -> std::result::Result<String, pcre2::Error> {
     let mut rest = pattern;
-    while let Some((_, behind)) = rest.strip_prefix("(*").and_then(|verb| verb.split_once(')')) {
+    while let Some((verb, behind)) = rest.strip_prefix("(*").and_then(|verb| verb.split_once(')')) {
+        if !SETTINGS.iter().any(|setting| verb.starts_with(setting)) {
+            break;
+        }
         rest = behind;
     }
     let (verbs, rest) = pattern.split_at(pattern.len() - rest.len());
-    let alone = ["(*", "\\G", "(?R", "(?0", "\\g", "\\Q", "\\K"].iter().any(|part| rest.contains(part));
+    let unclosed = rest.rfind("\\Q") > rest.rfind("\\E");
+    let alone = ["(*", "\\G", "(?R", "(?0", "\\g<", "\\g'"].iter().any(|part| rest.contains(part));
     let end = if flags.extended { "\n" } else { "" };
-    // PCRE's repeats end at 65535.
-    let (whole, more) = ((window - 1) / 32_768, (window - 1) % 32_768);
-    let lead = match whole {
-        0 => format!("(?s:.{{0,{more}}}?)"),
-        _ => format!("(?s:(?:.{{0,32768}}?){{0,{whole}}}?.{{0,{more}}}?)"),
-    };
-    match alone {
+    let lead = format!("(?s:.{{0,{}}}?)", window - 1);
+    match alone || unclosed {
         // Refused by PCRE, for an error of its own.
         true => build("(", flags, 1).map(|_| String::new()),
         false => Ok(format!("{verbs}\\G{lead}\\K(?:{rest}{end})")),
@@ -305,6 +310,11 @@ mod tests {
             assert_eq!(first("(?x) FO+ | fo+ # c", &text), Some((at, at + 3)));
             assert_eq!(first("(*UCP)fo+", &text), Some((at, at + 3)));
             assert_eq!(first(r"\Qfoo\E+", &text), Some((at, at + 3)));
+            assert_eq!(first(r"o+\Qfoo", &text), None);
+            assert_eq!(first(r"f\Ko+", &text), Some((at + 1, at + 3)));
+            assert_eq!(first(r"\Gfo+", &text), None);
+            assert_eq!(first("(*UCP)(*ANYCRLF)fo+", &text), Some((at, at + 3)));
+            assert_eq!(first(r"(o)\g{1} 1+", &text), Some((at + 1, at + 5)));
         }
     }
 
