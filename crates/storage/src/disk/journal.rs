@@ -5,13 +5,16 @@
 //! one for all who wait; those who come meanwhile share the next. So a lone writer waits for one sync and no
 //! timer, and many writers make far fewer syncs than commits.
 //!
+//! Where somebody waits for syncs, the segment is written ahead with zeros, a piece at a time: a sync of bytes
+//! that the file already has is quicker than one that makes it longer, as that changes its inode, too.
+//!
 //! A segment ends where a checkpoint froze the state, and is removed when that checkpoint is complete. After
 //! a failed write the segment is cut back to what it was. After a failed sync nobody can tell what of the
 //! journal is on the disk, so it takes no more commits until a checkpoint has made it superfluous.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
@@ -28,6 +31,13 @@ const SEGMENT_VERSION: u32 = 1;
 /// Magic, version, the directory's id, the segment's number, checksum.
 pub(super) const SEGMENT_HEADER_BYTES: usize = 8 + 4 + 8 + 8 + 4;
 pub(super) const SUFFIX: &str = ".journal";
+/// What is written ahead at once.
+#[cfg(not(test))]
+const AHEAD_BYTES: usize = 1 << 20;
+/// Little, so that short tests cross its end.
+#[cfg(test)]
+const AHEAD_BYTES: usize = 1 << 10;
+static AHEAD: [u8; AHEAD_BYTES] = [0; AHEAD_BYTES];
 
 /// The segments' directory, and whose they are.
 #[derive(Clone)]
@@ -117,19 +127,32 @@ pub(super) fn during(what: &str, path: &Path, error: std::io::Error) -> Error {
 pub(super) struct Appender {
     number: u64,
     file: Arc<dyn File>,
+    /// Where the next frame goes.
     len: u64,
+    /// How long the file is: what lies beyond `len` are zeros.
+    ahead: u64,
     /// The position of the last frame.
     position: u64,
 }
 
 impl Appender {
+    /// Goes on in a file that is as long as what it holds.
     pub(super) fn new(number: u64, file: Arc<dyn File>, len: u64, position: u64) -> Self {
-        Appender { number, file, len, position }
+        Appender { number, file, len, ahead: len, position }
     }
 
     /// The number of the segment.
     pub(super) fn number(&self) -> u64 {
         self.number
+    }
+}
+
+/// Writes zeros behind the last frame. Without room for them the file stays as it was.
+fn write_ahead(appender: &mut Appender) {
+    match appender.file.write_at(&AHEAD, appender.len) {
+        Ok(()) => appender.ahead = appender.len + AHEAD.len() as u64,
+        // If this fails too, zeros in part do no harm either.
+        Err(_) => _ = appender.file.set_len(appender.len),
     }
 }
 
@@ -144,6 +167,8 @@ pub(super) struct Journal {
     durable: AtomicU64,
     /// The bytes written since the latest freeze.
     bytes: AtomicU64,
+    /// Whether anybody has waited for a sync since zeros were last written ahead.
+    waited: AtomicBool,
     pub(super) latency: Latency,
 }
 
@@ -167,6 +192,7 @@ impl Journal {
             appended: AtomicU64::new(appender.position),
             durable: AtomicU64::new(appender.position),
             bytes: AtomicU64::new(appender.len),
+            waited: AtomicBool::new(false),
             latency: Latency::default(),
         }
     }
@@ -200,11 +226,18 @@ impl Journal {
         appender.position = position;
         self.bytes.fetch_add(frame.len() as u64, Ordering::Relaxed);
         self.appended.store(position, Ordering::Release);
+        if appender.len > appender.ahead {
+            appender.ahead = appender.len;
+            if self.waited.swap(false, Ordering::Relaxed) {
+                write_ahead(appender);
+            }
+        }
         Ok(position)
     }
 
     /// Cuts off what a failed write may have left.
-    fn cut(&self, appender: &Appender, error: std::io::Error) -> Error {
+    fn cut(&self, appender: &mut Appender, error: std::io::Error) -> Error {
+        appender.ahead = appender.len;
         let path = self.segments.path(appender.number);
         let error = during("writing", &path, error);
         if let Err(cut) = appender.file.set_len(appender.len) {
@@ -219,6 +252,7 @@ impl Journal {
         appender.number = number;
         appender.file = file;
         appender.len = SEGMENT_HEADER_BYTES as u64;
+        appender.ahead = appender.len;
         self.bytes.store(0, Ordering::Relaxed);
     }
 
@@ -237,11 +271,16 @@ impl Journal {
 
     /// Makes everything written so far durable.
     pub(super) fn sync(&self) -> Result<()> {
-        self.wait(self.appended.load(Ordering::Acquire))
+        self.sync_to(self.appended.load(Ordering::Acquire))
     }
 
-    /// Returns once everything up to `position` is durable.
+    /// Returns once everything up to `position` is durable, for somebody who waits for that.
     pub(super) fn wait(&self, position: u64) -> Result<()> {
+        self.waited.store(true, Ordering::Relaxed);
+        self.sync_to(position)
+    }
+
+    fn sync_to(&self, position: u64) -> Result<()> {
         let mut syncing = self.syncing.lock();
         loop {
             if self.durable.load(Ordering::Acquire) >= position {

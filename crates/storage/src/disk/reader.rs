@@ -127,6 +127,19 @@ impl Reader {
         }
     }
 
+    /// Whether nothing but zeros lies behind an offset, as where zeros were written ahead.
+    pub(super) fn is_zero_from(&mut self, offset: u64) -> Result<bool> {
+        let mut at = offset;
+        while at < self.len {
+            let bytes = self.bytes(at, 1)?;
+            if bytes.is_empty() || bytes.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            at += bytes.len() as u64;
+        }
+        Ok(true)
+    }
+
     /// Whether there is a whole block of zeros between two offsets.
     pub(super) fn has_zero_block(&mut self, from: u64, to: u64) -> Result<bool> {
         let mut at = from.next_multiple_of(BLOCK_BYTES as u64);

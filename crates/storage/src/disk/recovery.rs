@@ -39,7 +39,7 @@ pub(super) fn recover(
     let read = numbers.into_iter().map(|number| Reader::open(segments, number)).collect::<Result<_>>()?;
     let mut walk = Walk { segments, read, last: base, lenient: false, replay };
     match walk.run()? {
-        Some(end) => cut(segments, &walk.read, end, walk.last),
+        Some(end) => cut(segments, &mut walk.read, end, walk.last),
         None => go_on(segments, &walk.read, walk.last),
     }
 }
@@ -261,9 +261,15 @@ fn go_on(segments: &Segments, read: &[Reader], position: u64) -> Result<Appender
 }
 
 /// Cuts off everything from a break on, durably, and goes on there.
-fn cut(segments: &Segments, read: &[Reader], end: Place, position: u64) -> Result<Appender> {
+fn cut(segments: &Segments, read: &mut [Reader], end: Place, position: u64) -> Result<Appender> {
     let lost = read.iter().skip(end.segment).map(Reader::len).sum::<u64>() - end.offset;
-    log::warn!("the journal's end was torn: {lost} bytes that were never synced are cut off");
+    let ahead = match read.get_mut(end.segment..) {
+        Some([last]) => end.offset > 0 && last.is_zero_from(end.offset)?,
+        _ => false,
+    };
+    if !ahead {
+        log::warn!("the journal's end was torn: {lost} bytes that were never synced are cut off");
+    }
     // The last ones first, so that there is no gap if this is interrupted.
     for segment in read.iter().skip(end.segment + 1).rev() {
         segments.remove(segment.number)?;

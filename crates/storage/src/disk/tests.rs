@@ -39,6 +39,12 @@ fn open(files: &FaultyFiles) -> Result<DiskEngine> {
     DiskEngine::open_with(Arc::new(files.clone()), &options(), WIDE)
 }
 
+/// How far a segment is written, zeros written ahead not counted.
+fn written(files: &FaultyFiles, segment: &Path) -> usize {
+    let bytes = files.read(segment).unwrap();
+    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
+}
+
 fn batch(ops: impl IntoIterator<Item = Op>) -> Batch {
     let mut batch = Batch::new();
     for op in ops {

@@ -26,7 +26,7 @@ fn segment(files: &FaultyFiles) -> PathBuf {
 fn a_changed_byte_in_the_journal_is_refused_with_its_place() {
     let files = killed();
     let path = segment(&files);
-    let len = files.read(&path).unwrap().len();
+    let len = written(&files, &path);
     let last = len - 150;
     for at in (super::super::journal::SEGMENT_HEADER_BYTES..last).step_by(13) {
         let damaged = files.restart(Loss::Nothing);
@@ -41,7 +41,7 @@ fn a_changed_byte_in_the_journal_is_refused_with_its_place() {
 fn a_torn_end_is_cut_off() {
     let files = killed();
     let path = segment(&files);
-    let len = files.read(&path).unwrap().len();
+    let len = written(&files, &path);
     let mut least = 20;
     for cut in 1..400 {
         let torn = files.restart(Loss::Nothing);
@@ -55,6 +55,22 @@ fn a_torn_end_is_cut_off() {
 }
 
 #[test]
+fn zeros_written_ahead_are_no_damage_and_go_at_the_next_opening() {
+    let files = killed();
+    let path = segment(&files);
+    let used = written(&files, &path);
+    let file = files.read(&path).unwrap();
+    assert!(file.len() > used && file.len() - used < 2048, "{} {used}", file.len());
+    let engine = open(&files).unwrap();
+    assert_eq!(engine.snapshot().entries(Ident(1)), Ok(20));
+    assert_eq!(files.read(&path).unwrap().len(), used);
+    let position = engine.commit(batch([put(1, b"more", b"1")])).unwrap();
+    engine.wait_journaled(position).unwrap();
+    let engine = open(&files.restart(Loss::Everything)).unwrap();
+    assert_eq!(engine.snapshot().entries(Ident(1)), Ok(21));
+}
+
+#[test]
 fn a_hole_in_what_was_never_synced_is_a_torn_end() {
     let files = FaultyFiles::new();
     let engine = open(&files).unwrap();
@@ -62,7 +78,7 @@ fn a_hole_in_what_was_never_synced_is_a_torn_end() {
     let position = engine.commit(batch([put(1, b"a", b"1")])).unwrap();
     engine.wait_journaled(position).unwrap();
     let path = segment(&files);
-    let from = files.read(&path).unwrap().len();
+    let from = written(&files, &path);
     for number in 0..3u64 {
         engine.commit(batch([put(1, &number.to_be_bytes(), &[9; 3000])])).unwrap();
     }

@@ -62,7 +62,7 @@ fn of_a_sound_directory_nothing_is_lost_and_the_old_files_stay() {
 fn of_a_damaged_journal_everything_before_the_damage_is_saved() {
     let (files, expected) = directory();
     let path = segment(&files);
-    let len = files.read(&path).unwrap().len();
+    let len = written(&files, &path);
     let frame = (len - 32) / 10;
     files.tamper(&path, |bytes| bytes[32 + 4 * frame + 100] ^= 1);
     assert!(open(&files).is_err());
