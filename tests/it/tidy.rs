@@ -122,6 +122,19 @@ fn nothing_is_left_for_later() {
     });
 }
 
+#[test]
+fn no_merge_is_left_half_done() {
+    let marks = ["<".repeat(7) + " ", ">".repeat(7) + " "];
+    let marked = |line: &&str| marks.iter().any(|mark| line.starts_with(mark.as_str()));
+    let paths = ["md", "rs", "toml", "py", "txt"].into_iter().flat_map(files);
+    let found = paths.flat_map(|path| {
+        let text = read(&path);
+        let lines: Vec<String> = text.lines().filter(marked).map(str::to_string).collect();
+        lines.into_iter().map(move |line| format!("{}: {line}", path.display()))
+    });
+    report(found.collect());
+}
+
 /// Whether the whole file is test code.
 fn is_test_file(path: &Path) -> bool {
     let part = |name: &str| path.components().any(|c| c.as_os_str() == name);
