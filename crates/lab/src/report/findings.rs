@@ -202,7 +202,13 @@ fn sync(report: &Report) -> Option<String> {
             let (sync, median) = (target.fingerprint.sync_microseconds?, slowest(&target.name)?);
             let share = sync / median;
             (share > 0.5 && share < 1.5).then(|| {
-                format!("{} ({} of {})", target.name, figures::latency(sync), figures::latency(median))
+                // The probe was another moment: what it found may be longer than what it is part of.
+                format!(
+                    "{} ({} when probed, {} a write)",
+                    target.name,
+                    figures::latency(sync),
+                    figures::latency(median)
+                )
             })
         })
         .collect();
