@@ -311,7 +311,7 @@ mod tests {
         let mut report = testing::report();
         let findings = of(&report);
         assert!(find(&findings, "stalled once").contains("longest for 1.20 s, 4.25 s into the round"));
-        assert!(find(&findings, "fdatasync").contains("journaled (820 µs of"), "{findings:#?}");
+        assert!(find(&findings, "fdatasync").contains("journaled (820 µs when probed, "), "{findings:#?}");
         report.targets[3].fingerprint.sync_microseconds = Some(5.0);
         assert!(!of(&report).iter().any(|text| text.contains("fdatasync")));
     }
