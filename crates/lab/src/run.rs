@@ -131,7 +131,7 @@ fn complain(error: &Error) -> ExitCode {
 /// One experiment, from its targets to its report.
 async fn run<E: Experiment>(common: Common, experiment: E) -> ExitCode {
     let progress = Progress::new(common.quiet);
-    let result = match common.check() {
+    let result = match common.check().and_then(|()| experiment.check(&common)) {
         Ok(()) => measured(&common, experiment, &progress).await,
         Err(error) => Err(error),
     };

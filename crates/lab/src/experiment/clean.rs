@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::load::Worker;
 use crate::load::measure::{Bench, Case, Prepared, Visit};
 use crate::load::random::Dice;
+use crate::options::Common;
 use crate::report::figures;
 use crate::result::{Kind, Report, Row, Section};
 use crate::run::Lab;
@@ -67,10 +68,14 @@ impl Experiment for Clean {
             .to_string()
     }
 
-    async fn measure(&self, lab: &mut Lab) -> Result<()> {
-        if lab.common.connections.is_some_and(|connections| connections != 1) {
+    fn check(&self, common: &Common) -> Result<()> {
+        if common.connections.is_some_and(|connections| connections != 1) {
             return Err(Error::Input("clean works on one connection: leave --connections out".to_string()));
         }
+        Ok(())
+    }
+
+    async fn measure(&self, lab: &mut Lab) -> Result<()> {
         let documents = lab.scaled(TEMPLATE_DOCUMENTS);
         let section = lab.section(
             "clean",

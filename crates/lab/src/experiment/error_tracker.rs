@@ -11,11 +11,12 @@ mod documents;
 
 use super::parts::{Link, index};
 use super::{Experiment, sentences};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::histogram::Latencies;
 use crate::load::Worker;
 use crate::load::measure::{Bench, Case, Prepared, Visit};
 use crate::load::random::Dice;
+use crate::options::Common;
 use crate::report::figures;
 use crate::result::{Kind, Report, Row, Section};
 use crate::run::Lab;
@@ -60,6 +61,14 @@ impl Experiment for ErrorTracker {
          fields, a count, and the first page of 20 by last notice. Searches served by an index ask for a word of \
          the message in an array that is indexed together with the last notice."
             .to_string()
+    }
+
+    fn check(&self, common: &Common) -> Result<()> {
+        if common.rate.or(common.find_rate).or(common.duration).is_some() {
+            let what = "error-tracker counts its operations: leave --rate, --find-rate and --duration out";
+            return Err(Error::Input(what.to_string()));
+        }
+        Ok(())
     }
 
     async fn measure(&self, lab: &mut Lab) -> Result<()> {

@@ -22,6 +22,7 @@ pub(crate) use workload::Run;
 pub(crate) use write_concern::WriteConcern;
 
 use crate::error::Result;
+use crate::options::Common;
 use crate::result::Report;
 use crate::run::Lab;
 
@@ -35,6 +36,11 @@ pub(crate) trait Experiment {
 
     /// What is measured and why, in a few sentences for people.
     fn about(&self) -> String;
+
+    /// Refuses options that it cannot honour, before anything is started.
+    fn check(&self, _: &Common) -> Result<()> {
+        Ok(())
+    }
 
     /// Measures, into the lab's report. What one target refuses or dies of is written down and the
     /// others go on; an error is what ends the whole.
