@@ -1,0 +1,347 @@
+//! The store of one process: an engine, and the lock under which commits are checked and applied.
+
+use super::claims::Claims;
+use super::log::{Log, LogOptions, first_time};
+use super::{Beside, Change, Expect, Owner, Refusal, Sight, Store, Written};
+use crate::{Direction, Engine, Ident, Key, Position, Range, Result, Snapshot, Value};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How long a wait goes on before it asks whether it should.
+const ASK: Duration = Duration::from_millis(10);
+
+/// An engine whose only user is this process.
+pub struct Local {
+    engine: Arc<dyn Engine>,
+    /// The commit lock, and what only its holder changes.
+    writer: Mutex<Writer>,
+    /// The number of catalog changes; written while one is applied, so that a sight's parts belong together.
+    generation: RwLock<u64>,
+    time: AtomicU64,
+    position: AtomicU64,
+    /// How often commits are held up by [`freeze`](Self::freeze).
+    frozen: AtomicU64,
+    /// Counts what waits may wait for: claims given up, commits no longer held up.
+    events: Mutex<u64>,
+    happened: Condvar,
+}
+
+#[derive(Default)]
+struct Writer {
+    claims: Claims,
+    /// For each collection, by its tree, the catalog change that made it what it is.
+    generations: HashMap<Ident, u64>,
+    log: Option<Log>,
+}
+
+/// The commit lock in the hands of somebody who changes the catalog: nobody else commits meanwhile.
+pub struct Exclusive<'a> {
+    local: &'a Local,
+    writer: MutexGuard<'a, Writer>,
+}
+
+impl Local {
+    /// A store over an engine, with a log or without: a log that is no longer kept is removed, since it
+    /// would tell only half of what happened.
+    ///
+    /// Errors: the engine's.
+    pub fn new(engine: Arc<dyn Engine>, log: Option<LogOptions>) -> Result<Local> {
+        let log = match log {
+            Some(options) => Some(Log::open(engine.as_ref(), options)?),
+            None => {
+                Log::remove(engine.as_ref())?;
+                None
+            }
+        };
+        Ok(Local {
+            writer: Mutex::new(Writer { log, ..Writer::default() }),
+            generation: RwLock::new(0),
+            time: AtomicU64::new(0),
+            position: AtomicU64::new(0),
+            frozen: AtomicU64::new(0),
+            events: Mutex::new(0),
+            happened: Condvar::new(),
+            engine,
+        })
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    /// The position of the latest commit.
+    pub fn latest_position(&self) -> Position {
+        Position(self.position.load(Ordering::Acquire))
+    }
+
+    /// The time of the oldest entry that the log keeps.
+    pub fn log_begin(&self) -> Result<Option<u64>> {
+        first_time(&self.engine.snapshot())
+    }
+
+    /// The bytes that the log takes; `None` where none is kept.
+    pub fn log_bytes(&self) -> Option<u64> {
+        self.writer.lock().log.as_ref().map(Log::bytes)
+    }
+
+    /// Takes the commit lock for a change of the catalog. `None` where `go_on` said no while commits were
+    /// held up.
+    ///
+    /// Errors: the engine's, where there is no room.
+    pub fn lock(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Exclusive<'_>>> {
+        loop {
+            self.wait_for_room(go_on)?;
+            let writer = self.writer.lock();
+            if self.frozen() == 0 {
+                return Ok(Some(Exclusive { local: self, writer }));
+            }
+            drop(writer);
+            if !go_on() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The present state with its time, between two commits.
+    pub fn view_with_time(&self, earliest: u64) -> (Sight, u64) {
+        let _writer = self.writer.lock();
+        (self.sight(), self.time(earliest))
+    }
+
+    /// Holds commits up, once more; returns how often they are now. Commits under way are over when it
+    /// returns.
+    pub fn freeze(&self) -> u64 {
+        let _writer = self.writer.lock();
+        self.frozen.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Takes one [`freeze`](Self::freeze) back; returns how many are left, `None` where there was none.
+    pub fn thaw(&self) -> Option<u64> {
+        let writer = self.writer.lock();
+        let left = self.frozen().checked_sub(1)?;
+        self.frozen.store(left, Ordering::Release);
+        drop(writer);
+        self.happen();
+        Some(left)
+    }
+
+    /// How often commits are held up.
+    pub fn frozen(&self) -> u64 {
+        self.frozen.load(Ordering::Acquire)
+    }
+
+    fn happen(&self) {
+        *self.events.lock() += 1;
+        self.happened.notify_all();
+    }
+
+    /// Waits until `is_over`, or until `go_on` says no.
+    fn wait_until(&self, is_over: &dyn Fn() -> bool, go_on: &mut dyn FnMut() -> bool) {
+        loop {
+            let before = *self.events.lock();
+            if is_over() || !go_on() {
+                return;
+            }
+            let mut events = self.events.lock();
+            if *events == before {
+                self.happened.wait_for(&mut events, ASK);
+            }
+        }
+    }
+
+    fn sight(&self) -> Sight {
+        let generation = self.generation.read();
+        Sight { snapshot: self.engine.snapshot(), generation: *generation }
+    }
+
+    /// The first thing that stands in a change's way.
+    fn refusal(&self, writer: &Writer, change: &Change) -> Result<Option<Refusal>> {
+        if let Some(owner) = writer.claims.in_the_way(&change.batch, change.owner) {
+            return Ok(Some(Refusal::Claimed(owner)));
+        }
+        if change.expect.is_empty() {
+            return Ok(None);
+        }
+        let snapshot = self.engine.snapshot();
+        for (number, expect) in change.expect.iter().enumerate() {
+            let holds = match expect {
+                Expect::Value { ident, key, value } => same(&snapshot.get(*ident, key)?, value),
+                Expect::NoneUnder { ident, prefix } => none_under(snapshot.as_ref(), *ident, prefix)?,
+                Expect::Generation { ident, generation } => writer.generations.get(ident) == Some(generation),
+            };
+            if !holds {
+                return Ok(Some(Refusal::Expectation(number)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Applies a change that nothing stands in the way of.
+    fn apply(&self, writer: &mut Writer, change: Change) -> Result<Written> {
+        let Change { mut batch, beside, log, earliest, .. } = change;
+        let time = (self.time.load(Ordering::Relaxed) + 1).max(earliest);
+        let next_log = match &writer.log {
+            Some(present) if !log.is_empty() => Some(present.extended(&mut batch, time, log)),
+            _ => None,
+        };
+        let position = self.engine.commit(batch)?;
+        if next_log.is_some() {
+            writer.log = next_log;
+        }
+        for beside in beside {
+            match beside {
+                Beside::Count { counts, records, bytes } => {
+                    counts.records.fetch_add(records, Ordering::Relaxed);
+                    counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+                }
+                Beside::Mark(marks, record) => marks.add(record),
+                Beside::Generation(ident, Some(generation)) => {
+                    writer.generations.insert(ident, generation);
+                }
+                Beside::Generation(ident, None) => {
+                    writer.generations.remove(&ident);
+                }
+            }
+        }
+        self.time.store(time, Ordering::Release);
+        self.position.fetch_max(position.0, Ordering::AcqRel);
+        Ok(Written { position, time })
+    }
+}
+
+impl Exclusive<'_> {
+    /// The state that is being changed.
+    pub fn view(&self) -> Sight {
+        self.local.sight()
+    }
+
+    /// A transaction that relies on a tree, if there is one: the tree is not to be changed as a whole.
+    pub fn relies(&self, ident: Ident, own: Option<Owner>) -> Option<Owner> {
+        self.writer.claims.relies(ident, own)
+    }
+
+    /// Notes what the catalog says of a collection that was read when the store was opened.
+    pub fn declare(&mut self, ident: Ident, generation: u64) {
+        self.writer.generations.insert(ident, generation);
+    }
+
+    /// Checks and applies a change, and gives the lock back. With `publish` it is a change of the catalog,
+    /// which is called with the catalog's new generation once the change is applied, before anybody else can
+    /// have a sight of it.
+    ///
+    /// Errors: the engine's; then nothing has changed.
+    pub fn commit(
+        mut self,
+        change: Change,
+        publish: Option<&mut dyn FnMut(u64)>,
+    ) -> Result<std::result::Result<Written, (Refusal, Change)>> {
+        if let Some(refusal) = self.local.refusal(&self.writer, &change)? {
+            return Ok(Err((refusal, change)));
+        }
+        let Some(publish) = publish else {
+            return self.local.apply(&mut self.writer, change).map(Ok);
+        };
+        let mut generation = self.local.generation.write();
+        let written = self.local.apply(&mut self.writer, change)?;
+        *generation += 1;
+        publish(*generation);
+        Ok(Ok(written))
+    }
+}
+
+impl Store for Local {
+    fn view(&self) -> Result<Sight> {
+        Ok(self.sight())
+    }
+
+    fn commit(&self, change: Change) -> Result<std::result::Result<Written, (Refusal, Change)>> {
+        let mut writer = self.writer.lock();
+        if self.frozen() > 0 {
+            return Ok(Err((Refusal::Frozen, change)));
+        }
+        match self.refusal(&writer, &change)? {
+            Some(refusal) => Ok(Err((refusal, change))),
+            None => self.apply(&mut writer, change).map(Ok),
+        }
+    }
+
+    fn claim(
+        &self,
+        owner: Owner,
+        keys: &[(Ident, Key)],
+        held: &[(Ident, u64)],
+        sight: &dyn Snapshot,
+    ) -> Result<std::result::Result<(), Refusal>> {
+        let mut writer = self.writer.lock();
+        for (number, (ident, generation)) in held.iter().enumerate() {
+            if writer.generations.get(ident) != Some(generation) {
+                return Ok(Err(Refusal::Expectation(number)));
+            }
+        }
+        let snapshot = self.engine.snapshot();
+        let value = |of: &dyn Snapshot, (ident, key): &(Ident, Key)| match of.contains(*ident)? {
+            true => of.get(*ident, key),
+            false => Ok(None),
+        };
+        for key in keys {
+            match writer.claims.holder(key) {
+                Some(holder) if holder == owner => continue,
+                Some(holder) => return Ok(Err(Refusal::Claimed(holder))),
+                None => {}
+            }
+            if !same(&value(snapshot.as_ref(), key)?, &value(sight, key)?) {
+                return Ok(Err(Refusal::Changed));
+            }
+        }
+        keys.iter().for_each(|key| writer.claims.claim(owner, key));
+        held.iter().for_each(|(ident, _)| writer.claims.hold(owner, *ident));
+        Ok(Ok(()))
+    }
+
+    fn release(&self, owner: Owner) {
+        self.writer.lock().claims.release(owner);
+        self.happen();
+    }
+
+    fn wait_released(&self, owner: Owner, go_on: &mut dyn FnMut() -> bool) {
+        self.wait_until(&|| !self.writer.lock().claims.has(owner), go_on);
+    }
+
+    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+        if self.frozen() > 0 {
+            self.wait_until(&|| self.frozen() == 0, go_on);
+        }
+        Ok(())
+    }
+
+    fn wait_journaled(&self, position: Position) -> Result<()> {
+        self.engine.wait_journaled(position)
+    }
+
+    fn time(&self, earliest: u64) -> u64 {
+        self.time.fetch_max(earliest, Ordering::AcqRel).max(earliest)
+    }
+}
+
+/// Whether two values are equal; those that share their bytes needn't be compared.
+fn same(a: &Option<Value>, b: &Option<Value>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => (a.len() == b.len() && a.as_ptr() == b.as_ptr()) || a == b,
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+fn none_under(snapshot: &dyn Snapshot, ident: Ident, prefix: &Key) -> Result<bool> {
+    let mut entries = snapshot.scan(ident, Range::prefix(prefix), Direction::Forward)?;
+    while let Some((key, _)) = entries.next()? {
+        if key.len() == prefix.len() + 8 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,64 @@
+//! Which records were changed while an index is being built: a set of numbers, kept in pages of bits.
+
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::fmt;
+
+/// How many numbers a page holds.
+const PAGE: u64 = 4096;
+
+type Page = Box<[u64; (PAGE / 64) as usize]>;
+
+/// A set of record ids up to a greatest one; it takes a bit for each number of the pages in use.
+pub struct Marks {
+    greatest: u64,
+    pages: Mutex<HashMap<u64, Page>>,
+}
+
+impl Marks {
+    /// A set that keeps numbers up to `greatest` and forgets others.
+    pub fn up_to(greatest: u64) -> Marks {
+        Marks { greatest, pages: Mutex::default() }
+    }
+
+    /// Adds a number, if it is one of those that are kept.
+    pub fn add(&self, number: u64) {
+        if number > self.greatest {
+            return;
+        }
+        let mut pages = self.pages.lock();
+        let page = pages.entry(number / PAGE).or_insert_with(|| Box::new([0; (PAGE / 64) as usize]));
+        if let Some(word) = page.get_mut((number % PAGE / 64) as usize) {
+            *word |= 1 << (number % 64);
+        }
+    }
+
+    /// Whether a number is in the set.
+    pub fn contains(&self, number: u64) -> bool {
+        let pages = self.pages.lock();
+        let word = pages.get(&(number / PAGE)).and_then(|page| page.get((number % PAGE / 64) as usize));
+        word.is_some_and(|word| word & (1 << (number % 64)) != 0)
+    }
+}
+
+impl fmt::Debug for Marks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Marks up to {} in {} pages", self.greatest, self.pages.lock().len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_up_to_the_greatest_are_kept() {
+        let marks = Marks::up_to(10_000);
+        let kept = [0, 1, 63, 64, 4095, 4096, 9999, 10_000];
+        kept.iter().for_each(|number| marks.add(*number));
+        marks.add(10_001);
+        for number in 0..10_100 {
+            assert_eq!(marks.contains(number), kept.contains(&number), "{number}");
+        }
+    }
+}
