@@ -8,14 +8,16 @@
 //! Copies get UUIDs of their own: by them an open cursor, or a statement planned a moment ago, finds out
 //! that the collection it began on is no longer there.
 
+use crate::catalog_change::CatalogChange;
 use crate::collection::{Collection, Counts, Data, entry};
-use crate::commit::{Committed, Transaction};
+use crate::commit::Committed;
 use crate::database::Database;
 use crate::index::Index;
 use crate::keys::SAVED;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::namespace::check_database_name;
 use base::{Namespace, Result, err};
+use query::Interrupt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -133,66 +135,79 @@ impl Database {
     /// Errors: NamespaceNotFound where `from` isn't there; NamespaceExists where `to` is and `replace` is
     /// false; IllegalOperation for the server's own databases and for a fork onto itself; InvalidNamespace;
     /// DatabaseDifferCase.
-    pub fn fork_database(&self, from: &str, to: &str, replace: bool) -> Result<Committed> {
+    pub fn fork_database(
+        &self,
+        interrupt: &dyn Interrupt,
+        from: &str,
+        to: &str,
+        replace: bool,
+    ) -> Result<Committed> {
         check_database_name(from)?;
         check_replaceable(to)?;
         if from == to {
             return Err(err!(IllegalOperation, "cannot fork database '{from}' onto itself"));
         }
-        let mut transaction = self.begin();
-        let origin = transaction.collections(from)?;
-        if transaction.has_database(to) && !replace {
-            return Err(err!(NamespaceExists, "database '{to}' exists; replace: true replaces it"));
-        }
-        transaction.replace_database(to, &origin, self.now_millis())?;
-        transaction.commit()
+        self.must_change_catalog(interrupt, |change| {
+            let origin = change.collections(from)?;
+            if change.has_database(to) && !replace {
+                return Err(err!(NamespaceExists, "database '{to}' exists; replace: true replaces it"));
+            }
+            change.replace_database(to, &origin, self.now_millis())
+        })
     }
 
     /// Keeps the present state of a database under a name, to be restored any number of times.
     ///
     /// Errors: NamespaceNotFound where the database isn't there, NamespaceExists where it has a snapshot of
     /// that name and `replace` is false.
-    pub fn snapshot_database(&self, name: &StateName, replace: bool) -> Result<Committed> {
-        let mut transaction = self.begin();
-        let origin = transaction.collections(&name.database)?;
-        if let Some(state) = transaction.catalog().saved(name).cloned() {
-            if !replace {
-                return Err(err!(
-                    NamespaceExists,
-                    "database '{}' has a snapshot named '{}'; replace: true replaces it",
-                    name.database,
-                    name.name
-                ));
+    pub fn snapshot_database(
+        &self,
+        interrupt: &dyn Interrupt,
+        name: &StateName,
+        replace: bool,
+    ) -> Result<Committed> {
+        self.must_change_catalog(interrupt, |change| {
+            let origin = change.collections(&name.database)?;
+            if let Some(state) = change.catalog().saved(name).cloned() {
+                if !replace {
+                    return Err(err!(
+                        NamespaceExists,
+                        "database '{}' has a snapshot named '{}'; replace: true replaces it",
+                        name.database,
+                        name.name
+                    ));
+                }
+                change.drop_saved(&state);
             }
-            transaction.drop_saved(&state);
-        }
-        let now = self.now_millis();
-        let twin = |collection: &Arc<Collection>| {
-            Arc::new(transaction.twin(collection, collection.namespace.clone(), now))
-        };
-        let collections = origin.iter().map(twin).collect();
-        transaction.put_saved(Arc::new(SavedState { name: name.clone(), taken_millis: now, collections }));
-        transaction.commit()
+            let now = self.now_millis();
+            let twin = |collection: &Arc<Collection>| {
+                Arc::new(change.twin(collection, collection.namespace.clone(), now))
+            };
+            let collections = origin.iter().map(twin).collect();
+            change.put_saved(Arc::new(SavedState { name: name.clone(), taken_millis: now, collections }));
+            Ok(())
+        })
     }
 
     /// Puts a database back into the state of a snapshot, whatever it holds now. The snapshot stays.
     ///
     /// Errors: NamespaceNotFound where there is no such snapshot, IllegalOperation for the server's own
     /// databases.
-    pub fn restore_database(&self, name: &StateName) -> Result<Committed> {
+    pub fn restore_database(&self, interrupt: &dyn Interrupt, name: &StateName) -> Result<Committed> {
         check_replaceable(&name.database)?;
-        let mut transaction = self.begin();
-        let state = transaction.catalog().saved(name).cloned().ok_or_else(|| name.not_found())?;
-        transaction.replace_database(&name.database, &state.collections, self.now_millis())?;
-        transaction.commit()
+        self.must_change_catalog(interrupt, |change| {
+            let state = change.catalog().saved(name).cloned().ok_or_else(|| name.not_found())?;
+            change.replace_database(&name.database, &state.collections, self.now_millis())
+        })
     }
 
     /// Forgets a snapshot. Errors: NamespaceNotFound where there is no such snapshot.
-    pub fn drop_snapshot(&self, name: &StateName) -> Result<Committed> {
-        let mut transaction = self.begin();
-        let state = transaction.catalog().saved(name).cloned().ok_or_else(|| name.not_found())?;
-        transaction.drop_saved(&state);
-        transaction.commit()
+    pub fn drop_snapshot(&self, interrupt: &dyn Interrupt, name: &StateName) -> Result<Committed> {
+        self.must_change_catalog(interrupt, |change| {
+            let state = change.catalog().saved(name).cloned().ok_or_else(|| name.not_found())?;
+            change.drop_saved(&state);
+            Ok(())
+        })
     }
 
     /// Empties every collection of a database; collections, views, indexes, validators and options stay,
@@ -200,27 +215,33 @@ impl Database {
     /// there, as there is nothing left to empty.
     ///
     /// Errors: IllegalOperation for the server's own databases, InvalidNamespace.
-    pub fn reset_database(&self, database: &str) -> Result<(u64, Option<Committed>)> {
+    pub fn reset_database(
+        &self,
+        interrupt: &dyn Interrupt,
+        database: &str,
+    ) -> Result<(u64, Option<Committed>)> {
         check_replaceable(database)?;
-        let mut transaction = self.begin();
-        if !transaction.has_database(database) {
-            return Ok((0, None));
-        }
-        let now = self.now_millis();
-        let mut deleted = 0;
-        for collection in transaction.collections(database)? {
-            if !collection.is_view() {
-                deleted += transaction.clear(&collection)?;
-                transaction.forget_multikey(&collection, now)?;
+        let reset = self.change_catalog(interrupt, |change| {
+            if !change.has_database(database) {
+                return Ok(None);
             }
-        }
-        let committed = transaction.commit()?;
+            let now = self.now_millis();
+            let mut deleted = 0;
+            for collection in change.collections(database)? {
+                if !collection.is_view() {
+                    deleted += change.clear(&collection)?;
+                    change.forget_multikey(&collection, now)?;
+                }
+            }
+            Ok(Some(deleted))
+        })?;
+        let Some((deleted, committed)) = reset else { return Ok((0, None)) };
         self.counters.documents_deleted.fetch_add(deleted, Relaxed);
         Ok((deleted, Some(committed)))
     }
 }
 
-impl Transaction<'_> {
+impl CatalogChange<'_> {
     fn has_database(&self, database: &str) -> bool {
         self.catalog().collections(database).next().is_some()
     }
@@ -243,7 +264,7 @@ impl Transaction<'_> {
         for collection in origin {
             let namespace = Namespace::new(to, collection.namespace.collection())?;
             let twin = self.twin(collection, namespace, now_millis);
-            self.put_collection(Arc::new(twin))?;
+            self.put_collection(twin)?;
         }
         Ok(())
     }
@@ -251,7 +272,8 @@ impl Transaction<'_> {
     /// A copy-on-write twin of a collection under another namespace.
     fn twin(&mut self, origin: &Collection, namespace: Namespace, now_millis: i64) -> Collection {
         let data = origin.data.as_ref().map(|data| self.twin_data(data, now_millis));
-        Collection { namespace, uuid: self.new_uuid(), options: origin.options.clone(), data }
+        let (uuid, options) = (self.new_uuid(), origin.options.clone());
+        Collection { namespace, uuid, options, data, generation: 0 }
     }
 
     fn twin_data(&mut self, origin: &Data, now_millis: i64) -> Data {
@@ -266,7 +288,8 @@ impl Transaction<'_> {
         counts.records.store(origin.counts.records.load(Relaxed), Relaxed);
         counts.bytes.store(origin.counts.bytes.load(Relaxed), Relaxed);
         counts.next_record.store(origin.counts.next_record.load(Relaxed), Relaxed);
-        Data { ident, indexes, counts: Arc::new(counts), index_filters: Arc::default() }
+        let (counts, index_filters) = (Arc::new(counts), Arc::default());
+        Data { ident, indexes, building: Vec::new(), counts, index_filters }
     }
 
     /// After a collection was emptied, lets its indexes forget that documents had arrays, so that the next
@@ -279,7 +302,7 @@ impl Transaction<'_> {
         let fresh = |index: &Arc<Index>| Arc::new(index.over(index.ident, false, now_millis));
         let mut changed = Collection::clone(collection);
         changed.data = Some(Data { indexes: data.indexes.iter().map(fresh).collect(), ..data.clone() });
-        self.put_collection(Arc::new(changed))
+        self.put_collection(changed).map(drop)
     }
 }
 

@@ -1,14 +1,15 @@
 //! A collection or view: its options, its indexes, its tree and its running counts.
 
-use crate::index::{Index, IndexSpec};
+use crate::index::{Building, Index, IndexSpec};
 use crate::index_filter::IndexFilters;
 use crate::validator::Validator;
 use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
 use base::{Namespace, Result, err};
 use query::{Collation, Context};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use storage::Ident;
+pub use storage::store::Counts;
 
 /// A collection or view as the catalog has it. Immutable but for its counts; changing options or
 /// indexes puts a new one in its place.
@@ -22,6 +23,8 @@ pub struct Collection {
     pub options: Options,
     /// What holds its data; `None` for a view.
     pub data: Option<Data>,
+    /// The catalog change that made it what it is: a statement prepared on another has to start again.
+    pub generation: u64,
 }
 
 /// The stored side of a collection.
@@ -31,21 +34,12 @@ pub struct Data {
     pub ident: Ident,
     /// Its indexes, the one on `_id` first.
     pub indexes: Vec<Arc<Index>>,
+    /// Indexes that are being built: written to, and not yet read.
+    pub building: Vec<Arc<Building>>,
     /// Shared by all versions of the collection.
     pub counts: Arc<Counts>,
     /// Shared likewise.
     pub index_filters: Arc<IndexFilters>,
-}
-
-/// Running counts, changed by every commit.
-#[derive(Default)]
-pub struct Counts {
-    /// Documents.
-    pub records: AtomicI64,
-    /// Their sizes together, in bytes.
-    pub bytes: AtomicI64,
-    /// The next record id.
-    pub next_record: AtomicU64,
 }
 
 /// Options of a collection or view.
@@ -138,9 +132,14 @@ impl Data {
         self.id_index().filter(|index| index.spec.clustered)
     }
 
+    /// The indexes that a change to a document is written to: those that plans use, then those being built.
+    pub fn written_indexes(&self) -> impl Iterator<Item = &Arc<Index>> {
+        self.indexes.iter().chain(self.building.iter().map(|build| &build.index))
+    }
+
     /// The trees of the documents and of all indexes.
     pub fn idents(&self) -> impl Iterator<Item = Ident> {
-        std::iter::once(self.ident).chain(self.indexes.iter().map(|index| index.ident))
+        std::iter::once(self.ident).chain(self.written_indexes().map(|index| index.ident))
     }
 }
 
@@ -180,6 +179,11 @@ fn append_size(out: &mut Builder, name: &str, size: i64) {
 
 /// The catalog entry of a collection: what is kept in the engine to open it again.
 pub(crate) fn entry(collection: &Collection) -> DocumentBuf {
+    entry_with(collection, &[])
+}
+
+/// The same with what indexes are about to learn of their documents' arrays.
+pub(crate) fn entry_with(collection: &Collection, learnt: &[(Arc<Index>, Vec<u32>)]) -> DocumentBuf {
     // Room for a few indexes, so that the buffer seldom moves.
     let mut out = Builder::with_buffer(Vec::with_capacity(512));
     out.append("ns", collection.namespace.as_str());
@@ -192,12 +196,20 @@ pub(crate) fn entry(collection: &Collection) -> DocumentBuf {
             index.spec.append_to(&mut out);
             out.end().append("ident", index.ident.0 as i64).append("since", index.since_millis);
             out.begin_array("multikey");
-            for bits in index.multikey_bits() {
-                out.push(bits as i32);
+            let learnt = learnt.iter().find(|(known, _)| Arc::ptr_eq(known, index)).map(|(_, bits)| bits);
+            for (part, bits) in index.multikey_bits().into_iter().enumerate() {
+                let more = learnt.and_then(|learnt| learnt.get(part)).copied().unwrap_or(0);
+                out.push((bits | more) as i32);
             }
             out.end().end();
         }
         out.end();
+        // Trees of unfinished builds, to be dropped by whoever opens the database after a crash.
+        if !data.building.is_empty() {
+            out.begin_array("building");
+            data.building.iter().for_each(|build| _ = out.push(build.index.ident.0 as i64));
+            out.end();
+        }
     }
     out.finish()
 }
@@ -228,9 +240,18 @@ pub(crate) fn from_entry(entry: Document<'_>, context: &Context) -> Result<Colle
         None => Some(Data {
             ident: ident(entry).ok_or_else(broken)?,
             indexes,
+            building: Vec::new(),
             counts: Arc::default(),
             index_filters: Arc::default(),
         }),
     };
-    Ok(Collection { namespace, uuid: bytes.try_into().map_err(|_| broken())?, options, data })
+    let uuid = bytes.try_into().map_err(|_| broken())?;
+    Ok(Collection { namespace, uuid, options, data, generation: 0 })
+}
+
+/// The trees of builds that were under way when an entry was written.
+pub(crate) fn unfinished(entry: Document<'_>) -> Vec<Ident> {
+    let building = entry.get("building").and_then(|value| value.as_array());
+    let idents = building.into_iter().flat_map(|array| array.iter());
+    idents.filter_map(|ident| ident.as_i64()).map(|ident| Ident(ident as u64)).collect()
 }

@@ -61,11 +61,7 @@ impl Database {
     /// Errors: InvalidOptions for a time that hasn't come, SnapshotTooOld for one that no view is
     /// kept of.
     pub fn snapshot_at(&self, at: Option<u64>) -> Result<(u64, View)> {
-        let now = {
-            // Under the commit lock, so that the time and the view belong together.
-            let _writer = self.writer.lock();
-            (self.cluster_time(), self.view())
-        };
+        let now = self.view_with_time();
         match at {
             None => {
                 self.history.keep(now.0, &now.1);
@@ -87,6 +83,16 @@ impl Database {
         }
     }
 
+    /// The latest view, and the time of the commit that it begins with.
+    pub(crate) fn view_with_time(&self) -> (u64, View) {
+        loop {
+            let (sight, time) = self.store.view_with_time(self.earliest_cluster_time());
+            if let Some(catalog) = self.catalog_of(sight.generation) {
+                return (time, View { snapshot: sight.snapshot, catalog });
+            }
+        }
+    }
+
     /// Lets go of views that snapshot reads may no longer name.
     pub fn forget_old_views(&self) {
         self.history.forget_old();
@@ -104,7 +110,7 @@ mod tests {
     fn a_snapshot_is_found_again_by_its_time_and_no_other_past_is() {
         let database = Database::open(Arc::new(MemoryEngine::new()), Arc::new(SystemClock), 7).unwrap();
         let (time, view) = database.snapshot_at(None).unwrap();
-        database.begin().commit().unwrap();
+        database.must_change_catalog(&query::context::Uninterrupted, |_| Ok(())).unwrap();
         let (again, same) = database.snapshot_at(Some(time)).unwrap();
         assert_eq!(again, time);
         assert!(Arc::ptr_eq(&view.snapshot, &same.snapshot));

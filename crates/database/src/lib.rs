@@ -5,6 +5,8 @@
 //! nothing of the wire: every call is synchronous and returns values or MongoDB's errors.
 
 pub mod catalog;
+mod catalog_change;
+mod changes;
 mod clean_slate;
 mod clock;
 mod clustered;
@@ -28,7 +30,9 @@ mod read;
 pub mod repair;
 mod statistics;
 mod strict;
+mod transaction;
 mod ttl;
+mod turns;
 pub mod validate;
 mod validator;
 mod watch;
@@ -37,19 +41,20 @@ mod write_lock;
 
 pub use clean_slate::{SavedState, StateName};
 pub use clock::{Clock, ManualClock, SettableClock, SystemClock};
-pub use commit::{Committed, Transaction, uuid_text};
+pub use commit::{Committed, uuid_text};
 pub use cursor::{Cursor, Cursors, FIRST_BATCH};
 pub use database::{Counters, Database, View};
 pub use ddl::{CreateIndexesOutcome, RenameRequest, Resolved};
 pub use exec::{Record, RecordStream};
 pub use explain::Verbosity;
 pub use index_filter::{IndexFilter, IndexFilters, ShapeRequest};
-pub use operation::{BlockingHook, Operation};
+pub use operation::{BlockingHook, Operation, Progress};
 pub use plan::{Hint, Read};
 pub use query::spill_into;
 pub use read::{AggregateRequest, FindRequest, Sources};
 pub use statistics::CollectionStatistics;
 pub use strict::StrictReport;
+pub use transaction::OpenTransaction;
 pub use watch::{Wake, Watch};
 pub use write::{
     Action, AnswerOf, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertRequest, RetryKey,

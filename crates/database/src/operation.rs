@@ -1,10 +1,12 @@
 //! One running operation: when it must stop, and how long work gives way to other clients.
 
 use crate::database::View;
+use crate::transaction::OpenTransaction;
 use base::{Result, err};
+use parking_lot::Mutex;
 use query::Interrupt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Runs a piece of work that may take long, so that the thread it runs on is not missed by
@@ -35,6 +37,31 @@ pub struct Operation {
     pub docs_examined: AtomicI64,
     /// What a snapshot read sees, and its cluster time.
     snapshot: OnceLock<(u64, View)>,
+    /// The transaction that it is a statement of.
+    transaction: OnceLock<Arc<OpenTransaction>>,
+    /// How far long work has come.
+    progress: Mutex<Option<Arc<Progress>>>,
+}
+
+/// How far a piece of long work has come, as `currentOp` shows it.
+pub struct Progress {
+    /// What is being done.
+    pub message: &'static str,
+    /// Of how many steps, about.
+    pub total: u64,
+    done: AtomicU64,
+}
+
+impl Progress {
+    /// Notes one more step.
+    pub(crate) fn advance(&self) {
+        self.done.fetch_add(1, Relaxed);
+    }
+
+    /// How many steps are done.
+    pub fn done(&self) -> u64 {
+        self.done.load(Relaxed)
+    }
 }
 
 /// Set once the process shuts down: every operation ends with InterruptedAtShutdown.
@@ -76,6 +103,8 @@ impl Operation {
             keys_examined: AtomicI64::new(0),
             docs_examined: AtomicI64::new(0),
             snapshot: OnceLock::new(),
+            transaction: OnceLock::new(),
+            progress: Mutex::default(),
         }
     }
 
@@ -111,6 +140,28 @@ impl Operation {
     /// The view it was told to read from, with its cluster time.
     pub fn snapshot(&self) -> Option<&(u64, View)> {
         self.snapshot.get()
+    }
+
+    /// Makes it a statement of a transaction; said once, before it reads.
+    pub fn join(&self, transaction: Arc<OpenTransaction>) {
+        let _ = self.transaction.set(transaction);
+    }
+
+    /// The transaction that it is a statement of.
+    pub fn transaction(&self) -> Option<&Arc<OpenTransaction>> {
+        self.transaction.get()
+    }
+
+    /// Begins to count the steps of a piece of long work.
+    pub(crate) fn begin_progress(&self, message: &'static str, total: u64) -> Arc<Progress> {
+        let progress = Arc::new(Progress { message, total, done: AtomicU64::new(0) });
+        *self.progress.lock() = Some(progress.clone());
+        progress
+    }
+
+    /// How far its long work has come, where it has any.
+    pub fn progress(&self) -> Option<Arc<Progress>> {
+        self.progress.lock().clone()
     }
 
     /// Ends the operation at its next check, as `killOp` does.

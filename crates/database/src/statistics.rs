@@ -41,7 +41,7 @@ impl Database {
     /// Sizes of a collection that is at hand.
     pub fn statistics_of(&self, collection: &Collection) -> Result<CollectionStatistics> {
         let Some(data) = &collection.data else { return Ok(CollectionStatistics::default()) };
-        let snapshot = self.engine.snapshot();
+        let snapshot = self.engine().snapshot();
         // Dropped since the caller looked: nothing left to measure.
         if !snapshot.contains(data.ident).map_err(storage_error)? {
             return Ok(CollectionStatistics::default());

@@ -9,6 +9,7 @@ use database::{
     Cursor, Database, DeleteRequest, FindRequest, InsertRequest, ManualClock, Operation, StateName,
     UpdateRequest, index::IndexSpec,
 };
+use query::context::Uninterrupted;
 use query::matcher::Matcher;
 use query::{Context, Update};
 use std::collections::BTreeMap;
@@ -57,7 +58,7 @@ impl Session {
     fn insert(&self, namespace: &str, text: &str) -> Result<()> {
         let document = json(text);
         let insert = InsertRequest { document: document.view(), bypass_validation: false };
-        self.database.insert(&ns(namespace), insert, &self.context).map(drop)
+        self.database.insert(&Operation::new(0), &ns(namespace), insert, &self.context).map(drop)
     }
 
     fn matcher(&self, filter: &str) -> Arc<Matcher> {
@@ -87,7 +88,7 @@ impl Session {
     fn index(&self, namespace: &str, spec: &str) {
         let namespace = ns(namespace);
         let spec = IndexSpec::parse(json(spec).view(), &namespace, &self.context).unwrap();
-        self.database.create_indexes(&namespace, vec![spec], &self.context).unwrap();
+        self.database.create_indexes(&Operation::new(0), &namespace, &[spec], &self.context).unwrap();
     }
 
     fn create(&self, namespace: &str, options: &str) {
@@ -142,7 +143,7 @@ impl Session {
 fn a_fork_has_all_that_its_origin_has() {
     let s = Session::new();
     s.template();
-    s.database.fork_database("t", "f", false).unwrap();
+    s.database.fork_database(&Uninterrupted, "t", "f", false).unwrap();
     assert_eq!(s.find("f.people"), s.find("t.people"));
     assert_eq!(s.find("f.grown"), [r#"{"_id":1,"name":"a","age":30,"tags":["x","y"]}"#]);
     assert_eq!(code(s.insert("f.people", "{_id: 3, name: 'b', age: 1}")), ErrorCode::DuplicateKey);
@@ -170,8 +171,8 @@ fn a_fork_has_all_that_its_origin_has() {
 fn writes_on_either_side_stay_there() {
     let s = Session::new();
     s.template();
-    s.database.fork_database("t", "f", false).unwrap();
-    s.database.fork_database("f", "g", false).unwrap();
+    s.database.fork_database(&Uninterrupted, "t", "f", false).unwrap();
+    s.database.fork_database(&Uninterrupted, "f", "g", false).unwrap();
     let before = s.find("t.people");
     s.update("f.people", "{}", "{$inc: {age: 1}, $push: {tags: 'z'}}").unwrap();
     s.insert("f.people", "{_id: 9, name: 'f', age: 9}").unwrap();
@@ -180,7 +181,7 @@ fn writes_on_either_side_stay_there() {
     s.delete("t.people", "{}");
     s.index("t.people", "{key: {age: 1}, name: 'age'}");
     assert_eq!((s.find("t.people").len(), s.find("f.people").len(), s.find("g.people").len()), (0, 3, 2));
-    s.database.drop_database("t").unwrap();
+    s.database.drop_database(&Uninterrupted, "t").unwrap();
     assert_eq!((s.find("f.people").len(), s.find("g.people").len()), (3, 2));
     s.check("f");
     s.check("g");
@@ -190,7 +191,7 @@ fn writes_on_either_side_stay_there() {
 fn forks_are_refused_by_mongodbs_codes() {
     let s = Session::new();
     s.template();
-    let fork = |from: &str, to: &str, replace| s.database.fork_database(from, to, replace);
+    let fork = |from: &str, to: &str, replace| s.database.fork_database(&Uninterrupted, from, to, replace);
     assert_eq!(code(fork("none", "f", false)), ErrorCode::NamespaceNotFound);
     assert_eq!(code(fork("t", "t", true)), ErrorCode::IllegalOperation);
     assert_eq!(code(fork("t", "admin", true)), ErrorCode::IllegalOperation);
@@ -207,15 +208,15 @@ fn forks_are_refused_by_mongodbs_codes() {
 fn cursors_on_a_replaced_database_end_and_others_do_not() {
     let s = Session::new();
     s.template();
-    s.database.fork_database("t", "f", false).unwrap();
+    s.database.fork_database(&Uninterrupted, "t", "f", false).unwrap();
     let (on_fork, on_origin) = (s.cursor("f.people"), s.cursor("t.people"));
     s.database.check_cursor(&on_fork).unwrap();
-    s.database.fork_database("t", "f", true).unwrap();
+    s.database.fork_database(&Uninterrupted, "t", "f", true).unwrap();
     assert_eq!(code(s.database.check_cursor(&on_fork)), ErrorCode::QueryPlanKilled);
     s.database.check_cursor(&on_origin).unwrap();
-    s.database.snapshot_database(&state("t", "s"), false).unwrap();
+    s.database.snapshot_database(&Uninterrupted, &state("t", "s"), false).unwrap();
     s.database.check_cursor(&on_origin).unwrap();
-    s.database.restore_database(&state("t", "s")).unwrap();
+    s.database.restore_database(&Uninterrupted, &state("t", "s")).unwrap();
     assert_eq!(code(s.database.check_cursor(&on_origin)), ErrorCode::QueryPlanKilled);
 }
 
@@ -223,9 +224,9 @@ fn cursors_on_a_replaced_database_end_and_others_do_not() {
 fn a_reader_keeps_the_view_it_began_with() {
     let s = Session::new();
     s.template();
-    s.database.snapshot_database(&state("t", "s"), false).unwrap();
+    s.database.snapshot_database(&Uninterrupted, &state("t", "s"), false).unwrap();
     let mut cursor = s.cursor("t.people");
-    s.database.restore_database(&state("t", "s")).unwrap();
+    s.database.restore_database(&Uninterrupted, &state("t", "s")).unwrap();
     s.delete("t.people", "{}");
     let mut out = Builder::new();
     out.begin_array("");
@@ -239,29 +240,32 @@ fn a_snapshot_is_restored_again_and_again() {
     s.template();
     let name = state("t", "ready");
     let before = s.find("t.people");
-    s.database.snapshot_database(&name, false).unwrap();
-    assert_eq!(code(s.database.snapshot_database(&name, false)), ErrorCode::NamespaceExists);
+    s.database.snapshot_database(&Uninterrupted, &name, false).unwrap();
+    assert_eq!(code(s.database.snapshot_database(&Uninterrupted, &name, false)), ErrorCode::NamespaceExists);
     for _ in 0..3 {
         s.update("t.people", "{}", "{$set: {name: 'x', age: 1}}").unwrap_err();
         s.insert("t.people", "{_id: 5, name: 'n', age: 1}").unwrap();
         s.insert("t.more", "{_id: 1}").unwrap();
-        s.database.drop_collection(&ns("t.log")).unwrap();
-        s.database.restore_database(&name).unwrap();
+        s.database.drop_collection(&Uninterrupted, &ns("t.log")).unwrap();
+        s.database.restore_database(&Uninterrupted, &name).unwrap();
         assert_eq!(s.find("t.people"), before);
         assert_eq!((s.find("t.log").len(), s.find("t.more").len()), (1, 0));
         s.check("t");
     }
-    s.database.drop_database("t").unwrap();
-    s.database.restore_database(&name).unwrap();
+    s.database.drop_database(&Uninterrupted, "t").unwrap();
+    s.database.restore_database(&Uninterrupted, &name).unwrap();
     assert_eq!(s.find("t.people"), before);
     s.delete("t.people", "{_id: 1}");
-    s.database.snapshot_database(&name, true).unwrap();
-    s.database.restore_database(&name).unwrap();
+    s.database.snapshot_database(&Uninterrupted, &name, true).unwrap();
+    s.database.restore_database(&Uninterrupted, &name).unwrap();
     assert_eq!(s.find("t.people").len(), 1);
-    s.database.drop_snapshot(&name).unwrap();
-    assert_eq!(code(s.database.restore_database(&name)), ErrorCode::NamespaceNotFound);
-    assert_eq!(code(s.database.drop_snapshot(&name)), ErrorCode::NamespaceNotFound);
-    assert_eq!(code(s.database.snapshot_database(&state("none", "s"), false)), ErrorCode::NamespaceNotFound);
+    s.database.drop_snapshot(&Uninterrupted, &name).unwrap();
+    assert_eq!(code(s.database.restore_database(&Uninterrupted, &name)), ErrorCode::NamespaceNotFound);
+    assert_eq!(code(s.database.drop_snapshot(&Uninterrupted, &name)), ErrorCode::NamespaceNotFound);
+    assert_eq!(
+        code(s.database.snapshot_database(&Uninterrupted, &state("none", "s"), false)),
+        ErrorCode::NamespaceNotFound
+    );
     assert!(StateName::new("t", "").is_err() && StateName::new("t", "a\0b").is_err());
 }
 
@@ -269,9 +273,9 @@ fn a_snapshot_is_restored_again_and_again() {
 fn a_snapshot_is_nowhere_to_be_seen_and_outlives_the_process() {
     let s = Session::new();
     s.template();
-    s.database.snapshot_database(&state("t", "one"), false).unwrap();
-    s.database.snapshot_database(&state("t", "two"), false).unwrap();
-    s.database.drop_database("t").unwrap();
+    s.database.snapshot_database(&Uninterrupted, &state("t", "one"), false).unwrap();
+    s.database.snapshot_database(&Uninterrupted, &state("t", "two"), false).unwrap();
+    s.database.drop_database(&Uninterrupted, "t").unwrap();
     assert_eq!(s.database.catalog().databases().count(), 0);
     let again = Session::on(s.engine.clone());
     let catalog = again.database.catalog();
@@ -280,11 +284,11 @@ fn a_snapshot_is_nowhere_to_be_seen_and_outlives_the_process() {
     assert_eq!(saved.iter().map(|state| &*state.name.name).collect::<Vec<_>>(), ["one", "two"]);
     assert_eq!((saved[0].records(), saved[0].collections.len()), (3, 3));
     assert_eq!(saved[0].taken_millis, 1_700_000_000_000);
-    again.database.restore_database(&state("t", "one")).unwrap();
+    again.database.restore_database(&Uninterrupted, &state("t", "one")).unwrap();
     again.insert("t.people", "{_id: 7, name: 'n', age: 1}").unwrap();
     assert_eq!(again.find("t.people").len(), 3);
     again.check("t");
-    again.database.restore_database(&state("t", "two")).unwrap();
+    again.database.restore_database(&Uninterrupted, &state("t", "two")).unwrap();
     assert_eq!(again.find("t.people").len(), 2);
     again.check("t");
 }
@@ -294,7 +298,7 @@ fn a_reset_empties_and_keeps_everything_else() {
     let s = Session::new();
     s.template();
     let uuid = s.database.collection(&ns("t.people")).unwrap().uuid;
-    let (deleted, committed) = s.database.reset_database("t").unwrap();
+    let (deleted, committed) = s.database.reset_database(&Uninterrupted, "t").unwrap();
     assert!(deleted == 3 && committed.is_some());
     let people = s.database.collection(&ns("t.people")).unwrap();
     assert_eq!((people.uuid, people.records(), people.bytes()), (uuid, 0, 0));
@@ -310,8 +314,8 @@ fn a_reset_empties_and_keeps_everything_else() {
     assert_eq!(code(s.insert("t.people", "{_id: 2, name: 'a', age: 30}")), ErrorCode::DuplicateKey);
     assert_eq!(s.find("t.grown").len(), 1);
     s.check("t");
-    assert_eq!(s.database.reset_database("none").unwrap().0, 0);
-    assert_eq!(code(s.database.reset_database("config")), ErrorCode::IllegalOperation);
+    assert_eq!(s.database.reset_database(&Uninterrupted, "none").unwrap().0, 0);
+    assert_eq!(code(s.database.reset_database(&Uninterrupted, "config")), ErrorCode::IllegalOperation);
 }
 
 #[test]
@@ -320,12 +324,12 @@ fn memory_comes_back_when_forks_are_dropped() {
     s.template();
     let before = s.engine.statistics().bytes;
     for _ in 0..10 {
-        s.database.fork_database("t", "f", true).unwrap();
-        s.database.snapshot_database(&state("f", "s"), true).unwrap();
+        s.database.fork_database(&Uninterrupted, "t", "f", true).unwrap();
+        s.database.snapshot_database(&Uninterrupted, &state("f", "s"), true).unwrap();
         s.insert("f.people", "{_id: 7, name: 'n', age: 1}").unwrap();
     }
-    s.database.drop_snapshot(&state("f", "s")).unwrap();
-    s.database.drop_database("f").unwrap();
+    s.database.drop_snapshot(&Uninterrupted, &state("f", "s")).unwrap();
+    s.database.drop_database(&Uninterrupted, "f").unwrap();
     assert_eq!(s.engine.statistics().bytes, before);
 }
 
@@ -336,7 +340,7 @@ fn readers_see_whole_states_while_a_database_is_restored() {
     for id in 1..50 {
         s.insert("t.c", &format!("{{_id: {id}, n: 0}}")).unwrap();
     }
-    s.database.snapshot_database(&state("t", "s"), false).unwrap();
+    s.database.snapshot_database(&Uninterrupted, &state("t", "s"), false).unwrap();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             for _ in 0..200 {
@@ -347,8 +351,8 @@ fn readers_see_whole_states_while_a_database_is_restored() {
         });
         for round in 0..100 {
             match round % 3 {
-                0 => drop(s.database.reset_database("t").unwrap()),
-                _ => drop(s.database.restore_database(&state("t", "s")).unwrap()),
+                0 => drop(s.database.reset_database(&Uninterrupted, "t").unwrap()),
+                _ => drop(s.database.restore_database(&Uninterrupted, &state("t", "s")).unwrap()),
             }
         }
         reader.join().unwrap();
@@ -411,13 +415,13 @@ fn twins_on_disk_are_the_same_after_opening_again() {
         let s = Session::on(engine.clone());
         let models = run_twins(&s, seed, 200);
         compare(&s, seed, &models);
-        s.database.snapshot_database(&state("d0", "last"), false).unwrap();
-        s.database.drop_database("d0").unwrap();
+        s.database.snapshot_database(&Uninterrupted, &state("d0", "last"), false).unwrap();
+        s.database.drop_database(&Uninterrupted, "d0").unwrap();
         drop(s);
         engine.close().unwrap();
         drop(engine);
         let again = Session::on(open());
-        again.database.restore_database(&state("d0", "last")).unwrap();
+        again.database.restore_database(&Uninterrupted, &state("d0", "last")).unwrap();
         compare(&again, seed, &models);
         drop(again);
         std::fs::remove_dir_all(&directory).unwrap();
@@ -453,26 +457,26 @@ fn step(
             assert_eq!(deleted as usize, before - models[at].len());
         }
         16 => {
-            s.database.reset_database(name).unwrap();
+            s.database.reset_database(&Uninterrupted, name).unwrap();
             models[at].clear();
         }
         17 => {
             let to = random.below(names.len() as u64) as usize;
             if to != at {
-                s.database.fork_database(name, names[to], true).unwrap();
+                s.database.fork_database(&Uninterrupted, name, names[to], true).unwrap();
                 models[to] = models[at].clone();
             }
         }
         18 => {
-            s.database.snapshot_database(&state(name, "s"), true).unwrap();
+            s.database.snapshot_database(&Uninterrupted, &state(name, "s"), true).unwrap();
             saved[at] = Some(models[at].clone());
         }
         _ => match &saved[at] {
             Some(model) => {
-                s.database.restore_database(&state(name, "s")).unwrap();
+                s.database.restore_database(&Uninterrupted, &state(name, "s")).unwrap();
                 models[at] = model.clone();
             }
-            None => assert!(s.database.restore_database(&state(name, "s")).is_err()),
+            None => assert!(s.database.restore_database(&Uninterrupted, &state(name, "s")).is_err()),
         },
     }
 }

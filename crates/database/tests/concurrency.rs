@@ -8,6 +8,7 @@ use database::{
     Database, DeleteRequest, FindRequest, InsertRequest, Operation, SystemClock, UpdateRequest,
     index::IndexSpec,
 };
+use query::context::Uninterrupted;
 use query::matcher::Matcher;
 use query::{Context, Update};
 use std::sync::Arc;
@@ -39,13 +40,13 @@ impl Client {
     fn index(&self, spec: &str) {
         let spec = extended_json::parse(spec).unwrap();
         let spec = IndexSpec::parse(spec.view(), &self.namespace, &self.context).unwrap();
-        self.database.create_indexes(&self.namespace, vec![spec], &self.context).unwrap();
+        self.database.create_indexes(&Operation::new(0), &self.namespace, &[spec], &self.context).unwrap();
     }
 
     fn insert(&self, document: &str) -> Result<(), base::Error> {
         let document = extended_json::parse(document).unwrap();
         let insert = InsertRequest { document: document.view(), bypass_validation: false };
-        self.database.insert(&self.namespace, insert, &self.context).map(drop)
+        self.database.insert(&Operation::new(0), &self.namespace, insert, &self.context).map(drop)
     }
 
     fn matcher(&self, filter: &str) -> Arc<Matcher> {
@@ -191,7 +192,7 @@ fn indexes_made_and_dropped_under_writes_stay_right() {
         for round in 0..ROUNDS / 4 {
             match thread {
                 0 => client.index("{key: {a: 1, b: 1}, name: 'ab'}"),
-                1 => drop(client.database.drop_indexes(&client.namespace, None)),
+                1 => drop(client.database.drop_indexes(&Uninterrupted, &client.namespace, None)),
                 _ => {
                     client
                         .insert(&format!("{{_id: '{thread}-{round}', a: {round}, b: [1, {thread}]}}"))

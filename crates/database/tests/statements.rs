@@ -8,6 +8,7 @@ use database::{
     AggregateRequest, Database, DeleteRequest, FindRequest, InsertRequest, ManualClock, Operation,
     UpdateRequest, index::IndexSpec,
 };
+use query::context::Uninterrupted;
 use query::matcher::Matcher;
 use query::{Context, Update};
 use std::sync::Arc;
@@ -39,7 +40,7 @@ impl Session {
     fn insert(&self, text: &str) -> Result<()> {
         let document = json(text);
         let insert = InsertRequest { document: document.view(), bypass_validation: false };
-        self.database.insert(&self.namespace, insert, &self.context).map(drop)
+        self.database.insert(&Operation::new(0), &self.namespace, insert, &self.context).map(drop)
     }
 
     fn matcher(&self, filter: &str) -> Arc<Matcher> {
@@ -68,7 +69,7 @@ impl Session {
 
     fn index(&self, spec: &str) -> Result<()> {
         let spec = IndexSpec::parse(json(spec).view(), &self.namespace, &self.context)?;
-        self.database.create_indexes(&self.namespace, vec![spec], &self.context).map(drop)
+        self.database.create_indexes(&Operation::new(0), &self.namespace, &[spec], &self.context).map(drop)
     }
 
     fn find(&self, filter: &str) -> String {
@@ -161,7 +162,7 @@ fn an_index_is_built_over_what_is_there() {
     );
     s.index("{key: {a: -1}, name: 'n'}").unwrap();
     s.check();
-    assert_eq!(s.database.drop_indexes(&s.namespace, None).unwrap().0, 2);
+    assert_eq!(s.database.drop_indexes(&Uninterrupted, &s.namespace, None).unwrap().0, 2);
     s.check();
 }
 

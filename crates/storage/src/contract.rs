@@ -282,7 +282,8 @@ impl CheckedCursor {
     /// After a seek to a key in the range that is there: the cursor must not jump over it.
     fn check_landing(&self, next: Option<&Key>, sought: &Key) {
         let passed = self.latest.as_ref().is_some_and(|latest| !self.before(latest, sought));
-        if passed || !self.range.contains(sought) {
+        // A cursor that has ended has passed every key.
+        if passed || self.finished || !self.range.contains(sought) {
             return;
         }
         if let Ok(Some(_)) = self.snapshot.get(self.ident, sought) {

@@ -91,6 +91,8 @@ pub enum Beside {
     },
     /// Notes that a record was changed while an index is being built.
     Mark(Arc<Marks>, u64),
+    /// Notes the same of all records.
+    MarkAll(Arc<Marks>),
     /// What the catalog says of the collection with this tree, from now on; `None` when it is gone.
     Generation(Ident, Option<u64>),
 }

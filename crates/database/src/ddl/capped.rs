@@ -3,6 +3,7 @@
 use crate::commit::Committed;
 use crate::database::Database;
 use crate::exec::NaturalOrder;
+use crate::operation::Operation;
 use crate::options;
 use crate::write::InsertRequest;
 use base::bson::{Builder, Document, DocumentBuf};
@@ -17,6 +18,7 @@ impl Database {
     /// Errors: NamespaceNotFound, CommandNotSupportedOnView, and those of the size.
     pub fn convert_to_capped(
         &self,
+        operation: &Operation,
         namespace: &Namespace,
         size: i64,
         context: &Context,
@@ -29,12 +31,13 @@ impl Database {
                 "cannot convert a clustered collection to a capped one: {namespace}"
             ));
         }
-        self.drop_indexes(namespace, None)?;
-        let committed = self.change_collection(namespace, |collection| {
+        let interrupt = context.interrupt.as_ref();
+        self.drop_indexes(interrupt, namespace, None)?;
+        let committed = self.change_collection(interrupt, namespace, |collection| {
             collection.options.capped = parsed.capped;
             Ok(())
         })?;
-        self.trim_capped(namespace, context)?;
+        self.trim_capped(operation, namespace, context)?;
         Ok(committed)
     }
 
@@ -44,6 +47,7 @@ impl Database {
     /// size.
     pub fn clone_as_capped(
         &self,
+        operation: &Operation,
         from: &Namespace,
         to: &Namespace,
         size: i64,
@@ -65,17 +69,7 @@ impl Database {
         while let Some((_, value)) = records.next()? {
             context.interrupt.check()?;
             let insert = InsertRequest { document: Document::from_valid(value), bypass_validation: true };
-            self.insert(to, insert, context)?;
-        }
-        Ok(())
-    }
-
-    fn trim_capped(&self, namespace: &Namespace, context: &Context) -> Result<()> {
-        let mut transaction = self.begin();
-        let collection = transaction.catalog().require(namespace)?.clone();
-        if let Some(capped) = collection.options.capped {
-            crate::write::trim(&mut transaction, &collection, capped, context)?;
-            transaction.commit()?;
+            self.insert(operation, to, insert, context)?;
         }
         Ok(())
     }

@@ -1,15 +1,17 @@
 //! Creating, dropping, renaming and changing collections.
 
+use crate::catalog_change::CatalogChange;
 use crate::clustered;
 use crate::collection::{Collection, Data, Options};
-use crate::commit::{Committed, Transaction};
+use crate::commit::Committed;
 use crate::database::Database;
 use crate::index::{Index, IndexSpec};
+use crate::operation::Operation;
 use crate::options;
 use crate::validator::Validator;
 use base::bson::Document;
 use base::{Namespace, Result, err};
-use query::Context;
+use query::{Context, Interrupt};
 use std::sync::Arc;
 
 /// A renameCollection, parsed.
@@ -33,116 +35,128 @@ impl Database {
         context: &Context,
     ) -> Result<Option<Committed>> {
         let options = options::parse(options, namespace, context)?;
-        let mut transaction = self.begin();
-        if let Some(existing) = transaction.catalog().get(namespace) {
-            if existing.options.to_document() == options.to_document() {
-                return Ok(None);
+        let created = self.change_catalog(context.interrupt.as_ref(), |change| {
+            if let Some(existing) = change.catalog().get(namespace) {
+                if existing.options.to_document() == options.to_document() {
+                    return Ok(None);
+                }
+                return Err(err!(
+                    NamespaceExists,
+                    "namespace {namespace} already exists, but with different options: {}",
+                    existing.options.to_document()
+                ));
             }
-            return Err(err!(
-                NamespaceExists,
-                "namespace {namespace} already exists, but with different options: {}",
-                existing.options.to_document()
-            ));
-        }
-        check_database_writable(namespace)?;
-        if options.view.is_some() {
-            transaction.check_view(namespace, &options, context)?;
-        }
-        transaction.create(namespace, options, self.now_millis())?;
-        transaction.commit().map(Some)
+            check_database_writable(namespace)?;
+            if options.view.is_some() {
+                change.check_view(namespace, &options, context)?;
+            }
+            change.create(namespace, options.clone(), self.now_millis()).map(Some)
+        })?;
+        Ok(created.map(|(_, committed)| committed))
     }
 
     /// The collection, created with default options if it isn't there.
     pub(crate) fn collection_or_create(
         &self,
+        operation: &Operation,
         namespace: &Namespace,
-        _context: &Context,
     ) -> Result<Arc<Collection>> {
         if matches!(namespace.collection(), "system.views" | "system.profile") {
             return Err(err!(InvalidNamespace, "cannot write to {namespace}"));
         }
-        if let Some(collection) = self.collection(namespace) {
-            collection.data()?;
-            return Ok(collection);
+        loop {
+            if let Some(collection) = self.collection(namespace) {
+                collection.data()?;
+                return Ok(collection);
+            }
+            check_database_writable(namespace)?;
+            let created =
+                self.change_catalog(operation, |change| match change.catalog().get(namespace).is_some() {
+                    true => Ok(None),
+                    false => change.create(namespace, Options::default(), self.now_millis()).map(Some),
+                })?;
+            if let Some((created, _)) = created {
+                return Ok(created);
+            }
         }
-        check_database_writable(namespace)?;
-        let mut transaction = self.begin();
-        if let Some(collection) = transaction.catalog().get(namespace) {
-            return Ok(collection.clone());
-        }
-        let created = transaction.create(namespace, Options::default(), self.now_millis())?;
-        transaction.commit()?;
-        Ok(created)
     }
 
-    /// Drops a collection or view; returns it and the commit, or `None` if there was none.
-    pub fn drop_collection(&self, namespace: &Namespace) -> Result<Option<(Arc<Collection>, Committed)>> {
-        let mut transaction = self.begin();
-        let Some(dropped) = transaction.drop_collection(namespace) else { return Ok(None) };
-        Ok(Some((dropped, transaction.commit()?)))
+    /// Drops a collection or view; returns it and the commit, or `None` if there was none. Waits for open
+    /// transactions that have written to it.
+    ///
+    /// Errors: what interrupts waiting.
+    pub fn drop_collection(
+        &self,
+        interrupt: &dyn Interrupt,
+        namespace: &Namespace,
+    ) -> Result<Option<(Arc<Collection>, Committed)>> {
+        self.change_catalog(interrupt, |change| Ok(change.drop_collection(namespace)))
     }
 
-    /// Drops every collection of a database; whether there was one.
-    pub fn drop_database(&self, database: &str) -> Result<Option<Committed>> {
-        let mut transaction = self.begin();
-        let namespaces: Vec<Namespace> =
-            transaction.catalog().collections(database).map(|c| c.namespace.clone()).collect();
-        if namespaces.is_empty() {
-            return Ok(None);
-        }
-        for namespace in &namespaces {
-            transaction.drop_collection(namespace);
-        }
-        transaction.commit().map(Some)
+    /// Drops every collection of a database; `None` if there was none. Waits as
+    /// [`drop_collection`](Self::drop_collection) does.
+    ///
+    /// Errors: what interrupts waiting.
+    pub fn drop_database(&self, interrupt: &dyn Interrupt, database: &str) -> Result<Option<Committed>> {
+        let dropped = self.change_catalog(interrupt, |change| {
+            let namespaces: Vec<Namespace> =
+                change.catalog().collections(database).map(|c| c.namespace.clone()).collect();
+            for namespace in &namespaces {
+                change.drop_collection(namespace);
+            }
+            Ok((!namespaces.is_empty()).then_some(()))
+        })?;
+        Ok(dropped.map(|(_, committed)| committed))
     }
 
     /// Renames a collection; its data stays where it is.
     ///
     /// Errors: NamespaceNotFound, NamespaceExists, CommandNotSupportedOnView, IllegalOperation.
-    pub fn rename_collection(&self, request: &RenameRequest) -> Result<Committed> {
+    pub fn rename_collection(&self, interrupt: &dyn Interrupt, request: &RenameRequest) -> Result<Committed> {
         let RenameRequest { from, to, drop_target } = request;
         if from == to {
             return Err(err!(IllegalOperation, "Can't rename a collection to itself"));
         }
         check_database_writable(to).map_err(|error| error.context("error with target namespace"))?;
-        let mut transaction = self.begin();
-        let source = transaction.catalog().get(from).cloned();
-        let source =
-            source.ok_or_else(|| err!(NamespaceNotFound, "Source collection {from} does not exist"))?;
-        if source.is_view() {
-            return Err(err!(CommandNotSupportedOnView, "cannot rename view: {from}"));
-        }
-        match transaction.catalog().get(to) {
-            None => {}
-            Some(target) if target.is_view() => {
-                return Err(err!(NamespaceExists, "a view already exists with that name: {to}"));
+        self.must_change_catalog(interrupt, |change| {
+            let source = change.catalog().get(from).cloned();
+            let source =
+                source.ok_or_else(|| err!(NamespaceNotFound, "Source collection {from} does not exist"))?;
+            if source.is_view() {
+                return Err(err!(CommandNotSupportedOnView, "cannot rename view: {from}"));
             }
-            Some(_) if !drop_target => return Err(err!(NamespaceExists, "target namespace exists")),
-            Some(_) => {
-                transaction.drop_collection(to);
+            match change.catalog().get(to) {
+                None => {}
+                Some(target) if target.is_view() => {
+                    return Err(err!(NamespaceExists, "a view already exists with that name: {to}"));
+                }
+                Some(_) if !drop_target => return Err(err!(NamespaceExists, "target namespace exists")),
+                Some(_) => {
+                    change.drop_collection(to);
+                }
             }
-        }
-        transaction.remove_collection(from);
-        let mut renamed = Collection::clone(&source);
-        renamed.namespace = to.clone();
-        if from.database() != to.database() {
-            // Across databases it is another collection that happens to hold the same documents.
-            renamed.uuid = transaction.new_uuid();
-        }
-        transaction.put_collection(Arc::new(renamed))?;
-        transaction.commit()
+            change.remove_collection(from);
+            let mut renamed = Collection::clone(&source);
+            renamed.namespace = to.clone();
+            if from.database() != to.database() {
+                // Across databases it is another collection that happens to hold the same documents.
+                renamed.uuid = change.new_uuid();
+            }
+            change.put_collection(renamed).map(drop)
+        })
     }
 
     /// Changes a collection's validator; fields that are `None` stay.
     pub fn set_validator(
         &self,
+        interrupt: &dyn Interrupt,
         namespace: &Namespace,
         validator: Option<Document<'_>>,
         level: Option<&str>,
         action: Option<&str>,
         context: &Context,
     ) -> Result<Committed> {
-        self.change_collection(namespace, |collection| {
+        self.change_collection(interrupt, namespace, |collection| {
             collection.data()?;
             let now = collection.options.validator.clone();
             let empty = Document::EMPTY;
@@ -160,11 +174,12 @@ impl Database {
     /// Changes the limits of a capped collection.
     pub fn set_capped(
         &self,
+        interrupt: &dyn Interrupt,
         namespace: &Namespace,
         size: Option<i64>,
         max: Option<i64>,
     ) -> Result<Committed> {
-        self.change_collection(namespace, |collection| {
+        self.change_collection(interrupt, namespace, |collection| {
             let Some(capped) = &mut collection.options.capped else {
                 return Err(err!(InvalidOptions, "Collection must be capped."));
             };
@@ -177,8 +192,13 @@ impl Database {
     /// Changes the age at which documents of a clustered collection expire; `None` is never.
     ///
     /// Errors: InvalidOptions for a collection that isn't clustered, and for a bad age.
-    pub fn set_expiry(&self, namespace: &Namespace, seconds: Option<i64>) -> Result<Committed> {
-        self.change_collection(namespace, |collection| {
+    pub fn set_expiry(
+        &self,
+        interrupt: &dyn Interrupt,
+        namespace: &Namespace,
+        seconds: Option<i64>,
+    ) -> Result<Committed> {
+        self.change_collection(interrupt, namespace, |collection| {
             if collection.options.clustered.is_none() {
                 return Err(err!(
                     InvalidOptions,
@@ -193,18 +213,19 @@ impl Database {
     /// Replaces a collection by a changed copy of itself.
     pub(crate) fn change_collection(
         &self,
+        interrupt: &dyn Interrupt,
         namespace: &Namespace,
-        change: impl FnOnce(&mut Collection) -> Result<()>,
+        mut change_it: impl FnMut(&mut Collection) -> Result<()>,
     ) -> Result<Committed> {
-        let mut transaction = self.begin();
-        let mut collection = Collection::clone(transaction.catalog().require(namespace)?);
-        change(&mut collection)?;
-        transaction.put_collection(Arc::new(collection))?;
-        transaction.commit()
+        self.must_change_catalog(interrupt, |change| {
+            let mut collection = Collection::clone(change.catalog().require(namespace)?);
+            change_it(&mut collection)?;
+            change.put_collection(collection).map(drop)
+        })
     }
 }
 
-impl Transaction<'_> {
+impl CatalogChange<'_> {
     /// Makes a collection or view and puts it into the catalog.
     pub(crate) fn create(
         &mut self,
@@ -226,13 +247,11 @@ impl Transaction<'_> {
                 }
                 let counts = Arc::<crate::collection::Counts>::default();
                 counts.next_record.store(1, std::sync::atomic::Ordering::Relaxed);
-                Some(Data { ident, indexes, counts, index_filters: Arc::default() })
+                Some(Data { ident, indexes, building: Vec::new(), counts, index_filters: Arc::default() })
             }
         };
-        let collection =
-            Arc::new(Collection { namespace: namespace.clone(), uuid: self.new_uuid(), options, data });
-        self.put_collection(collection.clone())?;
-        Ok(collection)
+        let (namespace, uuid) = (namespace.clone(), self.new_uuid());
+        self.put_collection(Collection { namespace, uuid, options, data, generation: 0 })
     }
 
     /// Takes a collection or view out of the catalog and drops its trees.

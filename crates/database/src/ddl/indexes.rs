@@ -1,18 +1,20 @@
 //! Creating, dropping and changing indexes.
 
+use super::build::IndexBuild;
+use crate::catalog_change::CatalogChange;
 use crate::collection::{Collection, Data};
-use crate::commit::{Committed, Transaction};
+use crate::commit::Committed;
 use crate::database::Database;
-use crate::duplicate::duplicate_key;
-use crate::index::{Index, IndexSpec, KeyOf};
-use crate::keys::RecordId;
+use crate::index::{Building, Index, IndexSpec};
+use crate::operation::Operation;
 use crate::options::check_id_collation;
 use crate::storage_error;
 use base::bson::{Document, Value};
 use base::{Namespace, Result, err};
-use query::Context;
+use query::{Context, Interrupt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 /// The most indexes a collection may have.
 const INDEXES_MAX: usize = 64;
@@ -31,57 +33,69 @@ pub struct CreateIndexesOutcome {
 }
 
 impl Database {
-    /// Creates indexes, building them over the documents there are, all or none.
+    /// Creates indexes, building them over the documents there are, all or none. Others read and write the
+    /// documents meanwhile.
     ///
-    /// Errors: IndexOptionsConflict, IndexKeySpecsConflict, DuplicateKey, those of key generation,
-    /// and what interrupts the operation.
+    /// Errors: IndexOptionsConflict, IndexKeySpecsConflict, DuplicateKey, IndexBuildAborted where the
+    /// collection is dropped meanwhile, those of key generation, and what interrupts the operation.
     pub fn create_indexes(
         &self,
+        operation: &Operation,
         namespace: &Namespace,
-        specs: Vec<IndexSpec>,
+        specs: &[IndexSpec],
         context: &Context,
     ) -> Result<CreateIndexesOutcome> {
-        let mut transaction = self.begin();
-        let existing = transaction.catalog().get(namespace).cloned();
-        let mut outcome =
-            CreateIndexesOutcome { created_collection: existing.is_none(), ..Default::default() };
-        let collection = match existing {
-            Some(collection) => collection,
-            None => transaction.create(namespace, Default::default(), self.now_millis())?,
-        };
-        let mut changed = Collection::clone(&collection);
-        let Some(data) = &mut changed.data else {
-            return Err(err!(CommandNotSupportedOnView, "Cannot create indexes on a view: {namespace}"));
-        };
-        outcome.before = data.indexes.len();
-        for spec in specs {
-            if spec.clustered {
-                check_clustered(data, &spec, outcome.created_collection)?;
-            }
-            if spec.is_id_pattern() {
-                check_id_collation(&spec.collation, &collection.options.collation)?;
-            }
-            if is_there(data, &spec)? {
+        let mut outcome = CreateIndexesOutcome::default();
+        loop {
+            let mut under_way = None;
+            let registered = self.change_catalog(operation, |change| {
+                under_way = None;
+                match change.register(namespace, specs, self.now_millis(), &mut outcome)? {
+                    Registered::Nothing => Ok(None),
+                    Registered::After(build) => {
+                        under_way = Some(build);
+                        Ok(None)
+                    }
+                    Registered::New(builds, uuid) => Ok(Some((builds, uuid))),
+                }
+            })?;
+            if let Some(build) = under_way {
+                self.wait_for_build(operation, namespace, &build)?;
                 continue;
             }
-            if data.indexes.len() >= INDEXES_MAX {
-                return Err(err!(
-                    CannotCreateIndex,
-                    "add index fails, too many indexes for {namespace} key:{}",
-                    spec.key
-                ));
+            let Some(((builds, uuid), committed)) = registered else { return Ok(outcome) };
+            outcome.committed = Some(committed);
+            if !builds.is_empty() {
+                let namespace = namespace.clone();
+                let build = IndexBuild { database: self, operation, context, namespace, uuid, builds };
+                let publish = &mut |_: &mut CatalogChange<'_>, collection: &mut Collection| {
+                    build.builds.iter().for_each(|built| add_index(collection, built.index.clone()));
+                    Ok(())
+                };
+                outcome.committed = Some(build.run(publish)?);
             }
-            let index = transaction.build_index(namespace, data, spec, self.now_millis(), context)?;
-            // The one on _id stands first, even if it comes late.
-            let place = if index.is_id() { 0 } else { data.indexes.len() };
-            data.indexes.insert(place, Arc::new(index));
+            return Ok(outcome);
         }
-        outcome.after = data.indexes.len();
-        if outcome.after != outcome.before || outcome.created_collection {
-            transaction.put_collection(Arc::new(changed))?;
-            outcome.committed = Some(transaction.commit()?);
-        }
-        Ok(outcome)
+    }
+
+    /// Waits for the end of a build of the same index that somebody else has begun.
+    fn wait_for_build(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        build: &Arc<Building>,
+    ) -> Result<()> {
+        const ASK: Duration = Duration::from_millis(5);
+        let is_registered = || {
+            let collection = self.collection(namespace);
+            let data = collection.as_ref().and_then(|collection| collection.data.as_ref());
+            data.is_some_and(|data| data.building.iter().any(|known| Arc::ptr_eq(known, build)))
+        };
+        self.waiting(operation, |go_on| {
+            while is_registered() && go_on() {
+                std::thread::sleep(ASK);
+            }
+        })
     }
 
     /// Drops indexes by name; `None` drops all but the one on `_id`. Returns how many there were.
@@ -89,32 +103,36 @@ impl Database {
     /// Errors: NamespaceNotFound, IndexNotFound, InvalidOptions for the index on `_id`.
     pub fn drop_indexes(
         &self,
+        interrupt: &dyn Interrupt,
         namespace: &Namespace,
         names: Option<&[String]>,
     ) -> Result<(usize, Committed)> {
-        let mut transaction = self.begin();
-        let found = transaction.catalog().get(namespace).cloned();
-        let collection = found.ok_or_else(|| err!(NamespaceNotFound, "ns not found {namespace}"))?;
-        let mut changed = Collection::clone(&collection);
-        let Some(data) = &mut changed.data else {
-            return Err(err!(CommandNotSupportedOnView, "Cannot drop indexes on view {namespace}"));
-        };
-        let before = data.indexes.len();
-        if let Some(names) = names {
-            for name in names {
-                check_droppable(data, name)?;
+        let mut before = 0;
+        let committed = self.must_change_catalog(interrupt, |change| {
+            let found = change.catalog().get(namespace).cloned();
+            let collection = found.ok_or_else(|| err!(NamespaceNotFound, "ns not found {namespace}"))?;
+            let mut changed = Collection::clone(&collection);
+            let Some(data) = &mut changed.data else {
+                return Err(err!(CommandNotSupportedOnView, "Cannot drop indexes on view {namespace}"));
+            };
+            before = data.indexes.len();
+            if let Some(names) = names {
+                for name in names {
+                    check_droppable(data, name)?;
+                }
             }
-        }
-        let goes = |index: &Arc<Index>| match names {
-            Some(names) => names.contains(&index.spec.name),
-            None => !index.is_id(),
-        };
-        for index in data.indexes.iter().filter(|index| goes(index)) {
-            transaction.drop_ident(index.ident);
-        }
-        data.indexes.retain(|index| !goes(index));
-        transaction.put_collection(Arc::new(changed))?;
-        Ok((before, transaction.commit()?))
+            let goes = |index: &Arc<Index>| match names {
+                Some(names) => names.contains(&index.spec.name),
+                None => !index.is_id(),
+            };
+            for index in data.written_indexes().filter(|index| goes(index)) {
+                change.drop_ident(index.ident);
+            }
+            data.indexes.retain(|index| !goes(index));
+            data.building.retain(|build| !goes(&build.index));
+            change.put_collection(changed).map(drop)
+        })?;
+        Ok((before, committed))
     }
 
     /// The name of the index that a key pattern or name means, for dropIndexes and collMod.
@@ -137,11 +155,12 @@ impl Database {
     /// Errors: IndexNotFound.
     pub fn change_index(
         &self,
+        interrupt: &dyn Interrupt,
         namespace: &Namespace,
         name: &str,
-        change: impl FnOnce(&mut IndexSpec) -> Result<()>,
+        mut change: impl FnMut(&mut IndexSpec) -> Result<()>,
     ) -> Result<Committed> {
-        self.change_collection(namespace, |collection| {
+        self.change_collection(interrupt, namespace, |collection| {
             let Some(data) = &mut collection.data else {
                 return Err(err!(InvalidOptions, "option not supported on a view: index"));
             };
@@ -183,7 +202,7 @@ fn check_droppable(data: &Data, name: &str) -> Result<()> {
     if name == "_id_" {
         return Err(err!(InvalidOptions, "cannot drop _id index"));
     }
-    match data.index(name) {
+    match data.index(name).or_else(|| data.written_indexes().find(|index| index.spec.name == name)) {
         Some(_) => Ok(()),
         None => Err(err!(IndexNotFound, "index not found with name [{name}]")),
     }
@@ -249,51 +268,89 @@ fn is_there(data: &Data, spec: &IndexSpec) -> Result<bool> {
     ))
 }
 
-impl Transaction<'_> {
-    /// Makes an index and fills it from the documents there are.
-    fn build_index(
+/// What came of registering indexes.
+enum Registered {
+    /// They are all there.
+    Nothing,
+    /// One of them is being built by somebody else: its end is to be waited for.
+    After(Arc<Building>),
+    /// Those that are new are to be built; none of them where there are no documents.
+    New(Vec<Arc<Building>>, [u8; 16]),
+}
+
+/// Adds an index to those that plans use.
+fn add_index(collection: &mut Collection, index: Arc<Index>) {
+    if let Some(data) = &mut collection.data {
+        // The one on _id stands first, even if it comes late.
+        let place = if index.is_id() { 0 } else { data.indexes.len() };
+        data.indexes.insert(place, index);
+    }
+}
+
+impl CatalogChange<'_> {
+    /// Adds indexes to a collection that has no documents, and has them built with one that has.
+    fn register(
         &mut self,
         namespace: &Namespace,
-        data: &Data,
-        spec: IndexSpec,
+        specs: &[IndexSpec],
         now_millis: i64,
-        context: &Context,
-    ) -> Result<Index> {
-        let index = Index::new(spec, self.create_ident(), &[], now_millis);
-        if data.counts.records.load(Relaxed) == 0 {
-            return Ok(index);
-        }
-        let entries = self.index_entries(data, &index, context)?;
-        if index.unique()
-            && let Some(pair) = entries.windows(2).find(|pair| pair[0].0.key_string == pair[1].0.key_string)
-        {
-            return Err(duplicate_key(namespace, &index, &pair[1].0));
-        }
-        self.fill_index(&index, &entries);
-        Ok(index)
-    }
-
-    /// The entries that an index has for the documents there are, sorted; notes what is multikey.
-    pub(super) fn index_entries(
-        &self,
-        data: &Data,
-        index: &Index,
-        context: &Context,
-    ) -> Result<Vec<(KeyOf, RecordId)>> {
-        let mut entries: Vec<(KeyOf, RecordId)> = Vec::new();
-        let mut records = self.oldest(data)?;
-        let mut seen = 0u32;
-        while let Some((key, value)) = records.next().map_err(storage_error)? {
-            seen = seen.wrapping_add(1);
-            if seen.is_multiple_of(128) {
-                context.interrupt.check()?;
+        outcome: &mut CreateIndexesOutcome,
+    ) -> Result<Registered> {
+        let existing = self.catalog().get(namespace).cloned();
+        *outcome = CreateIndexesOutcome { created_collection: existing.is_none(), ..Default::default() };
+        let collection = match existing {
+            Some(collection) => collection,
+            None => self.create(namespace, Default::default(), now_millis)?,
+        };
+        let mut changed = Collection::clone(&collection);
+        let Some(data) = &mut changed.data else {
+            return Err(err!(CommandNotSupportedOnView, "Cannot create indexes on a view: {namespace}"));
+        };
+        outcome.before = data.indexes.len();
+        let is_empty = self
+            .snapshot()
+            .contains(data.ident)
+            .map_err(storage_error)?
+            .then(|| self.snapshot().entries(data.ident).map_err(storage_error));
+        let is_empty = is_empty.transpose()?.is_none_or(|entries| entries == 0);
+        let mut builds = Vec::new();
+        for spec in specs {
+            if spec.clustered {
+                check_clustered(data, spec, outcome.created_collection)?;
             }
-            let id = RecordId::from_key(key)?;
-            let found = index.spec.keys_of(Document::from_valid(value), context)?;
-            index.note_multikey(&found.multikey);
-            entries.extend(found.keys.into_iter().map(|key| (key, id)));
+            if spec.is_id_pattern() {
+                check_id_collation(&spec.collation, &collection.options.collation)?;
+            }
+            if is_there(data, spec)? {
+                continue;
+            }
+            let mut building =
+                data.building.iter().filter(|build| !builds.iter().any(|own| Arc::ptr_eq(own, *build)));
+            if let Some(build) = building.find(|build| build.index.spec.name == spec.name) {
+                return Ok(Registered::After(build.clone()));
+            }
+            if data.indexes.len() + data.building.len() >= INDEXES_MAX {
+                return Err(err!(
+                    CannotCreateIndex,
+                    "add index fails, too many indexes for {namespace} key:{}",
+                    spec.key
+                ));
+            }
+            let index = Index::new(spec.clone(), self.create_ident(), &[], now_millis);
+            match is_empty {
+                true => {
+                    let place = if index.is_id() { 0 } else { data.indexes.len() };
+                    data.indexes.insert(place, Arc::new(index));
+                }
+                false => builds.push(self.register_build(data, index)),
+            }
         }
-        entries.sort_unstable();
-        Ok(entries)
+        outcome.after = data.indexes.len() + builds.len();
+        if outcome.after == outcome.before && !outcome.created_collection {
+            return Ok(Registered::Nothing);
+        }
+        let uuid = changed.uuid;
+        self.put_collection(changed)?;
+        Ok(Registered::New(builds, uuid))
     }
 }

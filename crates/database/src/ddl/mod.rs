@@ -3,6 +3,7 @@
 //! Creating and dropping touch the catalog and name trees to the engine; nothing here takes time
 //! in proportion to documents except building an index over them.
 
+mod build;
 mod capped;
 mod collections;
 mod indexes;

@@ -4,15 +4,16 @@
 //! `unique` converts the index if none are left, or lists them. Entries of unique indexes are stored
 //! in another form, so that converting builds the index anew.
 
-use crate::collection::{Collection, Data};
-use crate::commit::{Committed, Transaction};
+use super::build::{IndexBuild, shared_keys};
+use crate::collection::Collection;
+use crate::commit::Committed;
 use crate::database::Database;
-use crate::index::{Index, IndexSpec, KeyOf};
-use crate::keys::RecordId;
+use crate::index::{Index, IndexSpec};
+use crate::operation::Operation;
+use crate::storage_error;
 use base::bson::{Builder, Document};
 use base::{Error, Namespace, Result, err};
 use query::Context;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How many bytes of ids an error lists at most: half of the greatest document.
@@ -26,64 +27,81 @@ impl Database {
     /// InvalidOptions unless the index has been prepared; IndexNotFound; what interrupts it.
     pub fn convert_to_unique(
         &self,
+        operation: &Operation,
         namespace: &Namespace,
         name: &str,
         dry_run: bool,
         context: &Context,
     ) -> Result<Option<Committed>> {
-        let mut transaction = self.begin();
-        let mut changed = Collection::clone(transaction.catalog().require(namespace)?);
-        let Some(data) = &mut changed.data else {
-            return Err(err!(InvalidOptions, "option not supported on a view: index"));
-        };
-        let index = data.indexes.iter().position(|index| index.spec.name == name);
-        let place =
-            index.ok_or_else(|| err!(IndexNotFound, "cannot find index {name} for ns {namespace}"))?;
-        let Some(old) = data.indexes.get(place).filter(|index| !index.unique()).cloned() else {
-            return Ok(None);
-        };
-        if !old.spec.prepare_unique {
-            return Err(err!(
-                InvalidOptions,
-                "Cannot make index unique with 'prepareUnique=false'. Run collMod to set it first."
-            ));
+        let mut old = None;
+        let registered = self.change_catalog(operation, |change| {
+            let mut changed = Collection::clone(change.catalog().require(namespace)?);
+            let Some(data) = &mut changed.data else {
+                return Err(err!(InvalidOptions, "option not supported on a view: index"));
+            };
+            let found = data.index(name).cloned();
+            let found =
+                found.ok_or_else(|| err!(IndexNotFound, "cannot find index {name} for ns {namespace}"))?;
+            if found.unique() {
+                return Ok(None);
+            }
+            if !found.spec.prepare_unique {
+                return Err(err!(
+                    InvalidOptions,
+                    "Cannot make index unique with 'prepareUnique=false'. Run collMod to set it first."
+                ));
+            }
+            let mut spec = IndexSpec::clone(&found.spec);
+            spec.set_unique();
+            let bits = found.multikey_bits();
+            let index = Index::new(spec, change.create_ident(), &bits, found.since_millis);
+            index.uses.store(found.uses.load(Relaxed), Relaxed);
+            let uuid = changed.uuid;
+            let builds = vec![change.register_build(data, index)];
+            old = Some(found);
+            change.put_collection(changed)?;
+            Ok(Some((builds, uuid)))
+        })?;
+        let (Some(((builds, uuid), _)), Some(old)) = (registered, old) else { return Ok(None) };
+        let namespace = namespace.clone();
+        let build = IndexBuild { database: self, operation, context, namespace, uuid, builds };
+        if let Err(error) = operation.at_length(|| self.check_violations(&build)) {
+            build.abort();
+            return Err(error);
         }
-        let entries = transaction.index_entries(data, &old, context)?;
-        transaction.check_violations(data, &entries)?;
         if dry_run {
+            build.abort();
             return Ok(None);
         }
-        let mut spec = IndexSpec::clone(&old.spec);
-        spec.set_unique();
-        let index = Index::new(spec, transaction.create_ident(), &old.multikey_bits(), old.since_millis);
-        index.uses.store(old.uses.load(Relaxed), Relaxed);
-        transaction.fill_index(&index, &entries);
-        transaction.drop_ident(old.ident);
-        if let Some(place) = data.indexes.get_mut(place) {
-            *place = Arc::new(index);
-        }
-        transaction.put_collection(Arc::new(changed))?;
-        transaction.commit().map(Some)
+        let committed = build.run(&mut |change, collection| {
+            let place = collection.data.iter_mut().flat_map(|data| &mut data.indexes);
+            let place = place.into_iter().find(|index| index.ident == old.ident);
+            let (Some(place), Some(built)) = (place, build.builds.first()) else {
+                return Err(err!(IndexNotFound, "cannot find index {name} for ns {}", build.namespace));
+            };
+            *place = built.index.clone();
+            change.drop_ident(old.ident);
+            Ok(())
+        })?;
+        Ok(Some(committed))
     }
-}
 
-impl Transaction<'_> {
-    /// Errors: CannotConvertIndexToUnique where documents share a key; the entries are sorted.
-    fn check_violations(&self, data: &Data, entries: &[(KeyOf, RecordId)]) -> Result<()> {
+    /// Errors: CannotConvertIndexToUnique where documents share a key.
+    fn check_violations(&self, build: &IndexBuild<'_>) -> Result<()> {
         let mut violations = Builder::new();
         violations.begin_array("violations");
-        let (mut found, mut bytes) = (false, 0);
-        for group in entries.chunk_by(|a, b| a.0.key_string == b.0.key_string) {
-            let mut records: Vec<RecordId> = group.iter().map(|(_, record)| *record).collect();
-            records.sort_unstable();
-            records.dedup();
-            if records.len() < 2 {
-                continue;
-            }
-            found = true;
+        let (mut any, mut bytes) = (false, 0);
+        let view = self.view();
+        let Some(data) = view.catalog.get(&build.namespace).and_then(|now| now.data.as_ref()) else {
+            return Ok(());
+        };
+        let Some(mut sorted) = build.sort()?.pop() else { return Ok(()) };
+        shared_keys(&mut sorted, &mut |records| {
+            any = true;
             violations.push_document().begin_array("ids");
             for record in records {
-                let Some(stored) = self.record(data, record)? else { continue };
+                let stored = view.snapshot.get(data.ident, &record.key()).map_err(storage_error)?;
+                let Some(stored) = stored else { continue };
                 let Some(id) = Document::from_valid(&stored).get("_id") else { continue };
                 bytes += id.to_owned().view().to_string().len();
                 violations.push(id);
@@ -92,12 +110,10 @@ impl Transaction<'_> {
                 }
             }
             violations.end().end();
-            if bytes > VIOLATIONS_BYTES_MAX {
-                break;
-            }
-        }
+            Ok(bytes <= VIOLATIONS_BYTES_MAX)
+        })?;
         violations.end();
-        if found { Err(cannot_convert(violations)) } else { Ok(()) }
+        if any { Err(cannot_convert(violations)) } else { Ok(()) }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Views: checked when made, resolved to a collection and a pipeline when read.
 
 use crate::catalog::Catalog;
+use crate::catalog_change::CatalogChange;
 use crate::collection::{Options, View};
-use crate::commit::{Committed, Transaction};
+use crate::commit::Committed;
 use crate::database::Database;
 use base::bson::{Array, Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, err};
@@ -74,7 +75,7 @@ impl Resolved {
     }
 }
 
-impl Transaction<'_> {
+impl CatalogChange<'_> {
     /// Checks a view about to be made: its pipeline parses, writes nothing, and reads no view that
     /// reads it in turn.
     pub(crate) fn check_view(
@@ -115,15 +116,15 @@ impl Database {
         pipeline: Value<'_>,
         context: &Context,
     ) -> Result<Committed> {
-        let mut transaction = self.begin();
-        let mut collection = crate::collection::Collection::clone(transaction.catalog().require(namespace)?);
-        if !collection.is_view() {
-            return Err(err!(InvalidOptions, "ns: {namespace} is not a view"));
-        }
-        collection.options.view = Some(View { on: on.to_string(), pipeline: pipeline.to_owned() });
-        transaction.check_view(namespace, &collection.options, context)?;
-        transaction.put_collection(std::sync::Arc::new(collection))?;
-        transaction.commit()
+        self.must_change_catalog(context.interrupt.as_ref(), |change| {
+            let mut collection = crate::collection::Collection::clone(change.catalog().require(namespace)?);
+            if !collection.is_view() {
+                return Err(err!(InvalidOptions, "ns: {namespace} is not a view"));
+            }
+            collection.options.view = Some(View { on: on.to_string(), pipeline: pipeline.to_owned() });
+            change.check_view(namespace, &collection.options, context)?;
+            change.put_collection(collection).map(drop)
+        })
     }
 }
 

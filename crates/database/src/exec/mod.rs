@@ -74,11 +74,6 @@ pub struct RecordMeta {
 }
 
 impl Record {
-    /// Whether a stored value is still the very document that was found.
-    pub(crate) fn is(&self, stored: &Value) -> bool {
-        matches!(&self.document, DocumentCow::Shared(bytes) if bytes.as_ptr() == stored.as_ptr())
-    }
-
     /// A stored document.
     #[inline]
     fn stored(id: RecordId, value: &Value) -> Record {

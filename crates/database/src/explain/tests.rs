@@ -50,12 +50,18 @@ impl Session {
             "{key: {u: 1}, name: 'u_1', unique: true, sparse: true}",
         ] {
             let spec = IndexSpec::parse(json(spec).view(), &session.namespace, &session.context).unwrap();
-            session.database.create_indexes(&session.namespace, vec![spec], &session.context).unwrap();
+            session
+                .database
+                .create_indexes(&Operation::new(0), &session.namespace, &[spec], &session.context)
+                .unwrap();
         }
         for i in 0..100 {
             let document = json(&format!("{{_id: {i}, a: {}, b: {}, c: {i}, u: {i}}}", i % 10, i % 3));
             let insert = InsertRequest { document: document.view(), bypass_validation: false };
-            session.database.insert(&session.namespace, insert, &session.context).unwrap();
+            session
+                .database
+                .insert(&Operation::new(0), &session.namespace, insert, &session.context)
+                .unwrap();
         }
         session
     }

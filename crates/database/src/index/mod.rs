@@ -1,10 +1,12 @@
 //! Indexes: what a specification says, which keys a document has, what is known of the paths.
 
+mod building;
 mod decode;
 mod keys;
 mod spec;
 mod wildcard;
 
+pub use building::Building;
 pub use keys::{DocumentKeys, KeyOf};
 pub use spec::{IndexSpec, KeyKind, KeyPart};
 pub use wildcard::Wildcard;
@@ -60,16 +62,16 @@ impl Index {
         self.multikey.iter().map(|bits| bits.load(Relaxed)).collect()
     }
 
-    /// Adds the bits of a document about to be indexed; those that were new.
-    pub fn note_multikey(&self, document: &[u32]) -> Vec<u32> {
-        let parts = self.multikey.iter().zip(document);
-        parts.map(|(known, bits)| *bits & !known.fetch_or(*bits, Relaxed)).collect()
+    /// The bits of a document about to be indexed, if some of them aren't known yet.
+    pub(crate) fn unknown_multikey(&self, document: &[u32]) -> Option<Vec<u32>> {
+        let mut parts = self.multikey.iter().zip(document);
+        parts.any(|(known, bits)| bits & !known.load(Relaxed) != 0).then(|| document.to_vec())
     }
 
-    /// Takes bits back that this transaction was the first to add, and that nothing was stored with.
-    pub(crate) fn forget_multikey(&self, learnt: &[u32]) {
-        for (known, bits) in self.multikey.iter().zip(learnt) {
-            known.fetch_and(!*bits, Relaxed);
+    /// Adds the bits of a document about to be indexed.
+    pub fn note_multikey(&self, document: &[u32]) {
+        for (known, bits) in self.multikey.iter().zip(document) {
+            known.fetch_or(*bits, Relaxed);
         }
     }
 

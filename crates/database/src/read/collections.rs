@@ -131,7 +131,7 @@ impl Collections for OtherCollections {
 
     fn out(&self, into: &Named, context: &Arc<Context>) -> Result<Box<dyn Sink>> {
         let namespace = self.resolve(into)?;
-        Ok(Box::new(Replacement::new(&self.database, &namespace, context)?))
+        Ok(Box::new(Replacement::new(&self.database, &self.operation, &namespace, context)?))
     }
 
     fn has_unique_index(&self, on: &Named, fields: &[String], collation: &Collation) -> Result<bool> {
@@ -148,7 +148,7 @@ impl Collections for OtherCollections {
 
     fn insert(&self, into: &Named, document: Document<'_>, context: &Arc<Context>) -> Result<()> {
         let insert = InsertRequest { document, bypass_validation: false };
-        self.database.insert(&self.resolve(into)?, insert, context).map(drop)
+        self.database.insert(&self.operation, &self.resolve(into)?, insert, context).map(drop)
     }
 
     fn update(
@@ -174,7 +174,7 @@ impl Collections for OtherCollections {
             && let Some(document) = insert
         {
             let insert = InsertRequest { document, bypass_validation: false };
-            self.database.insert(&namespace, insert, context)?;
+            self.database.insert(&self.operation, &namespace, insert, context)?;
         }
         Ok(outcome.matched > 0)
     }

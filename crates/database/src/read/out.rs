@@ -3,10 +3,12 @@
 use crate::database::Database;
 use crate::ddl::RenameRequest;
 use crate::index::IndexSpec;
+use crate::operation::Operation;
 use crate::write::InsertRequest;
 use base::bson::DocumentCow;
 use base::{Namespace, Result};
 use query::Context;
+use query::context::Uninterrupted;
 use query::pipeline::Sink;
 use std::sync::Arc;
 
@@ -14,6 +16,7 @@ use std::sync::Arc;
 /// leaves the old content as it was.
 pub(crate) struct Replacement {
     database: Arc<Database>,
+    operation: Arc<Operation>,
     context: Arc<Context>,
     target: Namespace,
     temporary: Namespace,
@@ -24,6 +27,7 @@ impl Replacement {
     /// Makes the temporary collection with the target's options and indexes.
     pub(crate) fn new(
         database: &Arc<Database>,
+        operation: &Arc<Operation>,
         target: &Namespace,
         context: &Arc<Context>,
     ) -> Result<Replacement> {
@@ -31,6 +35,7 @@ impl Replacement {
         let temporary = Namespace::new(target.database(), &name)?;
         let replacement = Replacement {
             database: database.clone(),
+            operation: operation.clone(),
             context: context.clone(),
             target: target.clone(),
             temporary: temporary.clone(),
@@ -43,8 +48,9 @@ impl Replacement {
         }
         database.create_collection(&temporary, options.view(), context)?;
         if let Some(data) = existing.as_ref().and_then(|existing| existing.data.as_ref()) {
-            let specs = data.indexes.iter().skip(1).map(|index| IndexSpec::clone(&index.spec)).collect();
-            database.create_indexes(&temporary, specs, context)?;
+            let specs: Vec<IndexSpec> =
+                data.indexes.iter().skip(1).map(|index| IndexSpec::clone(&index.spec)).collect();
+            database.create_indexes(operation, &temporary, &specs, context)?;
         }
         Ok(replacement)
     }
@@ -53,13 +59,13 @@ impl Replacement {
 impl Sink for Replacement {
     fn write(&mut self, document: DocumentCow) -> Result<()> {
         let insert = InsertRequest { document: document.view(), bypass_validation: false };
-        self.database.insert(&self.temporary, insert, &self.context).map(drop)
+        self.database.insert(&self.operation, &self.temporary, insert, &self.context).map(drop)
     }
 
     fn finish(&mut self) -> Result<()> {
         let rename =
             RenameRequest { from: self.temporary.clone(), to: self.target.clone(), drop_target: true };
-        self.database.rename_collection(&rename)?;
+        self.database.rename_collection(self.operation.as_ref(), &rename)?;
         self.finished = true;
         Ok(())
     }
@@ -68,7 +74,7 @@ impl Sink for Replacement {
 impl Drop for Replacement {
     fn drop(&mut self) {
         if !self.finished
-            && let Err(error) = self.database.drop_collection(&self.temporary)
+            && let Err(error) = self.database.drop_collection(&Uninterrupted, &self.temporary)
         {
             log::warn!("dropping {} failed: {error}", self.temporary);
         }

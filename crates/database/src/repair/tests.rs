@@ -1,6 +1,7 @@
 //! Engines with something missing, repaired, opened and validated.
 
 use super::{Repaired, repair};
+use crate::Operation;
 use crate::keys::{CATALOG, RecordId};
 use crate::validate::Depth;
 use crate::{Database, InsertRequest, ManualClock, StateName, index::IndexSpec};
@@ -37,12 +38,12 @@ fn filled() -> Arc<MemoryEngine> {
             [r#"{"key": {"a": 1}, "name": "a_1"}"#, r#"{"key": {"u": 1}, "name": "u_1", "unique": true}"#]
         {
             let spec = IndexSpec::parse(json(index).view(), &namespace(name), &context()).unwrap();
-            database.create_indexes(&namespace(name), vec![spec], &context()).unwrap();
+            database.create_indexes(&Operation::new(0), &namespace(name), &[spec], &context()).unwrap();
         }
         for number in 1..=3 {
             let document = json(&format!(r#"{{"_id": {number}, "a": [{number}, 10], "u": {number}}}"#));
             let insert = InsertRequest { document: document.view(), bypass_validation: false };
-            database.insert(&namespace(name), insert, &context()).unwrap();
+            database.insert(&Operation::new(0), &namespace(name), insert, &context()).unwrap();
         }
     }
     engine
@@ -165,13 +166,13 @@ fn a_lost_tree_leaves_an_empty_collection() {
 fn saved_states_survive() {
     let engine = filled();
     let database = open(&engine);
-    database.snapshot_database(&StateName::new("a", "kept").unwrap(), false).unwrap();
+    database.snapshot_database(&Uninterrupted, &StateName::new("a", "kept").unwrap(), false).unwrap();
     drop(database);
     let (found, done) = repaired(&engine);
     assert_eq!(found, counts(&[("a.first", 3), ("b.second", 3)]));
     assert!(done.notes.is_empty(), "{done:?}");
     let database = open(&engine);
-    database.restore_database(&StateName::new("a", "kept").unwrap()).unwrap();
+    database.restore_database(&Uninterrupted, &StateName::new("a", "kept").unwrap()).unwrap();
     let restored = database.validate(&namespace("a.first"), Depth::Full, &context()).unwrap();
     assert!(restored.is_valid() && restored.records == 3, "{restored:?}");
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::{InsertRequest, ManualClock, Operation, Read, index::IndexSpec};
 use base::Namespace;
 use base::bson::extended_json::parse;
+use query::context::Uninterrupted;
 use query::matcher::Matcher;
 use query::{Context, SortPattern};
 use std::sync::Arc;
@@ -31,14 +32,16 @@ impl Session {
         for n in 0..count {
             let document = parse(&format!("{{_id: {n}, a: {n}, b: {n}}}")).unwrap();
             let insert = InsertRequest { document: document.view(), bypass_validation: false };
-            self.database.insert(&Namespace::parse(ns).unwrap(), insert, &self.context).unwrap();
+            self.database
+                .insert(&Operation::new(0), &Namespace::parse(ns).unwrap(), insert, &self.context)
+                .unwrap();
         }
     }
 
     fn index(&self, ns: &str, spec: &str) {
         let ns = Namespace::parse(ns).unwrap();
         let spec = IndexSpec::parse(parse(spec).unwrap().view(), &ns, &self.context).unwrap();
-        self.database.create_indexes(&ns, vec![spec], &self.context).unwrap();
+        self.database.create_indexes(&Operation::new(0), &ns, &[spec], &self.context).unwrap();
     }
 
     fn read(&self, ns: &str, filter: &str, sort: Option<&str>, limit: u64) {
@@ -137,7 +140,7 @@ fn an_index_used_in_one_database_is_used() {
         session.index(ns, "{key: {t: 1}, name: 't_1', expireAfterSeconds: 60}");
     }
     session.read("twin.c", "{a: 1}", None, 0);
-    session.database.drop_database("twin").unwrap();
+    session.database.drop_database(&Uninterrupted, "twin").unwrap();
     assert_eq!(session.lines(), [r#"unused index: { ns: "template.c", name: "b_1", key: { b: 1 } }"#]);
 }
 

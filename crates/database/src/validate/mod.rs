@@ -55,13 +55,16 @@ impl Database {
     /// with the collection is no error but a finding.
     pub fn validate(&self, namespace: &Namespace, depth: Depth, context: &Context) -> Result<Validation> {
         // Under the commit lock, so that the running counts are those of the view.
-        let writer = self.writer.lock();
+        let lock = self.exclusive(context.interrupt.as_ref())?;
         let view = self.view();
         let collection = view.catalog.require(namespace)?.clone();
         let data = collection.data()?;
         let counted = data.counts.records.load(Relaxed);
-        let in_use = entry(&collection);
-        drop(writer);
+        let mut in_use = Collection::clone(&collection);
+        // Builds under way are named in the entry, and forgotten by whoever reads it.
+        in_use.data.iter_mut().for_each(|data| data.building.clear());
+        let in_use = entry(&in_use);
+        drop(lock);
         let found = Validation::new(data);
         let matched = vec![0; data.indexes.len()];
         let mut walk = Walk { view, collection: collection.clone(), context, depth, found, matched };

@@ -1,6 +1,7 @@
 //! Stores damaged behind the database's back: validate has to name what was done.
 
 use super::{Depth, Validation};
+use crate::Operation;
 use crate::{Database, InsertRequest, ManualClock, index::IndexSpec};
 use base::Namespace;
 use base::bson::{Builder, DocumentBuf, extended_json};
@@ -38,13 +39,13 @@ fn filled(engine: Arc<dyn Engine>) -> Store {
         [r#"{"key": {"a": 1}, "name": "a_1"}"#, r#"{"key": {"u": -1}, "name": "u_-1", "unique": true}"#]
     {
         let spec = IndexSpec::parse(json(index).view(), &store.namespace, &store.context).unwrap();
-        store.database.create_indexes(&store.namespace, vec![spec], &store.context).unwrap();
+        store.database.create_indexes(&Operation::new(0), &store.namespace, &[spec], &store.context).unwrap();
     }
     for number in 1..=3 {
         let text = format!(r#"{{"_id": {number}, "a": [{number}, 10], "u": "{}"}}"#, "x".repeat(60 + number));
         let document = json(&text);
         let insert = InsertRequest { document: document.view(), bypass_validation: false };
-        store.database.insert(&store.namespace, insert, &store.context).unwrap();
+        store.database.insert(&Operation::new(0), &store.namespace, insert, &store.context).unwrap();
     }
     store
 }
@@ -201,7 +202,7 @@ fn documents_that_the_validator_refuses_are_counted_and_valid() {
     let options = options.finish();
     store
         .database
-        .change_collection(&store.namespace, |collection| {
+        .change_collection(&Uninterrupted, &store.namespace, |collection| {
             collection.options =
                 crate::options::parse(options.view(), &store.namespace, &store.context).unwrap();
             Ok(())
@@ -265,11 +266,11 @@ fn a_multikey_flag_of_a_failed_commit_is_learnt_again() {
     let store = open(disk(&files));
     let spec = json(r#"{"key": {"b": 1}, "name": "b_1"}"#);
     let spec = IndexSpec::parse(spec.view(), &store.namespace, &store.context).unwrap();
-    store.database.create_indexes(&store.namespace, vec![spec], &store.context).unwrap();
+    store.database.create_indexes(&Operation::new(0), &store.namespace, &[spec], &store.context).unwrap();
     let insert = |text: &str| {
         let document = json(text);
         let insert = InsertRequest { document: document.view(), bypass_validation: false };
-        store.database.insert(&store.namespace, insert, &store.context).map(drop)
+        store.database.insert(&Operation::new(0), &store.namespace, insert, &store.context).map(drop)
     };
     files.set_room(Some(0));
     assert!(insert(r#"{"_id": 10, "b": [1, 2], "u": 10}"#).is_err());

@@ -1,9 +1,11 @@
 //! Deleting: one document, many, or at once all of them.
 
+use super::found::Found;
 use super::retryable::{Remember, delete_answer, nothing};
 use super::{RETRIES_MAX, RetryKey, keys_of, too_many_retries};
+use crate::changes::Changes;
 use crate::collection::Collection;
-use crate::commit::Committed;
+use crate::commit::{Applied, Committed};
 use crate::database::Database;
 use crate::exec::Record;
 use crate::operation::Operation;
@@ -53,10 +55,13 @@ impl Database {
             let remember = |_: Option<&_>, _: Option<&_>| Ok(retry.map(|key| (key, delete_answer(1))));
             return self.delete_one(operation, namespace, request, context, &remember);
         }
-        if request.matcher.is_empty() && request.hint.is_none() {
-            return self.delete_all(namespace);
+        if request.matcher.is_empty()
+            && request.hint.is_none()
+            && let Some(outcome) = self.delete_all(operation, namespace)?
+        {
+            return Ok(outcome);
         }
-        let view = self.view();
+        let view = self.view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else { return Ok((0, None)) };
         let mut records = self.read(operation, &view, &collection, request.read(), context)?;
         drop(view);
@@ -64,7 +69,8 @@ impl Database {
         operation.run(|| {
             while let Some(record) = records.next()? {
                 operation.check()?;
-                let gone = self.delete_record(&collection, &record, &request.matcher, context, &nothing)?;
+                let gone =
+                    self.delete_record(operation, &collection, &record, &request.matcher, context, &nothing)?;
                 if let Some((_, committed)) = gone {
                     deleted += 1;
                     last = Some(committed);
@@ -92,7 +98,7 @@ impl Database {
                 return Ok((0, None));
             };
             if let Some((_, committed)) =
-                self.delete_record(&collection, &record, &request.matcher, context, remember)?
+                self.delete_record(operation, &collection, &record, &request.matcher, context, remember)?
             {
                 self.counters.documents_deleted.fetch_add(1, Relaxed);
                 return Ok((1, Some(committed)));
@@ -101,41 +107,65 @@ impl Database {
         Err(too_many_retries())
     }
 
-    fn delete_all(&self, namespace: &Namespace) -> Result<(u64, Option<Committed>)> {
-        let mut transaction = self.begin();
-        let Some(collection) = transaction.catalog().get(namespace).cloned() else { return Ok((0, None)) };
-        let deleted = transaction.clear(&collection)?;
-        if deleted == 0 {
-            return Ok((0, None));
+    /// Empties a collection at once. `None` where an open transaction has changed something in it: then the
+    /// documents have to go one by one.
+    fn delete_all(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+    ) -> Result<Option<(u64, Option<Committed>)>> {
+        let mut one_by_one = operation.transaction().is_some();
+        if one_by_one {
+            return Ok(None);
         }
-        let committed = transaction.commit()?;
+        let cleared = self.change_catalog(operation, |change| {
+            let Some(collection) = change.catalog().get(namespace).cloned() else { return Ok(None) };
+            one_by_one = change.is_relied_on(&collection);
+            match one_by_one {
+                true => Ok(None),
+                false => Ok(Some(change.clear(&collection)?).filter(|deleted| *deleted > 0)),
+            }
+        })?;
+        if one_by_one {
+            return Ok(None);
+        }
+        let Some((deleted, committed)) = cleared else { return Ok(Some((0, None))) };
         self.counters.documents_deleted.fetch_add(deleted, Relaxed);
-        Ok((deleted, Some(committed)))
+        Ok(Some((deleted, Some(committed))))
     }
 
     /// Deletes one record that a plan found. `None` where it is gone or no longer matches.
     pub(crate) fn delete_record(
         &self,
-        planned: &Collection,
+        operation: &Operation,
+        planned: &Arc<Collection>,
         record: &Record,
         matcher: &Matcher,
         context: &Context,
         remember: &Remember<'_>,
     ) -> Result<Option<(DocumentCow, Committed)>> {
-        let mut transaction = self.begin();
-        let collection = transaction.same_collection(planned)?;
-        let Some(current) = transaction.record(collection.data()?, record.id)? else { return Ok(None) };
-        let document = Document::from_valid(&current);
-        if !record.is(&current) && !matcher.matches(document, context)? {
-            return Ok(None);
+        let mut found = Found::new(planned, record);
+        loop {
+            let _turn = found.turn(self, operation)?;
+            if found.is_stale() && !found.read_again(self, operation)? {
+                return Ok(None);
+            }
+            let document = Document::from_valid(&found.document);
+            if found.is_changed() && !matcher.matches(document, context)? {
+                return Ok(None);
+            }
+            let keys = keys_of(&found.collection, document, context)?;
+            let mut changes = Changes::default();
+            changes.delete(&found.collection, record.id, &found.document, &keys)?;
+            let gone = DocumentCow::Shared(found.document.to_shared());
+            let answer = remember(Some(&gone), None)?;
+            self.remember(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
+            if let Applied::Done(committed) = self.apply(operation, changes)? {
+                return Ok(Some((gone, committed)));
+            }
+            operation.check()?;
+            found.lost();
         }
-        let keys = keys_of(&collection, document, context)?;
-        transaction.delete_record(&collection, record.id, current.len(), &keys)?;
-        let gone = DocumentCow::Shared(current.to_shared());
-        let record = remember(Some(&gone), None)?;
-        transaction.remember(record.as_ref().map(|(key, answer)| (*key, answer.view())));
-        let committed = transaction.commit()?;
-        Ok(Some((gone, committed)))
     }
 }
 

@@ -81,9 +81,9 @@ impl Database {
             operation.check()?;
             let outcome = match self.first_match(operation, namespace, request.read(), context, Some(NAME))? {
                 Some((collection, record)) => {
-                    self.change_one(&collection, &record, request, context, &remember)
+                    self.change_one(operation, &collection, &record, request, context, &remember)
                 }
-                None => self.insert_instead(namespace, request, context, &remember),
+                None => self.insert_instead(operation, namespace, request, context, &remember),
             };
             if let Some(outcome) = during(NAME, outcome)? {
                 return Ok(outcome);
@@ -95,7 +95,8 @@ impl Database {
     /// Changes the document that was found; `None` where it is no longer the one.
     fn change_one(
         &self,
-        collection: &Collection,
+        operation: &Operation,
+        collection: &Arc<Collection>,
         record: &Record,
         request: &FindAndModifyRequest,
         context: &Arc<Context>,
@@ -103,13 +104,14 @@ impl Database {
     ) -> Result<Option<FindAndModifyOutcome>> {
         let (before, after, committed) = match &request.action {
             Action::Remove => {
-                let gone = self.delete_record(collection, record, &request.matcher, context, remember)?;
+                let gone =
+                    self.delete_record(operation, collection, record, &request.matcher, context, remember)?;
                 let Some((before, committed)) = gone else { return Ok(None) };
                 self.counters.documents_deleted.fetch_add(1, Relaxed);
                 (before, None, Some(committed))
             }
             Action::Update { request: update, .. } => {
-                let change = self.update_record(collection, record, update, context, remember)?;
+                let change = self.update_record(operation, collection, record, update, context, remember)?;
                 let Some(change) = change else { return Ok(None) };
                 self.counters.documents_updated.fetch_add(u64::from(change.after.is_some()), Relaxed);
                 (change.before, change.after, change.committed)
@@ -122,6 +124,7 @@ impl Database {
     /// Inserts where nothing was found, if that is asked for; `None` where somebody else did.
     fn insert_instead(
         &self,
+        operation: &Operation,
         namespace: &Namespace,
         request: &FindAndModifyRequest,
         context: &Arc<Context>,
@@ -130,7 +133,7 @@ impl Database {
         let Action::Update { request: update, .. } = &request.action else {
             return Ok(Some(FindAndModifyOutcome::default()));
         };
-        match self.upsert(namespace, update, context, remember) {
+        match self.upsert(operation, namespace, update, context, remember) {
             Err(error) if retry_upsert(&error, update) => Ok(None),
             Err(error) => Err(error),
             Ok((upserted, document)) => {

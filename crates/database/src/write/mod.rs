@@ -1,11 +1,13 @@
 //! The statements that change documents.
 //!
-//! Each finds its documents on a view without holding anybody up, then changes them one
-//! transaction at a time: under the commit lock the document is read again, and if it is no
-//! longer the one that matched, matching is repeated on what it has become.
+//! Each finds its documents on a view, works out what becomes of them and of their keys, and hands that to
+//! [`apply`](crate::Database::apply), which commits it if the documents are still the ones that were found.
+//! If not, the statement reads the document again, and if it still matches, computes again. Nobody is held
+//! up while a statement works.
 
 mod delete;
 mod find_and_modify;
+mod found;
 mod insert;
 pub(crate) mod retryable;
 mod update;
@@ -13,28 +15,66 @@ mod update;
 pub use delete::DeleteRequest;
 pub use find_and_modify::{Action, AnswerOf, FindAndModifyOutcome, FindAndModifyRequest};
 pub use insert::InsertRequest;
-pub(crate) use insert::trim;
 pub use retryable::{RetryKey, StoredRetry, delete_answer};
 pub use update::{UpdateOutcome, UpdateRequest};
 
 use crate::collection::Collection;
-use crate::index::DocumentKeys;
+use crate::database::Database;
+use crate::index::{DocumentKeys, Index};
+use crate::operation::Operation;
 use base::bson::Document;
 use base::{Error, Result, err};
 use query::Context;
+use std::sync::Arc;
 
 /// How often a statement starts over because its document kept changing under it, before it gives
 /// up with WriteConflict.
 const RETRIES_MAX: usize = 10_000;
 
-/// The keys of a document in every index of a collection, in the order of the indexes.
+/// The keys of a document in every index of a collection, in the order in which they are written.
 pub(crate) fn keys_of(
     collection: &Collection,
     document: Document<'_>,
     context: &Context,
 ) -> Result<Vec<DocumentKeys>> {
-    let indexes = collection.data()?.indexes.iter();
-    indexes.map(|index| index.spec.keys_of(document, context)).collect()
+    let data = collection.data()?;
+    data.written_indexes().map(|index| index.spec.keys_of(document, context)).collect()
+}
+
+impl Database {
+    /// Lets the indexes of a collection know of arrays that they haven't met yet, before the document that
+    /// has them is written: plans made from then on count with them.
+    ///
+    /// What was learnt stays, whatever becomes of the document: plans are then merely more careful than they
+    /// would have to be.
+    ///
+    /// Errors: the engine's, and what interrupts waiting.
+    fn learn_multikey(
+        &self,
+        operation: &Operation,
+        collection: &Arc<Collection>,
+        keys: &[DocumentKeys],
+    ) -> Result<()> {
+        let news = |index: &Arc<Index>, keys: &DocumentKeys| index.unknown_multikey(&keys.multikey);
+        let data = collection.data()?;
+        let mut learnt = data.written_indexes().zip(keys).filter(|(_, keys)| !keys.multikey.is_empty());
+        if !learnt.any(|(index, keys)| news(index, keys).is_some()) {
+            return Ok(());
+        }
+        let written = data.written_indexes().zip(keys);
+        let learnt: Vec<(Arc<Index>, Vec<u32>)> =
+            written.filter_map(|(index, keys)| Some((index.clone(), news(index, keys)?))).collect();
+        self.change_catalog(operation, |change| {
+            // Where the collection has changed, the statement is going to start again.
+            let same = change.catalog().get(&collection.namespace);
+            if !same.is_some_and(|same| Arc::ptr_eq(same, collection)) {
+                return Ok(None);
+            }
+            change.learn(collection, learnt.clone());
+            Ok(Some(()))
+        })?;
+        Ok(())
+    }
 }
 
 /// A plan's error in the middle of a statement, as MongoDB introduces it: what is wrong with the

@@ -10,9 +10,11 @@
 //! session remembers any more.
 
 use super::UpdateOutcome;
-use crate::commit::Transaction;
+use crate::changes::Changes;
+use crate::commit::Applied;
 use crate::database::Database;
 use crate::keys::{RETRIES, corrupted};
+use crate::operation::Operation;
 use crate::storage_error;
 use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
@@ -88,19 +90,17 @@ fn from_entry(key: &[u8], value: &[u8]) -> Result<StoredRetry> {
     read().ok_or_else(|| corrupted("record of a retryable write"))
 }
 
-impl Transaction<'_> {
+impl Database {
     /// Records what a statement answers, where records are kept.
-    pub(crate) fn remember(&mut self, record: Option<(RetryKey, Document<'_>)>) {
+    pub(crate) fn remember(&self, changes: &mut Changes, record: Option<(RetryKey, Document<'_>)>) {
         if let Some((key, answer)) = record
-            && self.database().keeps_retries
+            && self.keeps_retries
         {
-            let value = to_value(key.number, self.database().now_millis(), answer);
-            self.put_retry(key.to_key(), value);
+            let value = to_value(key.number, self.now_millis(), answer);
+            changes.put_retry(key.to_key(), value);
         }
     }
-}
 
-impl Database {
     /// A statement's key where records are kept: elsewhere nobody needs to make one.
     pub(crate) fn kept(&self, retry: Option<RetryKey>) -> Option<RetryKey> {
         retry.filter(|_| self.keeps_retries)
@@ -119,7 +119,7 @@ impl Database {
         if !self.keeps_retries {
             return Ok(0);
         }
-        let snapshot = self.engine.snapshot();
+        let snapshot = self.engine().snapshot();
         let mut records = snapshot.scan(RETRIES, Range::all(), Direction::Forward).map_err(storage_error)?;
         let (mut dead, mut reaped) = (Vec::new(), 0);
         while let Some((key, value)) = records.next().map_err(storage_error)? {
@@ -135,16 +135,12 @@ impl Database {
 
     /// Removes records that are still as they were seen.
     fn remove_retries(&self, seen: Vec<(Key, Value)>) -> Result<u64> {
-        let mut transaction = self.begin();
+        let operation = Operation::new(0);
         let mut removed = 0;
         for (key, value) in seen {
-            if transaction.snapshot().get(RETRIES, &key).map_err(storage_error)? == Some(value) {
-                transaction.delete_retry(key);
-                removed += 1;
-            }
-        }
-        if removed > 0 {
-            transaction.commit()?;
+            let mut changes = Changes::default();
+            changes.delete_retry(key, value);
+            removed += u64::from(matches!(self.apply(&operation, changes)?, Applied::Done(_)));
         }
         Ok(removed)
     }
@@ -215,7 +211,7 @@ mod tests {
         let context = Context::new(0, 1, Arc::new(Uninterrupted));
         let request = InsertRequest { document: Document::EMPTY, bypass_validation: false };
         let record = Some((key, Document::EMPTY));
-        database.insert_retryable(&namespace, request, &context, record).unwrap();
+        database.insert_retryable(&Operation::new(0), &namespace, request, &context, record).unwrap();
     }
 
     fn disk(files: &FaultyFiles) -> Arc<dyn Engine> {

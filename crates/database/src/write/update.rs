@@ -1,10 +1,12 @@
 //! Updating: find, change, store; or insert what the filter describes.
 
+use super::found::Found;
 use super::insert::check_stored;
 use super::retryable::{Remember, nothing};
 use super::{InsertRequest, RETRIES_MAX, RetryKey, during, keys_of, too_many_retries};
+use crate::changes::Changes;
 use crate::collection::Collection;
-use crate::commit::Committed;
+use crate::commit::{Applied, Committed};
 use crate::database::Database;
 use crate::duplicate::shown;
 use crate::exec::Record;
@@ -97,13 +99,13 @@ impl Database {
             let Some((collection, record)) =
                 self.first_match(operation, namespace, request.read(), context, Some(UPDATE))?
             else {
-                match self.upsert(namespace, request, context, &remember) {
+                match self.upsert(operation, namespace, request, context, &remember) {
                     // Someone else inserted it meanwhile: now it is there to be updated.
                     Err(error) if retry_upsert(&error, request) => continue,
                     outcome => return during(UPDATE, outcome).map(|(outcome, _)| outcome),
                 }
             };
-            let change = self.update_record(&collection, &record, request, context, &remember);
+            let change = self.update_record(operation, &collection, &record, request, context, &remember);
             let Some(change) = during(UPDATE, change)? else { continue };
             let mut outcome = UpdateOutcome::default();
             outcome.add(&change);
@@ -121,14 +123,15 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<UpdateOutcome> {
         let mut outcome = UpdateOutcome::default();
-        let view = self.view();
+        let view = self.view_for(operation);
         if let Some(collection) = view.catalog.get(namespace).cloned() {
             let mut records = self.read(operation, &view, &collection, request.read(), context)?;
             drop(view);
             let updated = operation.run(|| {
                 while let Some(record) = records.next()? {
                     operation.check()?;
-                    let change = self.update_record(&collection, &record, request, context, &nothing)?;
+                    let change =
+                        self.update_record(operation, &collection, &record, request, context, &nothing)?;
                     change.iter().for_each(|change| outcome.add(change));
                 }
                 Ok(())
@@ -137,7 +140,7 @@ impl Database {
         }
         self.counters.documents_updated.fetch_add(outcome.modified, Relaxed);
         if outcome.matched == 0 {
-            outcome = during(UPDATE, self.upsert(namespace, request, context, &nothing))?.0;
+            outcome = during(UPDATE, self.upsert(operation, namespace, request, context, &nothing))?.0;
         }
         Ok(outcome)
     }
@@ -152,7 +155,7 @@ impl Database {
         context: &Arc<Context>,
         statement: Option<&str>,
     ) -> Result<Option<(Arc<Collection>, Record)>> {
-        let view = self.view();
+        let view = self.view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else { return Ok(None) };
         let mut records = self.read(operation, &view, &collection, read, context)?;
         let record = operation.run(|| records.next());
@@ -166,47 +169,59 @@ impl Database {
     /// Updates one record that a plan found. `None` where it is gone or no longer matches.
     pub(crate) fn update_record(
         &self,
-        planned: &Collection,
+        operation: &Operation,
+        planned: &Arc<Collection>,
         record: &Record,
         request: &UpdateRequest,
         context: &Context,
         remember: &Remember<'_>,
     ) -> Result<Option<Change>> {
-        let mut transaction = self.begin();
-        let collection = transaction.same_collection(planned)?;
-        let Some(current) = transaction.record(collection.data()?, record.id)? else { return Ok(None) };
-        let before = Document::from_valid(&current);
-        let position = if request.update.needs_position() || !record.is(&current) {
-            let Some(found) = request.matcher.matches_at(before, context)? else { return Ok(None) };
-            found.position
-        } else {
-            None
-        };
-        let Some(after) = request.update.apply(before, position, false, context)? else {
-            let before = DocumentCow::Shared(current.to_shared());
-            return Ok(Some(Change { before, after: None, committed: None }));
-        };
-        check_stored(after.view())?;
-        if !request.bypass_validation
-            && let Some(validator) = &collection.options.validator
-        {
-            validator.check(after.view(), Some(before), context)?;
+        let mut found = Found::new(planned, record);
+        loop {
+            let _turn = found.turn(self, operation)?;
+            if found.is_stale() && !found.read_again(self, operation)? {
+                return Ok(None);
+            }
+            let before = Document::from_valid(&found.document);
+            let position = if request.update.needs_position() || found.is_changed() {
+                let Some(matched) = request.matcher.matches_at(before, context)? else { return Ok(None) };
+                matched.position
+            } else {
+                None
+            };
+            let shown = || DocumentCow::Shared(found.document.to_shared());
+            let Some(after) = request.update.apply(before, position, false, context)? else {
+                return Ok(Some(Change { before: shown(), after: None, committed: None }));
+            };
+            check_stored(after.view())?;
+            let collection = &found.collection;
+            if !request.bypass_validation
+                && let Some(validator) = &collection.options.validator
+            {
+                validator.check(after.view(), Some(before), context)?;
+            }
+            let old_keys = keys_of(collection, before, context)?;
+            let new_keys = keys_of(collection, after.view(), context)?;
+            self.learn_multikey(operation, collection, &new_keys)?;
+            let bytes: Arc<[u8]> = after.into_bytes().into();
+            let after = DocumentCow::Shared(bytes.clone());
+            let mut changes = Changes::default();
+            changes.update(collection, record.id, &found.document, bytes, (&old_keys, &new_keys))?;
+            let answer = remember(Some(&shown()), Some(&after))?;
+            self.remember(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
+            if let Applied::Done(committed) = self.apply(operation, changes)? {
+                let before = shown();
+                return Ok(Some(Change { before, after: Some(after), committed: Some(committed) }));
+            }
+            operation.check()?;
+            found.lost();
         }
-        let old_keys = keys_of(&collection, before, context)?;
-        let new_keys = keys_of(&collection, after.view(), context)?;
-        let bytes: Arc<[u8]> = after.into_bytes().into();
-        let after = DocumentCow::Shared(bytes.clone());
-        transaction.update_record(&collection, record.id, current.len(), bytes, &old_keys, &new_keys)?;
-        let before = DocumentCow::Shared(current.to_shared());
-        let record = remember(Some(&before), Some(&after))?;
-        transaction.remember(record.as_ref().map(|(key, answer)| (*key, answer.view())));
-        let committed = Some(transaction.commit()?);
-        Ok(Some(Change { before, after: Some(after), committed }))
     }
 
     /// Inserts what filter and update describe, if the request says so.
     pub(crate) fn upsert(
         &self,
+        operation: &Operation,
         namespace: &Namespace,
         request: &UpdateRequest,
         context: &Context,
@@ -229,7 +244,7 @@ impl Database {
             InsertRequest { document: document.view(), bypass_validation: request.bypass_validation };
         let record = remember(None, Some(&document))?;
         let record = record.as_ref().map(|(key, answer)| (*key, answer.view()));
-        let committed = Some(self.insert_retryable(namespace, insert, context, record)?);
+        let committed = Some(self.insert_retryable(operation, namespace, insert, context, record)?);
         Ok((UpdateOutcome { committed, ..UpdateOutcome::of(None, Some(&document)) }, Some(document)))
     }
 }

@@ -202,7 +202,7 @@ impl Operation<'_> {
                 call.server.counters.inserted.add(1);
                 let request = InsertRequest { document: *document, bypass_validation };
                 let record = retry.map(|key| (key, Document::EMPTY));
-                let committed = database.insert_retryable(namespace, request, context, record)?;
+                let committed = database.insert_retryable(operation, namespace, request, context, record)?;
                 Ok(Done { n: 1, committed: Some(committed), ..Done::default() })
             }
             Operation::Update(statement) => {

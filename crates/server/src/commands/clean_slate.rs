@@ -25,7 +25,7 @@ fn fork(call: &mut Call<'_>) -> Result<Answer> {
     let to = fields.required("to", Fields::string)?;
     let replace = fields.flag("replace")?.unwrap_or(false);
     fields.finish()?;
-    let committed = call.server.database.fork_database(from, to, replace)?;
+    let committed = call.server.database.fork_database(call.operation().as_ref(), from, to, replace)?;
     call.acknowledge(Some(committed))?;
     Ok(Answer::Done)
 }
@@ -44,7 +44,7 @@ fn snapshot(call: &mut Call<'_>) -> Result<Answer> {
     let name = state_name(&mut fields, "snapshotDatabase")?;
     let replace = fields.flag("replace")?.unwrap_or(false);
     fields.finish()?;
-    let committed = call.server.database.snapshot_database(&name, replace)?;
+    let committed = call.server.database.snapshot_database(call.operation().as_ref(), &name, replace)?;
     call.acknowledge(Some(committed))?;
     Ok(Answer::Done)
 }
@@ -62,7 +62,7 @@ fn restore(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let name = state_name(&mut fields, "restoreDatabase")?;
     fields.finish()?;
-    let committed = call.server.database.restore_database(&name)?;
+    let committed = call.server.database.restore_database(call.operation().as_ref(), &name)?;
     call.acknowledge(Some(committed))?;
     Ok(Answer::Done)
 }
@@ -76,7 +76,7 @@ fn drop_snapshot(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let name = state_name(&mut fields, "dropSnapshot")?;
     fields.finish()?;
-    let committed = call.server.database.drop_snapshot(&name)?;
+    let committed = call.server.database.drop_snapshot(call.operation().as_ref(), &name)?;
     call.acknowledge(Some(committed))?;
     Ok(Answer::Done)
 }
@@ -119,7 +119,7 @@ fn reset(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let name = own_database(&mut fields, "resetDatabase")?;
     fields.finish()?;
-    let (deleted, committed) = call.server.database.reset_database(name)?;
+    let (deleted, committed) = call.server.database.reset_database(call.operation().as_ref(), name)?;
     call.reply.append("n", deleted as i64);
     call.acknowledge(committed)?;
     Ok(Answer::Done)

@@ -38,7 +38,9 @@ fn drop_collection(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     fields.finish()?;
-    let Some((dropped, committed)) = call.server.database.drop_collection(&namespace)? else {
+    let Some((dropped, committed)) =
+        call.server.database.drop_collection(call.operation().as_ref(), &namespace)?
+    else {
         call.acknowledge(None)?;
         return Ok(Answer::Done);
     };
@@ -62,7 +64,7 @@ fn drop_database(call: &mut Call<'_>) -> Result<Answer> {
     if name == "admin" {
         return Err(err!(IllegalOperation, "Dropping the 'admin' database is prohibited."));
     }
-    let committed = call.server.database.drop_database(name)?;
+    let committed = call.server.database.drop_database(call.operation().as_ref(), name)?;
     if committed.is_some() {
         call.reply.append("dropped", name);
     }
@@ -102,7 +104,9 @@ fn rename(call: &mut Call<'_>) -> Result<Answer> {
     let drop_target = fields.flag("dropTarget")?.unwrap_or(false);
     fields.refuse_unless_default("stayTemp")?;
     fields.finish()?;
-    let committed = call.server.database.rename_collection(&RenameRequest { from, to, drop_target })?;
+    let operation = call.operation();
+    let request = RenameRequest { from, to, drop_target };
+    let committed = call.server.database.rename_collection(operation.as_ref(), &request)?;
     call.acknowledge(Some(committed))?;
     Ok(Answer::Done)
 }
@@ -120,7 +124,12 @@ fn convert_to_capped(call: &mut Call<'_>) -> Result<Answer> {
         return Err(err!(InvalidOptions, "Capped collection size must be greater than zero"));
     }
     let surroundings = call.surroundings();
-    let committed = call.server.database.convert_to_capped(&namespace, size, &surroundings.context)?;
+    let committed = call.server.database.convert_to_capped(
+        &surroundings.operation,
+        &namespace,
+        size,
+        &surroundings.context,
+    )?;
     call.acknowledge(Some(committed))?;
     Ok(Answer::Done)
 }
@@ -144,7 +153,7 @@ fn clone_as_capped(call: &mut Call<'_>) -> Result<Answer> {
         return Err(err!(InvalidOptions, "Capped collection size must be greater than zero"));
     }
     let surroundings = call.surroundings();
-    call.server.database.clone_as_capped(&from, &to, size, &surroundings.context)?;
+    call.server.database.clone_as_capped(&surroundings.operation, &from, &to, size, &surroundings.context)?;
     call.acknowledge(None)?;
     Ok(Answer::Done)
 }
@@ -192,6 +201,7 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
 
     let surroundings = call.surroundings();
     let context = &surroundings.context;
+    let interrupt = surroundings.operation.as_ref();
     let database = call.server.database.clone();
     let Some(collection) = database.collection(&namespace) else {
         return Err(err!(NamespaceNotFound, "ns does not exist"));
@@ -215,13 +225,13 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
         return Err(err!(InvalidOptions, "option not supported on a view"));
     }
     if validator.is_some() || level.is_some() || action.is_some() {
-        database.set_validator(&namespace, validator, level, action, context)?;
+        database.set_validator(interrupt, &namespace, validator, level, action, context)?;
     }
     if capped_size.is_some() || capped_max.is_some() {
-        database.set_capped(&namespace, capped_size, capped_max)?;
+        database.set_capped(interrupt, &namespace, capped_size, capped_max)?;
     }
     if let Some(seconds) = expiry {
-        database.set_expiry(&namespace, seconds)?;
+        database.set_expiry(interrupt, &namespace, seconds)?;
     }
     let mut committed = None;
     if let Some(index) = index {

@@ -4,7 +4,7 @@ use super::cursor_reply;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
-use base::bson::{Document, Value};
+use base::bson::{Builder, Document, Value};
 use base::{Namespace, Result, err};
 use database::Committed;
 use database::index::IndexSpec;
@@ -33,10 +33,7 @@ fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
         })
         .collect::<Result<Vec<_>>>()?;
     let database = &call.server.database;
-    if database.collection(&namespace).is_some_and(|collection| collection.is_large()) {
-        surroundings.operation.expect_long();
-    }
-    let outcome = surroundings.operation.run(|| database.create_indexes(&namespace, specs, context))?;
+    let outcome = database.create_indexes(&surroundings.operation, &namespace, &specs, context)?;
     call.reply.append("numIndexesBefore", outcome.before as i32);
     call.reply.append("numIndexesAfter", outcome.after as i32);
     call.reply.append("createdCollectionAutomatically", outcome.created_collection);
@@ -85,20 +82,21 @@ fn drop_indexes(call: &mut Call<'_>) -> Result<Answer> {
     let namespace = fields.namespace()?;
     let index = fields.required("index", Fields::any)?;
     fields.finish()?;
+    let operation = call.operation();
     let database = &call.server.database;
     let (before, committed) = match index {
-        Value::String("*") => database.drop_indexes(&namespace, None)?,
+        Value::String("*") => database.drop_indexes(operation.as_ref(), &namespace, None)?,
         Value::Array(names) => {
             let names = names
                 .iter()
                 .map(|name| name.as_str().map(str::to_string))
                 .collect::<Option<Vec<_>>>()
                 .ok_or_else(|| err!(TypeMismatch, "index names must be strings"))?;
-            database.drop_indexes(&namespace, Some(&names))?
+            database.drop_indexes(operation.as_ref(), &namespace, Some(&names))?
         }
         Value::String(_) | Value::Document(_) => {
             let name = database.index_name(&namespace, index)?;
-            database.drop_indexes(&namespace, Some(&[name]))?
+            database.drop_indexes(operation.as_ref(), &namespace, Some(&[name]))?
         }
         other => {
             return Err(err!(
@@ -157,8 +155,9 @@ fn re_index(call: &mut Call<'_>) -> Result<Answer> {
     let specs: Vec<IndexSpec> =
         collection.data()?.indexes.iter().map(|index| IndexSpec::clone(&index.spec)).collect();
     let count = specs.len() as i32;
-    database.drop_indexes(&namespace, None)?;
-    let outcome = database.create_indexes(&namespace, specs.clone(), &surroundings.context)?;
+    let operation = &surroundings.operation;
+    database.drop_indexes(operation.as_ref(), &namespace, None)?;
+    let outcome = database.create_indexes(operation, &namespace, &specs, &surroundings.context)?;
     call.reply.append("nIndexesWas", count).append("nIndexes", count).begin_array("indexes");
     for spec in &specs {
         call.reply.push(&spec.to_document());
@@ -218,8 +217,11 @@ pub(crate) fn change(
     if unique.is_some() {
         make_unique(call, namespace, &name, false)?;
     }
-    let reply = &mut *call.reply;
-    let changed = database.change_index(namespace, &name, |spec| {
+    let operation = call.operation();
+    let mut told = Builder::new();
+    let changed = database.change_index(operation.as_ref(), namespace, &name, |spec| {
+        told = Builder::new();
+        let reply = &mut told;
         if spec.is_id_pattern() && hidden == Some(true) {
             return Err(err!(BadValue, "can't hide _id index"));
         }
@@ -245,6 +247,7 @@ pub(crate) fn change(
         }
         Ok(())
     })?;
+    call.reply.append_all(told.finish().view());
     Ok(Some(changed))
 }
 
@@ -263,8 +266,13 @@ fn make_unique(
     dry_run: bool,
 ) -> Result<Option<Committed>> {
     let surroundings = call.surroundings();
-    let committed =
-        call.server.database.convert_to_unique(namespace, name, dry_run, &surroundings.context)?;
+    let committed = call.server.database.convert_to_unique(
+        &surroundings.operation,
+        namespace,
+        name,
+        dry_run,
+        &surroundings.context,
+    )?;
     if committed.is_some() {
         call.reply.append("unique_new", true);
     }

@@ -33,7 +33,13 @@ fn insert(call: &mut Call<'_>) -> Result<Answer> {
         let request = InsertRequest { document, bypass_validation };
         let record = batch.key(position).map(|key| (key, Document::EMPTY));
         let database = &call.server.database;
-        match database.insert_retryable(&namespace, request, &surroundings.context, record) {
+        match database.insert_retryable(
+            &surroundings.operation,
+            &namespace,
+            request,
+            &surroundings.context,
+            record,
+        ) {
             Ok(committed) => {
                 inserted += 1;
                 batch.committed(Some(committed));

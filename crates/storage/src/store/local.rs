@@ -129,6 +129,11 @@ impl Local {
         Some(left)
     }
 
+    /// Whether a commit would have to wait for anything but its turn.
+    pub fn must_wait(&self) -> bool {
+        self.frozen() > 0
+    }
+
     /// How often commits are held up.
     pub fn frozen(&self) -> u64 {
         self.frozen.load(Ordering::Acquire)
@@ -153,7 +158,8 @@ impl Local {
         }
     }
 
-    fn sight(&self) -> Sight {
+    /// The state after the latest commit.
+    pub fn sight(&self) -> Sight {
         let generation = self.generation.read();
         Sight { snapshot: self.engine.snapshot(), generation: *generation }
     }
@@ -162,6 +168,13 @@ impl Local {
     fn refusal(&self, writer: &Writer, change: &Change) -> Result<Option<Refusal>> {
         if let Some(owner) = writer.claims.in_the_way(&change.batch, change.owner) {
             return Ok(Some(Refusal::Claimed(owner)));
+        }
+        for beside in &change.beside {
+            if let Beside::Generation(ident, _) = beside
+                && let Some(owner) = writer.claims.relies(*ident, change.owner)
+            {
+                return Ok(Some(Refusal::Claimed(owner)));
+            }
         }
         if change.expect.is_empty() {
             return Ok(None);
@@ -199,6 +212,7 @@ impl Local {
                     counts.bytes.fetch_add(bytes, Ordering::Relaxed);
                 }
                 Beside::Mark(marks, record) => marks.add(record),
+                Beside::MarkAll(marks) => marks.fill(),
                 Beside::Generation(ident, Some(generation)) => {
                     writer.generations.insert(ident, generation);
                 }
@@ -229,26 +243,29 @@ impl Exclusive<'_> {
         self.writer.generations.insert(ident, generation);
     }
 
-    /// Checks and applies a change, and gives the lock back. With `publish` it is a change of the catalog,
-    /// which is called with the catalog's new generation once the change is applied, before anybody else can
-    /// have a sight of it.
+    /// Checks and applies a change, and gives the lock back. Calls `applied` with the catalog's generation
+    /// once the change is applied, before anybody else can commit; where the change is one of the catalog,
+    /// that is a new generation, and nobody has had a sight of it.
     ///
     /// Errors: the engine's; then nothing has changed.
     pub fn commit(
         mut self,
         change: Change,
-        publish: Option<&mut dyn FnMut(u64)>,
+        changes_catalog: bool,
+        applied: &mut dyn FnMut(u64),
     ) -> Result<std::result::Result<Written, (Refusal, Change)>> {
         if let Some(refusal) = self.local.refusal(&self.writer, &change)? {
             return Ok(Err((refusal, change)));
         }
-        let Some(publish) = publish else {
-            return self.local.apply(&mut self.writer, change).map(Ok);
-        };
+        if !changes_catalog {
+            let written = self.local.apply(&mut self.writer, change)?;
+            applied(*self.local.generation.read());
+            return Ok(Ok(written));
+        }
         let mut generation = self.local.generation.write();
         let written = self.local.apply(&mut self.writer, change)?;
         *generation += 1;
-        publish(*generation);
+        applied(*generation);
         Ok(Ok(written))
     }
 }

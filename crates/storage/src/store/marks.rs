@@ -3,6 +3,7 @@
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How many numbers a page holds.
 const PAGE: u64 = 4096;
@@ -12,13 +13,14 @@ type Page = Box<[u64; (PAGE / 64) as usize]>;
 /// A set of record ids up to a greatest one; it takes a bit for each number of the pages in use.
 pub struct Marks {
     greatest: u64,
+    all: AtomicBool,
     pages: Mutex<HashMap<u64, Page>>,
 }
 
 impl Marks {
     /// A set that keeps numbers up to `greatest` and forgets others.
     pub fn up_to(greatest: u64) -> Marks {
-        Marks { greatest, pages: Mutex::default() }
+        Marks { greatest, all: AtomicBool::new(false), pages: Mutex::default() }
     }
 
     /// Adds a number, if it is one of those that are kept.
@@ -33,8 +35,16 @@ impl Marks {
         }
     }
 
+    /// Adds all numbers.
+    pub fn fill(&self) {
+        self.all.store(true, Ordering::Release);
+    }
+
     /// Whether a number is in the set.
     pub fn contains(&self, number: u64) -> bool {
+        if self.all.load(Ordering::Acquire) {
+            return true;
+        }
         let pages = self.pages.lock();
         let word = pages.get(&(number / PAGE)).and_then(|page| page.get((number % PAGE / 64) as usize));
         word.is_some_and(|word| word & (1 << (number % 64)) != 0)

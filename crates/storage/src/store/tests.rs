@@ -68,7 +68,7 @@ fn a_changed_collection_refuses_what_was_prepared_before() {
     let mut told = 0;
     let beside = vec![Beside::Generation(TREE, Some(2))];
     let change = Change { beside, ..put(b"b", b"") };
-    lock.commit(change, Some(&mut |generation| told = generation)).unwrap().unwrap();
+    lock.commit(change, true, &mut |generation| told = generation).unwrap().unwrap();
     assert_eq!((told, store.view().unwrap().generation), (1, 1));
     assert_eq!(store.commit(prepared).unwrap().unwrap_err().0, Refusal::Expectation(0));
 }
@@ -113,7 +113,10 @@ fn a_collection_that_a_transaction_relies_on_stays() {
     change.batch.drop_ident(TREE);
     let lock = store.lock(&mut || true).unwrap().unwrap();
     assert_eq!(lock.relies(TREE, None), Some(Owner(1)));
-    assert_eq!(lock.commit(change.clone(), None).unwrap().unwrap_err().0, Refusal::Claimed(Owner(1)));
+    assert_eq!(
+        lock.commit(change.clone(), false, &mut |_| {}).unwrap().unwrap_err().0,
+        Refusal::Claimed(Owner(1))
+    );
     store.release(Owner(1));
     assert!(store.commit(change).unwrap().is_ok());
 }

@@ -56,14 +56,18 @@ impl World {
             let simple = Context::for_tests();
             let parsed = crate::index::IndexSpec::parse(spec.view(), &self.namespace, &simple);
             let Ok(parsed) = parsed else { continue };
-            if self.database.create_indexes(&self.namespace, vec![parsed], &self.context).is_ok() {
+            if self
+                .database
+                .create_indexes(&Operation::new(0), &self.namespace, &[parsed], &self.context)
+                .is_ok()
+            {
                 self.text += &format!("{spec}\n");
             }
         }
         for id in 0..random.below(24) as i32 {
             let document = random.document(id, arrays);
             let insert = InsertRequest { document: document.view(), bypass_validation: false };
-            if self.database.insert(&self.namespace, insert, &self.context).is_ok() {
+            if self.database.insert(&Operation::new(0), &self.namespace, insert, &self.context).is_ok() {
                 self.text += &format!("{document}\n");
             }
         }

@@ -1,0 +1,262 @@
+//! Changing the catalog: collections, views, indexes, saved states, and whole trees with them.
+//!
+//! Such a change is short whatever the collections hold, so it is made under the commit lock, on the latest
+//! catalog: [`Database::change_catalog`] takes the lock, has the change put together, commits it and publishes
+//! the new catalog in one step. Where an open transaction relies on a collection that would change, the
+//! change gives the lock back, waits for the transaction's end, and is put together again.
+
+use crate::catalog::Catalog;
+use crate::clean_slate::SavedState;
+use crate::collection::{Collection, Data, entry};
+use crate::commit::Committed;
+use crate::database::Database;
+use crate::index::Index;
+use crate::keys::{CATALOG, RecordId};
+use crate::storage_error;
+use base::{Namespace, Result, err};
+use query::Interrupt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use storage::store::{Beside, Change, Exclusive, Refusal};
+use storage::{Ident, Snapshot, Value};
+
+/// A change of the catalog being put together. Dropping it changes nothing.
+pub(crate) struct CatalogChange<'db> {
+    database: &'db Database,
+    lock: Exclusive<'db>,
+    snapshot: Arc<dyn Snapshot>,
+    catalog: Arc<Catalog>,
+    /// The generation that the catalog will have.
+    generation: u64,
+    catalog_changed: bool,
+    change: Change,
+    changed: Vec<Namespace>,
+    /// What indexes learn of their documents' arrays, with the entry that says so.
+    learnt: Vec<(Arc<Index>, Vec<u32>)>,
+}
+
+impl Database {
+    /// Makes a change of the catalog; `put_together` may be called several times. Where it gives `None` there
+    /// is nothing to change.
+    ///
+    /// Errors: its own, the engine's, and what interrupts waiting.
+    pub(crate) fn change_catalog<T>(
+        &self,
+        interrupt: &dyn Interrupt,
+        mut put_together: impl FnMut(&mut CatalogChange<'_>) -> Result<Option<T>>,
+    ) -> Result<Option<(T, Committed)>> {
+        loop {
+            let lock = self.exclusive(interrupt)?;
+            let mut change = CatalogChange::new(self, lock);
+            let Some(outcome) = put_together(&mut change)? else { return Ok(None) };
+            match change.commit()? {
+                Ok(committed) => return Ok(Some((outcome, committed))),
+                Err(Refusal::Claimed(owner)) => self.wait_for(owner, interrupt)?,
+                Err(_) => interrupt.check()?,
+            }
+        }
+    }
+
+    /// Makes a change of the catalog that there always is something to do for.
+    ///
+    /// Errors: as [`change_catalog`](Self::change_catalog).
+    pub(crate) fn must_change_catalog(
+        &self,
+        interrupt: &dyn Interrupt,
+        mut put_together: impl FnMut(&mut CatalogChange<'_>) -> Result<()>,
+    ) -> Result<Committed> {
+        let changed = self.change_catalog(interrupt, |change| put_together(change).map(Some))?;
+        Ok(changed.map(|(_, committed)| committed).unwrap_or_default())
+    }
+
+    /// Takes the commit lock, waiting while writes are locked.
+    ///
+    /// Errors: what interrupts waiting, and the engine's.
+    pub(crate) fn exclusive(&self, interrupt: &dyn Interrupt) -> Result<Exclusive<'_>> {
+        loop {
+            let lock = match self.store.must_wait() {
+                false => self.store.lock(&mut || true),
+                true => self.waiting(interrupt, |go_on| self.store.lock(go_on))?,
+            };
+            if let Some(lock) = lock.map_err(storage_error)? {
+                return Ok(lock);
+            }
+            interrupt.check()?;
+        }
+    }
+}
+
+impl<'db> CatalogChange<'db> {
+    fn new(database: &'db Database, lock: Exclusive<'db>) -> CatalogChange<'db> {
+        let sight = lock.view();
+        CatalogChange {
+            database,
+            lock,
+            catalog: database.catalog_of(sight.generation).unwrap_or_else(|| database.catalog()),
+            snapshot: sight.snapshot,
+            generation: sight.generation + 1,
+            catalog_changed: false,
+            change: Change { earliest: database.earliest_cluster_time(), ..Change::default() },
+            changed: Vec::new(),
+            learnt: Vec::new(),
+        }
+    }
+
+    /// Commits it, and gives the lock back.
+    fn commit(self) -> Result<std::result::Result<Committed, Refusal>> {
+        let CatalogChange { database, lock, snapshot, catalog, change, changed, learnt, .. } = self;
+        // The snapshot goes first, so that the engine finds its trees unshared and changes them in place.
+        drop(snapshot);
+        let mut catalog = Some(catalog).filter(|_| self.catalog_changed);
+        let changes_catalog = catalog.is_some();
+        let mut applied = |generation| {
+            if let Some(catalog) = catalog.take() {
+                database.publish(generation, catalog);
+            }
+            learnt.iter().for_each(|(index, bits)| index.note_multikey(bits));
+        };
+        let written = match lock.commit(change, changes_catalog, &mut applied).map_err(storage_error)? {
+            Ok(written) => written,
+            Err((refusal, _)) => return Ok(Err(refusal)),
+        };
+        for namespace in &changed {
+            database.watchers.notify(namespace);
+        }
+        Ok(Ok(written.into()))
+    }
+
+    /// The catalog with this change so far.
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// The data before this change.
+    pub(crate) fn snapshot(&self) -> &Arc<dyn Snapshot> {
+        &self.snapshot
+    }
+
+    /// Whether an open transaction has changed something in a collection.
+    pub(crate) fn is_relied_on(&self, collection: &Collection) -> bool {
+        collection.data.as_ref().is_some_and(|data| self.lock.relies(data.ident, None).is_some())
+    }
+
+    /// What else is stored.
+    pub(crate) fn batch(&mut self) -> &mut storage::Batch {
+        &mut self.change.batch
+    }
+
+    /// The greatest record id that any document of the collection can have.
+    pub(crate) fn greatest_record(&self, data: &Data) -> RecordId {
+        RecordId(data.counts.next_record.load(Relaxed))
+    }
+
+    /// Empties a collection and its indexes at once, whatever they hold. Returns how many documents there
+    /// were.
+    pub(crate) fn clear(&mut self, collection: &Collection) -> Result<u64> {
+        let data = collection.data()?;
+        let (records, bytes) = (data.counts.records.load(Relaxed), data.counts.bytes.load(Relaxed));
+        for ident in data.idents() {
+            self.change.batch.clear(ident);
+        }
+        for build in &data.building {
+            self.change.beside.push(Beside::MarkAll(build.changed.clone()));
+        }
+        let counts = data.counts.clone();
+        self.change.beside.push(Beside::Count { counts, records: -records, bytes: -bytes });
+        self.changed.push(collection.namespace.clone());
+        Ok(records.max(0) as u64)
+    }
+
+    /// A number for a new tree, and the tree.
+    pub(crate) fn create_ident(&mut self) -> Ident {
+        let ident = self.database.new_ident();
+        self.change.batch.create(ident);
+        ident
+    }
+
+    /// A number for a copy-on-write twin of a tree, and the twin: as it stands before this change and what
+    /// it has changed so far.
+    pub(crate) fn fork_ident(&mut self, from: Ident) -> Ident {
+        let ident = self.database.new_ident();
+        self.change.batch.fork(from, ident);
+        ident
+    }
+
+    /// Removes a tree with all it holds.
+    pub(crate) fn drop_ident(&mut self, ident: Ident) {
+        self.change.batch.drop_ident(ident);
+    }
+
+    /// A random UUID of version 4.
+    pub(crate) fn new_uuid(&mut self) -> [u8; 16] {
+        self.database.random.uuid()
+    }
+
+    /// Puts a collection into the catalog, replacing the one of its name.
+    pub(crate) fn put_collection(&mut self, mut collection: Collection) -> Result<Arc<Collection>> {
+        collection.generation = self.generation;
+        let stored = entry(&collection);
+        self.change.batch.put(CATALOG, collection.namespace.as_str().as_bytes(), Value::from(stored.bytes()));
+        if let Some(data) = &collection.data {
+            self.change.beside.push(Beside::Generation(data.ident, Some(collection.generation)));
+        }
+        self.changed.push(collection.namespace.clone());
+        self.catalog_changed = true;
+        let collection = Arc::new(collection);
+        Arc::make_mut(&mut self.catalog).put(collection.clone())?;
+        Ok(collection)
+    }
+
+    /// Stores the entry of a collection that stays the same but for what its indexes have learnt.
+    pub(crate) fn learn(&mut self, collection: &Collection, learnt: Vec<(Arc<Index>, Vec<u32>)>) {
+        let stored = crate::collection::entry_with(collection, &learnt);
+        self.learnt = learnt;
+        self.change.batch.put(CATALOG, collection.namespace.as_str().as_bytes(), Value::from(stored.bytes()));
+    }
+
+    /// Takes a collection out of the catalog; its trees are the caller's to drop.
+    pub(crate) fn remove_collection(&mut self, namespace: &Namespace) -> Option<Arc<Collection>> {
+        self.change.batch.delete(CATALOG, namespace.as_str().as_bytes());
+        self.changed.push(namespace.clone());
+        self.catalog_changed = true;
+        let removed = Arc::make_mut(&mut self.catalog).remove(namespace);
+        if let Some(data) = removed.as_ref().and_then(|removed| removed.data.as_ref()) {
+            self.change.beside.push(Beside::Generation(data.ident, None));
+        }
+        removed
+    }
+
+    /// Puts a database's saved state into the catalog; there is none of its name.
+    pub(crate) fn put_saved(&mut self, state: Arc<SavedState>) {
+        for (key, stored) in state.entries() {
+            self.change.batch.put(CATALOG, key, Value::from(stored.bytes()));
+        }
+        self.catalog_changed = true;
+        Arc::make_mut(&mut self.catalog).put_saved(state);
+    }
+
+    /// Takes a saved state out of the catalog, with its trees.
+    pub(crate) fn drop_saved(&mut self, state: &SavedState) {
+        for (key, _) in state.entries() {
+            self.change.batch.delete(CATALOG, key);
+        }
+        for data in state.collections.iter().filter_map(|collection| collection.data.as_ref()) {
+            data.idents().for_each(|ident| self.change.batch.drop_ident(ident));
+        }
+        self.catalog_changed = true;
+        Arc::make_mut(&mut self.catalog).remove_saved(&state.name);
+    }
+}
+
+/// The collection that a statement planned on as a catalog has it now, if it is still the same one; its
+/// indexes may have changed meanwhile.
+///
+/// Errors: QueryPlanKilled.
+pub(crate) fn same_collection(catalog: &Catalog, planned: &Collection) -> Result<Arc<Collection>> {
+    match catalog.get(&planned.namespace) {
+        Some(now) if now.uuid == planned.uuid => Ok(now.clone()),
+        _ => {
+            Err(err!(QueryPlanKilled, "collection dropped. UUID {}", crate::commit::uuid_text(&planned.uuid)))
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What a statement changes: documents with their images before and after, the index entries that come and
+//! go, and what all of that rests on.
+//!
+//! [`Changes`] are put together without any lock. They say what they expect: that each collection is the one
+//! that was planned on, that each record still has the bytes that were read, that the keys of unique indexes
+//! are free. [`Database::apply`](crate::Database) commits them, or tells that something has changed since.
+
+use crate::collection::{Collection, Data};
+use crate::duplicate::duplicate_key;
+use crate::index::{Building, DocumentKeys, Index, KeyOf};
+use crate::keys::{IndexEntry, RETRIES, RecordId};
+use base::{Error, Namespace, Result};
+use std::collections::HashSet;
+use std::sync::Arc;
+use storage::store::{Beside, Change, Expect};
+use storage::{Ident, Key, Value};
+
+/// A change to documents, being put together.
+#[derive(Default)]
+pub(crate) struct Changes {
+    pub(crate) change: Change,
+    /// Which expectations are keys that must be free.
+    unique: Vec<UniqueKey>,
+    /// The collections expected to be the same, by tree.
+    pub(crate) collections: Vec<Arc<Collection>>,
+    /// The unique keys that these changes themselves take.
+    taken: HashSet<(Ident, Key)>,
+    /// How many documents are changed.
+    pub(crate) documents: usize,
+    /// Namespaces to tell of.
+    pub(crate) changed: Vec<Namespace>,
+}
+
+/// A key of a unique index that must be free.
+struct UniqueKey {
+    expectation: usize,
+    namespace: Namespace,
+    index: Arc<Index>,
+    key: KeyOf,
+}
+
+impl Changes {
+    /// Whether there is nothing to store.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.change.batch.is_empty()
+    }
+
+    /// Stores a new document; `keys` are its keys in each index of the collection, in order.
+    ///
+    /// Errors: DuplicateKey, where these changes have taken the key themselves.
+    pub(crate) fn insert(
+        &mut self,
+        collection: &Arc<Collection>,
+        id: RecordId,
+        document: Arc<[u8]>,
+        keys: &[DocumentKeys],
+    ) -> Result<()> {
+        let data = self.expect_same(collection)?;
+        for (index, document_keys) in data.written_indexes().zip(keys) {
+            for key in &document_keys.keys {
+                self.expect_free(collection, data, index, key)?;
+                self.put_entry(index, key, id);
+            }
+        }
+        self.count(collection, data, 1, document.len() as i64);
+        self.change.batch.put(data.ident, id.key(), Value::from(document));
+        Ok(())
+    }
+
+    /// Replaces the document of a record, which had these bytes; `old_keys` and `new_keys` are its keys in
+    /// each index, in order.
+    ///
+    /// Errors: DuplicateKey, as for [`insert`](Self::insert).
+    pub(crate) fn update(
+        &mut self,
+        collection: &Arc<Collection>,
+        id: RecordId,
+        before: &Value,
+        document: Arc<[u8]>,
+        (old_keys, new_keys): (&[DocumentKeys], &[DocumentKeys]),
+    ) -> Result<()> {
+        let data = self.expect_same(collection)?;
+        self.expect_value(data.ident, id, before);
+        let built = data.indexes.len();
+        for (at, (index, (old, new))) in data.written_indexes().zip(old_keys.iter().zip(new_keys)).enumerate()
+        {
+            for key in old.keys.iter().filter(|key| new.keys.binary_search(key).is_err()) {
+                self.delete_entry(index, key, id);
+            }
+            for key in &new.keys {
+                let is_new = old.keys.binary_search(key).is_err();
+                // The same value as another type: the key is the record's own already.
+                let is_own = old.keys.iter().any(|old| old.key_string == key.key_string);
+                if is_new && !is_own {
+                    self.expect_free(collection, data, index, key)?;
+                }
+                // An index being built may not have the entries of before yet, and won't get them any more.
+                if is_new || at >= built {
+                    self.put_entry(index, key, id);
+                }
+            }
+        }
+        self.mark(data, id);
+        self.count(collection, data, 0, document.len() as i64 - before.len() as i64);
+        self.change.batch.put(data.ident, id.key(), Value::from(document));
+        Ok(())
+    }
+
+    /// Removes a record, which had these bytes, and its keys.
+    pub(crate) fn delete(
+        &mut self,
+        collection: &Arc<Collection>,
+        id: RecordId,
+        before: &Value,
+        keys: &[DocumentKeys],
+    ) -> Result<()> {
+        let data = self.expect_same(collection)?;
+        self.expect_value(data.ident, id, before);
+        for (index, document_keys) in data.written_indexes().zip(keys) {
+            for key in &document_keys.keys {
+                self.delete_entry(index, key, id);
+            }
+        }
+        self.mark(data, id);
+        self.count(collection, data, -1, -(before.len() as i64));
+        self.change.batch.delete(data.ident, id.key());
+        Ok(())
+    }
+
+    /// Stores the record of a retryable statement.
+    pub(crate) fn put_retry(&mut self, key: Key, value: Value) {
+        self.change.batch.put(RETRIES, key, value);
+    }
+
+    /// Removes the record of a retryable statement, if it is still as it was seen.
+    pub(crate) fn delete_retry(&mut self, key: Key, seen: Value) {
+        self.change.expect.push(Expect::Value { ident: RETRIES, key: key.clone(), value: Some(seen) });
+        self.change.batch.delete(RETRIES, key);
+    }
+
+    /// What to tell the client where an expectation doesn't hold: the key that isn't free. `None` where the
+    /// document or the collection has changed, so that the statement starts again.
+    pub(crate) fn violated(&self, expectation: usize) -> Option<Error> {
+        let unique = self.unique.iter().find(|unique| unique.expectation == expectation)?;
+        Some(duplicate_key(&unique.namespace, &unique.index, &unique.key))
+    }
+
+    /// The index being built that an expectation is about, if it is.
+    pub(crate) fn violated_build(&self, expectation: usize) -> Option<(&Arc<Building>, &KeyOf)> {
+        let unique = self.unique.iter().find(|unique| unique.expectation == expectation)?;
+        let building = self.collections.iter().filter_map(|collection| collection.data.as_ref());
+        let mut building = building.flat_map(|data| &data.building);
+        let build = building.find(|build| Arc::ptr_eq(&build.index, &unique.index))?;
+        Some((build, &unique.key))
+    }
+
+    /// The keys that a transaction claims to make these changes: of records, and of unique indexes.
+    pub(crate) fn claims(&self) -> Vec<(Ident, Key)> {
+        let mut exclusive: HashSet<Ident> = HashSet::new();
+        for data in self.collections.iter().filter_map(|collection| collection.data.as_ref()) {
+            exclusive.insert(data.ident);
+            let unique = data.written_indexes().filter(|index| index.unique());
+            exclusive.extend(unique.map(|index| index.ident));
+        }
+        let touched = self.change.batch.ops().iter().filter_map(|op| match op {
+            storage::Op::Put { ident, key, .. } | storage::Op::Delete { ident, key }
+                if exclusive.contains(ident) =>
+            {
+                Some((*ident, key.clone()))
+            }
+            _ => None,
+        });
+        let prepared = self.unique.iter().filter(|unique| !unique.index.unique());
+        let prepared =
+            prepared.map(|unique| (unique.index.ident, Key::from(unique.key.key_string.as_slice())));
+        touched.chain(prepared).collect()
+    }
+
+    fn expect_same<'a>(&mut self, collection: &'a Arc<Collection>) -> Result<&'a Data> {
+        let data = collection.data()?;
+        if !self.collections.iter().any(|known| Arc::ptr_eq(known, collection)) {
+            let (ident, generation) = (data.ident, collection.generation);
+            self.change.expect.push(Expect::Generation { ident, generation });
+            self.collections.push(collection.clone());
+        }
+        self.documents += 1;
+        if self.documents == 2 {
+            let key = |unique: &UniqueKey| (unique.index.ident, Key::from(unique.key.key_string.as_slice()));
+            self.taken = self.unique.iter().map(key).collect();
+        }
+        Ok(data)
+    }
+
+    fn expect_value(&mut self, ident: Ident, id: RecordId, before: &Value) {
+        self.change.expect.push(Expect::Value { ident, key: id.key(), value: Some(before.clone()) });
+    }
+
+    /// Expects a key to be free, in an index where two documents may not have the same.
+    fn expect_free(
+        &mut self,
+        collection: &Collection,
+        data: &Data,
+        index: &Arc<Index>,
+        key: &KeyOf,
+    ) -> Result<()> {
+        let prepared = index.spec.prepare_unique;
+        if !prepared && !index.unique() {
+            return Ok(());
+        }
+        let mut building = data.building.iter();
+        if building.any(|build| Arc::ptr_eq(&build.index, index) && build.has_failed()) {
+            return Ok(());
+        }
+        let at = (index.ident, Key::from(key.key_string.as_slice()));
+        if self.taken.contains(&at) {
+            return Err(duplicate_key(&collection.namespace, index, key));
+        }
+        let expectation = self.change.expect.len();
+        self.change.expect.push(match prepared {
+            true => Expect::NoneUnder { ident: at.0, prefix: at.1.clone() },
+            false => Expect::Value { ident: at.0, key: at.1.clone(), value: None },
+        });
+        self.unique.push(UniqueKey {
+            expectation,
+            namespace: collection.namespace.clone(),
+            index: index.clone(),
+            key: key.clone(),
+        });
+        // A single document can't be in its own way: it has each key once.
+        if self.documents > 1 {
+            self.taken.insert(at);
+        }
+        Ok(())
+    }
+
+    fn put_entry(&mut self, index: &Index, key: &KeyOf, record: RecordId) {
+        let entry = IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record };
+        let (key, value) = entry.to_parts(index.unique());
+        self.change.batch.put(index.ident, key, value);
+    }
+
+    fn delete_entry(&mut self, index: &Index, key: &KeyOf, record: RecordId) {
+        let entry = IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record };
+        self.change.batch.delete(index.ident, entry.to_parts(index.unique()).0);
+    }
+
+    /// Tells the builders of indexes that a record is no longer what their snapshots have.
+    fn mark(&mut self, data: &Data, id: RecordId) {
+        for build in &data.building {
+            self.change.beside.push(Beside::Mark(build.changed.clone(), id.0));
+        }
+    }
+
+    fn count(&mut self, collection: &Collection, data: &Data, records: i64, bytes: i64) {
+        self.change.beside.push(Beside::Count { counts: data.counts.clone(), records, bytes });
+        if self.changed.last() != Some(&collection.namespace) {
+            self.changed.push(collection.namespace.clone());
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Building indexes over the documents there are, while others read and write them.
+//!
+//! 1. The indexes are [registered](crate::index::Building) with the collection: from then on whoever changes
+//!    a document writes their entries, too.
+//! 2. A snapshot is read through the sorter that spills, one for each index.
+//! 3. The entries are loaded in order, a few at a time under the commit lock, but for those of records that
+//!    have been changed since.
+//! 4. The indexes are published: plans may use them.
+//!
+//! Whatever ends a build before that takes its trees away again. After a crash that is done by whoever opens
+//! the database, since the collection's entry names the trees.
+
+use crate::catalog_change::CatalogChange;
+use crate::collection::{Collection, Data};
+use crate::commit::Committed;
+use crate::database::Database;
+use crate::duplicate::duplicate_key;
+use crate::index::{Building, Index, KeyOf};
+use crate::keys::{IndexEntry, RecordId};
+use crate::operation::Operation;
+use crate::storage_error;
+use base::bson::{Document, DocumentBuf};
+use base::{Error, Namespace, Result, err};
+use query::context::Uninterrupted;
+use query::{Context, Interrupt, Sorter};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use storage::{Direction, Range};
+
+/// How many entries are loaded under the lock at a time.
+const LOADED_AT_ONCE: usize = 128;
+
+/// The least that the sorter of one index may hold, in bytes.
+const SORTER_MIN: usize = 1024 * 1024;
+
+/// Indexes of one collection being built.
+pub(super) struct IndexBuild<'a> {
+    pub(super) database: &'a Database,
+    pub(super) operation: &'a Operation,
+    pub(super) context: &'a Context,
+    pub(super) namespace: Namespace,
+    /// The collection, whatever it is called by now.
+    pub(super) uuid: [u8; 16],
+    pub(super) builds: Vec<Arc<Building>>,
+}
+
+/// An entry between the sorter and the index.
+struct Loaded {
+    key: KeyOf,
+    record: RecordId,
+}
+
+impl CatalogChange<'_> {
+    /// Registers an index to be built with a collection.
+    pub(super) fn register_build(&mut self, data: &mut Data, index: Index) -> Arc<Building> {
+        let build = Arc::new(Building::new(Arc::new(index), self.greatest_record(data).0));
+        data.building.push(build.clone());
+        build
+    }
+}
+
+impl IndexBuild<'_> {
+    /// Builds the indexes and has `publish` put them into the catalog.
+    ///
+    /// Errors: DuplicateKey, IndexBuildAborted where the collection is dropped or the indexes are, those of
+    /// key generation and of temporary files, and what interrupts the operation.
+    pub(super) fn run(
+        &self,
+        publish: &mut dyn FnMut(&mut CatalogChange<'_>, &mut Collection) -> Result<()>,
+    ) -> Result<Committed> {
+        let built = self.operation.at_length(|| {
+            let mut sorted = self.sort()?;
+            for (build, sorter) in self.builds.iter().zip(&mut sorted) {
+                self.load(build, sorter)?;
+            }
+            Ok(())
+        });
+        let published = built.and_then(|()| {
+            self.database.must_change_catalog(self.operation, |change| {
+                let mut collection = self.registered(change)?;
+                if let Some(build) = self.builds.iter().find(|build| build.has_failed()) {
+                    return Err(self.duplicate(build));
+                }
+                publish(change, &mut collection)?;
+                self.unregister(&mut collection);
+                change.put_collection(collection).map(drop)
+            })
+        });
+        published.inspect_err(|_| self.abort())
+    }
+
+    /// Sorts the entries that the documents of a snapshot have in each index, those of records changed since
+    /// included.
+    pub(super) fn sort(&self) -> Result<Vec<Sorter>> {
+        let view = self.database.view();
+        let collection = view.catalog.get(&self.namespace).filter(|now| now.uuid == self.uuid);
+        let data = collection.and_then(|collection| collection.data.as_ref()).ok_or_else(|| self.gone())?;
+        let memory = (self.database.build_memory() / self.builds.len().max(1)).max(SORTER_MIN);
+        let mut sorters: Vec<Sorter> =
+            self.builds.iter().map(|_| Sorter::new(usize::MAX, memory, true)).collect();
+        let progress = self.operation.begin_progress(
+            "Index Build: scanning collection",
+            data.counts.records.load(Relaxed).max(0) as u64,
+        );
+        let mut records =
+            view.snapshot.scan(data.ident, Range::all(), Direction::Forward).map_err(storage_error)?;
+        while let Some((key, value)) = records.next().map_err(storage_error)? {
+            self.operation.check()?;
+            progress.advance();
+            let id = RecordId::from_key(key)?;
+            for (build, sorter) in self.builds.iter().zip(&mut sorters) {
+                let found = build.index.spec.keys_of(Document::from_valid(value), self.context)?;
+                build.index.note_multikey(&found.multikey);
+                for key in found.keys {
+                    let sort_key = [&key.key_string, &id.0.to_be_bytes()[..], &key.type_bits].concat();
+                    sorter.add(&sort_key, key.key_string.len() as u64, DocumentBuf::empty().into())?;
+                }
+            }
+        }
+        sorters.iter_mut().try_for_each(Sorter::finish)?;
+        Ok(sorters)
+    }
+
+    /// Loads sorted entries into an index.
+    fn load(&self, build: &Building, sorter: &mut Sorter) -> Result<()> {
+        let entries = self.database.view().catalog.get(&self.namespace).map_or(0, |now| now.records());
+        let progress = self.operation.begin_progress(
+            "Index Build: inserting keys from external sorter into index",
+            entries.max(0) as u64,
+        );
+        let mut chunk = Vec::with_capacity(LOADED_AT_ONCE);
+        loop {
+            self.operation.check()?;
+            while chunk.len() < LOADED_AT_ONCE
+                && let Some(entry) = next_entry(sorter)?
+            {
+                progress.advance();
+                chunk.push(entry);
+            }
+            if chunk.is_empty() {
+                return Ok(());
+            }
+            self.database.change_catalog(self.operation, |change| {
+                self.registered(change)?;
+                self.load_chunk(change, build, &chunk).map(Some)
+            })?;
+            chunk.clear();
+        }
+    }
+
+    fn load_chunk(&self, change: &mut CatalogChange<'_>, build: &Building, chunk: &[Loaded]) -> Result<()> {
+        let index = &build.index;
+        let mut previous: Option<&Loaded> = None;
+        for loaded in chunk {
+            // What was written since is in the index already, or is gone.
+            if build.changed.contains(loaded.record.0) {
+                continue;
+            }
+            let key = &loaded.key;
+            if index.unique() {
+                let same = |other: &Loaded| other.key.key_string == key.key_string;
+                let there = change.snapshot().get(index.ident, &key.key_string).map_err(storage_error)?;
+                if there.is_some() || previous.is_some_and(same) {
+                    *build.duplicate.lock() = Some(key.clone());
+                    return Err(self.duplicate(build));
+                }
+            }
+            let entry =
+                IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record: loaded.record };
+            let (key, value) = entry.to_parts(index.unique());
+            change.batch().put(index.ident, key, value);
+            previous = Some(loaded);
+        }
+        Ok(())
+    }
+
+    /// The collection, if the builds are still registered with it.
+    fn registered(&self, change: &CatalogChange<'_>) -> Result<Collection> {
+        let collection = change.catalog().get(&self.namespace).filter(|now| now.uuid == self.uuid);
+        let data = collection.and_then(|collection| collection.data.as_ref());
+        let is_there = |build: &Arc<Building>| {
+            data.is_some_and(|data| data.building.iter().any(|known| Arc::ptr_eq(known, build)))
+        };
+        match collection {
+            Some(collection) if self.builds.iter().all(is_there) => Ok(Collection::clone(collection)),
+            _ => Err(self.gone()),
+        }
+    }
+
+    fn unregister(&self, collection: &mut Collection) {
+        if let Some(data) = &mut collection.data {
+            data.building.retain(|known| !self.builds.iter().any(|build| Arc::ptr_eq(known, build)));
+        }
+    }
+
+    /// Takes the builds away with all that has been loaded.
+    pub(super) fn abort(&self) {
+        let aborted = self.database.change_catalog(&Uninterrupted, |change| {
+            let found = change.catalog().all().find(|now| now.uuid == self.uuid).cloned();
+            let Some(found) = found else { return Ok(None) };
+            let mut collection = Collection::clone(&found);
+            let registered = found.data.iter().flat_map(|data| &data.building);
+            let own = registered.filter(|known| self.builds.iter().any(|build| Arc::ptr_eq(known, build)));
+            for build in own {
+                change.drop_ident(build.index.ident);
+            }
+            self.unregister(&mut collection);
+            change.put_collection(collection).map(Some)
+        });
+        if let Err(error) = aborted {
+            log::warn!("an index build of {} left its trees behind: {error}", self.namespace);
+        }
+    }
+
+    fn duplicate(&self, build: &Building) -> Error {
+        match &*build.duplicate.lock() {
+            Some(key) => duplicate_key(&self.namespace, &build.index, key),
+            None => err!(DuplicateKey, "E11000 duplicate key error collection: {}", self.namespace),
+        }
+    }
+
+    fn gone(&self) -> Error {
+        let names: Vec<&str> = self.builds.iter().map(|build| build.index.spec.name.as_str()).collect();
+        err!(
+            IndexBuildAborted,
+            "Index build failed: collection {} or its indexes {} have been dropped",
+            self.namespace,
+            names.join(", ")
+        )
+    }
+}
+
+/// The next entry of a sorter that [`IndexBuild::sort`] has filled.
+fn next_entry(sorter: &mut Sorter) -> Result<Option<Loaded>> {
+    let Some((length, _)) = sorter.give()? else { return Ok(None) };
+    let broken = || err!(InternalError, "an index build's sorter gave a broken entry");
+    let (key_string, rest) = sorter.last_key().split_at_checked(length as usize).ok_or_else(broken)?;
+    let (id, type_bits) = rest.split_first_chunk::<8>().ok_or_else(broken)?;
+    let key = KeyOf { key_string: key_string.to_vec(), type_bits: type_bits.to_vec() };
+    Ok(Some(Loaded { key, record: RecordId(u64::from_be_bytes(*id)) }))
+}
+
+/// Calls `found` for each group of documents that share a key, in the order of the keys.
+pub(super) fn shared_keys(
+    sorter: &mut Sorter,
+    found: &mut dyn FnMut(&[RecordId]) -> Result<bool>,
+) -> Result<()> {
+    let mut key: Vec<u8> = Vec::new();
+    let mut group: Vec<RecordId> = Vec::new();
+    let mut end = |group: &mut Vec<RecordId>| {
+        group.sort_unstable();
+        group.dedup();
+        match group.len() > 1 {
+            true => found(group),
+            false => Ok(true),
+        }
+    };
+    while let Some(entry) = next_entry(sorter)? {
+        if entry.key.key_string != key {
+            if !end(&mut group)? {
+                return Ok(());
+            }
+            group.clear();
+            key = entry.key.key_string;
+        }
+        group.push(entry.record);
+    }
+    end(&mut group).map(drop)
+}

@@ -1,0 +1,4 @@
+//! Transactions of many statements.
+
+/// A transaction under way.
+pub struct OpenTransaction {}

@@ -1,0 +1,156 @@
+//! Taking turns at a record that many statements write at a time.
+//!
+//! A statement that was refused because its record had changed simply starts again. Where that keeps
+//! happening, the statement takes a turn: it waits in a queue, and while it is at the head, statements that
+//! come new to the record wait behind it. So every writer gets on, and nobody pays for the queue who isn't
+//! in each other's way.
+
+use crate::database::Database;
+use crate::keys::RecordId;
+use base::Result;
+use parking_lot::{Condvar, Mutex};
+use query::Interrupt;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use storage::Ident;
+
+/// How many queues there are: records that share one wait for each other without need.
+const QUEUES: usize = 64;
+
+/// How often a statement starts again before it takes a turn.
+pub(crate) const LOSSES: usize = 2;
+
+/// How long a wait goes on before it asks whether it should.
+const ASK: Duration = Duration::from_millis(10);
+
+/// The queues of all records.
+pub(crate) struct Turns {
+    queues: [Queue; QUEUES],
+    tickets: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// How many are in it, to be seen without the lock.
+    length: AtomicUsize,
+    tickets: Mutex<VecDeque<u64>>,
+    moved: Condvar,
+}
+
+/// A place at the head of a queue, until it is dropped.
+pub(crate) struct Turn<'a> {
+    queue: &'a Queue,
+    ticket: u64,
+}
+
+impl Default for Turns {
+    fn default() -> Turns {
+        Turns { queues: std::array::from_fn(|_| Queue::default()), tickets: AtomicU64::new(0) }
+    }
+}
+
+impl Turns {
+    fn queue(&self, ident: Ident, record: RecordId) -> &Queue {
+        let mixed = (ident.0 ^ record.0.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        // The shift leaves a number below the length.
+        &self.queues[(mixed >> 58) as usize % QUEUES]
+    }
+}
+
+impl Database {
+    /// A turn at a record, where the statement has lost often enough or others are waiting already.
+    ///
+    /// Errors: what interrupts waiting.
+    pub(crate) fn turn_if_contended(
+        &self,
+        ident: Ident,
+        record: RecordId,
+        losses: usize,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Option<Turn<'_>>> {
+        let contended = self.turns.queue(ident, record).length.load(Ordering::Acquire) > 0;
+        if losses < LOSSES && !contended {
+            return Ok(None);
+        }
+        self.turn(ident, record, interrupt).map(Some)
+    }
+
+    /// A turn at a record.
+    ///
+    /// Errors: what interrupts waiting.
+    pub(crate) fn turn(&self, ident: Ident, record: RecordId, interrupt: &dyn Interrupt) -> Result<Turn<'_>> {
+        let queue = self.turns.queue(ident, record);
+        let ticket = self.turns.tickets.fetch_add(1, Ordering::Relaxed);
+        let turn = Turn { queue, ticket };
+        let first = {
+            let mut tickets = queue.tickets.lock();
+            tickets.push_back(ticket);
+            queue.length.store(tickets.len(), Ordering::Release);
+            tickets.len() == 1
+        };
+        if !first {
+            self.waiting(interrupt, |go_on| turn.wait(go_on))?;
+        }
+        Ok(turn)
+    }
+}
+
+impl Turn<'_> {
+    fn wait(&self, go_on: &mut dyn FnMut() -> bool) {
+        let mut tickets = self.queue.tickets.lock();
+        while tickets.front() != Some(&self.ticket) {
+            self.queue.moved.wait_for(&mut tickets, ASK);
+            let mut going = true;
+            parking_lot::MutexGuard::unlocked(&mut tickets, || going = go_on());
+            if !going {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut tickets = self.queue.tickets.lock();
+        tickets.retain(|ticket| *ticket != self.ticket);
+        self.queue.length.store(tickets.len(), Ordering::Release);
+        drop(tickets);
+        self.queue.moved.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SystemClock;
+    use query::context::Uninterrupted;
+    use std::sync::Arc;
+    use storage::MemoryEngine;
+
+    #[test]
+    fn turns_are_taken_one_at_a_time_and_in_order() {
+        let database = Database::open(Arc::new(MemoryEngine::new()), Arc::new(SystemClock), 7).unwrap();
+        let (ident, record) = (Ident(3), RecordId(4));
+        assert!(database.turn_if_contended(ident, record, 0, &Uninterrupted).unwrap().is_none());
+        let held = database.turn(ident, record, &Uninterrupted).unwrap();
+        let order = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for number in 0..3 {
+                let (database, order) = (&database, &order);
+                scope.spawn(move || {
+                    let _turn =
+                        database.turn_if_contended(ident, record, 0, &Uninterrupted).unwrap().unwrap();
+                    order.lock().push(number);
+                });
+                while database.turns.queue(ident, record).length.load(Ordering::Acquire) != number + 2 {
+                    std::thread::yield_now();
+                }
+            }
+            assert!(order.lock().is_empty());
+            drop(held);
+        });
+        assert_eq!(*order.lock(), [0, 1, 2]);
+        assert_eq!(database.turns.queue(ident, record).length.load(Ordering::Acquire), 0);
+    }
+}
