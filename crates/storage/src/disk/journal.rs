@@ -169,8 +169,13 @@ pub(super) struct Journal {
     bytes: AtomicU64,
     /// Whether anybody has waited for a sync since zeros were last written ahead.
     waited: AtomicBool,
+    /// Called when `durable` has advanced.
+    wake: Mutex<Option<Wake>>,
     pub(super) latency: Latency,
 }
+
+/// Somebody to be told.
+type Wake = Arc<dyn Fn() + Send + Sync>;
 
 struct Syncing {
     /// Whether somebody is syncing.
@@ -193,7 +198,31 @@ impl Journal {
             durable: AtomicU64::new(appender.position),
             bytes: AtomicU64::new(appender.len),
             waited: AtomicBool::new(false),
+            wake: Mutex::default(),
             latency: Latency::default(),
+        }
+    }
+
+    /// The last position known to be durable.
+    pub(super) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Sets what is called when that has advanced.
+    pub(super) fn when_durable(&self, wake: Wake) {
+        *self.wake.lock() = Some(wake);
+    }
+
+    /// Notes that everything up to a position is durable; true if that is news.
+    fn advance(&self, position: u64) -> bool {
+        self.durable.fetch_max(position, Ordering::AcqRel) < position
+    }
+
+    /// Lets everybody know; to be called without any lock.
+    fn tell(&self, advanced: bool) {
+        self.synced.notify_all();
+        if advanced && let Some(wake) = self.wake.lock().clone() {
+            wake();
         }
     }
 
@@ -264,9 +293,9 @@ impl Journal {
             let older = syncing.files.len().saturating_sub(1);
             syncing.files.drain(..older);
         }
-        self.durable.fetch_max(position, Ordering::AcqRel);
+        let advanced = self.advance(position);
         drop(syncing);
-        self.synced.notify_all();
+        self.tell(advanced);
     }
 
     /// Makes everything written so far durable.
@@ -303,21 +332,22 @@ impl Journal {
         let result = files.iter().try_for_each(|file| file.sync());
         self.latency.note(started.elapsed());
         let result = self.finish(appended, &files, result);
-        self.synced.notify_all();
-        result
+        self.tell(matches!(result, Ok(true)));
+        result.map(drop)
     }
 
-    fn finish(&self, appended: u64, files: &[Arc<dyn File>], result: std::io::Result<()>) -> Result<()> {
+    /// Returns whether more is durable than before.
+    fn finish(&self, appended: u64, files: &[Arc<dyn File>], result: std::io::Result<()>) -> Result<bool> {
         let mut syncing = self.syncing.lock();
         syncing.running = false;
         match result {
             Ok(()) => {
-                self.durable.fetch_max(appended, Ordering::AcqRel);
+                let advanced = self.advance(appended);
                 // The last one may have been written since; the others were complete before.
                 let complete = files.len().saturating_sub(1);
                 let done = files.get(..complete).unwrap_or_default();
                 syncing.files.retain(|file| !done.iter().any(|other| Arc::ptr_eq(file, other)));
-                Ok(())
+                Ok(advanced)
             }
             Err(error) => {
                 let error = during("syncing the journal in", &self.segments.directory, error);

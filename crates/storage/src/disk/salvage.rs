@@ -296,7 +296,9 @@ impl Copy<'_> {
         let batch = std::mem::take(&mut self.batch);
         match batch.is_empty() {
             true => Ok(()),
-            false => self.engine.commit(batch).map(drop),
+            false => {
+                self.engine.wait_for_room(&mut || true).and_then(|()| self.engine.commit(batch)).map(drop)
+            }
         }
     }
 
@@ -307,6 +309,7 @@ impl Copy<'_> {
         let mut batches = 0;
         let replay = |_, batch| {
             let batch = fitting(batch, idents);
+            engine.wait_for_room(&mut || true)?;
             engine.commit(batch).map(drop)
         };
         let remains = recovery::salvage(segments, base, replay, |_, batch| {

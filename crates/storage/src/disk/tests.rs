@@ -33,7 +33,7 @@ fn options() -> DiskOptions {
 }
 
 /// Bounds that set off no checkpoint.
-const WIDE: Bounds = Bounds { changed_bytes: 1 << 30, journal_bytes: 1 << 30 };
+const WIDE: Bounds = Bounds { changed_bytes: 1 << 30, journal_bytes: 1 << 30, refused_bytes: 1 << 30 };
 
 fn open(files: &FaultyFiles) -> Result<DiskEngine> {
     DiskEngine::open_with(Arc::new(files.clone()), &options(), WIDE)
@@ -322,6 +322,28 @@ fn a_closed_engine_takes_no_commits() {
     engine.close().unwrap();
     assert_eq!(engine.commit(Batch::new()), Err(Error::Closed));
     assert_eq!(engine.checkpoint(), Err(Error::Closed));
+}
+
+fn timed(time: u64, key: &[u8]) -> Batch {
+    let mut batch = batch([put(1, key, b"value")]);
+    batch.set_time(time);
+    batch
+}
+
+#[test]
+fn the_latest_time_survives_as_a_checkpoint() {
+    let files = FaultyFiles::new();
+    let engine = Checked::new(open(&files).unwrap());
+    start(&engine);
+    assert_eq!(engine.latest_time(), 0);
+    for (time, latest) in [(7, 7), (3, 7), (0, 7), (u64::MAX, u64::MAX)] {
+        engine.commit(timed(time, b"key")).unwrap();
+        assert_eq!(engine.latest_time(), latest);
+    }
+    engine.checkpoint().unwrap();
+    engine.commit(batch([put(1, b"after", b"")])).unwrap();
+    let engine = open(&files.restart(Loss::Nothing)).unwrap();
+    assert_eq!(engine.latest_time(), u64::MAX);
 }
 
 /// The real file system, once: locks, directories, a journal elsewhere.
