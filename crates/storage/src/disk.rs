@@ -141,11 +141,13 @@ impl DiskEngine {
         let base = Base::open(files, directory.base.clone(), cache, Arc::clone(&control))?;
         let loaded = base.load()?;
         let mut state = State::new(loaded.view, loaded.trees, loaded.position, loaded.time);
-        let appender = recovery::recover(&directory.segments, loaded.position, |position, batch| {
+        let replay = |position, batch| {
             let below = state.prepare(&batch)?;
             state.apply(batch, &below, position);
             Ok(())
-        })?;
+        };
+        let replayed = || directory.upgrade();
+        let appender = recovery::recover(&directory.segments, loaded.position, replay, replayed)?;
         let journal = Journal::new(directory.segments.clone(), &appender);
         let core = Arc::new(Core::new(state, journal, appender, base, control, bounds));
         let engine = DiskEngine {

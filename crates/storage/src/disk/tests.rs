@@ -6,6 +6,7 @@ mod faults;
 mod salvage;
 mod sharing;
 mod space;
+mod upgrade;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -331,7 +332,7 @@ fn timed(time: u64, key: &[u8]) -> Batch {
 }
 
 #[test]
-fn the_latest_time_survives_as_a_checkpoint() {
+fn the_latest_time_survives_in_the_journal_and_in_the_base() {
     let files = FaultyFiles::new();
     let engine = Checked::new(open(&files).unwrap());
     start(&engine);
@@ -340,6 +341,9 @@ fn the_latest_time_survives_as_a_checkpoint() {
         engine.commit(timed(time, b"key")).unwrap();
         assert_eq!(engine.latest_time(), latest);
     }
+    let files = files.restart(Loss::Nothing);
+    let engine = open(&files).unwrap();
+    assert_eq!(engine.latest_time(), u64::MAX);
     engine.checkpoint().unwrap();
     engine.commit(batch([put(1, b"after", b"")])).unwrap();
     let engine = open(&files.restart(Loss::Nothing)).unwrap();
