@@ -66,6 +66,7 @@ fn one(key: u64) -> Batch {
 /// Commits `count` entries as one of several threads.
 fn commit_some(engine: &dyn Engine, thread: u64, count: u64, wait: bool) -> Result<()> {
     for at in 0..count {
+        engine.wait_for_room(&mut || true)?;
         let position = engine.commit(one(thread << 32 | at))?;
         if wait {
             engine.wait_journaled(position)?;
@@ -141,6 +142,7 @@ fn reads(root: &Path, entries: u64) -> Result<()> {
         for at in first..(first + 1000).min(entries) {
             batch.put(TREE, at.to_be_bytes(), vec![at as u8; VALUE]);
         }
+        engine.wait_for_room(&mut || true)?;
         engine.commit(batch)?;
     }
     engine.close()?;

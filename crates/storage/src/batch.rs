@@ -44,6 +44,7 @@ pub enum Op {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     ops: Vec<Op>,
+    time: u64,
 }
 
 impl Batch {
@@ -54,7 +55,7 @@ impl Batch {
 
     /// An empty batch with room for `ops` changes.
     pub fn with_capacity(ops: usize) -> Self {
-        Batch { ops: Vec::with_capacity(ops) }
+        Batch { ops: Vec::with_capacity(ops), time: 0 }
     }
 
     /// Adds [`Op::Put`].
@@ -87,9 +88,21 @@ impl Batch {
         self.ops.push(Op::Fork { from, to });
     }
 
-    /// Adds all changes of another batch behind these.
+    /// Adds all changes of another batch behind these. The greater of the two times is kept.
     pub fn append(&mut self, mut other: Batch) {
         self.ops.append(&mut other.ops);
+        self.time = self.time.max(other.time);
+    }
+
+    /// Says at which cluster time the changes are made. An engine gives the number no other meaning than that
+    /// it remembers the greatest, see [`crate::Engine::latest_time`]; 0 stands for no time.
+    pub fn set_time(&mut self, time: u64) {
+        self.time = time;
+    }
+
+    /// The cluster time of the changes, 0 if they have none.
+    pub fn time(&self) -> u64 {
+        self.time
     }
 
     /// The changes, in order.

@@ -143,6 +143,11 @@ impl Value {
         Value(ValueBytes::Inline(EMPTY))
     }
 
+    /// Whether the bytes are referred to from elsewhere at this moment.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(&self.0, ValueBytes::Shared(bytes) if Arc::strong_count(bytes) > 1)
+    }
+
     /// The bytes as a reference-counted run: the engine's own where they are shared, copied where
     /// they lie inline.
     pub fn to_shared(&self) -> Arc<[u8]> {

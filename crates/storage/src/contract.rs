@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -26,12 +27,15 @@ pub struct Checked<E> {
     engine: E,
     /// The position of the latest commit.
     commits: Mutex<Position>,
+    /// The greatest time that the engine is known to hold.
+    time: AtomicU64,
 }
 
 impl<E: Engine> Checked<E> {
     /// Checks an engine from now on.
     pub fn new(engine: E) -> Self {
-        Checked { engine, commits: Mutex::new(Position::default()) }
+        let (commits, time) = (Mutex::new(engine.durable()), AtomicU64::new(engine.latest_time()));
+        Checked { engine, commits, time }
     }
 
     /// The engine inside.
@@ -51,6 +55,7 @@ impl<E: Engine> Engine for Checked<E> {
         let expected = outcome(&*before, &batch);
         let written = final_writes(&batch);
         let old: Vec<_> = written.iter().map(|write| before.get(write.ident, &write.key)).collect();
+        let time = batch.time();
         let result = self.engine.commit(batch);
         if let Err(error) = &expected {
             assert_eq!(result.as_ref(), Err(error), "an impossible batch must fail, and say why");
@@ -66,6 +71,8 @@ impl<E: Engine> Engine for Checked<E> {
         if let Ok(position) = &result {
             assert!(*position > *latest, "positions must grow: {position:?} after {:?}", *latest);
             *latest = *position;
+            self.time.fetch_max(time, Ordering::AcqRel);
+            assert!(self.engine.latest_time() >= time, "the time of a commit must be remembered");
         }
         result
     }
@@ -73,6 +80,32 @@ impl<E: Engine> Engine for Checked<E> {
     fn wait_journaled(&self, position: Position) -> Result<()> {
         assert!(position <= *self.commits.lock(), "{position:?} was never handed out");
         self.engine.wait_journaled(position)
+    }
+
+    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.engine.wait_for_room(go_on)
+    }
+
+    fn latest_time(&self) -> u64 {
+        let seen = self.time.load(Ordering::Acquire);
+        let time = self.engine.latest_time();
+        assert!(time >= seen, "the latest time must not go back from {seen} to {time}");
+        self.time.fetch_max(time, Ordering::AcqRel);
+        time
+    }
+
+    fn durable(&self) -> Position {
+        let durable = self.engine.durable();
+        assert!(durable <= *self.commits.lock(), "{durable:?} was never handed out");
+        durable
+    }
+
+    fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.engine.when_durable(wake);
+    }
+
+    fn sync_soon(&self) {
+        self.engine.sync_soon();
     }
 
     fn checkpoint(&self) -> Result<()> {
@@ -192,6 +225,7 @@ impl Snapshot for CheckedSnapshot {
             latest: None,
             current: None,
             sought: None,
+            landing: false,
             entries: 0,
             checksum: 0,
             complete,
@@ -229,6 +263,8 @@ struct CheckedCursor {
     current: Option<(Key, Value)>,
     /// The farthest key sought.
     sought: Option<Key>,
+    /// Whether that was sought since the latest entry.
+    landing: bool,
     entries: u64,
     checksum: u64,
     /// Whether nothing was left out so far: the range is everything, and there was no seek.
@@ -295,14 +331,15 @@ impl CheckedCursor {
 impl Cursor for CheckedCursor {
     fn next(&mut self) -> Result<Option<(&[u8], &Value)>> {
         let next = self.inner.next()?.map(|(key, value)| (Key::from(key), value.clone()));
-        if let Some(sought) = &self.sought {
+        if let Some(sought) = &self.sought
+            && std::mem::take(&mut self.landing)
+        {
             self.check_landing(next.as_ref().map(|(key, _)| key), sought);
         }
         match &next {
             Some((key, value)) => self.check(key, value),
             None => self.finish(),
         }
-        self.sought = None;
         self.current = next;
         Ok(self.current.as_ref().map(|(key, value)| (&**key, value)))
     }
@@ -312,6 +349,7 @@ impl Cursor for CheckedCursor {
         let farther = self.sought.as_ref().is_none_or(|sought| self.before(sought, key));
         if farther {
             self.sought = Some(Key::from(key));
+            self.landing = true;
         }
         self.inner.seek(key)
     }
@@ -353,6 +391,11 @@ mod tests {
         let mut cursor = snapshot.scan(TREE, Range::half_open([10], [90]), Direction::Backward).unwrap();
         cursor.seek(&[50]).unwrap();
         assert_eq!(cursor.next().unwrap().map(|(key, _)| key.to_vec()), Some(vec![50]));
+        // Beyond the end, and then to a key that this has passed.
+        cursor.seek(&[1]).unwrap();
+        assert_eq!(cursor.next(), Ok(None));
+        cursor.seek(&[40]).unwrap();
+        assert_eq!(cursor.next(), Ok(None));
         assert_eq!(snapshot.get(Ident(2), b"").err(), Some(Error::NoSuchIdent(Ident(2))));
         assert_eq!(engine.wait_journaled(Position(101)), Ok(()));
     }
@@ -379,6 +422,26 @@ mod tests {
 
         fn wait_journaled(&self, position: Position) -> Result<()> {
             self.0.wait_journaled(position)
+        }
+
+        fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+            self.0.wait_for_room(go_on)
+        }
+
+        fn latest_time(&self) -> u64 {
+            self.0.latest_time()
+        }
+
+        fn durable(&self) -> Position {
+            self.0.durable()
+        }
+
+        fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+            self.0.when_durable(wake);
+        }
+
+        fn sync_soon(&self) {
+            self.0.sync_soon();
         }
 
         fn has_journal(&self) -> bool {

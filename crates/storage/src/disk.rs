@@ -61,6 +61,10 @@ const CHANGED_BYTES_MIN: u64 = 4 << 20;
 const CHANGED_BYTES_MAX: u64 = 256 << 20;
 /// The journal may be longer than the changes are large, since keys changed often are in it each time.
 const JOURNAL_SHARE: u64 = 4;
+/// Commits are refused at so many times what sets off a checkpoint, and so many bytes more for those that
+/// come at once.
+const REFUSED_SHARE: u64 = 4;
+const REFUSED_BYTES: u64 = 64 << 20;
 
 /// Where and how a [`DiskEngine`] keeps its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +79,8 @@ pub struct DiskOptions {
     /// How often the journal is synced at [`Durability::Relaxed`].
     pub journal_commit_interval: Duration,
     /// Memory for what has been read and changed, in bytes. Three quarters are redb's cache; changes may
-    /// take a quarter before a checkpoint begins, and twice that before writers wait.
+    /// take a quarter before a checkpoint begins, and twice that before [`Engine::wait_for_room`] waits; they
+    /// never take more than that four times and 64 MiB, and one batch.
     pub cache_bytes: u64,
 }
 
@@ -93,7 +98,11 @@ impl DiskOptions {
 
     fn bounds(&self) -> Bounds {
         let changed_bytes = (self.cache_bytes / CHANGES_SHARE).clamp(CHANGED_BYTES_MIN, CHANGED_BYTES_MAX);
-        Bounds { changed_bytes, journal_bytes: changed_bytes * JOURNAL_SHARE }
+        Bounds {
+            changed_bytes,
+            journal_bytes: changed_bytes * JOURNAL_SHARE,
+            refused_bytes: changed_bytes * REFUSED_SHARE + REFUSED_BYTES,
+        }
     }
 }
 
@@ -131,12 +140,14 @@ impl DiskEngine {
         let cache = cache.unwrap_or(usize::MAX);
         let base = Base::open(files, directory.base.clone(), cache, Arc::clone(&control))?;
         let loaded = base.load()?;
-        let mut state = State::new(loaded.view, loaded.trees, loaded.position);
-        let appender = recovery::recover(&directory.segments, loaded.position, |position, batch| {
+        let mut state = State::new(loaded.view, loaded.trees, loaded.position, loaded.time);
+        let replay = |position, batch| {
             let below = state.prepare(&batch)?;
             state.apply(batch, &below, position);
             Ok(())
-        })?;
+        };
+        let replayed = || directory.upgrade();
+        let appender = recovery::recover(&directory.segments, loaded.position, replay, replayed)?;
         let journal = Journal::new(directory.segments.clone(), &appender);
         let core = Arc::new(Core::new(state, journal, appender, base, control, bounds));
         let engine = DiskEngine {
@@ -152,11 +163,9 @@ impl DiskEngine {
     fn start(&self, next_table: u64, interval: Duration) -> Result<()> {
         let keeper = Keeper::new(Arc::clone(&self.core), next_table);
         self.spawn("storage-keeper", move || keeper.run())?;
-        if self.durability != Durability::None {
-            let core = Arc::clone(&self.core);
-            self.spawn("storage-flush", move || core.flush_every(interval))?;
-        }
-        Ok(())
+        let interval = (self.durability != Durability::None).then_some(interval);
+        let core = Arc::clone(&self.core);
+        self.spawn("storage-flush", move || core.flush_every(interval))
     }
 
     fn spawn(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
@@ -204,6 +213,26 @@ impl Engine for DiskEngine {
 
     fn commit(&self, batch: Batch) -> Result<Position> {
         self.core.commit(batch)
+    }
+
+    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.core.wait_for_room(go_on)
+    }
+
+    fn latest_time(&self) -> u64 {
+        self.core.latest_time()
+    }
+
+    fn durable(&self) -> Position {
+        Position(self.core.journal.durable())
+    }
+
+    fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.core.journal.when_durable(wake);
+    }
+
+    fn sync_soon(&self) {
+        self.core.sync_soon();
     }
 
     fn wait_journaled(&self, position: Position) -> Result<()> {

@@ -147,11 +147,40 @@ pub trait Engine: Send + Sync {
     ///
     /// Fails with `NoSuchIdent` or `IdentExists` if an operation names a tree that isn't there or is there
     /// already, given the operations before it, and with `KeyTooLong`.
+    ///
+    /// Never waits for a sync or for a checkpoint, so that it may be called with locks held: whoever commits
+    /// calls [`Engine::wait_for_room`] before taking them. A commit that finds changes far beyond what that
+    /// call lets pass fails with `Full`.
     fn commit(&self, batch: Batch) -> Result<Position>;
+
+    /// Waits until a commit would find room, to be called before a commit and without locks: where changes
+    /// are made faster than the engine can write them to its files, this is what slows the writers down.
+    ///
+    /// `go_on` is asked at least every 10 ms of waiting. Once it says no the call returns `Ok`, and the caller,
+    /// who knows why, reports what interrupted him. Fails with `Full` if room will only come when somebody
+    /// makes some, with the error of the files where they refuse, and with `Closed`.
+    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()>;
+
+    /// The greatest time of any batch committed ([`Batch::set_time`]), those of before the engine was last
+    /// closed or crashed included; 0 if none had one.
+    fn latest_time(&self) -> u64;
 
     /// Returns once everything up to `position` would survive a crash. On an engine without a journal it
     /// returns at once, as MongoDB's in-memory engine does for `j: true`.
     fn wait_journaled(&self, position: Position) -> Result<()>;
+
+    /// Up to where everything would survive a crash: what [`Engine::wait_journaled`] returns at once for. On
+    /// an engine without a journal it is the position of the latest commit.
+    fn durable(&self) -> Position;
+
+    /// Registers the one function that is called each time [`Engine::durable`] has advanced, in place of the
+    /// one before. It is called by whichever thread has synced, with none of the engine's locks held, and
+    /// should be quick. An engine without a journal never calls it.
+    fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>);
+
+    /// Asks for everything committed so far to be made durable soon, and returns at once. Who registers with
+    /// [`Engine::when_durable`], then asks, and then looks at [`Engine::durable`] misses nothing.
+    fn sync_soon(&self);
 
     /// What commits survive. At [`Durability::Journaled`] whoever commits calls [`Engine::wait_journaled`]
     /// before he tells anybody, once he has released his own locks: so that many share one sync, `commit`

@@ -17,6 +17,7 @@ mod tree;
 
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -38,6 +39,8 @@ pub struct MemoryEngine {
     writer: Mutex<()>,
     /// The latest state. Locked only while `writer` is held, or to clone it.
     state: Mutex<Arc<State>>,
+    /// The greatest time of any batch.
+    time: AtomicU64,
     reaper: Reaper,
 }
 
@@ -76,11 +79,13 @@ impl Engine for MemoryEngine {
     }
 
     fn commit(&self, batch: Batch) -> Result<Position> {
+        let time = batch.time();
         let writer = self.writer.lock();
         let (position, discarded) = match batch.len() > LARGE {
             true => self.commit_large(batch)?,
             false => self.commit_small(batch)?,
         };
+        self.time.fetch_max(time, Ordering::AcqRel);
         drop(writer);
         discarded.into_iter().for_each(|table| self.reaper.free(table));
         Ok(position)
@@ -89,6 +94,22 @@ impl Engine for MemoryEngine {
     fn wait_journaled(&self, _position: Position) -> Result<()> {
         Ok(())
     }
+
+    fn wait_for_room(&self, _go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn latest_time(&self) -> u64 {
+        self.time.load(Ordering::Acquire)
+    }
+
+    fn durable(&self) -> Position {
+        Position(self.state.lock().commits)
+    }
+
+    fn when_durable(&self, _wake: Arc<dyn Fn() + Send + Sync>) {}
+
+    fn sync_soon(&self) {}
 
     fn has_journal(&self) -> bool {
         false

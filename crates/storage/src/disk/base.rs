@@ -22,10 +22,12 @@ use crate::{Direction, Error, Ident, Key, Range, Result, Value};
 
 /// A tree's table, the number of its entries, and the lengths of its keys and values.
 pub(super) const IDENTS: TableDefinition<'static, u64, (u64, u64, u64)> = TableDefinition::new("idents");
-/// Numbers by name: [`POSITION`] and [`NEXT_TABLE`].
+/// Numbers by name: [`POSITION`], [`NEXT_TABLE`] and [`TIME`].
 pub(super) const NUMBERS: TableDefinition<'static, &str, u64> = TableDefinition::new("numbers");
 /// The position of the last commit that the base holds.
 pub(super) const POSITION: &str = "position";
+/// The greatest time of any commit up to that position.
+pub(super) const TIME: &str = "time";
 /// The number that the next table gets.
 pub(super) const NEXT_TABLE: &str = "nextTable";
 
@@ -92,6 +94,7 @@ pub(super) struct CacheCounts {
 pub(super) struct Loaded {
     pub(super) view: Arc<View>,
     pub(super) position: u64,
+    pub(super) time: u64,
     pub(super) next_table: u64,
     pub(super) trees: Vec<(Ident, Table)>,
 }
@@ -200,6 +203,7 @@ impl Base {
         let number = |name: &str| numbers.get(name).copied();
         Ok(Loaded {
             position: number(POSITION).unwrap_or_default(),
+            time: number(TIME).unwrap_or_default(),
             next_table: number(NEXT_TABLE).unwrap_or(1),
             trees: view.trees()?,
             view,

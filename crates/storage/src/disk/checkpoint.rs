@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use redb::TableHandle;
 
-use super::base::{Base, Entries, IDENTS, NEXT_TABLE, NUMBERS, POSITION, View, seal, storage, table_name};
+use super::base::{
+    Base, Entries, IDENTS, NEXT_TABLE, NUMBERS, POSITION, TIME, View, seal, storage, table_name,
+};
 use super::state::{Change, Freeze, Table, each_ident};
 use crate::{Cursor, Direction, Ident, Range, Result};
 
@@ -24,6 +26,7 @@ pub(super) struct Plan {
     /// The tables still wanted.
     wanted: BTreeSet<u64>,
     position: u64,
+    time: u64,
 }
 
 /// What happens to a tree that has changed.
@@ -45,8 +48,9 @@ impl Plan {
                 wanted.insert(table.base);
             }
         });
-        let position = freeze.state.position;
-        let mut plan = Plan { tables: BTreeMap::new(), next_table, trees: Vec::new(), wanted, position };
+        let (position, time) = (freeze.state.position, freeze.state.time);
+        let mut plan =
+            Plan { tables: BTreeMap::new(), next_table, trees: Vec::new(), wanted, position, time };
         each_ident(&freeze.dirty, |ident| {
             let step = freeze.state.table(ident).ok().map(|table| plan.step(table, &mut users));
             plan.trees.push((ident, step));
@@ -88,6 +92,7 @@ impl Plan {
             let mut numbers = transaction.open_table(NUMBERS).map_err(storage)?;
             numbers.insert(POSITION, self.position).map_err(storage)?;
             numbers.insert(NEXT_TABLE, self.next_table).map_err(storage)?;
+            numbers.insert(TIME, self.time).map_err(storage)?;
         }
         transaction.commit().map_err(storage)
     }

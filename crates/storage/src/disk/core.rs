@@ -1,7 +1,7 @@
 //! What the engine's threads share: the state, the journal, the base, and the order of commits.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -19,10 +19,13 @@ use crate::{Batch, Error, Position, Result};
 
 /// Batches with more operations than this are applied to a copy of the state, so that readers don't wait.
 const LARGE: usize = 512;
-/// How long a writer waits for a checkpoint before it looks again.
-const LOOK: Duration = Duration::from_millis(100);
+/// How long a writer waits for a checkpoint before it looks again, and asks whether to go on.
+const LOOK: Duration = Duration::from_millis(10);
 /// The longest that a writer is held up while a checkpoint runs and there is still room.
 const SLOWEST: Duration = Duration::from_millis(10);
+
+/// Why a commit is refused while the disk isn't full.
+const TOO_FAST: &str = "changes are made faster than checkpoints can write them";
 
 /// The engine, as its callers and its own threads see it.
 pub(super) struct Core {
@@ -43,8 +46,19 @@ pub(super) struct Core {
     file_bytes: AtomicU64,
     /// The cache's counters as they were seen last.
     cache: Mutex<CacheCounts>,
-    flushing: Mutex<bool>,
-    stop_flushing: Condvar,
+    flushing: Mutex<Flushing>,
+    /// Something about `flushing` has changed.
+    flush: Condvar,
+    /// A copy of `flushing.asked`, so that asking again costs nothing.
+    asked: AtomicBool,
+}
+
+/// What the thread that syncs is told.
+#[derive(Default)]
+struct Flushing {
+    /// Somebody wants a sync before the interval ends.
+    asked: bool,
+    stop: bool,
 }
 
 struct Writer {
@@ -52,13 +66,16 @@ struct Writer {
     closed: bool,
 }
 
-/// What sets off a checkpoint. At twice as much writers wait for it.
+/// What sets off a checkpoint. At twice as much writers wait for it, if they ask for room.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     /// Changes in memory.
     pub(super) changed_bytes: u64,
     /// Journal since the latest checkpoint.
     pub(super) journal_bytes: u64,
+    /// Changes in memory beyond which commits are refused, whether their writers have asked or not: far
+    /// beyond twice `changed_bytes`, since many may have asked at a time, and then each commits.
+    pub(super) refused_bytes: u64,
 }
 
 impl Core {
@@ -83,8 +100,9 @@ impl Core {
             commits: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
             cache: Mutex::default(),
-            flushing: Mutex::new(true),
-            stop_flushing: Condvar::new(),
+            flushing: Mutex::default(),
+            flush: Condvar::new(),
+            asked: AtomicBool::new(false),
         }
     }
 
@@ -92,10 +110,13 @@ impl Core {
         Arc::clone(&self.state.lock())
     }
 
-    /// Checks, journals and applies a batch.
+    /// Checks, journals and applies a batch. Waits for other commits only.
     pub(super) fn commit(&self, batch: Batch) -> Result<Position> {
         let mut encoded = Encoded::new(&batch)?;
-        self.make_room()?;
+        if self.changed_bytes.load(Ordering::Relaxed) > self.bounds.refused_bytes {
+            self.desk.order();
+            return Err(Error::Full(self.control.full().unwrap_or_else(|| TOO_FAST.to_owned())));
+        }
         let mut writer = self.writer.lock();
         if writer.closed {
             return Err(Error::Closed);
@@ -105,7 +126,8 @@ impl Core {
         let large = (batch.len() > LARGE).then(|| State::clone(&before));
         // From here on nothing but this commit holds the state, unless a reader does.
         drop(before);
-        let position = self.journal.append(&mut writer.appender, &mut encoded)?;
+        let appended = self.journal.append(&mut writer.appender, &mut encoded);
+        let position = appended.inspect_err(|_| self.mend_journal())?;
         let discarded = match large {
             Some(mut next) => {
                 let discarded = next.apply(batch, &below, position);
@@ -116,6 +138,9 @@ impl Core {
         };
         drop(writer);
         drop(discarded);
+        if self.fullness() >= 1000 {
+            self.desk.order();
+        }
         self.commits.fetch_add(1, Ordering::Relaxed);
         Ok(Position(position))
     }
@@ -140,18 +165,25 @@ impl Core {
         changed.max(self.journal.bytes() * 1000 / self.bounds.journal_bytes)
     }
 
-    /// Holds a writer up while checkpoints lag: a little at first, entirely at twice the bound. Fails only
-    /// if a checkpoint cannot be made.
-    fn make_room(&self) -> Result<()> {
+    /// Orders what a journal that takes no commits needs to take them again.
+    fn mend_journal(&self) {
         if self.journal.is_broken() {
             self.desk.order();
         }
+    }
+
+    /// Holds a writer up while checkpoints lag: a little at first, entirely at twice the bound. Fails only
+    /// if a checkpoint cannot be made.
+    pub(super) fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         loop {
             let fullness = self.fullness();
             if fullness < 1000 {
                 return Ok(());
             }
             self.desk.order();
+            if !go_on() {
+                return Ok(());
+            }
             if fullness < 2000 {
                 thread::sleep(SLOWEST * (fullness - 1000) as u32 / 1000);
                 return Ok(());
@@ -166,6 +198,17 @@ impl Core {
                 return Err(Error::Closed);
             }
         }
+    }
+
+    /// About how much memory changes take, those being written not counted.
+    #[cfg(test)]
+    pub(super) fn changed(&self) -> u64 {
+        self.changed_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The greatest time of any commit.
+    pub(super) fn latest_time(&self) -> u64 {
+        self.state.lock().time
     }
 
     /// Whether a checkpoint would write anything.
@@ -233,11 +276,19 @@ impl Core {
         !std::mem::replace(&mut self.writer.lock().closed, true)
     }
 
-    /// Syncs the journal every so often, until told to stop.
-    pub(super) fn flush_every(&self, interval: Duration) {
+    /// Syncs the journal when asked to, and every so often if there is an interval, until told to stop.
+    pub(super) fn flush_every(&self, interval: Option<Duration>) {
         let mut flushing = self.flushing.lock();
-        while *flushing {
-            self.stop_flushing.wait_for(&mut flushing, interval);
+        while !flushing.stop {
+            if !flushing.asked {
+                match interval {
+                    Some(interval) => _ = self.flush.wait_for(&mut flushing, interval),
+                    None => self.flush.wait(&mut flushing),
+                }
+            }
+            // Before the sync: whoever asks while it runs may have committed too late for it.
+            flushing.asked = false;
+            self.asked.store(false, Ordering::Release);
             if self.journal.has_unsynced() && !self.journal.is_broken() {
                 drop(flushing);
                 if let Err(error) = self.journal.sync() {
@@ -249,8 +300,16 @@ impl Core {
         }
     }
 
+    /// Asks for a sync without waiting for it.
+    pub(super) fn sync_soon(&self) {
+        if self.journal.has_unsynced() && !self.asked.swap(true, Ordering::AcqRel) {
+            self.flushing.lock().asked = true;
+            self.flush.notify_all();
+        }
+    }
+
     pub(super) fn stop_flushing(&self) {
-        *self.flushing.lock() = false;
-        self.stop_flushing.notify_all();
+        self.flushing.lock().stop = true;
+        self.flush.notify_all();
     }
 }

@@ -11,8 +11,13 @@ use super::files::Files;
 use super::journal::{Segments, during};
 use crate::{Error, Result};
 
-/// The version of the whole directory's format. A directory of a newer one is refused.
-const FORMAT: u32 = 1;
+/// The version of the whole directory's format. A directory of a newer one is refused; one of an older format
+/// gets this one when it has been opened ([`Directory::upgrade`]).
+///
+/// 1. The first.
+/// 2. The journal's frames carry the time of their commit, and values that repeat only once (`record.rs`); the
+///    base remembers the greatest time.
+pub(super) const FORMAT: u32 = 2;
 pub(super) const FORMAT_FILE: &str = "vellum.format";
 pub(super) const LOCK_FILE: &str = "vellum.lock";
 pub(super) const BASE_FILE: &str = "base.redb";
@@ -21,6 +26,9 @@ pub(super) const JOURNAL_DIRECTORY: &str = "journal";
 
 /// A data directory that nobody else has open.
 pub(super) struct Directory {
+    path: PathBuf,
+    /// The version of its format.
+    format: u32,
     pub(super) base: PathBuf,
     pub(super) segments: Segments,
     /// Held as long as the directory is open.
@@ -38,8 +46,9 @@ impl Directory {
         let names = files.list(path).map_err(|error| during("reading", path, error))?;
         let mut segments = Segments { files: Arc::clone(&files), directory: journal, id: 0 };
         let has = |name: &str| names.iter().any(|other| other == name);
+        let mut format = FORMAT;
         if has(FORMAT_FILE) {
-            segments.id = read_format(&*files, path)?;
+            (format, segments.id) = read_format(&*files, path)?;
         } else if has(BASE_FILE) {
             return Err(Error::Corrupted(format!("{} has data but no file {FORMAT_FILE}", path.display())));
         } else {
@@ -48,11 +57,19 @@ impl Directory {
         if !has(BASE_FILE) {
             finish_set_up(&*files, path)?;
         }
-        Ok(Directory { base: path.join(BASE_FILE), segments, _lock: lock })
+        Ok(Directory { path: path.to_path_buf(), format, base: path.join(BASE_FILE), segments, _lock: lock })
     }
-}
 
-impl Directory {
+    /// Notes that from now on the directory has the newest format, durably: earlier versions of Vellum then
+    /// refuse it. To be called once all has been read, and before anything is written in that format.
+    pub(super) fn upgrade(&self) -> Result<()> {
+        if self.format == FORMAT {
+            return Ok(());
+        }
+        log::info!("{} goes on in format {FORMAT}, it had {}", self.path.display(), self.format);
+        write_format(&self.path, &self.segments)
+    }
+
     /// Takes the lock that keeps other processes out.
     pub(super) fn lock(files: &dyn Files, path: &Path) -> Result<Box<dyn Any + Send + Sync>> {
         files.lock(&path.join(LOCK_FILE)).map_err(|error| locking(path, error))
@@ -85,6 +102,11 @@ fn set_up(path: &Path, segments: &mut Segments) -> Result<()> {
         segments.remove(number)?;
     }
     segments.create(1)?;
+    write_format(path, segments)
+}
+
+/// Writes the file that tells the format and the id, or replaces it.
+fn write_format(path: &Path, segments: &Segments) -> Result<()> {
     let (file, new) = (path.join(FORMAT_FILE), path.join("vellum.format.new"));
     let text = format!("Vellum data directory\nformat {FORMAT}\nid {:016x}\n", segments.id);
     let write = || {
@@ -106,8 +128,8 @@ fn finish_set_up(files: &dyn Files, path: &Path) -> Result<()> {
     rename.map_err(|error| during("setting up", &base, error))
 }
 
-/// Checks the format, and returns the directory's id.
-pub(super) fn read_format(files: &dyn Files, path: &Path) -> Result<u64> {
+/// Checks the format, and returns it with the directory's id.
+pub(super) fn read_format(files: &dyn Files, path: &Path) -> Result<(u32, u64)> {
     let path = path.join(FORMAT_FILE);
     let read = || {
         let file = files.open(&path, false)?;
@@ -118,8 +140,8 @@ pub(super) fn read_format(files: &dyn Files, path: &Path) -> Result<u64> {
     let text = read().map_err(|error| during("reading", &path, error))?;
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     let format: Option<u32> = field("format").and_then(|format| format.parse().ok());
-    match format {
-        Some(FORMAT) => {}
+    let format = match format {
+        Some(known @ 1..=FORMAT) => known,
         Some(newer) => {
             return Err(Error::Unavailable(format!(
                 "{}: the data has format {newer}, and this version of Vellum knows formats up to {FORMAT}",
@@ -127,7 +149,8 @@ pub(super) fn read_format(files: &dyn Files, path: &Path) -> Result<u64> {
             )));
         }
         None => return Err(Error::Corrupted(format!("{} is not as Vellum writes it", path.display()))),
-    }
+    };
     let id = field("id").filter(|id| id.len() == 16).and_then(|id| u64::from_str_radix(id, 16).ok());
-    id.ok_or_else(|| Error::Corrupted(format!("{} is not as Vellum writes it", path.display())))
+    id.map(|id| (format, id))
+        .ok_or_else(|| Error::Corrupted(format!("{} is not as Vellum writes it", path.display())))
 }

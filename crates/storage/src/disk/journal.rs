@@ -26,8 +26,8 @@ use crate::{Error, Result};
 
 /// The first bytes of a segment.
 const SEGMENT_MAGIC: [u8; 8] = *b"VellumJ\n";
-/// The version of the segments' format.
-const SEGMENT_VERSION: u32 = 1;
+/// The version of the segments' format. Those of version 1 hold frames of format 1.
+const SEGMENT_VERSION: u32 = 2;
 /// Magic, version, the directory's id, the segment's number, checksum.
 pub(super) const SEGMENT_HEADER_BYTES: usize = 8 + 4 + 8 + 8 + 4;
 pub(super) const SUFFIX: &str = ".journal";
@@ -68,7 +68,7 @@ impl Segments {
         let make = || {
             let file = self.files.open(&path, true)?;
             file.set_len(0)?;
-            file.write_at(&self.header(number), 0)?;
+            file.write_at(&self.header(number, SEGMENT_VERSION), 0)?;
             file.sync()?;
             self.files.sync_directory(&self.directory)?;
             Ok(file)
@@ -76,10 +76,10 @@ impl Segments {
         make().map_err(|error| during("making", &path, error))
     }
 
-    fn header(&self, number: u64) -> [u8; SEGMENT_HEADER_BYTES] {
+    fn header(&self, number: u64, version: u32) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut header = [0; SEGMENT_HEADER_BYTES];
         header[..8].copy_from_slice(&SEGMENT_MAGIC);
-        header[8..12].copy_from_slice(&SEGMENT_VERSION.to_le_bytes());
+        header[8..12].copy_from_slice(&version.to_le_bytes());
         header[12..20].copy_from_slice(&self.id.to_le_bytes());
         header[20..28].copy_from_slice(&number.to_le_bytes());
         let checksum = crc32c::crc32c(&header[..28]);
@@ -90,7 +90,7 @@ impl Segments {
     /// Checks a segment's header. `Ok(false)` if it isn't whole, as after a crash while it was made.
     pub(super) fn check_header(&self, number: u64, bytes: &[u8]) -> Result<bool> {
         let Some(header) = bytes.first_chunk::<SEGMENT_HEADER_BYTES>() else { return Ok(false) };
-        if *header == self.header(number) {
+        if (1..=SEGMENT_VERSION).any(|version| *header == self.header(number, version)) {
             return Ok(true);
         }
         let path = self.path(number);
@@ -98,11 +98,20 @@ impl Segments {
         if checksum != crc32c::crc32c(fields).to_le_bytes() {
             return Ok(false);
         }
-        let what = match fields.get(8..12) == Some(&SEGMENT_VERSION.to_le_bytes()) {
+        let known = (1..=SEGMENT_VERSION).any(|version| fields.get(8..12) == Some(&version.to_le_bytes()));
+        let what = match known {
             true => "belongs to another data directory, or has been renamed",
             false => "was written by another version of Vellum, whose format this one doesn't know",
         };
         Err(Error::Corrupted(format!("{} {what}", path.display())))
+    }
+
+    /// Whether a segment is one that this version would make, so that it may write on in it.
+    pub(super) fn is_newest(&self, number: u64) -> Result<bool> {
+        let (path, mut header) = (self.path(number), [0; SEGMENT_HEADER_BYTES]);
+        let read = self.files.open(&path, false).and_then(|file| file.read_at(&mut header, 0));
+        read.map_err(|error| during("reading", &path, error))?;
+        Ok(header == self.header(number, SEGMENT_VERSION))
     }
 
     /// Removes a segment.
@@ -169,8 +178,13 @@ pub(super) struct Journal {
     bytes: AtomicU64,
     /// Whether anybody has waited for a sync since zeros were last written ahead.
     waited: AtomicBool,
+    /// Called when `durable` has advanced.
+    wake: Mutex<Option<Wake>>,
     pub(super) latency: Latency,
 }
+
+/// Somebody to be told.
+type Wake = Arc<dyn Fn() + Send + Sync>;
 
 struct Syncing {
     /// Whether somebody is syncing.
@@ -193,7 +207,31 @@ impl Journal {
             durable: AtomicU64::new(appender.position),
             bytes: AtomicU64::new(appender.len),
             waited: AtomicBool::new(false),
+            wake: Mutex::default(),
             latency: Latency::default(),
+        }
+    }
+
+    /// The last position known to be durable.
+    pub(super) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Sets what is called when that has advanced.
+    pub(super) fn when_durable(&self, wake: Wake) {
+        *self.wake.lock() = Some(wake);
+    }
+
+    /// Notes that everything up to a position is durable; true if that is news.
+    fn advance(&self, position: u64) -> bool {
+        self.durable.fetch_max(position, Ordering::AcqRel) < position
+    }
+
+    /// Lets everybody know; to be called without any lock.
+    fn tell(&self, advanced: bool) {
+        self.synced.notify_all();
+        if advanced && let Some(wake) = self.wake.lock().clone() {
+            wake();
         }
     }
 
@@ -264,9 +302,9 @@ impl Journal {
             let older = syncing.files.len().saturating_sub(1);
             syncing.files.drain(..older);
         }
-        self.durable.fetch_max(position, Ordering::AcqRel);
+        let advanced = self.advance(position);
         drop(syncing);
-        self.synced.notify_all();
+        self.tell(advanced);
     }
 
     /// Makes everything written so far durable.
@@ -303,21 +341,22 @@ impl Journal {
         let result = files.iter().try_for_each(|file| file.sync());
         self.latency.note(started.elapsed());
         let result = self.finish(appended, &files, result);
-        self.synced.notify_all();
-        result
+        self.tell(matches!(result, Ok(true)));
+        result.map(drop)
     }
 
-    fn finish(&self, appended: u64, files: &[Arc<dyn File>], result: std::io::Result<()>) -> Result<()> {
+    /// Returns whether more is durable than before.
+    fn finish(&self, appended: u64, files: &[Arc<dyn File>], result: std::io::Result<()>) -> Result<bool> {
         let mut syncing = self.syncing.lock();
         syncing.running = false;
         match result {
             Ok(()) => {
-                self.durable.fetch_max(appended, Ordering::AcqRel);
+                let advanced = self.advance(appended);
                 // The last one may have been written since; the others were complete before.
                 let complete = files.len().saturating_sub(1);
                 let done = files.get(..complete).unwrap_or_default();
                 syncing.files.retain(|file| !done.iter().any(|other| Arc::ptr_eq(file, other)));
-                Ok(())
+                Ok(advanced)
             }
             Err(error) => {
                 let error = during("syncing the journal in", &self.segments.directory, error);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::files::File;
 use super::journal::{Segments, during};
-use super::record::{Frame, HEADER_BYTES, Header, MARK};
+use super::record::{Frame, HEADER_BYTES, Header, MARK_BEGINS};
 use crate::Result;
 
 /// How much is read at once.
@@ -89,7 +89,7 @@ impl Reader {
 
     /// Checks a frame's checksum piece by piece.
     fn is_sound(&mut self, offset: u64, header: &Header) -> Result<bool> {
-        let (mut at, end) = (offset + HEADER_BYTES as u64, offset + header.frame_len() as u64);
+        let (mut at, end) = (offset + header.len() as u64, offset + header.frame_len() as u64);
         let mut checksum = 0;
         while at < end {
             let wanted = (end - at).min(PIECE as u64) as usize;
@@ -109,13 +109,13 @@ impl Reader {
         let mut at = from;
         loop {
             let bytes = self.bytes(at, HEADER_BYTES)?;
-            if bytes.len() < HEADER_BYTES {
+            if bytes.len() < MARK_BEGINS.len() {
                 return Ok(None);
             }
-            let ahead = bytes.windows(MARK.len()).position(|window| window == MARK);
+            let ahead = bytes.windows(MARK_BEGINS.len()).position(|window| window == MARK_BEGINS);
             let Some(ahead) = ahead else {
                 // The mark may lie across the end of the piece.
-                at += (bytes.len() - (MARK.len() - 1)) as u64;
+                at += (bytes.len() - (MARK_BEGINS.len() - 1)) as u64;
                 continue;
             };
             at += ahead as u64;

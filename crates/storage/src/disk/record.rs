@@ -2,15 +2,28 @@
 //!
 //! A frame is a header of [`HEADER_BYTES`], then the batch. The header has a mark to search for, the length of
 //! the batch, its position in the order of commits, the position that was known to be durable when it was
-//! written, and a checksum (CRC-32C) of all of these and the batch. All numbers are little endian. Within the
-//! batch an operation is a byte for its kind, then idents and lengths as variable-length numbers, and bytes.
+//! written, its cluster time, and a checksum (CRC-32C) of all of these and the batch. All numbers are little
+//! endian. Within the batch an operation is a byte for its kind, then idents and lengths as variable-length
+//! numbers, and bytes. A value that was put before in the same batch is a number instead of bytes: how many
+//! operations before.
+//!
+//! Frames of format 1 have another mark, and neither times nor such numbers. They are read, not written.
 
-use crate::{Batch, Error, Ident, Key, Op, Result};
+use std::collections::HashMap;
 
+use crate::{Batch, Error, Ident, Key, Op, Result, Value};
+
+/// What the marks of all formats begin with; the last byte tells the format.
+pub(super) const MARK_BEGINS: [u8; 3] = *b"VJR";
 /// The first bytes of every frame.
-pub(super) const MARK: [u8; 4] = *b"VJR1";
-/// Mark, length of the batch, position, durable position, checksum.
-pub(super) const HEADER_BYTES: usize = 4 + 4 + 8 + 8 + 4;
+const MARK: [u8; 4] = *b"VJR2";
+/// The same in format 1.
+const MARK_1: [u8; 4] = *b"VJR1";
+/// Mark, length of the batch, position, durable position, time, checksum.
+pub(super) const HEADER_BYTES: usize = 4 + FIELD_BYTES + 4;
+const FIELD_BYTES: usize = 4 + 8 + 8 + 8;
+/// The same in format 1, without the time.
+const HEADER_BYTES_1: usize = HEADER_BYTES - 8;
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
@@ -18,6 +31,12 @@ const CREATE: u8 = 3;
 const DROP: u8 = 4;
 const CLEAR: u8 = 5;
 const FORK: u8 = 6;
+const PUT_AGAIN: u8 = 7;
+
+/// Values shorter than this are written again each time.
+const SHARED_BYTES: usize = 32;
+/// In batches with more operations than this values are looked for by hashing.
+const FEW: usize = 16;
 
 /// A batch encoded, and framed but for what is known only when its turn comes.
 pub(super) struct Encoded {
@@ -25,6 +44,7 @@ pub(super) struct Encoded {
     bytes: Vec<u8>,
     /// The checksum of the batch alone.
     checksum: u32,
+    time: u64,
 }
 
 impl Encoded {
@@ -32,7 +52,10 @@ impl Encoded {
     pub(super) fn new(batch: &Batch) -> Result<Self> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + batch.len() * 32);
         bytes.resize(HEADER_BYTES, 0);
-        batch.ops().iter().for_each(|op| encode_op(op, &mut bytes));
+        let mut seen = Seen::new(batch);
+        for (at, op) in batch.ops().iter().enumerate() {
+            encode_op(op, seen.before(at, op), &mut bytes);
+        }
         if u32::try_from(bytes.len()).is_err() {
             return Err(Error::Full(format!(
                 "a batch of {} bytes is too large for the journal",
@@ -40,12 +63,13 @@ impl Encoded {
             )));
         }
         let checksum = crc32c::crc32c(bytes.get(HEADER_BYTES..).unwrap_or_default());
-        Ok(Encoded { bytes, checksum })
+        Ok(Encoded { bytes, checksum, time: batch.time() })
     }
 
     /// Fills in the header, and returns the whole frame.
     pub(super) fn frame(&mut self, position: u64, durable: u64) -> &[u8] {
-        let header = header(self.bytes.len() - HEADER_BYTES, position, durable, self.checksum);
+        let numbers = [position, durable, self.time];
+        let header = header(self.bytes.len() - HEADER_BYTES, numbers, self.checksum);
         if let Some(room) = self.bytes.first_chunk_mut() {
             *room = header;
         }
@@ -53,43 +77,69 @@ impl Encoded {
     }
 }
 
-fn header(len: usize, position: u64, durable: u64, checksum: u32) -> [u8; HEADER_BYTES] {
-    let mut fields = [0; 20];
+fn header(len: usize, numbers: [u64; 3], checksum: u32) -> [u8; HEADER_BYTES] {
+    let mut fields = [0; FIELD_BYTES];
     fields[..4].copy_from_slice(&(len as u32).to_le_bytes());
-    fields[4..12].copy_from_slice(&position.to_le_bytes());
-    fields[12..].copy_from_slice(&durable.to_le_bytes());
+    for (field, number) in fields[4..].chunks_exact_mut(8).zip(numbers) {
+        field.copy_from_slice(&number.to_le_bytes());
+    }
     let mut header = [0; HEADER_BYTES];
     header[..4].copy_from_slice(&MARK);
-    header[4..24].copy_from_slice(&fields);
-    header[24..].copy_from_slice(&crc32c::crc32c_append(checksum, &fields).to_le_bytes());
+    header[4..4 + FIELD_BYTES].copy_from_slice(&fields);
+    header[4 + FIELD_BYTES..].copy_from_slice(&crc32c::crc32c_append(checksum, &fields).to_le_bytes());
     header
 }
 
 /// What a frame's header says, whole or not.
 pub(super) struct Header {
-    fields: [u8; 20],
+    position: u64,
+    durable: u64,
+    time: u64,
+    /// All of these, for the checksum.
+    fields: [u8; FIELD_BYTES],
+    /// How many of them there are.
+    field_bytes: usize,
     expected: [u8; 4],
     len: usize,
 }
 
 impl Header {
-    /// The header that the bytes begin with, if they begin with the mark.
+    /// The header that the bytes begin with, if they begin with a mark.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        let (header, _) = bytes.split_first_chunk::<HEADER_BYTES>()?;
-        let (mark, rest) = header.split_first_chunk::<4>()?;
-        let (fields, expected) = rest.split_first_chunk::<20>()?;
-        let len = u32::from_le_bytes(*fields.first_chunk()?) as usize;
-        (*mark == MARK).then_some(Header { fields: *fields, expected: *expected.first_chunk()?, len })
+        let (mark, rest) = bytes.split_first_chunk::<4>()?;
+        let field_bytes = match *mark {
+            MARK => FIELD_BYTES,
+            MARK_1 => HEADER_BYTES_1 - 8,
+            _ => return None,
+        };
+        let (fields, rest) = rest.split_at_checked(field_bytes)?;
+        let mut header = Header {
+            position: number(fields, 4)?,
+            durable: number(fields, 12)?,
+            time: number(fields, 20).unwrap_or_default(),
+            fields: [0; FIELD_BYTES],
+            field_bytes,
+            expected: *rest.first_chunk()?,
+            len: u32::from_le_bytes(*fields.first_chunk()?) as usize,
+        };
+        header.fields.get_mut(..field_bytes)?.copy_from_slice(fields);
+        Some(header)
+    }
+
+    /// Its own length.
+    pub(super) fn len(&self) -> usize {
+        4 + self.field_bytes + 4
     }
 
     /// The length that it gives the whole frame.
     pub(super) fn frame_len(&self) -> usize {
-        HEADER_BYTES + self.len
+        self.len() + self.len
     }
 
     /// Whether it belongs to a batch with this checksum.
     pub(super) fn seals(&self, batch: u32) -> bool {
-        self.expected == crc32c::crc32c_append(batch, &self.fields).to_le_bytes()
+        let fields = self.fields.get(..self.field_bytes).unwrap_or_default();
+        self.expected == crc32c::crc32c_append(batch, fields).to_le_bytes()
     }
 }
 
@@ -98,21 +148,63 @@ pub(super) struct Frame<'a> {
     pub(super) position: u64,
     /// What was known to be durable when this was written.
     pub(super) durable: u64,
-    pub(super) batch: &'a [u8],
+    /// The batch's cluster time.
+    time: u64,
+    batch: &'a [u8],
+    len: usize,
 }
 
 impl<'a> Frame<'a> {
     /// The frame that the bytes begin with; `None` if there is none, or not a whole and sound one.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let header = Header::read(bytes)?;
-        let batch = bytes.get(HEADER_BYTES..header.frame_len())?;
-        let (position, durable) = (number(&header.fields, 4)?, number(&header.fields, 12)?);
-        header.seals(crc32c::crc32c(batch)).then_some(Frame { position, durable, batch })
+        let batch = bytes.get(header.len()..header.frame_len())?;
+        let Header { position, durable, time, .. } = header;
+        let len = header.frame_len();
+        header.seals(crc32c::crc32c(batch)).then_some(Frame { position, durable, time, batch, len })
     }
 
     /// The length of the whole frame.
     pub(super) fn len(&self) -> usize {
-        HEADER_BYTES + self.batch.len()
+        self.len
+    }
+
+    /// Its batch; `None` if the bytes make no sense, which a right checksum all but excludes.
+    pub(super) fn decode(&self) -> Option<Batch> {
+        let mut batch = decode(self.batch)?;
+        batch.set_time(self.time);
+        Some(batch)
+    }
+}
+
+/// The values that a batch has put so far, by where they lie in memory.
+struct Seen<'a> {
+    ops: &'a [Op],
+    /// In a large batch, which operation put what lies there first.
+    first: HashMap<*const u8, usize>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(batch: &'a Batch) -> Self {
+        Seen { ops: batch.ops(), first: HashMap::new() }
+    }
+
+    /// How many operations before the one at `at` another has put the very same value, if one has.
+    fn before(&mut self, at: usize, op: &Op) -> Option<u64> {
+        let address = shared(op)?;
+        let first = match self.ops.len() > FEW {
+            true => *self.first.entry(address).or_insert(at),
+            false => self.ops.iter().position(|other| shared(other) == Some(address))?,
+        };
+        (first < at).then(|| (at - first) as u64)
+    }
+}
+
+/// Where the value that an operation puts lies, if other values may lie there too.
+fn shared(op: &Op) -> Option<*const u8> {
+    match op {
+        Op::Put { value, .. } if value.len() >= SHARED_BYTES && value.is_shared() => Some(value.as_ptr()),
+        _ => None,
     }
 }
 
@@ -120,13 +212,16 @@ fn number(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn encode_op(op: &Op, bytes: &mut Vec<u8>) {
+/// Encodes an operation; `before` tells how many operations before its value was put, if it was.
+fn encode_op(op: &Op, before: Option<u64>, bytes: &mut Vec<u8>) {
     match op {
         Op::Put { ident, key, value } => {
-            bytes.push(PUT);
-            encode_number(ident.0, bytes);
+            encode_plain(if before.is_some() { PUT_AGAIN } else { PUT }, *ident, bytes);
             encode_bytes(key, bytes);
-            encode_bytes(value, bytes);
+            match before {
+                Some(before) => encode_number(before, bytes),
+                None => encode_bytes(value, bytes),
+            }
         }
         Op::Delete { ident, key } => {
             bytes.push(DELETE);
@@ -161,8 +256,7 @@ fn encode_number(mut number: u64, bytes: &mut Vec<u8>) {
     bytes.push(number as u8);
 }
 
-/// The batch in a frame; `None` if its bytes make no sense, which a right checksum all but excludes.
-pub(super) fn decode(bytes: &[u8]) -> Option<Batch> {
+fn decode(bytes: &[u8]) -> Option<Batch> {
     let mut batch = Batch::new();
     let mut rest = bytes;
     while let Some(kind) = take_byte(&mut rest) {
@@ -171,6 +265,12 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Batch> {
             PUT => {
                 let key = Key::from(take_bytes(&mut rest)?);
                 batch.put(ident, key, take_bytes(&mut rest)?);
+            }
+            PUT_AGAIN => {
+                let key = Key::from(take_bytes(&mut rest)?);
+                let before = usize::try_from(take_number(&mut rest)?).ok()?;
+                let value = put_at(&batch, batch.len().checked_sub(before)?)?;
+                batch.put(ident, key, value);
             }
             DELETE => batch.delete(ident, take_bytes(&mut rest)?),
             CREATE => batch.create(ident),
@@ -181,6 +281,14 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Batch> {
         }
     }
     Some(batch)
+}
+
+/// The value that an operation of a batch puts.
+fn put_at(batch: &Batch, at: usize) -> Option<Value> {
+    match batch.ops().get(at)? {
+        Op::Put { value, .. } => Some(value.clone()),
+        _ => None,
+    }
 }
 
 fn take_byte(rest: &mut &[u8]) -> Option<u8> {
@@ -212,16 +320,26 @@ fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
 
+    /// A batch, in which one value occurs several times.
     fn batch() -> Batch {
         let mut batch = Batch::new();
+        let value = Value::from(vec![6; 200]);
+        batch.set_time(5 << 32 | 1);
         batch.create(Ident(1));
         batch.put(Ident(1), b"key", vec![7; 300]);
         batch.put(Ident(u64::MAX), b"", b"");
+        batch.put(Ident(1), b"a", value.clone());
+        batch.put(Ident(2), b"b", value.clone());
         batch.delete(Ident(128), vec![0; 200]);
         batch.fork(Ident(1), Ident(1 << 40));
         batch.clear(Ident(1));
         batch.drop_ident(Ident(1));
+        batch.put(Ident(3), b"c", value);
         batch
+    }
+
+    fn addresses(batch: &Batch) -> Vec<*const u8> {
+        batch.ops().iter().filter_map(shared).collect()
     }
 
     #[test]
@@ -230,8 +348,50 @@ mod tests {
         let frame = encoded.frame(7, 3).to_vec();
         let read = Frame::read(&frame).unwrap();
         assert_eq!((read.position, read.durable, read.len()), (7, 3, frame.len()));
-        assert_eq!(decode(read.batch), Some(batch()));
+        assert_eq!(read.decode(), Some(batch()));
         assert_eq!(decode(&[]), Some(Batch::new()));
+    }
+
+    #[test]
+    fn a_value_put_again_is_written_once_and_shared_once_read() {
+        for others in [0, 3, 1000] {
+            let mut batch = Batch::new();
+            let values: Vec<Value> = (0..others + 1).map(|fill| vec![fill as u8; 100].into()).collect();
+            for (at, value) in (0u64..).zip(&values) {
+                batch.put(Ident(1), at.to_be_bytes(), value.clone());
+                batch.put(Ident(2), at.to_be_bytes(), at.to_be_bytes());
+            }
+            for (at, value) in (0u64..).zip(&values) {
+                batch.put(Ident(3), at.to_be_bytes(), value.clone());
+            }
+            let mut encoded = Encoded::new(&batch).unwrap();
+            let frame = encoded.frame(1, 0);
+            assert!(frame.len() < HEADER_BYTES + values.len() * 160, "{} {}", frame.len(), values.len());
+            let read = Frame::read(frame).and_then(|frame| frame.decode()).unwrap();
+            assert_eq!(read, batch);
+            let addresses = addresses(&read);
+            assert_eq!(addresses.len(), 2 * values.len());
+            assert_eq!(addresses[..values.len()], addresses[values.len()..]);
+        }
+    }
+
+    #[test]
+    fn frames_of_format_1_are_read() {
+        let mut bytes = Vec::new();
+        let mut old = Batch::new();
+        old.put(Ident(1), b"key", vec![7; 300]);
+        old.ops().iter().for_each(|op| encode_op(op, None, &mut bytes));
+        let mut fields = (bytes.len() as u32).to_le_bytes().to_vec();
+        fields.extend_from_slice(&7u64.to_le_bytes());
+        fields.extend_from_slice(&3u64.to_le_bytes());
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&bytes), &fields);
+        let frame = [&b"VJR1"[..], &fields, &checksum.to_le_bytes(), &bytes].concat();
+        let read = Frame::read(&frame).unwrap();
+        assert_eq!((read.position, read.durable, read.len()), (7, 3, frame.len()));
+        assert_eq!(read.decode(), Some(old));
+        assert!(Frame::read(&frame[..frame.len() - 1]).is_none());
+        let newer = [&b"VJR3"[..], frame.get(4..).unwrap()].concat();
+        assert!(Frame::read(&newer).is_none());
     }
 
     #[test]
@@ -249,7 +409,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_not_decoded() {
-        for bytes in [&[9, 1][..], &[PUT], &[PUT, 1, 5, 0], &[FORK, 1], &[CREATE; 0], &[CREATE, 0xFF]] {
+        let again = [CREATE, 1, PUT_AGAIN, 1, 0, 1];
+        for bytes in [&[9, 1][..], &[PUT], &[PUT, 1, 5, 0], &[FORK, 1], &[CREATE; 0], &[CREATE, 0xFF], &again]
+        {
             assert_eq!(decode(bytes).is_some(), bytes.is_empty());
         }
     }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use super::journal::{Appender, SEGMENT_HEADER_BYTES, Segments, during};
 use super::reader::Reader;
-use super::record;
 use crate::{Batch, Error, Result};
 
 const HEADER: u64 = SEGMENT_HEADER_BYTES as u64;
@@ -23,11 +22,12 @@ struct Place {
 }
 
 /// Replays the journal: calls `replay` with each batch after `base`, the position that the base holds, and
-/// returns the segment to go on in, everything in it durable.
+/// returns the segment to go on in, everything in it durable. `replayed` is called before anything is written.
 pub(super) fn recover(
     segments: &Segments,
     base: u64,
     replay: impl FnMut(u64, Batch) -> Result<()>,
+    replayed: impl FnOnce() -> Result<()>,
 ) -> Result<Appender> {
     let numbers = segments.list()?;
     if numbers.is_empty() {
@@ -38,9 +38,19 @@ pub(super) fn recover(
     }
     let read = numbers.into_iter().map(|number| Reader::open(segments, number)).collect::<Result<_>>()?;
     let mut walk = Walk { segments, read, last: base, lenient: false, replay };
-    match walk.run()? {
-        Some(end) => cut(segments, &mut walk.read, end, walk.last),
-        None => go_on(segments, &walk.read, walk.last),
+    let end = walk.run()?;
+    replayed()?;
+    let appender = match end {
+        Some(end) => cut(segments, &mut walk.read, end, walk.last)?,
+        None => go_on(segments, &walk.read, walk.last)?,
+    };
+    // Frames of one format to a segment.
+    match segments.is_newest(appender.number())? {
+        true => Ok(appender),
+        false => {
+            let next = appender.number() + 1;
+            Ok(Appender::new(next, segments.create(next)?, HEADER, walk.last))
+        }
     }
 }
 
@@ -175,7 +185,7 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
         if position != self.last + 1 {
             return Ok(Some(Taken { position, len, batch: None }));
         }
-        match record::decode(frame.batch) {
+        match frame.decode() {
             Some(batch) => Ok(Some(Taken { position, len, batch: Some(batch) })),
             None => Err(self.damaged(place)),
         }
@@ -204,8 +214,7 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
             while let Some(found) = later.find(from)? {
                 from = found.offset + found.len;
                 if found.position > self.last
-                    && let Some(batch) =
-                        later.frame(found.offset)?.and_then(|frame| record::decode(frame.batch))
+                    && let Some(batch) = later.frame(found.offset)?.and_then(|frame| frame.decode())
                 {
                     call(found.position, batch);
                 }

@@ -131,7 +131,7 @@ fn old_segments(files: &Arc<dyn Files>, places: &Places, lost: &mut Vec<Lost>) -
         return Err(Error::Corrupted(what));
     }
     match directory::read_format(&**files, &places.directory) {
-        Ok(id) => segments.id = id,
+        Ok((_, id)) => segments.id = id,
         Err(error @ Error::Unavailable(_)) => return Err(error),
         Err(error) => {
             lost.push(Lost { ident: None, entries: Some(0), what: error.to_string() });
@@ -180,6 +180,7 @@ impl Copy<'_> {
             }
         };
         let position = loaded.position;
+        self.remember(loaded.time)?;
         let copied = self.trees(loaded);
         // Pages that were found broken may make it stumble once more.
         let closed = sheltered(move || {
@@ -190,6 +191,13 @@ impl Copy<'_> {
             log::info!("closing the old base: {error}");
         }
         copied.map(|()| Some(position))
+    }
+
+    /// Notes a cluster time that is known, so that none is given again.
+    fn remember(&mut self, time: u64) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.set_time(time);
+        self.engine.commit(batch).map(drop)
     }
 
     fn trees(&mut self, loaded: Loaded) -> Result<()> {
@@ -296,7 +304,9 @@ impl Copy<'_> {
         let batch = std::mem::take(&mut self.batch);
         match batch.is_empty() {
             true => Ok(()),
-            false => self.engine.commit(batch).map(drop),
+            false => {
+                self.engine.wait_for_room(&mut || true).and_then(|()| self.engine.commit(batch)).map(drop)
+            }
         }
     }
 
@@ -304,16 +314,19 @@ impl Copy<'_> {
     fn journal(&mut self, segments: &Segments, base: Option<u64>) -> Result<()> {
         let (engine, idents) = (self.engine, &mut self.idents);
         let mut behind: BTreeMap<Ident, u64> = BTreeMap::new();
-        let mut batches = 0;
+        let (mut batches, mut latest) = (0, 0);
         let replay = |_, batch| {
             let batch = fitting(batch, idents);
+            engine.wait_for_room(&mut || true)?;
             engine.commit(batch).map(drop)
         };
         let remains = recovery::salvage(segments, base, replay, |_, batch| {
             batches += 1;
+            latest = batch.time().max(latest);
             batch.ops().iter().for_each(|op| *behind.entry(ident_of(op)).or_default() += 1);
         })?;
         let Some(damage) = remains.damage else { return Ok(()) };
+        self.remember(latest)?;
         let what = format!("{damage}; {batches} sound commits behind it are not replayed");
         self.lost.push(Lost { ident: None, entries: None, what });
         for (ident, entries) in behind {
@@ -342,6 +355,7 @@ fn ident_of(op: &Op) -> Ident {
 /// A batch that can be carried out though trees that it names are lost: what is put is put.
 fn fitting(batch: Batch, idents: &mut BTreeSet<Ident>) -> Batch {
     let mut fit = Batch::new();
+    fit.set_time(batch.time());
     for op in batch {
         match op {
             Op::Put { ident, key, value } => {

@@ -154,6 +154,8 @@ pub(super) struct State {
     pub(super) view: Arc<View>,
     /// The position of the latest commit.
     pub(super) position: u64,
+    /// The greatest time of any commit.
+    pub(super) time: u64,
     /// The lengths of all keys and values in all trees.
     pub(super) bytes: u64,
     /// About how much memory the changes since the latest freeze take.
@@ -179,14 +181,15 @@ pub(super) fn tree_key(ident: Ident) -> [u8; 8] {
 }
 
 impl State {
-    /// The state that the base holds, after the commit at `position`.
-    pub(super) fn new(view: Arc<View>, tables: Vec<(Ident, Table)>, position: u64) -> Self {
+    /// The state that the base holds, after the commit at `position`, the greatest time of all being `time`.
+    pub(super) fn new(view: Arc<View>, tables: Vec<(Ident, Table)>, position: u64, time: u64) -> Self {
         let mut state = State {
             tables: Tree::new(),
             dirty: Tree::new(),
             freezing: Tree::new(),
             view,
             position,
+            time,
             bytes: 0,
             changed_bytes: 0,
             garbage_bytes: 0,
@@ -223,6 +226,7 @@ impl State {
     /// of any lock.
     pub(super) fn apply(&mut self, batch: Batch, below: &[Option<usize>], position: u64) -> Vec<Table> {
         let mut discarded = Vec::new();
+        self.time = self.time.max(batch.time());
         for (at, op) in batch.into_iter().enumerate() {
             let below = below.get(at).copied().flatten();
             match op {

@@ -6,6 +6,7 @@ mod faults;
 mod salvage;
 mod sharing;
 mod space;
+mod upgrade;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ fn options() -> DiskOptions {
 }
 
 /// Bounds that set off no checkpoint.
-const WIDE: Bounds = Bounds { changed_bytes: 1 << 30, journal_bytes: 1 << 30 };
+const WIDE: Bounds = Bounds { changed_bytes: 1 << 30, journal_bytes: 1 << 30, refused_bytes: 1 << 30 };
 
 fn open(files: &FaultyFiles) -> Result<DiskEngine> {
     DiskEngine::open_with(Arc::new(files.clone()), &options(), WIDE)
@@ -322,6 +323,31 @@ fn a_closed_engine_takes_no_commits() {
     engine.close().unwrap();
     assert_eq!(engine.commit(Batch::new()), Err(Error::Closed));
     assert_eq!(engine.checkpoint(), Err(Error::Closed));
+}
+
+fn timed(time: u64, key: &[u8]) -> Batch {
+    let mut batch = batch([put(1, key, b"value")]);
+    batch.set_time(time);
+    batch
+}
+
+#[test]
+fn the_latest_time_survives_in_the_journal_and_in_the_base() {
+    let files = FaultyFiles::new();
+    let engine = Checked::new(open(&files).unwrap());
+    start(&engine);
+    assert_eq!(engine.latest_time(), 0);
+    for (time, latest) in [(7, 7), (3, 7), (0, 7), (u64::MAX, u64::MAX)] {
+        engine.commit(timed(time, b"key")).unwrap();
+        assert_eq!(engine.latest_time(), latest);
+    }
+    let files = files.restart(Loss::Nothing);
+    let engine = open(&files).unwrap();
+    assert_eq!(engine.latest_time(), u64::MAX);
+    engine.checkpoint().unwrap();
+    engine.commit(batch([put(1, b"after", b"")])).unwrap();
+    let engine = open(&files.restart(Loss::Nothing)).unwrap();
+    assert_eq!(engine.latest_time(), u64::MAX);
 }
 
 /// The real file system, once: locks, directories, a journal elsewhere.

@@ -414,3 +414,19 @@ fn snapshots_are_consistent_while_writers_run() {
     });
     assert_eq!(engine.statistics().commits, 3002);
 }
+
+#[test]
+fn the_latest_time_is_the_greatest_of_all() {
+    let engine = Checked::new(MemoryEngine::new());
+    let timed = |time: u64| {
+        let mut batch = Batch::new();
+        batch.set_time(time);
+        batch
+    };
+    for (time, latest) in [(0, 0), (7, 7), (3, 7), (0, 7), (8, 8)] {
+        let mut batch = timed(0);
+        batch.append(timed(time));
+        let position = engine.commit(batch).unwrap();
+        assert_eq!((engine.latest_time(), engine.durable()), (latest, position));
+    }
+}

@@ -60,6 +60,26 @@ impl<E: Engine> Engine for Emit<E> {
         self.engine.wait_journaled(position)
     }
 
+    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.engine.wait_for_room(go_on)
+    }
+
+    fn latest_time(&self) -> u64 {
+        self.engine.latest_time()
+    }
+
+    fn durable(&self) -> Position {
+        self.engine.durable()
+    }
+
+    fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.engine.when_durable(wake);
+    }
+
+    fn sync_soon(&self) {
+        self.engine.sync_soon();
+    }
+
     fn checkpoint(&self) -> Result<()> {
         self.engine.checkpoint()
     }

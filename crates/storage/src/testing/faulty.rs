@@ -316,6 +316,10 @@ impl Disk {
             let own = kept.iter().filter(|(_, other)| *other == number);
             names.extend(own.map(|(path, number)| (path.clone(), *number)));
         }
+        // A name that went from one file to another is never without any.
+        for (path, number) in self.durable_names.iter().filter(|(path, _)| self.names.contains_key(*path)) {
+            names.entry(path.clone()).or_insert(*number);
+        }
         names
     }
 }

@@ -25,7 +25,8 @@ pub struct Mirror<A, B> {
 impl<A: Engine, B: Engine> Mirror<A, B> {
     /// Two engines that hold the same, for instance nothing.
     pub fn new(a: A, b: B) -> Self {
-        Mirror { a, b, positions: Mutex::default() }
+        let positions = Mutex::new(BTreeMap::from([(a.durable(), b.durable())]));
+        Mirror { a, b, positions }
     }
 
     /// Both engines.
@@ -62,6 +63,34 @@ impl<A: Engine, B: Engine> Engine for Mirror<A, B> {
             Some(b) => same("waiting for the journal", a, self.b.wait_journaled(b)),
             None => a,
         }
+    }
+
+    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.a.wait_for_room(go_on)?;
+        self.b.wait_for_room(go_on)
+    }
+
+    fn latest_time(&self) -> u64 {
+        let _together = self.positions.lock();
+        same("the latest time", self.a.latest_time(), self.b.latest_time())
+    }
+
+    /// What both have made durable.
+    fn durable(&self) -> Position {
+        let positions = self.positions.lock();
+        let (a, b) = (self.a.durable(), self.b.durable());
+        let durable = positions.iter().rev().find(|(first, second)| **first <= a && **second <= b);
+        durable.map(|(first, _)| *first).unwrap_or_default()
+    }
+
+    fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.a.when_durable(Arc::clone(&wake));
+        self.b.when_durable(wake);
+    }
+
+    fn sync_soon(&self) {
+        self.a.sync_soon();
+        self.b.sync_soon();
     }
 
     fn checkpoint(&self) -> Result<()> {

@@ -38,11 +38,14 @@ fn batches() -> Vec<Batch> {
         for _ in 0..1 + random.below(4) {
             let key = vec![random.below(40) as u8; 1 + random.below(30) as usize];
             let gone = random.below(3) == 0;
-            let value = vec![at as u8; random.below(300) as usize];
+            // The very same value twice, as a document that the oplog repeats.
+            let value = Value::from(vec![at as u8; random.below(300) as usize]);
             for number in [1, 2] {
                 ops.push(match gone {
                     true => Op::Delete { ident: Ident(number), key: Key::from(key.clone()) },
-                    false => put(number, &key, &value),
+                    false => {
+                        Op::Put { ident: Ident(number), key: Key::from(key.clone()), value: value.clone() }
+                    }
                 });
             }
         }
@@ -53,9 +56,16 @@ fn batches() -> Vec<Batch> {
             _ => {}
         }
         forked ^= at % 7 == 5;
-        batches.push(batch(ops));
+        let mut batch = batch(ops);
+        batch.set_time(time_of(batches.len() as u64 + 1));
+        batches.push(batch);
     }
     batches
+}
+
+/// The time of the commit at a position: most have one, and it grows.
+fn time_of(position: u64) -> u64 {
+    if position.is_multiple_of(5) { 0 } else { position << 32 }
 }
 
 /// Runs the script until it ends or something fails.
@@ -103,6 +113,8 @@ fn check(files: &FaultyFiles, loss: Loss, told: &Told, what: &str) {
     let least = if loss == Loss::Nothing { told.committed } else { told.journaled };
     assert!(position >= least, "{what}, {loss:?}: {position} recovered, {least} promised");
     let found = everything(&*state);
+    let time = (2..=position).map(time_of).max().unwrap_or_default();
+    assert_eq!(state.time, time, "{what}, {loss:?}: the time after commit {position}");
     let expected = told.states.get(position as usize);
     assert_eq!(Some(&found), expected, "{what}, {loss:?}: not the state after commit {position}");
     drop(state);

@@ -3,7 +3,10 @@
 use std::thread;
 use std::time::Instant;
 
+use parking_lot::Mutex;
+
 use super::*;
+use crate::Position;
 
 /// A tree with some entries, checkpointed.
 fn filled(files: &FaultyFiles) -> DiskEngine {
@@ -20,6 +23,12 @@ fn within_seconds(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(started.elapsed() < Duration::from_secs(20), "{what} takes too long");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Commits as whoever fears no locks of his own.
+fn in_turn(engine: &DiskEngine, batch: Batch) -> Result<Position> {
+    engine.wait_for_room(&mut || true)?;
+    engine.commit(batch)
 }
 
 #[test]
@@ -102,18 +111,18 @@ fn a_base_that_failed_is_opened_anew() {
 #[test]
 fn writers_wait_when_checkpoints_lag_and_fail_only_if_there_is_no_room() {
     let files = FaultyFiles::new();
-    let bounds = Bounds { changed_bytes: 20_000, journal_bytes: 1 << 20 };
+    let bounds = Bounds { changed_bytes: 20_000, journal_bytes: 1 << 20, refused_bytes: 1 << 20 };
     let engine = DiskEngine::open_with(Arc::new(files.clone()), &options(), bounds).unwrap();
     start(&engine);
     for number in 0..2000u64 {
-        engine.commit(batch([put(1, &number.to_be_bytes(), &[7; 200])])).unwrap();
+        in_turn(&engine, batch([put(1, &number.to_be_bytes(), &[7; 200])])).unwrap();
         assert!(engine.core.latest().changed_bytes < 3 * bounds.changed_bytes);
     }
     assert!(engine.statistics().checkpoints > 5);
     files.set_room(Some(200_000));
     let mut number = 2000u64;
     let refused = loop {
-        match engine.commit(batch([put(1, &number.to_be_bytes(), &[7; 200])])) {
+        match in_turn(&engine, batch([put(1, &number.to_be_bytes(), &[7; 200])])) {
             Ok(_) => number += 1,
             Err(error) => break error,
         }
@@ -122,9 +131,74 @@ fn writers_wait_when_checkpoints_lag_and_fail_only_if_there_is_no_room() {
     assert!(matches!(refused, Error::Full(_)), "{refused:?}");
     assert_eq!(engine.snapshot().entries(Ident(1)), Ok(number));
     files.set_room(None);
-    within_seconds("going on", || engine.commit(batch([put(2, b"a", b"1")])).is_ok());
+    within_seconds("going on", || in_turn(&engine, batch([put(2, b"a", b"1")])).is_ok());
     drop(engine);
     assert_eq!(open(&files).unwrap().snapshot().entries(Ident(1)), Ok(number));
+}
+
+#[test]
+fn who_waits_for_room_may_be_called_off_and_who_does_not_wait_is_refused() {
+    let files = FaultyFiles::new();
+    let bounds = Bounds { changed_bytes: 20_000, journal_bytes: 1 << 20, refused_bytes: 100_000 };
+    let engine = DiskEngine::open_with(Arc::new(files.clone()), &options(), bounds).unwrap();
+    start(&engine);
+    // The checkpoint waits for the disk, and what changes meanwhile piles up.
+    files.slow_syncs(Duration::from_millis(300));
+    let one = |number: u64| batch([put(1, &number.to_be_bytes(), &[7; 200])]);
+    let numbers =
+        (0..).find(|number| engine.core.changed() >= 40_000 || engine.commit(one(*number)).is_err());
+    let numbers = numbers.unwrap();
+    let (mut asked, started) = (0, Instant::now());
+    let waited = engine.wait_for_room(&mut || {
+        asked += 1;
+        asked < 4
+    });
+    assert_eq!((waited, asked), (Ok(()), 4));
+    assert!(started.elapsed() < Duration::from_millis(250), "{:?}", started.elapsed());
+    let refused = (numbers..).find_map(|number| engine.commit(one(number)).err());
+    assert!(matches!(&refused, Some(Error::Full(why)) if why.contains("checkpoints")), "{refused:?}");
+    let (longest, started) = (Duration::from_secs(20), Instant::now());
+    files.slow_syncs(Duration::ZERO);
+    assert_eq!(engine.wait_for_room(&mut || started.elapsed() < longest), Ok(()));
+    assert!(started.elapsed() < longest);
+    engine.commit(one(u64::MAX)).unwrap();
+}
+
+#[test]
+fn what_is_durable_is_told_after_each_sync() {
+    let files = FaultyFiles::new();
+    let engine = Arc::new(open(&files).unwrap());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (told_too, engine_too) = (Arc::clone(&told), Arc::downgrade(&engine));
+    engine.when_durable(Arc::new(move || {
+        // With locks held this would wait for ever.
+        let Some(engine) = engine_too.upgrade() else { return };
+        engine.sync_soon();
+        drop(engine.snapshot());
+        told_too.lock().push(engine.durable());
+    }));
+    start(&*engine);
+    assert_eq!(engine.durable(), Position(0));
+    let waited = engine.commit(batch([put(1, b"a", b"1")])).unwrap();
+    engine.wait_journaled(waited).unwrap();
+    assert_eq!((engine.durable(), told.lock().clone()), (waited, vec![waited]));
+    // Nobody syncs at this durability, unless asked.
+    let asked = engine.commit(batch([put(1, b"b", b"1")])).unwrap();
+    assert_eq!(engine.durable(), waited);
+    engine.sync_soon();
+    within_seconds("a sync", || *told.lock() == [waited, asked]);
+    let checkpointed = engine.commit(batch([put(1, b"c", b"1")])).unwrap();
+    engine.checkpoint().unwrap();
+    assert_eq!((engine.durable(), told.lock().last()), (checkpointed, Some(&checkpointed)));
+    // A failed sync advances nothing, the checkpoint that mends it does.
+    let mended = engine.commit(batch([put(1, b"d", b"1")])).unwrap();
+    files.fail_syncs(1);
+    engine.sync_soon();
+    within_seconds("a checkpoint", || told.lock().last() == Some(&mended));
+    let files = files.restart(Loss::Everything);
+    drop(engine);
+    let engine = open(&files).unwrap();
+    assert_eq!((engine.durable(), engine.snapshot().entries(Ident(1))), (mended, Ok(4)));
 }
 
 #[test]
@@ -156,7 +230,7 @@ fn a_read_that_fails_costs_those_who_read_then_and_nobody_else() {
 fn readers_writers_and_checkpoints_at_once() {
     const WRITERS: u64 = 4;
     let files = FaultyFiles::new();
-    let bounds = Bounds { changed_bytes: 30_000, journal_bytes: 1 << 20 };
+    let bounds = Bounds { changed_bytes: 30_000, journal_bytes: 1 << 20, refused_bytes: 1 << 20 };
     let engine = DiskEngine::open_with(Arc::new(files.clone()), &options(), bounds).unwrap();
     start(&engine);
     let write = |writer: u64| {
@@ -166,7 +240,7 @@ fn readers_writers_and_checkpoints_at_once() {
                 0 => Op::Delete { ident: Ident(ident), key: Key::from(key) },
                 _ => put(ident, &key, &[number as u8; 100]),
             };
-            let position = engine.commit(batch([change(1), change(2)])).unwrap();
+            let position = in_turn(&engine, batch([change(1), change(2)])).unwrap();
             if number % 3 == 0 || number == 399 {
                 engine.wait_journaled(position).unwrap();
             }

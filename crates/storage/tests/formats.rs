@@ -1,0 +1,239 @@
+//! Directories of earlier releases open: one of each format lies in `fixtures`, and a copy of it is opened,
+//! read back whole, written to, and repaired.
+//!
+//! `fixtures/format-N` is what a killed process of that format left: a base from a checkpoint, and commits
+//! since then in the journal. Whoever changes the format keeps [`fill`] as it is, so that it still tells what
+//! the older ones hold, and adds a directory of the new one, made by
+//!
+//! ```text
+//! cargo test -p storage --test formats -- --ignored make_the_fixture_of_the_newest_format
+//! ```
+
+#![expect(clippy::unwrap_used, reason = "a test, its helpers too")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use storage::{
+    Batch, Direction, DiskEngine, DiskOptions, Durability, Engine, Ident, Key, MemoryEngine, Range, Result,
+    Snapshot, Value,
+};
+
+/// The format that this version writes.
+const NEWEST: u32 = 2;
+/// The first format that knows the times of commits.
+const TIMED: u32 = 2;
+/// The greatest time of the commits of [`fill`].
+const TIME: u64 = 1_700_000_000 << 32 | 9;
+
+fn options(directory: &Path) -> DiskOptions {
+    DiskOptions { durability: Durability::None, ..DiskOptions::new(directory) }
+}
+
+fn fixture(format: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(format!("format-{format}"))
+}
+
+/// Commits what every fixture holds. Half-way `between` is called, to make a checkpoint.
+fn fill(engine: &dyn Engine, between: impl FnOnce() -> Result<()>) -> Result<()> {
+    let mut batch = Batch::new();
+    (1..=4).for_each(|number| batch.create(Ident(number)));
+    for number in 0..40u8 {
+        batch.put(Ident(1), [0, number], vec![number; usize::from(number) * 3]);
+        batch.put(Ident(2), [number; 30], u64::from(number).to_be_bytes());
+        batch.put(Ident(3), [number], []);
+        batch.put(Ident(4), [number], [number; 50]);
+    }
+    batch.put(Ident(1), [1, 0], vec![0xEE; 6000]);
+    batch.set_time(TIME - 200);
+    engine.commit(batch)?;
+    let mut batch = Batch::new();
+    batch.fork(Ident(4), Ident(5));
+    batch.delete(Ident(1), [0, 7]);
+    engine.commit(batch)?;
+    between()?;
+    let mut batch = Batch::new();
+    batch.fork(Ident(1), Ident(6));
+    batch.drop_ident(Ident(3));
+    batch.clear(Ident(4));
+    batch.create(Ident(7));
+    batch.set_time(TIME - 100);
+    engine.commit(batch)?;
+    for number in 30..50u8 {
+        // As a document that the oplog repeats.
+        let value = Value::from(vec![number + 100; 90]);
+        let mut batch = Batch::new();
+        batch.put(Ident(1), [0, number], value.clone());
+        batch.delete(Ident(2), [number - 20; 30]);
+        batch.put(Ident(7), [number], value);
+        batch.set_time(TIME - u64::from(49 - number));
+        engine.commit(batch)?;
+    }
+    Ok(())
+}
+
+type Everything = BTreeMap<u64, (u64, u64, Vec<(Key, Value)>)>;
+
+fn everything(snapshot: &dyn Snapshot) -> Everything {
+    let mut all = Everything::new();
+    for number in (0..20).filter(|number| snapshot.contains(Ident(*number)).unwrap()) {
+        let ident = Ident(number);
+        let mut cursor = snapshot.scan(ident, Range::all(), Direction::Forward).unwrap();
+        let mut entries = Vec::new();
+        while let Some((key, value)) = cursor.next().unwrap() {
+            entries.push((Key::from(key), value.clone()));
+        }
+        assert_eq!(snapshot.verify(ident, &mut || true), Ok(Vec::new()));
+        let counts = (snapshot.entries(ident).unwrap(), snapshot.bytes(ident).unwrap());
+        all.insert(number, (counts.0, counts.1, entries));
+    }
+    all
+}
+
+/// What a fixture must hold.
+fn expected() -> Everything {
+    let memory = MemoryEngine::new();
+    fill(&memory, || Ok(())).unwrap();
+    everything(&*memory.snapshot())
+}
+
+/// Copies a directory, but for the lock. The base is compressed on its way into a fixture, since most of it
+/// is zeros, and expanded on its way out.
+fn copy(from: &Path, to: &Path, compress: bool) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (path, name) = (entry.path(), entry.file_name());
+        match name.to_str() {
+            _ if entry.file_type()?.is_dir() => copy(&path, &to.join(name), compress)?,
+            Some("vellum.lock") => {}
+            Some("base.redb") if compress => {
+                let packed = fs::File::create(to.join("base.redb.gz"))?;
+                let mut packed = flate2::write::GzEncoder::new(packed, flate2::Compression::best());
+                io::copy(&mut fs::File::open(path)?, &mut packed)?;
+                packed.finish()?;
+            }
+            Some("base.redb.gz") => {
+                let mut packed = flate2::read::GzDecoder::new(fs::File::open(path)?);
+                io::copy(&mut packed, &mut fs::File::create(to.join("base.redb"))?)?;
+            }
+            _ => _ = fs::copy(path, to.join(name))?,
+        }
+    }
+    Ok(())
+}
+
+/// A copy of a fixture in a directory of its own.
+struct Copied(PathBuf);
+
+impl Copied {
+    fn new(format: u32, what: &str) -> Self {
+        let name = format!("vellum-format-{format}-{what}-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&directory);
+        copy(&fixture(format), &directory, false).unwrap();
+        Copied(directory)
+    }
+
+    fn format(&self) -> String {
+        fs::read_to_string(self.0.join("vellum.format")).unwrap().lines().nth(1).unwrap().to_owned()
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn time_in(format: u32) -> u64 {
+    if format >= TIMED { TIME } else { 0 }
+}
+
+#[test]
+fn every_format_there_was_opens_and_goes_on() {
+    let expected = expected();
+    for format in 1..=NEWEST {
+        let copied = Copied::new(format, "opens");
+        assert_eq!(copied.format(), format!("format {format}"));
+        let engine = DiskEngine::open(&options(&copied.0)).unwrap();
+        assert_eq!(everything(&*engine.snapshot()), expected, "format {format}");
+        assert_eq!(engine.latest_time(), time_in(format), "format {format}");
+        assert_eq!(copied.format(), format!("format {NEWEST}"));
+        let mut batch = Batch::new();
+        batch.put(Ident(7), b"after", b"1");
+        batch.set_time(TIME + 1);
+        engine.commit(batch).unwrap();
+        let after = everything(&*engine.snapshot());
+        // Frames of both formats in the journal, as after the machine's end.
+        let killed = copied.0.with_extension("killed");
+        copy(&copied.0, &killed, false).unwrap();
+        drop(engine);
+        for directory in [&killed, &copied.0] {
+            let engine = DiskEngine::open(&options(directory)).unwrap();
+            assert_eq!(everything(&*engine.snapshot()), after, "format {format}, opened again");
+            assert_eq!(engine.latest_time(), TIME + 1);
+        }
+        fs::remove_dir_all(killed).unwrap();
+    }
+}
+
+#[test]
+fn every_format_there_was_is_repaired() {
+    for format in 1..=NEWEST {
+        let copied = Copied::new(format, "repaired");
+        let salvage = DiskEngine::salvage(&options(&copied.0)).unwrap();
+        assert_eq!(salvage.lost(), []);
+        salvage.finish().unwrap();
+        let engine = DiskEngine::open(&options(&copied.0)).unwrap();
+        assert_eq!(everything(&*engine.snapshot()), expected(), "format {format}");
+        assert_eq!(engine.latest_time(), time_in(format), "format {format}");
+        assert_eq!(copied.format(), format!("format {NEWEST}"));
+    }
+}
+
+/// The last commit is lost, as no one can tell it from a torn one; a damage before it is told.
+#[test]
+fn damage_is_found_in_every_format() {
+    for format in 1..=NEWEST {
+        let journal = |copied: &Copied| {
+            let mut segments: Vec<_> = fs::read_dir(copied.0.join("journal")).unwrap().collect();
+            segments.sort_by_key(|entry| entry.as_ref().unwrap().path());
+            segments.pop().unwrap().unwrap().path()
+        };
+        let copied = Copied::new(format, "torn");
+        let bytes = fs::read(journal(&copied)).unwrap();
+        fs::write(journal(&copied), &bytes[..bytes.len() - 1]).unwrap();
+        let engine = DiskEngine::open(&options(&copied.0)).unwrap();
+        assert_eq!(engine.snapshot().entries(Ident(7)), Ok(19), "format {format}");
+        drop(engine);
+        let copied = Copied::new(format, "damaged");
+        let mut bytes = fs::read(journal(&copied)).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(journal(&copied), bytes).unwrap();
+        let refused = DiskEngine::open(&options(&copied.0)).err();
+        assert!(matches!(&refused, Some(storage::Error::Corrupted(_))), "format {format}: {refused:?}");
+        let salvage = DiskEngine::salvage(&options(&copied.0)).unwrap();
+        assert!(salvage.lost().iter().any(|lost| lost.what.contains("sound commits")));
+        // Times that were given are not given again, whether their commits could be saved or not.
+        assert_eq!(salvage.engine().latest_time(), time_in(format));
+        salvage.discard().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "writes into the source tree; run it once when the format has changed"]
+fn make_the_fixture_of_the_newest_format() {
+    let directory = std::env::temp_dir().join(format!("vellum-fixture-{}", std::process::id()));
+    let engine = DiskEngine::open(&options(&directory)).unwrap();
+    fill(&engine, || engine.checkpoint()).unwrap();
+    let to = fixture(NEWEST);
+    let _ = fs::remove_dir_all(&to);
+    // Nothing is written meanwhile, since nothing is committed.
+    copy(&directory, &to, true).unwrap();
+    drop(engine);
+    fs::remove_dir_all(directory).unwrap();
+}
