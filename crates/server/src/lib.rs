@@ -25,7 +25,9 @@ mod reply;
 mod server;
 mod session;
 mod signal;
+mod turn;
 mod usage;
+mod waits;
 mod wire;
 
 pub use local::LocalConnection;

@@ -6,6 +6,7 @@
 //! bounded: where it had to be given up, a repetition is refused rather than carried out again.
 
 use crate::arguments::SessionId;
+use crate::turn::{HasLine, Line};
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::random::Random;
 use base::{Result, err};
@@ -46,6 +47,8 @@ pub(crate) struct Session {
     /// Set once the registry has forgotten it: whoever still holds it must look it up again.
     ended: AtomicBool,
     writes: Mutex<Writes>,
+    /// The statements that wait for one another.
+    line: Line,
     /// Bytes of answers that all sessions remember.
     answers: Arc<AtomicUsize>,
 }
@@ -132,6 +135,12 @@ impl Session {
     }
 }
 
+impl HasLine for Session {
+    fn line(&self) -> &Line {
+        &self.line
+    }
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
         self.answers.fetch_sub(self.writes.get_mut().bytes, Ordering::Relaxed);
@@ -212,6 +221,7 @@ impl Sessions {
             last_use: AtomicU64::new(now),
             ended: AtomicBool::new(false),
             writes: Mutex::default(),
+            line: Line::default(),
             answers: self.answers.clone(),
         });
         sessions.insert(id, session.clone());
@@ -237,11 +247,9 @@ impl Sessions {
         }
     }
 
-    /// Forgets all sessions and returns their numbers.
-    pub(crate) fn end_all(&self) -> Vec<SessionId> {
-        let ended = std::mem::take(&mut *self.sessions.lock());
-        ended.values().for_each(|session| session.ended.store(true, Ordering::Release));
-        ended.into_keys().collect()
+    /// The numbers of all sessions.
+    pub(crate) fn ids(&self) -> Vec<SessionId> {
+        self.sessions.lock().keys().copied().collect()
     }
 
     /// How many there are.
@@ -274,7 +282,8 @@ impl Sessions {
         let mut expired = Vec::new();
         let mut sessions = self.sessions.lock();
         sessions.retain(|id, session| {
-            let lives = session.last_use.load(Ordering::Relaxed) + TIMEOUT_SECONDS > now;
+            let in_use = session.last_use.load(Ordering::Relaxed) + TIMEOUT_SECONDS > now;
+            let lives = in_use || session.line.is_busy();
             if !lives {
                 session.ended.store(true, Ordering::Release);
                 expired.push(*id);

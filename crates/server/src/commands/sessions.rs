@@ -42,42 +42,45 @@ pub(crate) const END_SESSIONS: Command = Command::new("endSessions", Kind::Admin
 
 fn end(call: &mut Call<'_>) -> Result<Answer> {
     for id in listed_sessions(call)? {
-        end_session(call, &id);
+        call.server.sessions.end(&id);
+        call.server.database.cursors.kill_session(&id);
     }
     Ok(Answer::Done)
 }
 
-/// Ends a session and the cursors that it has open.
-fn end_session(call: &Call<'_>, id: &SessionId) {
-    call.server.sessions.end(id);
+/// Stops what runs in a session and closes its cursors. The session itself stays, so that a
+/// retryable write sent again is still known.
+fn kill_session(call: &Call<'_>, id: &SessionId) {
+    call.server.activities.kill_sessions(call.operation_id, |running| running == id);
     call.server.database.cursors.kill_session(id);
 }
 
-/// Ends every session.
-fn end_all_sessions(call: &Call<'_>) {
-    for id in call.server.sessions.end_all() {
+/// The same for every session.
+fn kill_every_session(call: &Call<'_>) {
+    call.server.activities.kill_sessions(call.operation_id, |_| true);
+    for id in call.server.sessions.ids() {
         call.server.database.cursors.kill_session(&id);
     }
 }
 
 /// The row of `killSessions`.
 pub(crate) const KILL_SESSIONS: Command =
-    Command::new("killSessions", Kind::Admin, "Ends sessions and what runs in them.", kill);
+    Command::new("killSessions", Kind::Admin, "Stops what runs in sessions.", kill);
 
 fn kill(call: &mut Call<'_>) -> Result<Answer> {
     let ids = listed_sessions(call)?;
     if ids.is_empty() {
-        end_all_sessions(call);
+        kill_every_session(call);
     }
     for id in ids {
-        end_session(call, &id);
+        kill_session(call, &id);
     }
     Ok(Answer::Done)
 }
 
 /// The row of `killAllSessions`.
 pub(crate) const KILL_ALL_SESSIONS: Command =
-    Command::new("killAllSessions", Kind::Admin, "Ends the sessions of all users.", kill_all);
+    Command::new("killAllSessions", Kind::Admin, "Stops what runs in the sessions of all users.", kill_all);
 
 fn kill_all(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -86,14 +89,18 @@ fn kill_all(call: &mut Call<'_>) -> Result<Answer> {
     let users = users.as_array().ok_or_else(|| wrong_list(call, &users))?;
     // Without users every session belongs to nobody; a list of users names none of them.
     if users.is_empty() {
-        end_all_sessions(call);
+        kill_every_session(call);
     }
     Ok(Answer::Done)
 }
 
 /// The row of `killAllSessionsByPattern`.
-pub(crate) const KILL_ALL_SESSIONS_BY_PATTERN: Command =
-    Command::new("killAllSessionsByPattern", Kind::Admin, "Ends the sessions that match.", kill_by_pattern);
+pub(crate) const KILL_ALL_SESSIONS_BY_PATTERN: Command = Command::new(
+    "killAllSessionsByPattern",
+    Kind::Admin,
+    "Stops what runs in the sessions that match.",
+    kill_by_pattern,
+);
 
 fn kill_by_pattern(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -101,7 +108,7 @@ fn kill_by_pattern(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let patterns = patterns.as_array().ok_or_else(|| wrong_list(call, &patterns))?;
     if patterns.is_empty() {
-        end_all_sessions(call);
+        kill_every_session(call);
     }
     for pattern in patterns.iter() {
         let pattern = pattern.as_document().ok_or_else(|| wrong_list(call, &pattern))?;
@@ -112,8 +119,8 @@ fn kill_by_pattern(call: &mut Call<'_>) -> Result<Answer> {
         pattern.refuse_unless_default("uid")?;
         pattern.finish()?;
         match session {
-            Some(session) => end_session(call, &session_id(session)?),
-            None => end_all_sessions(call),
+            Some(session) => kill_session(call, &session_id(session)?),
+            None => kill_every_session(call),
         }
     }
     Ok(Answer::Done)
