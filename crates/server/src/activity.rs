@@ -3,9 +3,8 @@
 //! One [`Activity`] lives as long as its connection, so that starting a command allocates
 //! nothing; the registry is locked only when a connection comes or goes, or is looked at.
 
-use crate::arguments::SessionId;
 use crate::usage::Usage;
-use database::Operation;
+use database::{Operation, SessionId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -216,19 +215,19 @@ mod tests {
         let activities = Activities::default();
         let activity = activities.open(([127, 0, 0, 1], 1).into());
         let operation = Arc::new(Operation::new(7));
-        activity.begin(7, "find", Some([1; 16]), ("d", "c"));
+        activity.begin(7, "find", Some(SessionId::of_nobody([1; 16])), ("d", "c"));
         activity.adopt(operation.clone());
         assert_eq!(activity.current().unwrap().namespace, "d.c");
         activities.kill(8);
         activities.kill_sessions(7, |_| true);
-        activities.kill_sessions(8, |session| *session == [2; 16]);
+        activities.kill_sessions(8, |session| session.uuid == [2; 16]);
         assert!(!activity.is_killed(Waker::noop()));
         assert_eq!(Arc::strong_count(&operation), 2);
         activities.kill(7);
         assert!(activity.is_killed(Waker::noop()));
-        activity.begin(8, "find", Some([1; 16]), ("d", "c"));
+        activity.begin(8, "find", Some(SessionId::of_nobody([1; 16])), ("d", "c"));
         assert!(!activity.is_killed(Waker::noop()));
-        activities.kill_sessions(7, |session| *session == [1; 16]);
+        activities.kill_sessions(7, |session| session.uuid == [1; 16]);
         assert!(activity.is_killed(Waker::noop()));
         activity.end();
         assert!(activity.current().is_none());

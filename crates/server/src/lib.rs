@@ -24,6 +24,7 @@ mod parameters;
 mod reply;
 mod server;
 mod session;
+mod session_id;
 mod signal;
 mod turn;
 mod usage;
