@@ -10,6 +10,7 @@
 //! - `durability`: what a server with a data directory keeps when it is killed.
 //! - `fairness`: long work keeps nobody waiting.
 //! - `interrupts`: killOp and maxTimeMS end whatever runs.
+//! - `sessions`: a session's statements wait for one another.
 //! - `strict`: what `--strict` reports.
 //! - `tidy`: rules about the sources themselves.
 //!
@@ -30,6 +31,7 @@ mod repair;
 mod replay;
 mod scripts;
 mod server;
+mod sessions;
 mod space;
 mod strict;
 mod tidy;

@@ -3,6 +3,7 @@
 use crate::commit::uuid_text;
 use crate::database::Database;
 use crate::operation::Operation;
+use crate::session_id::SessionId;
 use base::bson::{Builder, DocumentCow};
 use base::random::Random;
 use base::{Error, ErrorCode, Namespace, Result, err};
@@ -40,7 +41,7 @@ pub struct Cursor {
     /// The collection it was opened on, by UUID, so that dropping it ends the cursor.
     pub uuid: Option<[u8; 16]>,
     /// The session it belongs to.
-    pub session: Option<[u8; 16]>,
+    pub session: Option<SessionId>,
     /// Stays open at the end, waiting for more.
     pub tailable: bool,
     /// A getMore waits a while for more before it returns empty.
@@ -191,7 +192,7 @@ impl Database {
 struct Slot {
     cursor: Option<Box<Cursor>>,
     namespace: Namespace,
-    session: Option<[u8; 16]>,
+    session: Option<SessionId>,
     no_timeout: bool,
     operation: Arc<Operation>,
     used: Instant,
@@ -277,7 +278,7 @@ impl Cursors {
     }
 
     /// Ends every cursor of a session.
-    pub fn kill_session(&self, session: &[u8; 16]) {
+    pub fn kill_session(&self, session: &SessionId) {
         self.open.lock().retain(|_, slot| {
             let goes = slot.session.as_ref() == Some(session);
             if goes {

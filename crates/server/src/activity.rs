@@ -4,12 +4,13 @@
 //! nothing; the registry is locked only when a connection comes or goes, or is looked at.
 
 use crate::usage::Usage;
-use database::Operation;
+use database::{Operation, SessionId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
 use std::time::Instant;
 
 /// A connection, and what it runs now.
@@ -33,8 +34,14 @@ pub(crate) struct Current {
     pub(crate) command: &'static str,
     /// Its database, and its collection where it names one.
     pub(crate) namespace: String,
+    /// The logical session that it runs in.
+    session: Option<SessionId>,
     /// When it began.
     pub(crate) started: Instant,
+    /// Whether it has been told to stop.
+    killed: bool,
+    /// Wakes it where it waits without a thread.
+    waiting: Option<Waker>,
     /// What stops it, where it is one that can take long.
     operation: Option<Arc<Operation>>,
 }
@@ -45,11 +52,14 @@ impl Activity {
         &self,
         operation_id: u64,
         command: &'static str,
+        session: Option<SessionId>,
         (database, collection): (&str, &str),
     ) {
         let mut current = self.current.lock();
         current.operation_id = operation_id;
         current.command = command;
+        current.session = session;
+        current.killed = false;
         current.started = Instant::now();
         // The text's memory serves again and again.
         current.namespace.clear();
@@ -63,6 +73,15 @@ impl Activity {
         self.current.lock().operation = Some(operation);
     }
 
+    /// Whether it has been told to stop; if not, the waker is woken once it is.
+    pub(crate) fn is_killed(&self, waker: &Waker) -> bool {
+        let mut current = self.current.lock();
+        if !current.killed {
+            current.waiting = Some(waker.clone());
+        }
+        current.killed
+    }
+
     /// Marks its end.
     pub(crate) fn end(&self) {
         let mut current = self.current.lock();
@@ -71,6 +90,7 @@ impl Activity {
         }
         current.operation_id = 0;
         current.operation = None;
+        current.waiting = None;
     }
 
     fn count(&self, current: &Current) {
@@ -78,6 +98,21 @@ impl Activity {
         let mut usage = self.usage.lock();
         if usage.record(&current.namespace, current.command, micros) {
             self.past.lock().add(&std::mem::take(&mut usage));
+        }
+    }
+
+    /// Interrupts what runs now, if it is this.
+    fn kill_if(&self, is_wanted: impl FnOnce(&Current) -> bool) {
+        let mut current = self.current.lock();
+        if current.operation_id == 0 || !is_wanted(&current) {
+            return;
+        }
+        current.killed = true;
+        if let Some(operation) = &current.operation {
+            operation.kill();
+        }
+        if let Some(waiting) = current.waiting.take() {
+            waiting.wake();
         }
     }
 
@@ -109,7 +144,10 @@ impl Activities {
                 operation_id: 0,
                 command: "",
                 namespace: String::new(),
+                session: None,
                 started: Instant::now(),
+                killed: false,
+                waiting: None,
                 operation: None,
             }),
             usage: Mutex::default(),
@@ -154,12 +192,16 @@ impl Activities {
     /// Interrupts the operation with this number, if it still runs.
     pub(crate) fn kill(&self, operation_id: u64) {
         for activity in self.all() {
-            let current = activity.current.lock();
-            if current.operation_id == operation_id
-                && let Some(operation) = &current.operation
-            {
-                operation.kill();
-            }
+            activity.kill_if(|current| current.operation_id == operation_id);
+        }
+    }
+
+    /// Interrupts what runs in sessions for which `is_wanted` holds, but for the operation that asks.
+    pub(crate) fn kill_sessions(&self, asking: u64, is_wanted: impl Fn(&SessionId) -> bool) {
+        for activity in self.all() {
+            activity.kill_if(|current| {
+                current.operation_id != asking && current.session.as_ref().is_some_and(&is_wanted)
+            });
         }
     }
 }
@@ -173,12 +215,20 @@ mod tests {
         let activities = Activities::default();
         let activity = activities.open(([127, 0, 0, 1], 1).into());
         let operation = Arc::new(Operation::new(7));
-        activity.begin(7, "find", ("d", "c"));
+        activity.begin(7, "find", Some(SessionId::of_nobody([1; 16])), ("d", "c"));
         activity.adopt(operation.clone());
         assert_eq!(activity.current().unwrap().namespace, "d.c");
         activities.kill(8);
+        activities.kill_sessions(7, |_| true);
+        activities.kill_sessions(8, |session| session.uuid == [2; 16]);
+        assert!(!activity.is_killed(Waker::noop()));
         assert_eq!(Arc::strong_count(&operation), 2);
         activities.kill(7);
+        assert!(activity.is_killed(Waker::noop()));
+        activity.begin(8, "find", Some(SessionId::of_nobody([1; 16])), ("d", "c"));
+        assert!(!activity.is_killed(Waker::noop()));
+        activities.kill_sessions(7, |session| session.uuid == [1; 16]);
+        assert!(activity.is_killed(Waker::noop()));
         activity.end();
         assert!(activity.current().is_none());
         assert_eq!(Arc::strong_count(&operation), 1);

@@ -4,12 +4,11 @@
 //! either honoured by the handlers through [`Arguments`] or refused here by its own name.
 
 use crate::command::Command;
+use crate::session_id;
 use base::bson::{Document, Element, Value};
 use base::{Result, err};
+use database::SessionId;
 use std::time::Duration;
-
-/// A logical session's number: the sixteen bytes of its UUID.
-pub(crate) type SessionId = [u8; 16];
 
 /// The general arguments of one command.
 #[derive(Default)]
@@ -113,7 +112,7 @@ impl<'a> Arguments<'a> {
         for element in body.iter().skip(1).filter(|element| is_generic(element.name())) {
             let value = element.value();
             match element.name() {
-                "lsid" => arguments.session = Some(session_id(value)?),
+                "lsid" => arguments.session = Some(session_id::read(value)?),
                 "txnNumber" => arguments.transaction_number = Some(transaction_number(value)?),
                 "stmtId" => arguments.statement_id = Some(statement_id(value)?),
                 "stmtIds" => {
@@ -210,20 +209,6 @@ fn typed<T>(element: &Element<'_>, command: &Command, expected: &str, value: Opt
             element.kind().alias()
         )
     })
-}
-
-/// Reads `{id: UUID, …}`, of which only the id matters without users.
-pub(crate) fn session_id(value: Value<'_>) -> Result<SessionId> {
-    let document = value
-        .as_document()
-        .ok_or_else(|| err!(TypeMismatch, "BSON field 'lsid' is the wrong type, expected type 'object'"))?;
-    match document.get("id") {
-        Some(Value::Binary { subtype: 4, bytes }) => bytes
-            .try_into()
-            .map_err(|_| err!(InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype")),
-        Some(_) => Err(err!(TypeMismatch, "BSON field 'lsid.id' must be a UUID")),
-        None => Err(err!(IDLFailedToParse, "BSON field 'lsid.id' is missing but a required field")),
-    }
 }
 
 fn transaction_number(value: Value<'_>) -> Result<i64> {

@@ -71,7 +71,10 @@ impl<'a> Call<'a> {
         operation.no_table_scan = self.server.parameters.no_table_scan();
         let operation = Arc::new(operation);
         if let Some(limit) = self.arguments.max_time {
-            operation.set_max_time(limit.as_millis() as u64);
+            // Time spent waiting for others counts.
+            let waited = self.connection.began.map_or(Duration::ZERO, |began| began.at.elapsed());
+            let left = limit.saturating_sub(waited).as_micros().div_ceil(1000);
+            operation.set_max_time((left as u64).max(1));
         }
         self.adopt(&operation);
         operation

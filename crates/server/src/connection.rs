@@ -10,6 +10,7 @@ use crate::dispatch::{self, Context, Outcome as Ran};
 use crate::fail_point::Failure;
 use crate::server::Server;
 use crate::session::Session;
+use crate::turn::Turn;
 use crate::wire::{Compressor, Header, Opcode, Request, Trouble, compression, message, query};
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Error, err};
@@ -28,12 +29,26 @@ pub(crate) struct ConnectionState {
     pub(crate) metadata: Option<Box<DocumentBuf>>,
     /// The session used last, so that using it again needs no look-up.
     pub(crate) session: Option<Arc<Session>>,
-    /// Until when the present request waits, once it has begun to.
+    /// The present request's number and beginning, which it keeps however often it waits.
+    pub(crate) began: Option<Began>,
+    /// The present request's place among the statements of its session, where they wait for one
+    /// another.
+    pub(crate) turn: Option<Turn<Session>>,
+    /// Until when the present request's handler waits, once it has begun to.
     pub(crate) waiting_until: Option<Instant>,
-    /// A fail point that fired and is delaying the present request.
-    pub(crate) delayed: Option<Box<Failure>>,
+    /// What fail points make of the present request, while it waits.
+    pub(crate) failure: Option<Box<Failure>>,
     /// The replies being sent unasked, where there are any.
     pub(crate) stream: Option<Stream>,
+}
+
+/// The beginning of a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Began {
+    /// The number by which killOp knows it.
+    pub(crate) operation_id: u64,
+    /// When it came.
+    pub(crate) at: Instant,
 }
 
 /// A series of replies to one request.
@@ -67,8 +82,10 @@ impl ConnectionState {
             local,
             metadata: None,
             session: None,
+            began: None,
+            turn: None,
             waiting_until: None,
-            delayed: None,
+            failure: None,
             stream: None,
         }
     }
@@ -110,7 +127,7 @@ pub(crate) fn handle(
         Outcome::Close
     });
     if !matches!(outcome, Outcome::Wait(_)) {
-        state.waiting_until = None;
+        (state.began, state.turn, state.waiting_until, state.failure) = (None, None, None, None);
         state.activity.end();
     }
     if !matches!(outcome, Outcome::Wait(_) | Outcome::Stream) {

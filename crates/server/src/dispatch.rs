@@ -3,18 +3,16 @@
 use crate::arguments::{Arguments, Topology};
 use crate::call::{Answer, Call, Wait};
 use crate::command::{self, Command, Kind};
-use crate::connection::{self, ConnectionState};
+use crate::connection::{self, Began, ConnectionState};
 use crate::fail_point::{Failure, Target};
 use crate::reply::{self, Retry};
 use crate::server::Server;
+use crate::waits;
 use crate::wire::Request;
 use base::bson::{Builder, DocumentBuf, Value};
 use base::{Error, ErrorCode, Result, err};
 use std::task::Waker;
-use std::time::{Duration, Instant};
-
-/// The longest that a write without maxTimeMS waits for fsyncUnlock.
-const LOCKED_MAX: Duration = Duration::from_secs(24 * 3600);
+use std::time::Instant;
 
 /// What the frame around a request decides.
 pub(crate) struct Context {
@@ -53,7 +51,7 @@ pub(crate) fn run(
     request: &Request<'_>,
     context: Context,
 ) -> Outcome {
-    server.counters.requests.add(1);
+    server.counters.requests.add(u64::from(state.began.is_none()));
     let Context { mut reply, header_size, exhaust_allowed } = context;
     let found = command::position(request.name()).and_then(|at| Some((at, command::COMMANDS.get(at)?)));
     let Some((at, command)) = found else {
@@ -66,7 +64,6 @@ pub(crate) fn run(
         request,
         command,
         exhaust_allowed,
-        operation_id: 0,
         retry: Retry::default(),
         labels: None,
         write_concern_error: None,
@@ -79,7 +76,7 @@ pub(crate) fn run(
     }
     match result {
         Ok(Ran::Done(streams)) => Outcome::Reply { reply, compressible: run.compressible(), streams },
-        Ok(Ran::Wait(wait)) => Outcome::Wait(wait),
+        Ok(Ran::Wait(wait)) => Outcome::Wait(waits::until_killed(wait, &state.activity)),
         Ok(Ran::Close) => Outcome::Close,
         Err(error) => {
             let mut buffer = reply.into_buffer();
@@ -113,7 +110,6 @@ struct Run<'a> {
     request: &'a Request<'a>,
     command: &'static Command,
     exhaust_allowed: bool,
-    operation_id: u64,
     retry: Retry,
     labels: Option<Vec<String>>,
     /// What a failing write says of its write concern besides: its statements may have had
@@ -131,16 +127,36 @@ impl<'a> Run<'a> {
         let topology = Topology { is_replica_set: server.is_replica_set() };
         let arguments = Arguments::read(self.request.body, command, &topology)?;
         self.retry.retryable_write = arguments.transaction_number.is_some() && command.kind == Kind::Write;
-        use_session(state, server, &arguments)?;
-        let operation_id = server.activities.next_operation_id();
-        state.activity.begin(operation_id, command.name, (self.request.database, self.collection()));
-        self.operation_id = operation_id;
-        let failure = self.failure(state, &arguments);
-        let failure = match failure {
-            Some(failure) if failure.delay.is_some() => return Ok(delay(state, failure)),
-            other => other,
+        let is_resumed = state.began.is_some();
+        self.begin(state, &arguments)?;
+        let mut failure = match is_resumed {
+            // A command that waits is called again: that isn't another command.
+            true => state.failure.take().map(|failure| *failure).unwrap_or_default(),
+            false => self.failure(state, &arguments),
         };
-        self.run(state, reply, arguments, failure.unwrap_or_default())
+        if let Some(delay) = failure.delay.take() {
+            waits::keep(state, failure);
+            return Ok(Ran::Wait(waits::for_delay(delay)));
+        }
+        self.run(state, reply, arguments, failure)
+    }
+
+    /// Marks the command as the one that the connection runs, unless it only goes on after a wait.
+    ///
+    /// Errors: Interrupted where it was killed meanwhile; TooManyLogicalSessions.
+    fn begin(&self, state: &mut ConnectionState, arguments: &Arguments<'_>) -> Result<()> {
+        if state.began.is_some() {
+            return match state.activity.is_killed(Waker::noop()) {
+                true => Err(err!(Interrupted, "operation was interrupted")),
+                false => Ok(()),
+            };
+        }
+        use_session(state, self.server, arguments)?;
+        let operation_id = self.server.activities.next_operation_id();
+        let place = (self.request.database, self.collection());
+        state.activity.begin(operation_id, self.command.name, arguments.session, place);
+        state.began = Some(Began { operation_id, at: Instant::now() });
+        Ok(())
     }
 
     fn run(
@@ -150,20 +166,26 @@ impl<'a> Run<'a> {
         arguments: Arguments<'a>,
         mut failure: Failure,
     ) -> Result<Ran> {
-        self.labels = failure.labels.take();
-        if failure.close {
-            return Ok(Ran::Close);
+        if let Some(result) = self.fail(&mut failure) {
+            return result;
         }
-        if let Some(error) = failure.error {
-            return Err(error);
+        if let Some(wait) = self.wait(state, &arguments)? {
+            waits::keep(state, failure);
+            return Ok(Ran::Wait(wait));
+        }
+        if self.retry.retryable_write && self.server.fail_points.active() {
+            let statements = self.new_statements(state, &arguments);
+            let write = self.server.fail_points.check_retryable_write(statements);
+            failure = write.unwrap_or(failure);
+            if let Some(result) = self.fail(&mut failure) {
+                return result;
+            }
         }
         if self.command.kind == Kind::Write {
-            if let Some(wait) = self.wait_until_unlocked(state, &arguments)? {
-                return Ok(Ran::Wait(wait));
-            }
             let concern = arguments.write_concern.as_ref();
             self.write_concern_error = concern.and_then(|concern| concern.unsatisfiable());
         }
+        let operation_id = state.began.map_or(0, |began| began.operation_id);
         let mut call = Call {
             server: self.server,
             connection: state,
@@ -172,15 +194,19 @@ impl<'a> Run<'a> {
             arguments,
             reply,
             exhaust_allowed: self.exhaust_allowed,
-            operation_id: self.operation_id,
+            operation_id,
             streams: None,
         };
         match (self.command.run)(&mut call)? {
-            Answer::Wait(wait) => Ok(Ran::Wait(wait)),
+            Answer::Wait(wait) => {
+                waits::keep(state, failure);
+                Ok(Ran::Wait(wait))
+            }
             Answer::Close => Ok(Ran::Close),
             Answer::Done if failure.close_after => Ok(Ran::Close),
             Answer::Done => {
                 let streams = call.streams;
+                self.labels = failure.labels;
                 self.append_write_concern_error(reply, failure.write_concern_error);
                 reply.append("ok", 1.0);
                 append_cluster_time(self.server, reply);
@@ -189,26 +215,27 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What a write waits for while fsync has locked writes: here and not in the database, so that
-    /// however many wait, no thread does.
+    /// What fail points that don't carry the command out make of it.
+    fn fail(&mut self, failure: &mut Failure) -> Option<Result<Ran>> {
+        if failure.close {
+            return Some(Ok(Ran::Close));
+        }
+        let error = failure.error.take()?;
+        self.labels = failure.labels.take();
+        Some(Err(error))
+    }
+
+    /// What the command waits for before its handler may run.
     ///
     /// Errors: MaxTimeMSExpired.
-    fn wait_until_unlocked(
-        &self,
-        state: &mut ConnectionState,
-        arguments: &Arguments<'_>,
-    ) -> Result<Option<Wait>> {
-        let server = self.server;
-        let mut unlocked = server.unlocked.listen(server.unlocked.count());
-        if server.database.write_locks() == 0 {
-            return Ok(None);
+    fn wait(&self, state: &mut ConnectionState, arguments: &Arguments<'_>) -> Result<Option<Wait>> {
+        if let Some(wait) = waits::for_turn(state, arguments)? {
+            return Ok(Some(wait));
         }
-        let most = arguments.max_time.unwrap_or(LOCKED_MAX);
-        let until = *state.waiting_until.get_or_insert(Instant::now() + most);
-        if Instant::now() >= until {
-            return Err(err!(MaxTimeMSExpired, "operation exceeded time limit"));
+        match self.command.kind {
+            Kind::Write => waits::for_unlock(state, self.server, arguments),
+            _ => Ok(None),
         }
-        Ok(Some(Wait { until, ready: Box::new(move |waker: &Waker| unlocked.has_happened(waker)) }))
     }
 
     /// The reply to a command that failed, begun anew.
@@ -239,27 +266,27 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What the fail points make of this command; after its delay, the rest of that.
-    fn failure(&self, state: &mut ConnectionState, arguments: &Arguments<'_>) -> Option<Failure> {
-        if let Some(delayed) = state.delayed.take() {
-            return Some(*delayed);
+    /// What the fail points make of this command before anything else does.
+    fn failure(&self, state: &ConnectionState, arguments: &Arguments<'_>) -> Failure {
+        if !self.server.fail_points.active() {
+            return Failure::default();
         }
-        // A handler that waits is called again: that isn't another command.
-        if !self.server.fail_points.active() || state.waiting_until.is_some() {
-            return None;
-        }
-        let number = arguments.transaction_number.filter(|_| self.retry.retryable_write);
-        let executed = |number| state.session.as_ref().is_some_and(|session| session.has_executed(number));
-        self.server.fail_points.check(&Target {
+        let failure = self.server.fail_points.check(&Target {
             names: [self.request.name(), self.command.name],
             app_name: self.app_name(state),
             namespace: format!("{}.{}", self.request.database, self.collection()),
             has_max_time: arguments.max_time.is_some(),
-            new_retryable_statements: match number {
-                Some(number) if !executed(number) => self.statements(),
-                _ => 0,
-            },
-        })
+        });
+        failure.unwrap_or_default()
+    }
+
+    /// How many statements a retryable write has, none if any of them has been carried out before.
+    fn new_statements(&self, state: &ConnectionState, arguments: &Arguments<'_>) -> i64 {
+        let executed = |number| state.session.as_ref().is_some_and(|session| session.has_executed(number));
+        match arguments.transaction_number {
+            Some(number) if !executed(number) => self.statements(),
+            _ => 0,
+        }
     }
 
     /// How many statements a write command has.
@@ -310,13 +337,6 @@ impl<'a> Run<'a> {
             self.server.topology.append_version(reply);
         }
     }
-}
-
-/// Waits for as long as a fail point says; what else it does comes when the time is over.
-fn delay(state: &mut ConnectionState, mut failure: Failure) -> Ran {
-    let until = Instant::now() + failure.delay.take().unwrap_or_default();
-    state.delayed = Some(Box::new(failure));
-    Ran::Wait(Wait { until, ready: Box::new(|_: &Waker| false) })
 }
 
 /// Marks the session as used, looking it up only when the connection changes to another.

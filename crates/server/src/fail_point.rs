@@ -58,9 +58,6 @@ pub(crate) struct Target<'a> {
     pub(crate) namespace: String,
     /// Whether maxTimeMS was given.
     pub(crate) has_max_time: bool,
-    /// How many statements a retryable write has that has not been carried out before; zero for
-    /// any other command.
-    pub(crate) new_retryable_statements: i64,
 }
 
 /// What becomes of a command whose fail point fired.
@@ -126,8 +123,7 @@ impl FailPoints {
         if !self.active() || target.names.iter().any(|name| NEVER_FAILING.contains(name)) {
             return None;
         }
-        let mut points = self.points.lock();
-        let [fail_command, max_time, transactional_write] = &mut *points;
+        let [fail_command, max_time, _] = &mut *self.points.lock();
         if matches_command(fail_command.data.view(), target) && fail_command.fires() {
             return Some(command_failure(fail_command.data.view()));
         }
@@ -135,11 +131,17 @@ impl FailPoints {
             let error = err!(MaxTimeMSExpired, "operation exceeded time limit");
             return Some(Failure { error: Some(error), ..Failure::default() });
         }
-        let statements = target.new_retryable_statements;
-        if statements > 0 && transactional_write.fires_within(statements) {
-            return Some(write_failure(transactional_write.data.view()));
-        }
         None
+    }
+
+    /// What they do to a retryable write whose turn has come, with so many statements none of which
+    /// has been carried out before.
+    pub(crate) fn check_retryable_write(&self, statements: i64) -> Option<Failure> {
+        if !self.active() || statements == 0 {
+            return None;
+        }
+        let [_, _, write] = &mut *self.points.lock();
+        write.fires_within(statements).then(|| write_failure(write.data.view()))
     }
 }
 
@@ -296,13 +298,7 @@ mod tests {
     use base::bson::Builder;
 
     fn target(name: &'static str) -> Target<'static> {
-        Target {
-            names: [name, name],
-            app_name: "app",
-            namespace: "d.c".to_string(),
-            has_max_time: false,
-            new_retryable_statements: 0,
-        }
+        Target { names: [name, name], app_name: "app", namespace: "d.c".to_string(), has_max_time: false }
     }
 
     fn times(count: i32) -> DocumentBuf {

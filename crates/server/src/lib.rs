@@ -24,8 +24,11 @@ mod parameters;
 mod reply;
 mod server;
 mod session;
+mod session_id;
 mod signal;
+mod turn;
 mod usage;
+mod waits;
 mod wire;
 
 pub use local::LocalConnection;

@@ -62,7 +62,7 @@ pub struct Server {
     pub(crate) database: Arc<Database>,
     pub(crate) settings: Settings,
     pub(crate) activities: Activities,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: Arc<Sessions>,
     pub(crate) counters: Counters,
     pub(crate) fail_points: FailPoints,
     pub(crate) parameters: Parameters,
@@ -110,7 +110,7 @@ impl Server {
         let fail_points = FailPoints::new(settings.test_commands);
         let seconds = (now_millis() / 1000) as u32;
         let process = std::array::from_fn(|i| (seed >> (8 * i)) as u8);
-        let sessions = Sessions::new(seed, database.clock().clone());
+        let sessions = Arc::new(Sessions::new(seed, database.clock().clone()));
         sessions.restore(database.take_retries());
         database.wait_through(crate::net::in_place);
         Server {

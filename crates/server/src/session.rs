@@ -5,11 +5,12 @@
 //! the same write sent again after a broken connection isn't carried out twice. That memory is
 //! bounded: where it had to be given up, a repetition is refused rather than carried out again.
 
-use crate::arguments::SessionId;
+use crate::session_id;
+use crate::turn::{HasLine, Line};
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::random::Random;
 use base::{Result, err};
-use database::{Clock, RetryKey, StoredRetry};
+use database::{Clock, RetryKey, SessionId, StoredRetry};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -31,21 +32,17 @@ const ANSWERS_MAX: usize = 64 * 1024 * 1024;
 /// What one recorded answer takes beside its own bytes, about.
 const ANSWER_OVERHEAD: usize = 40;
 
-/// The digest that stands for the user of a session without users: SHA-256 of nothing.
-const NOBODY: [u8; 32] = [
-    0xE3, 0xB0, 0xC4, 0x42, 0x98, 0xFC, 0x1C, 0x14, 0x9A, 0xFB, 0xF4, 0xC8, 0x99, 0x6F, 0xB9, 0x24, 0x27,
-    0xAE, 0x41, 0xE4, 0x64, 0x9B, 0x93, 0x4C, 0xA4, 0x95, 0x99, 0x1B, 0x78, 0x52, 0xB8, 0x55,
-];
-
 /// One logical session.
 pub(crate) struct Session {
-    /// Its number.
+    /// Its id.
     pub(crate) id: SessionId,
     /// Seconds at which it was last used, as the registry counts them.
     last_use: AtomicU64,
     /// Set once the registry has forgotten it: whoever still holds it must look it up again.
     ended: AtomicBool,
     writes: Mutex<Writes>,
+    /// The statements that wait for one another.
+    line: Line,
     /// Bytes of answers that all sessions remember.
     answers: Arc<AtomicUsize>,
 }
@@ -74,12 +71,12 @@ impl Session {
                 TransactionTooOld,
                 "Retryable write with txnNumber {number} is prohibited on session {} because a newer retryable \
                  write with txnNumber {newest} has already started on this session.",
-                hex(&self.id)
+                session_id::text(&self.id)
             )),
             Some(newest) if newest == number && writes.forgotten => Err(err!(
                 IncompleteTransactionHistory,
                 "Incomplete history detected for transaction {number} on session {}",
-                hex(&self.id)
+                session_id::text(&self.id)
             )),
             Some(newest) if newest == number => Ok(false),
             _ => {
@@ -129,6 +126,12 @@ impl Session {
         writes.forgotten = !writes.statements.is_empty();
         writes.statements = BTreeMap::new();
         writes.bytes = 0;
+    }
+}
+
+impl HasLine for Session {
+    fn line(&self) -> &Line {
+        &self.line
     }
 }
 
@@ -212,6 +215,7 @@ impl Sessions {
             last_use: AtomicU64::new(now),
             ended: AtomicBool::new(false),
             writes: Mutex::default(),
+            line: Line::default(),
             answers: self.answers.clone(),
         });
         sessions.insert(id, session.clone());
@@ -226,7 +230,7 @@ impl Sessions {
 
     /// Starts a session with a number of its own.
     pub(crate) fn start(&self) -> Result<SessionId> {
-        let id = self.random.uuid();
+        let id = SessionId::of_nobody(self.random.uuid());
         self.touch(id).map(|session| session.id)
     }
 
@@ -237,11 +241,9 @@ impl Sessions {
         }
     }
 
-    /// Forgets all sessions and returns their numbers.
-    pub(crate) fn end_all(&self) -> Vec<SessionId> {
-        let ended = std::mem::take(&mut *self.sessions.lock());
-        ended.values().for_each(|session| session.ended.store(true, Ordering::Release));
-        ended.into_keys().collect()
+    /// The numbers of all sessions.
+    pub(crate) fn ids(&self) -> Vec<SessionId> {
+        self.sessions.lock().keys().copied().collect()
     }
 
     /// How many there are.
@@ -249,19 +251,20 @@ impl Sessions {
         self.sessions.lock().len()
     }
 
-    /// Each session as `$listLocalSessions` shows it.
-    pub(crate) fn documents(&self) -> Vec<DocumentBuf> {
+    /// The sessions of these users as `$listLocalSessions` shows them; `None` is all users.
+    pub(crate) fn documents(&self, users: Option<&[[u8; 32]]>) -> Vec<DocumentBuf> {
         let (now, now_millis) = (self.seconds(), self.clock.now_millis());
         let sessions = self.sessions.lock();
         let describe = |session: &Arc<Session>| {
             let unused = now.saturating_sub(session.last_use.load(Ordering::Relaxed));
             let mut document = Builder::new();
-            document.begin_document("_id").append("id", Value::Binary { subtype: 4, bytes: &session.id });
-            document.append("uid", Value::Binary { subtype: 0, bytes: &NOBODY }).end();
+            session_id::append(document.begin_document("_id"), &session.id);
+            document.end();
             document.append("lastUse", Value::DateTime(now_millis - unused as i64 * 1000));
             document.finish()
         };
-        sessions.values().map(describe).collect()
+        let is_wanted = |session: &&Arc<Session>| users.is_none_or(|users| users.contains(session.id.user()));
+        sessions.values().filter(is_wanted).map(describe).collect()
     }
 
     /// Ends what has expired and returns the numbers; forgets answers beyond the limit, those of
@@ -274,7 +277,8 @@ impl Sessions {
         let mut expired = Vec::new();
         let mut sessions = self.sessions.lock();
         sessions.retain(|id, session| {
-            let lives = session.last_use.load(Ordering::Relaxed) + TIMEOUT_SECONDS > now;
+            let in_use = session.last_use.load(Ordering::Relaxed) + TIMEOUT_SECONDS > now;
+            let lives = in_use || session.line.is_busy();
             if !lives {
                 session.ended.store(true, Ordering::Release);
                 expired.push(*id);
@@ -298,14 +302,14 @@ impl Sessions {
     }
 }
 
-fn hex(id: &SessionId) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use database::SystemClock;
+
+    fn id(number: u8) -> SessionId {
+        SessionId::of_nobody([number; 16])
+    }
 
     fn answer(size: usize) -> DocumentBuf {
         let mut answer = Builder::new();
@@ -316,7 +320,7 @@ mod tests {
     #[test]
     fn a_write_sent_again_finds_its_answer_and_an_older_one_is_refused() {
         let sessions = Sessions::new(1, Arc::new(SystemClock));
-        let session = sessions.touch([1; 16]).unwrap();
+        let session = sessions.touch(id(1)).unwrap();
         assert!(session.begin_write(5).unwrap());
         session.record(5, 0, DocumentBuf::empty());
         session.record(5, 1, answer(3));
@@ -335,15 +339,16 @@ mod tests {
     fn sessions_end_and_expire() {
         let sessions = Sessions::new(1, Arc::new(SystemClock));
         let id = sessions.start().unwrap();
-        assert_eq!((id[6] >> 4, id[8] >> 6, sessions.len()), (4, 2, 1));
+        assert_eq!((id.uuid[6] >> 4, id.uuid[8] >> 6, sessions.len()), (4, 2, 1));
         let held = sessions.touch(id).unwrap();
         assert!(sessions.refresh(&held));
         sessions.end(&id);
         assert!(!sessions.refresh(&held), "whoever holds it learns that it has ended");
-        sessions.touch([2; 16]).unwrap();
-        assert!(sessions.documents()[0].view().find("lastUse").is_some());
+        sessions.touch(self::id(2)).unwrap();
+        assert!(sessions.documents(Some(&[[1; 32]])).is_empty());
+        assert!(sessions.documents(None)[0].view().find("lastUse").is_some());
         assert!(sessions.sweep().is_empty());
-        assert_eq!(sessions.sweep_at(sessions.seconds() + TIMEOUT_SECONDS + 1), [[2; 16]]);
+        assert_eq!(sessions.sweep_at(sessions.seconds() + TIMEOUT_SECONDS + 1), [self::id(2)]);
         assert_eq!(sessions.len(), 0);
     }
 
@@ -352,14 +357,14 @@ mod tests {
         let sessions = Sessions::new(1, Arc::new(SystemClock));
         let now = SystemClock.now_millis();
         let record = |session, number, statement, minutes: i64| StoredRetry {
-            key: RetryKey { session: [session; 16], number, statement },
+            key: RetryKey { session: id(session), number, statement },
             millis: now - minutes * 60_000,
             answer: answer(statement as usize),
         };
         let stale = record(1, 4, 2, 3);
         sessions.restore(vec![record(1, 5, 0, 2), record(1, 5, 1, 1), stale.clone(), record(2, 9, 0, 31)]);
         assert_eq!(sessions.len(), 1);
-        let session = sessions.touch([1; 16]).unwrap();
+        let session = sessions.touch(id(1)).unwrap();
         assert!(!session.begin_write(5).unwrap());
         assert_eq!(session.executed(5, 1), Some(answer(1)));
         assert_eq!(session.executed(5, 2), None);
@@ -373,15 +378,15 @@ mod tests {
     fn answers_given_up_make_a_repetition_fail() {
         let sessions = Sessions::new(1, Arc::new(SystemClock));
         for at in 0..3 {
-            let session = sessions.touch([at; 16]).unwrap();
+            let session = sessions.touch(id(at)).unwrap();
             session.last_use.store(sessions.seconds() + u64::from(at), Ordering::Relaxed);
             session.begin_write(1).unwrap();
             session.record(1, 0, answer(ANSWERS_MAX / 2 - 1000));
         }
         sessions.sweep();
         assert!(sessions.answers.load(Ordering::Relaxed) <= ANSWERS_MAX);
-        let error = sessions.touch([0; 16]).unwrap().begin_write(1).unwrap_err();
+        let error = sessions.touch(id(0)).unwrap().begin_write(1).unwrap_err();
         assert_eq!(error.code().number(), 217);
-        assert!(!sessions.touch([2; 16]).unwrap().begin_write(1).unwrap());
+        assert!(!sessions.touch(id(2)).unwrap().begin_write(1).unwrap());
     }
 }

@@ -15,6 +15,7 @@ use crate::commit::Applied;
 use crate::database::Database;
 use crate::keys::{RETRIES, corrupted};
 use crate::operation::Operation;
+use crate::session_id::SessionId;
 use crate::storage_error;
 use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
@@ -23,14 +24,14 @@ use storage::{Direction, Engine, Key, Range, Value};
 /// The most records removed by one commit.
 const REAPED_AT_ONCE: usize = 512;
 
-/// Session and statement in a record's key.
+/// The session's UUID and the statement in a record's key. The digest of a user follows; nobody's doesn't.
 const KEY_BYTES: usize = 16 + 4;
 
 /// Which statement of which retryable write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetryKey {
     /// The logical session.
-    pub session: [u8; 16],
+    pub session: SessionId,
     /// The write's number in the session, which only ascends.
     pub number: i64,
     /// The statement's number in the write.
@@ -62,9 +63,13 @@ pub(crate) fn nothing(_: Option<&DocumentCow>, _: Option<&DocumentCow>) -> Resul
 
 impl RetryKey {
     fn to_key(self) -> Key {
-        let mut key = [0; KEY_BYTES];
-        key[..16].copy_from_slice(&self.session);
-        key[16..].copy_from_slice(&self.statement.to_be_bytes());
+        let mut key = [0; KEY_BYTES + 32];
+        key[..16].copy_from_slice(&self.session.uuid);
+        key[16..KEY_BYTES].copy_from_slice(&self.statement.to_be_bytes());
+        match self.session.named_user() {
+            Some(user) => key[KEY_BYTES..].copy_from_slice(user),
+            None => return Key::from(&key[..KEY_BYTES]),
+        }
         Key::from(key)
     }
 }
@@ -76,15 +81,20 @@ fn to_value(number: i64, millis: i64, answer: Document<'_>) -> Value {
 
 fn from_entry(key: &[u8], value: &[u8]) -> Result<StoredRetry> {
     let read = || {
-        let (session, statement) = key.split_first_chunk::<16>()?;
+        let (uuid, rest) = key.split_first_chunk::<16>()?;
+        let (statement, user) = rest.split_first_chunk::<4>()?;
+        let session = match user {
+            [] => SessionId::of_nobody(*uuid),
+            user => SessionId::new(*uuid, user.try_into().ok()?),
+        };
         let (number, rest) = value.split_first_chunk::<8>()?;
         let (millis, answer) = rest.split_first_chunk::<8>()?;
         let answer = match answer {
             [] => DocumentBuf::empty(),
             answer => DocumentBuf::from_valid(answer.to_vec()),
         };
-        let statement = i32::from_be_bytes(statement.try_into().ok()?);
-        let key = RetryKey { session: *session, number: i64::from_le_bytes(*number), statement };
+        let statement = i32::from_be_bytes(*statement);
+        let key = RetryKey { session, number: i64::from_le_bytes(*number), statement };
         Some(StoredRetry { key, millis: i64::from_le_bytes(*millis), answer })
     };
     read().ok_or_else(|| corrupted("record of a retryable write"))
@@ -194,7 +204,7 @@ impl UpdateOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{InsertRequest, ManualClock};
+    use crate::{InsertRequest, ManualClock, NOBODY};
     use base::Namespace;
     use query::Context;
     use query::context::Uninterrupted;
@@ -204,6 +214,10 @@ mod tests {
 
     fn open_at(engine: Arc<dyn Engine>) -> Arc<Database> {
         Database::open(engine, Arc::new(ManualClock::new(5_000)), 7).unwrap()
+    }
+
+    fn nobody(session: u8) -> SessionId {
+        SessionId::of_nobody([session; 16])
     }
 
     fn insert(database: &Database, key: RetryKey) {
@@ -222,7 +236,7 @@ mod tests {
     fn records_outlive_the_process_until_nobody_remembers_them() {
         let files = FaultyFiles::new();
         let database = open_at(disk(&files));
-        let key = |session, number, statement| RetryKey { session: [session; 16], number, statement };
+        let key = |session, number, statement| RetryKey { session: nobody(session), number, statement };
         for key in [key(1, 1, 0), key(1, 1, 1), key(1, 2, 0), key(2, 1, 0)] {
             insert(&database, key);
         }
@@ -236,7 +250,7 @@ mod tests {
         );
         assert!(found.iter().all(|found| found.millis == 5_000 && found.answer == DocumentBuf::empty()));
         assert!(database.take_retries().is_empty());
-        assert_eq!(database.reap_retries(&|key| key.session == [1; 16] && key.number == 2).unwrap(), 2);
+        assert_eq!(database.reap_retries(&|key| key.session == nobody(1) && key.number == 2).unwrap(), 2);
         drop(database);
         let database = open_at(disk(&files));
         assert_eq!(database.take_retries().len(), 1);
@@ -245,19 +259,25 @@ mod tests {
     #[test]
     fn an_engine_in_memory_keeps_none() {
         let database = open_at(Arc::new(MemoryEngine::new()));
-        insert(&database, RetryKey { session: [1; 16], number: 1, statement: 0 });
+        insert(&database, RetryKey { session: nobody(1), number: 1, statement: 0 });
         assert!(!database.engine().snapshot().contains(RETRIES).unwrap());
         assert_eq!(database.reap_retries(&|_| false).unwrap(), 0);
     }
 
     #[test]
     fn records_read_back_as_they_were_written() {
-        let key = RetryKey { session: [7; 16], number: -3, statement: 258 };
-        for answer in [DocumentBuf::empty(), delete_answer(1)] {
-            let (stored, value) = (key.to_key(), to_value(key.number, 12, answer.view()));
-            assert_eq!(from_entry(&stored, &value).unwrap(), StoredRetry { key, millis: 12, answer });
+        let of_user = SessionId::new([7; 16], [9; 32]);
+        assert_eq!(SessionId::new([7; 16], NOBODY), nobody(7));
+        for (session, length) in [(nobody(7), 20), (of_user, 52)] {
+            let key = RetryKey { session, number: -3, statement: 258 };
+            assert_eq!(key.to_key().len(), length);
+            for answer in [DocumentBuf::empty(), delete_answer(1)] {
+                let (stored, value) = (key.to_key(), to_value(key.number, 12, answer.view()));
+                assert_eq!(from_entry(&stored, &value).unwrap(), StoredRetry { key, millis: 12, answer });
+            }
         }
-        assert!(from_entry(&[0; 19], &[0; 16]).is_err());
-        assert!(from_entry(&[0; 20], &[0; 15]).is_err());
+        for (key, value) in [(19, 16), (21, 16), (51, 16), (53, 16), (20, 15)] {
+            assert!(from_entry(&[0; 53][..key], &[0; 16][..value]).is_err());
+        }
     }
 }

@@ -1,13 +1,14 @@
 //! Logical sessions: starting, refreshing, ending and killing them; and the two commands that end
 //! a transaction, of which there is none yet.
 
-use crate::arguments::{SessionId, session_id};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use crate::session::TIMEOUT_MINUTES;
-use base::bson::Value;
+use crate::session_id;
+use base::bson::{Document, Value};
 use base::{Result, err};
+use database::{NOBODY, SessionId};
 
 /// The row of `startSession`.
 pub(crate) const START_SESSION: Command =
@@ -18,7 +19,7 @@ fn start(call: &mut Call<'_>) -> Result<Answer> {
     fields.command_value();
     fields.finish()?;
     let id = call.server.sessions.start()?;
-    call.reply.begin_document("id").append("id", Value::Binary { subtype: 4, bytes: &id }).end();
+    call.reply.begin_document("id").append("id", Value::Binary { subtype: 4, bytes: &id.uuid }).end();
     call.reply.append("timeoutMinutes", TIMEOUT_MINUTES);
     Ok(Answer::Done)
 }
@@ -42,81 +43,130 @@ pub(crate) const END_SESSIONS: Command = Command::new("endSessions", Kind::Admin
 
 fn end(call: &mut Call<'_>) -> Result<Answer> {
     for id in listed_sessions(call)? {
-        end_session(call, &id);
+        call.server.sessions.end(&id);
+        call.server.database.cursors.kill_session(&id);
     }
     Ok(Answer::Done)
 }
 
-/// Ends a session and the cursors that it has open.
-fn end_session(call: &Call<'_>, id: &SessionId) {
-    call.server.sessions.end(id);
-    call.server.database.cursors.kill_session(id);
-}
-
-/// Ends every session.
-fn end_all_sessions(call: &Call<'_>) {
-    for id in call.server.sessions.end_all() {
-        call.server.database.cursors.kill_session(&id);
+/// Stops what runs in the sessions for which `is_wanted` holds, and closes their cursors. The sessions
+/// themselves stay, so that a retryable write sent again is still known.
+fn kill_sessions(call: &Call<'_>, is_wanted: impl Fn(&SessionId) -> bool) {
+    call.server.activities.kill_sessions(call.operation_id, &is_wanted);
+    for id in call.server.sessions.ids().iter().filter(|id| is_wanted(id)) {
+        call.server.database.cursors.kill_session(id);
     }
 }
 
 /// The row of `killSessions`.
 pub(crate) const KILL_SESSIONS: Command =
-    Command::new("killSessions", Kind::Admin, "Ends sessions and what runs in them.", kill);
+    Command::new("killSessions", Kind::Admin, "Stops what runs in sessions.", kill);
 
 fn kill(call: &mut Call<'_>) -> Result<Answer> {
     let ids = listed_sessions(call)?;
-    if ids.is_empty() {
-        end_all_sessions(call);
-    }
-    for id in ids {
-        end_session(call, &id);
-    }
+    // Without a list those of whoever asks: of nobody, as there are no users.
+    kill_sessions(call, |id| match ids.as_slice() {
+        [] => *id.user() == NOBODY,
+        ids => ids.contains(id),
+    });
     Ok(Answer::Done)
 }
 
 /// The row of `killAllSessions`.
 pub(crate) const KILL_ALL_SESSIONS: Command =
-    Command::new("killAllSessions", Kind::Admin, "Ends the sessions of all users.", kill_all);
+    Command::new("killAllSessions", Kind::Admin, "Stops what runs in the sessions of all users.", kill_all);
 
 fn kill_all(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let users = fields.command_value();
     fields.finish()?;
     let users = users.as_array().ok_or_else(|| wrong_list(call, &users))?;
-    // Without users every session belongs to nobody; a list of users names none of them.
-    if users.is_empty() {
-        end_all_sessions(call);
-    }
+    let users = users.iter().map(|user| user_in(call.command.name, user)).collect::<Result<Vec<_>>>()?;
+    kill_sessions(call, |id| users.is_empty() || users.contains(id.user()));
     Ok(Answer::Done)
 }
 
+/// The digest of a user named as `{user: …, db: …}`.
+fn user_in(place: &str, user: Value<'_>) -> Result<[u8; 32]> {
+    let user = user.as_document().ok_or_else(|| {
+        let found = user.kind().alias();
+        err!(TypeMismatch, "BSON field '{place}.{place}' is the wrong type '{found}', expected type 'object'")
+    })?;
+    let mut fields = Fields::of_document(place, user);
+    let name = fields.required("user", Fields::string)?;
+    let database = fields.required("db", Fields::string)?;
+    fields.finish()?;
+    Ok(session_id::digest_of(name, database))
+}
+
+/// The users whose sessions `$listLocalSessions` is to list, by their digests; `None` is all.
+///
+/// Errors: UnsupportedFormat where it asks for both.
+pub(crate) fn listed_users(specification: Document<'_>) -> Result<Option<Vec<[u8; 32]>>> {
+    const PLACE: &str = "$listLocalSessions";
+    let mut fields = Fields::of_document(PLACE, specification);
+    let all = fields.boolean("allUsers")?.unwrap_or(false);
+    let users = fields.array("users")?;
+    fields.refuse_unless_default("$_internalPredicate")?;
+    fields.finish()?;
+    match users {
+        Some(_) if all => Err(err!(
+            UnsupportedFormat,
+            "{PLACE} may not specify {{allUsers:true}} and {{users:[...]}} at the same time"
+        )),
+        Some(users) if !users.is_empty() => {
+            users.iter().map(|user| user_in(PLACE, user)).collect::<Result<_>>().map(Some)
+        }
+        _ => Ok((!all).then(|| vec![NOBODY])),
+    }
+}
+
 /// The row of `killAllSessionsByPattern`.
-pub(crate) const KILL_ALL_SESSIONS_BY_PATTERN: Command =
-    Command::new("killAllSessionsByPattern", Kind::Admin, "Ends the sessions that match.", kill_by_pattern);
+pub(crate) const KILL_ALL_SESSIONS_BY_PATTERN: Command = Command::new(
+    "killAllSessionsByPattern",
+    Kind::Admin,
+    "Stops what runs in the sessions that match.",
+    kill_by_pattern,
+);
 
 fn kill_by_pattern(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let patterns = fields.command_value();
     fields.finish()?;
     let patterns = patterns.as_array().ok_or_else(|| wrong_list(call, &patterns))?;
-    if patterns.is_empty() {
-        end_all_sessions(call);
-    }
-    for pattern in patterns.iter() {
-        let pattern = pattern.as_document().ok_or_else(|| wrong_list(call, &pattern))?;
-        let mut pattern = Fields::of_document("killAllSessionsByPattern", pattern);
-        let session = pattern.any("lsid")?;
-        pattern.refuse_unless_default("users")?;
-        pattern.refuse_unless_default("roles")?;
-        pattern.refuse_unless_default("uid")?;
-        pattern.finish()?;
-        match session {
-            Some(session) => end_session(call, &session_id(session)?),
-            None => end_all_sessions(call),
-        }
-    }
+    let patterns = patterns.iter().map(|pattern| Pattern::read(call, pattern)).collect::<Result<Vec<_>>>()?;
+    kill_sessions(call, |id| patterns.is_empty() || patterns.iter().any(|pattern| pattern.fits(id)));
     Ok(Answer::Done)
+}
+
+/// Which sessions are meant: by id, or by user.
+struct Pattern {
+    session: Option<SessionId>,
+    user: Option<[u8; 32]>,
+}
+
+impl Pattern {
+    fn read(call: &Call<'_>, pattern: Value<'_>) -> Result<Pattern> {
+        let document = pattern.as_document().ok_or_else(|| wrong_list(call, &pattern))?;
+        let mut fields = Fields::of_document("killAllSessionsByPattern", document);
+        let session = fields.any("lsid")?.map(session_id::read).transpose()?;
+        let user = fields.any("uid")?.map(session_id::user_digest).transpose()?;
+        // Whom to act for, where there are users.
+        fields.refuse_unless_default("users")?;
+        fields.refuse_unless_default("roles")?;
+        fields.finish()?;
+        if session.is_some() && user.is_some() {
+            return Err(err!(
+                InvalidOptions,
+                "Too many fields specified in pattern for killAllSessionsByPattern"
+            ));
+        }
+        Ok(Pattern { session, user })
+    }
+
+    fn fits(&self, id: &SessionId) -> bool {
+        self.session.is_none_or(|session| session == *id) && self.user.is_none_or(|user| user == *id.user())
+    }
 }
 
 /// The sessions named in the command's own field.
@@ -125,7 +175,7 @@ fn listed_sessions(call: &Call<'_>) -> Result<Vec<SessionId>> {
     let list = fields.command_value();
     fields.finish()?;
     let list = list.as_array().ok_or_else(|| wrong_list(call, &list))?;
-    list.iter().map(session_id).collect()
+    list.iter().map(session_id::read).collect()
 }
 
 fn wrong_list(call: &Call<'_>, found: &Value<'_>) -> base::Error {

@@ -1,0 +1,116 @@
+//! Ids of logical sessions as clients send them and messages show them.
+
+use crate::fields::Fields;
+use base::bson::{Builder, Value};
+use base::{Result, err};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use database::{SessionId, uuid_text};
+use sha2::{Digest, Sha256};
+
+/// Reads `{id: UUID, uid: digest}`. Clients leave the digest of their user to the server; one that speaks
+/// for others gives it.
+///
+/// Errors: TypeMismatch, InvalidUUID, IDLFailedToParse, IDLUnknownField, UnsupportedFormat as MongoDB;
+/// NotImplemented for what only members of a cluster send.
+pub(crate) fn read(value: Value<'_>) -> Result<SessionId> {
+    let document = value
+        .as_document()
+        .ok_or_else(|| err!(TypeMismatch, "BSON field 'lsid' is the wrong type, expected type 'object'"))?;
+    let mut fields = Fields::of_document("lsid", document);
+    let uuid = match fields.required("id", Fields::any)? {
+        Value::Binary { subtype: 4, bytes } => bytes
+            .try_into()
+            .map_err(|_| err!(InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype"))?,
+        _ => return Err(err!(TypeMismatch, "BSON field 'lsid.id' must be a UUID")),
+    };
+    let user = fields.any("uid")?.map(user_digest).transpose()?;
+    fields.refuse_unless_default("txnNumber")?;
+    fields.refuse_unless_default("txnUUID")?;
+    fields.finish()?;
+    Ok(user.map_or(SessionId::of_nobody(uuid), |user| SessionId::new(uuid, user)))
+}
+
+/// Reads a user's digest.
+///
+/// Errors: TypeMismatch; UnsupportedFormat for one of another length.
+pub(crate) fn user_digest(value: Value<'_>) -> Result<[u8; 32]> {
+    let Value::Binary { subtype: 0, bytes } = value else {
+        return Err(err!(
+            TypeMismatch,
+            "BSON field 'lsid.uid' is the wrong type '{}', expected type 'binData'",
+            value.kind().alias()
+        ));
+    };
+    bytes
+        .try_into()
+        .map_err(|_| err!(UnsupportedFormat, "Unsupported SHA256Block hash length: {}", bytes.len()))
+}
+
+/// The digest of a user: that of `name@database`, as MongoDB computes it.
+pub(crate) fn digest_of(user: &str, database: &str) -> [u8; 32] {
+    match (user, database) {
+        ("", "") => database::NOBODY,
+        _ => Sha256::digest(format!("{user}@{database}")).into(),
+    }
+}
+
+/// Appends `id` and `uid`.
+pub(crate) fn append(document: &mut Builder, session: &SessionId) {
+    document.append("id", Value::Binary { subtype: 4, bytes: &session.uuid });
+    document.append("uid", Value::Binary { subtype: 0, bytes: session.user() });
+}
+
+/// The id as messages show it: UUID, digest, and room for what only a cluster's members send.
+pub(crate) fn text(session: &SessionId) -> String {
+    format!("{} - {} -  - ", uuid_text(&session.uuid), BASE64_STANDARD.encode(session.user()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_of(build: impl FnOnce(&mut Builder)) -> Result<SessionId> {
+        let mut lsid = Builder::new();
+        build(&mut lsid);
+        read((&lsid.finish()).into())
+    }
+
+    #[test]
+    fn sessions_are_told_apart_by_user_as_well() {
+        let uuid = [3; 16];
+        let with = |user: &[u8]| {
+            read_of(|b| {
+                b.append("id", Value::Binary { subtype: 4, bytes: &uuid });
+                b.append("uid", Value::Binary { subtype: 0, bytes: user });
+            })
+        };
+        let nobody = read_of(|b| _ = b.append("id", Value::Binary { subtype: 4, bytes: &uuid })).unwrap();
+        assert_eq!(with(&digest_of("", "")).unwrap(), nobody);
+        let somebody = with(&digest_of("u", "admin")).unwrap();
+        assert!(somebody != nobody && somebody.uuid == nobody.uuid);
+        assert_eq!(with(&[0; 31]).unwrap_err().code().number(), 12);
+        assert_eq!(
+            text(&nobody),
+            "03030303-0303-0303-0303-030303030303 - 47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU= -  - "
+        );
+    }
+
+    #[test]
+    fn the_digest_of_nobody_is_that_of_nothing() {
+        assert_eq!(<[u8; 32]>::from(Sha256::digest(b"")), database::NOBODY);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let id = Value::Binary { subtype: 4, bytes: &[1; 16] };
+        let code = |result: Result<SessionId>| result.unwrap_err().code().number();
+        assert_eq!(code(read(Value::Int32(1))), 14);
+        assert_eq!(code(read_of(|_| ())), 40_414);
+        assert_eq!(code(read_of(|b| _ = b.append("id", 1))), 14);
+        assert_eq!(code(read_of(|b| _ = b.append("id", Value::Binary { subtype: 4, bytes: &[1] }))), 207);
+        assert_eq!(code(read_of(|b| _ = b.append("id", id).append("uid", 1))), 14);
+        assert_eq!(code(read_of(|b| _ = b.append("id", id).append("txnNumber", 1i64))), 238);
+        assert_eq!(code(read_of(|b| _ = b.append("id", id).append("x", 1))), 40_415);
+    }
+}

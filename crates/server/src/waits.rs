@@ -1,0 +1,83 @@
+//! What a command waits for before its handler runs: a fail point's delay, its session's turn,
+//! fsyncUnlock. However many wait, no thread does; each wait ends at maxTimeMS, by killOp, with the
+//! client's connection and with the server.
+
+use crate::activity::Activity;
+use crate::arguments::Arguments;
+use crate::call::Wait;
+use crate::connection::ConnectionState;
+use crate::fail_point::Failure;
+use crate::server::Server;
+use crate::turn::Turn;
+use base::{Result, err};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// The longest that a command without maxTimeMS waits for others.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// When a command is to give up waiting for others.
+///
+/// Errors: MaxTimeMSExpired once that has come.
+fn deadline(state: &ConnectionState, arguments: &Arguments<'_>) -> Result<Instant> {
+    let now = Instant::now();
+    let began = state.began.map_or(now, |began| began.at);
+    let deadline = began + arguments.max_time.unwrap_or(LONGEST);
+    match now < deadline {
+        true => Ok(deadline),
+        false => Err(err!(MaxTimeMSExpired, "operation exceeded time limit")),
+    }
+}
+
+/// Waits for as long as a fail point says.
+pub(crate) fn for_delay(delay: Duration) -> Wait {
+    Wait { until: Instant::now() + delay, ready: Box::new(|_: &Waker| false) }
+}
+
+/// Checks the session out for a command with a transaction number, as the only commands that MongoDB
+/// checks it out for; what is waited for where another statement has it.
+///
+/// Errors: MaxTimeMSExpired.
+pub(crate) fn for_turn(state: &mut ConnectionState, arguments: &Arguments<'_>) -> Result<Option<Wait>> {
+    if arguments.transaction_number.is_none() {
+        return Ok(None);
+    }
+    let Some(session) = state.session.clone() else { return Ok(None) };
+    if state.turn.is_none() {
+        state.turn = Some(Turn::line_up(session));
+    }
+    let Some(turn) = state.turn.as_ref().filter(|turn| !turn.has_come(Waker::noop())) else {
+        return Ok(None);
+    };
+    Ok(Some(Wait { until: deadline(state, arguments)?, ready: Box::new(turn.asker()) }))
+}
+
+/// What a write waits for while fsync has locked writes: here and not in the database, so that no
+/// thread is held.
+///
+/// Errors: MaxTimeMSExpired.
+pub(crate) fn for_unlock(
+    state: &ConnectionState,
+    server: &Server,
+    arguments: &Arguments<'_>,
+) -> Result<Option<Wait>> {
+    let mut unlocked = server.unlocked.listen(server.unlocked.count());
+    if server.database.write_locks() == 0 {
+        return Ok(None);
+    }
+    let until = deadline(state, arguments)?;
+    Ok(Some(Wait { until, ready: Box::new(move |waker: &Waker| unlocked.has_happened(waker)) }))
+}
+
+/// The same wait, ended by killOp as well.
+pub(crate) fn until_killed(wait: Wait, activity: &Arc<Activity>) -> Wait {
+    let (activity, mut ready) = (activity.clone(), wait.ready);
+    let ready = move |waker: &Waker| activity.is_killed(waker) || ready(waker);
+    Wait { until: wait.until, ready: Box::new(ready) }
+}
+
+/// Keeps what fail points make of a command while it waits.
+pub(crate) fn keep(state: &mut ConnectionState, failure: Failure) {
+    state.failure = Some(Box::new(failure));
+}
