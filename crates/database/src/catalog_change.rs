@@ -74,7 +74,7 @@ impl Database {
     /// Errors: what interrupts waiting, and the engine's.
     pub(crate) fn exclusive(&self, interrupt: &dyn Interrupt) -> Result<Exclusive<'_>> {
         loop {
-            let lock = match self.store.must_wait() {
+            let lock = match self.store.must_wait().map_err(storage_error)? {
                 false => self.store.lock(&mut || true),
                 true => self.waiting(interrupt, |go_on| self.store.lock(go_on))?,
             };
@@ -87,7 +87,7 @@ impl Database {
 }
 
 impl<'db> CatalogChange<'db> {
-    fn new(database: &'db Database, lock: Exclusive<'db>) -> CatalogChange<'db> {
+    pub(crate) fn new(database: &'db Database, lock: Exclusive<'db>) -> CatalogChange<'db> {
         let sight = lock.view();
         CatalogChange {
             database,
@@ -103,7 +103,7 @@ impl<'db> CatalogChange<'db> {
     }
 
     /// Commits it, and gives the lock back.
-    fn commit(self) -> Result<std::result::Result<Committed, Refusal>> {
+    pub(crate) fn commit(self) -> Result<std::result::Result<Committed, Refusal>> {
         let CatalogChange { database, lock, snapshot, catalog, change, changed, learnt, .. } = self;
         // The snapshot goes first, so that the engine finds its trees unshared and changes them in place.
         drop(snapshot);
@@ -123,6 +123,11 @@ impl<'db> CatalogChange<'db> {
             database.watchers.notify(namespace);
         }
         Ok(Ok(written.into()))
+    }
+
+    /// Takes up what a transaction has changed, to be committed with the collections that it has made.
+    pub(crate) fn adopt(&mut self, change: Change) {
+        self.change = Change { earliest: self.change.earliest, ..change };
     }
 
     /// The catalog with this change so far.
@@ -185,6 +190,11 @@ impl<'db> CatalogChange<'db> {
     /// Removes a tree with all it holds.
     pub(crate) fn drop_ident(&mut self, ident: Ident) {
         self.change.batch.drop_ident(ident);
+    }
+
+    /// The database whose catalog it is.
+    pub(crate) fn database(&self) -> &'db Database {
+        self.database
     }
 
     /// A random UUID of version 4.

@@ -43,9 +43,12 @@ impl Database {
     ///
     /// Errors: DuplicateKey; WriteConflict in a transaction; what interrupts waiting; the engine's.
     pub(crate) fn apply(&self, operation: &Operation, mut changes: Changes) -> Result<Applied> {
+        if let Some(transaction) = operation.transaction() {
+            return self.absorb(transaction, changes);
+        }
         loop {
             changes.change.earliest = self.earliest_cluster_time();
-            if self.store.must_wait() {
+            if self.store.must_wait().map_err(storage_error)? {
                 self.waiting(operation, |go_on| self.store.wait_for_room(go_on))?.map_err(storage_error)?;
             }
             let (refusal, change) =

@@ -10,6 +10,7 @@ use crate::keys::{CATALOG, RecordId, SAVED};
 use crate::operation::{BlockingHook, Operation};
 use crate::storage_error;
 use crate::strict::Strict;
+use crate::transaction::Transactions;
 use crate::turns::Turns;
 use crate::watch::Watchers;
 use crate::write::{StoredRetry, retryable};
@@ -41,6 +42,7 @@ pub struct Database {
     /// How threads wait.
     pub(crate) blocking: OnceLock<BlockingHook>,
     pub(crate) turns: Turns,
+    pub(crate) transactions: Transactions,
     /// What an index build may hold in memory, in bytes.
     build_memory: AtomicUsize,
     pub(crate) watchers: Watchers,
@@ -119,6 +121,7 @@ impl Database {
             random: Random::new(seed),
             blocking: OnceLock::new(),
             turns: Turns::default(),
+            transactions: Transactions::default(),
             build_memory: AtomicUsize::new(BUILD_MEMORY),
             watchers: Watchers::default(),
             history: History::default(),
@@ -176,9 +179,13 @@ impl Database {
         Ident(self.next_ident.fetch_add(1, Relaxed))
     }
 
-    /// What an operation reads: the view it was given, or all there is now.
+    /// What an operation reads: what its transaction does, the view it was given, or all there is now.
     pub(crate) fn view_for(&self, operation: &Operation) -> View {
-        operation.snapshot().map_or_else(|| self.view(), |(_, view)| view.clone())
+        match (operation.transaction(), operation.snapshot()) {
+            (Some(transaction), _) => transaction.view(),
+            (None, Some((_, view))) => view.clone(),
+            (None, None) => self.view(),
+        }
     }
 
     /// The catalog alone.

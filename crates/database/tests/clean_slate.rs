@@ -92,7 +92,9 @@ impl Session {
     }
 
     fn create(&self, namespace: &str, options: &str) {
-        self.database.create_collection(&ns(namespace), json(options).view(), &self.context).unwrap();
+        self.database
+            .create_collection(&Operation::new(0), &ns(namespace), json(options).view(), &self.context)
+            .unwrap();
     }
 
     fn cursor(&self, namespace: &str) -> Cursor {

@@ -188,7 +188,7 @@ fn a_view_reads_its_collection() {
     s.insert("{_id: 2, a: 2}").unwrap();
     let view = Namespace::parse("test.v").unwrap();
     let options = json("{viewOn: 'c', pipeline: [{$skip: 1}]}");
-    s.database.create_collection(&view, options.view(), &s.context).unwrap();
+    s.database.create_collection(&Operation::new(0), &view, options.view(), &s.context).unwrap();
     let empty = json("{pipeline: []}");
     let request = AggregateRequest::new(empty.view().get("pipeline").unwrap().as_array().unwrap());
     let cursor = s.database.aggregate(&s.operation, &view, &request, &s.context).unwrap();

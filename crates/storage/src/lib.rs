@@ -16,6 +16,7 @@ pub mod disk;
 mod engine;
 mod error;
 pub mod memory;
+mod overlay;
 pub mod store;
 pub mod testing;
 
@@ -27,3 +28,4 @@ pub use engine::{
 };
 pub use error::{Error, Result};
 pub use memory::MemoryEngine;
+pub use overlay::Overlay;

@@ -20,7 +20,7 @@ pub use local::{Exclusive, Local};
 pub use log::{LOG, LogCursor, LogEntry, LogOptions};
 pub use marks::Marks;
 
-use crate::{Batch, Ident, Key, Position, Result, Snapshot, Value};
+use crate::{Batch, Direction, Ident, Key, Position, Range, Result, Snapshot, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
@@ -64,6 +64,38 @@ pub enum Expect {
         /// The number of the catalog change that made the collection what it is.
         generation: u64,
     },
+}
+
+impl Expect {
+    /// Whether it holds in a state. What is expected of a collection no state can tell: it passes.
+    ///
+    /// Errors: the state's.
+    pub fn holds(&self, state: &dyn Snapshot) -> Result<bool> {
+        match self {
+            Expect::Value { ident, key, value } => Ok(same(&state.get(*ident, key)?, value)),
+            Expect::NoneUnder { ident, prefix } => none_under(state, *ident, prefix),
+            Expect::Generation { .. } => Ok(true),
+        }
+    }
+}
+
+/// Whether two values are equal; those that share their bytes needn't be compared.
+fn same(a: &Option<Value>, b: &Option<Value>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => (a.len() == b.len() && a.as_ptr() == b.as_ptr()) || a == b,
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+fn none_under(state: &dyn Snapshot, ident: Ident, prefix: &Key) -> Result<bool> {
+    let mut entries = state.scan(ident, Range::prefix(prefix), Direction::Forward)?;
+    while let Some((key, _)) = entries.next()? {
+        if key.len() == prefix.len() + 8 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Running counts of a collection, changed with each commit.

@@ -64,7 +64,7 @@ impl Database {
             ));
         }
         let data = source.data()?;
-        self.create_collection(to, capped(size).view(), context)?;
+        self.create_collection(operation, to, capped(size).view(), context)?;
         let mut records = NaturalOrder::of(data).walk(&view.snapshot, Direction::Forward)?;
         while let Some((_, value)) = records.next()? {
             context.interrupt.check()?;

@@ -30,12 +30,26 @@ impl Database {
     /// Errors: NamespaceExists where options differ, and those of the options.
     pub fn create_collection(
         &self,
+        operation: &Operation,
         namespace: &Namespace,
         options: Document<'_>,
         context: &Context,
     ) -> Result<Option<Committed>> {
         let options = options::parse(options, namespace, context)?;
-        let created = self.change_catalog(context.interrupt.as_ref(), |change| {
+        if let Some(transaction) = operation.transaction() {
+            let view = transaction.view();
+            if let Some(existing) = view.catalog.get(namespace)
+                && existing.options.to_document() == options.to_document()
+            {
+                return Ok(None);
+            }
+            if view.catalog.get(namespace).is_none() && options.view.is_none() {
+                check_database_writable(namespace)?;
+                self.create_within(transaction, namespace, options)?;
+                return Ok(Some(Committed::default()));
+            }
+        }
+        let created = self.change_catalog(operation, |change| {
             if let Some(existing) = change.catalog().get(namespace) {
                 if existing.options.to_document() == options.to_document() {
                     return Ok(None);
@@ -50,7 +64,7 @@ impl Database {
             if options.view.is_some() {
                 change.check_view(namespace, &options, context)?;
             }
-            change.create(namespace, options.clone(), self.now_millis()).map(Some)
+            change.create(namespace, options.clone()).map(Some)
         })?;
         Ok(created.map(|(_, committed)| committed))
     }
@@ -65,15 +79,22 @@ impl Database {
             return Err(err!(InvalidNamespace, "cannot write to {namespace}"));
         }
         loop {
-            if let Some(collection) = self.collection(namespace) {
+            let collection = match operation.transaction() {
+                Some(transaction) => transaction.view().catalog.get(namespace).cloned(),
+                None => self.collection(namespace),
+            };
+            if let Some(collection) = collection {
                 collection.data()?;
                 return Ok(collection);
             }
             check_database_writable(namespace)?;
+            if let Some(transaction) = operation.transaction() {
+                return self.create_within(transaction, namespace, Options::default());
+            }
             let created =
                 self.change_catalog(operation, |change| match change.catalog().get(namespace).is_some() {
                     true => Ok(None),
-                    false => change.create(namespace, Options::default(), self.now_millis()).map(Some),
+                    false => change.create(namespace, Options::default()).map(Some),
                 })?;
             if let Some((created, _)) = created {
                 return Ok(created);
@@ -210,6 +231,29 @@ impl Database {
         })
     }
 
+    /// A collection or view that isn't in the catalog yet, with numbers for trees that aren't there yet.
+    pub(crate) fn new_collection(&self, namespace: &Namespace, options: Options) -> Collection {
+        let data = match options.view {
+            Some(_) => None,
+            None => {
+                let ident = self.new_ident();
+                let spec = match &options.clustered {
+                    Some(name) => IndexSpec::clustered(name, options.collation.clone()),
+                    None => IndexSpec::id(options.collation.clone()),
+                };
+                let mut indexes = Vec::new();
+                if !options.no_id_index {
+                    indexes.push(Arc::new(Index::new(spec, self.new_ident(), &[], self.now_millis())));
+                }
+                let counts = Arc::<crate::collection::Counts>::default();
+                counts.next_record.store(1, std::sync::atomic::Ordering::Relaxed);
+                Some(Data { ident, indexes, building: Vec::new(), counts, index_filters: Arc::default() })
+            }
+        };
+        let (namespace, uuid) = (namespace.clone(), self.random.uuid());
+        Collection { namespace, uuid, options, data, generation: 0 }
+    }
+
     /// Replaces a collection by a changed copy of itself.
     pub(crate) fn change_collection(
         &self,
@@ -227,31 +271,11 @@ impl Database {
 
 impl CatalogChange<'_> {
     /// Makes a collection or view and puts it into the catalog.
-    pub(crate) fn create(
-        &mut self,
-        namespace: &Namespace,
-        options: Options,
-        now_millis: i64,
-    ) -> Result<Arc<Collection>> {
-        let data = match options.view {
-            Some(_) => None,
-            None => {
-                let ident = self.create_ident();
-                let spec = match &options.clustered {
-                    Some(name) => IndexSpec::clustered(name, options.collation.clone()),
-                    None => IndexSpec::id(options.collation.clone()),
-                };
-                let mut indexes = Vec::new();
-                if !options.no_id_index {
-                    indexes.push(Arc::new(Index::new(spec, self.create_ident(), &[], now_millis)));
-                }
-                let counts = Arc::<crate::collection::Counts>::default();
-                counts.next_record.store(1, std::sync::atomic::Ordering::Relaxed);
-                Some(Data { ident, indexes, building: Vec::new(), counts, index_filters: Arc::default() })
-            }
-        };
-        let (namespace, uuid) = (namespace.clone(), self.new_uuid());
-        self.put_collection(Collection { namespace, uuid, options, data, generation: 0 })
+    pub(crate) fn create(&mut self, namespace: &Namespace, options: Options) -> Result<Arc<Collection>> {
+        let collection = self.database().new_collection(namespace, options);
+        let idents = collection.data.iter().flat_map(Data::idents);
+        idents.for_each(|ident| self.batch().create(ident));
+        self.put_collection(collection)
     }
 
     /// Takes a collection or view out of the catalog and drops its trees.

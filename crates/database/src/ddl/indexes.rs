@@ -9,6 +9,7 @@ use crate::index::{Building, Index, IndexSpec};
 use crate::operation::Operation;
 use crate::options::check_id_collation;
 use crate::storage_error;
+use crate::transaction::OpenTransaction;
 use base::bson::{Document, Value};
 use base::{Namespace, Result, err};
 use query::{Context, Interrupt};
@@ -45,6 +46,9 @@ impl Database {
         specs: &[IndexSpec],
         context: &Context,
     ) -> Result<CreateIndexesOutcome> {
+        if let Some(transaction) = operation.transaction() {
+            return self.create_indexes_within(transaction, namespace, specs, operation);
+        }
         let mut outcome = CreateIndexesOutcome::default();
         loop {
             let mut under_way = None;
@@ -76,6 +80,30 @@ impl Database {
             }
             return Ok(outcome);
         }
+    }
+
+    fn create_indexes_within(
+        &self,
+        transaction: &OpenTransaction,
+        namespace: &Namespace,
+        specs: &[IndexSpec],
+        operation: &Operation,
+    ) -> Result<CreateIndexesOutcome> {
+        let created_collection = transaction.view().catalog.get(namespace).is_none();
+        let collection = self.collection_or_create(operation, namespace)?;
+        let data = collection.data()?;
+        let mut new = Vec::new();
+        for spec in specs {
+            if !is_there(data, spec)? {
+                new.push(spec.clone());
+            }
+        }
+        let before = data.indexes.len();
+        let after = before + new.len();
+        if !new.is_empty() {
+            self.index_within(transaction, &collection, new)?;
+        }
+        Ok(CreateIndexesOutcome { before, after, created_collection, committed: None })
     }
 
     /// Waits for the end of a build of the same index that somebody else has begun.
@@ -300,7 +328,7 @@ impl CatalogChange<'_> {
         *outcome = CreateIndexesOutcome { created_collection: existing.is_none(), ..Default::default() };
         let collection = match existing {
             Some(collection) => collection,
-            None => self.create(namespace, Default::default(), now_millis)?,
+            None => self.create(namespace, Default::default())?,
         };
         let mut changed = Collection::clone(&collection);
         let Some(data) = &mut changed.data else {

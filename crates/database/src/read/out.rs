@@ -46,7 +46,7 @@ impl Replacement {
         if let Some(existing) = &existing {
             existing.data()?;
         }
-        database.create_collection(&temporary, options.view(), context)?;
+        database.create_collection(operation, &temporary, options.view(), context)?;
         if let Some(data) = existing.as_ref().and_then(|existing| existing.data.as_ref()) {
             let specs: Vec<IndexSpec> =
                 data.indexes.iter().skip(1).map(|index| IndexSpec::clone(&index.spec)).collect();

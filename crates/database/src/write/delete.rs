@@ -10,6 +10,7 @@ use crate::database::Database;
 use crate::exec::Record;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read};
+use crate::transaction::check_writable_within;
 use base::bson::{Document, DocumentCow};
 use base::{Namespace, Result};
 use query::matcher::Matcher;
@@ -154,6 +155,7 @@ impl Database {
             if found.is_changed() && !matcher.matches(document, context)? {
                 return Ok(None);
             }
+            check_writable_within(operation, &found.collection)?;
             let keys = keys_of(&found.collection, document, context)?;
             let mut changes = Changes::default();
             changes.delete(&found.collection, record.id, &found.document, &keys)?;

@@ -8,6 +8,7 @@ use crate::database::Database;
 use crate::keys::RecordId;
 use crate::operation::Operation;
 use crate::storage_error;
+use crate::transaction::check_writable_within;
 use base::bson::{Builder, Document, MAX_DOCUMENT_SIZE, Type, Value};
 use base::{Namespace, Result, err};
 use query::{Context, Interrupt};
@@ -56,6 +57,7 @@ impl Database {
             }
             let keys = keys_of(&planned, Document::from_valid(&document), context)?;
             self.learn_multikey(operation, &planned, &keys)?;
+            check_writable_within(operation, &planned)?;
             let data = planned.data()?;
             let mut changes = Changes::default();
             // Who tails a capped collection reads on from the last record: records must be committed in the

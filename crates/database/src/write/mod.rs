@@ -64,6 +64,11 @@ impl Database {
         let written = data.written_indexes().zip(keys);
         let learnt: Vec<(Arc<Index>, Vec<u32>)> =
             written.filter_map(|(index, keys)| Some((index.clone(), news(index, keys)?))).collect();
+        if operation.transaction().is_some_and(|transaction| transaction.has_created(collection)) {
+            // Nobody else knows the collection yet.
+            learnt.iter().for_each(|(index, bits)| index.note_multikey(bits));
+            return Ok(());
+        }
         self.change_catalog(operation, |change| {
             // Where the collection has changed, the statement is going to start again.
             let same = change.catalog().get(&collection.namespace);

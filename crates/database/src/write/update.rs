@@ -12,6 +12,7 @@ use crate::duplicate::shown;
 use crate::exec::Record;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read};
+use crate::transaction::check_writable_within;
 use base::bson::{Builder, Document, DocumentCow, Element, Path, Value, ValueBuf};
 use base::{ErrorCode, Namespace, Result};
 use query::matcher::{Matcher, Node};
@@ -202,6 +203,7 @@ impl Database {
             }
             let old_keys = keys_of(collection, before, context)?;
             let new_keys = keys_of(collection, after.view(), context)?;
+            check_writable_within(operation, collection)?;
             self.learn_multikey(operation, collection, &new_keys)?;
             let bytes: Arc<[u8]> = after.into_bytes().into();
             let after = DocumentCow::Shared(bytes.clone());

@@ -24,8 +24,12 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
     }
     let surroundings = call.surroundings();
     let options = options.finish();
-    let committed =
-        call.server.database.create_collection(&namespace, options.view(), &surroundings.context)?;
+    let committed = call.server.database.create_collection(
+        &surroundings.operation,
+        &namespace,
+        options.view(),
+        &surroundings.context,
+    )?;
     call.acknowledge(committed)?;
     Ok(Answer::Done)
 }

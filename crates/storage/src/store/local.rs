@@ -2,8 +2,8 @@
 
 use super::claims::Claims;
 use super::log::{Log, LogOptions, first_time};
-use super::{Beside, Change, Expect, Owner, Refusal, Sight, Store, Written};
-use crate::{Direction, Engine, Ident, Key, Position, Range, Result, Snapshot, Value};
+use super::{Beside, Change, Expect, Owner, Refusal, Sight, Store, Written, same};
+use crate::{Engine, Ident, Key, Position, Result, Snapshot};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl Local {
         Ok(Local {
             writer: Mutex::new(Writer { log, ..Writer::default() }),
             generation: RwLock::new(0),
-            time: AtomicU64::new(0),
+            time: AtomicU64::new(engine.latest_time()),
             position: AtomicU64::new(0),
             frozen: AtomicU64::new(0),
             events: Mutex::new(0),
@@ -130,8 +130,18 @@ impl Local {
     }
 
     /// Whether a commit would have to wait for anything but its turn.
-    pub fn must_wait(&self) -> bool {
-        self.frozen() > 0
+    ///
+    /// Errors: the engine's, where there is no room.
+    pub fn must_wait(&self) -> Result<bool> {
+        if self.frozen() > 0 {
+            return Ok(true);
+        }
+        let mut asked = false;
+        self.engine.wait_for_room(&mut || {
+            asked = true;
+            false
+        })?;
+        Ok(asked)
     }
 
     /// How often commits are held up.
@@ -182,9 +192,8 @@ impl Local {
         let snapshot = self.engine.snapshot();
         for (number, expect) in change.expect.iter().enumerate() {
             let holds = match expect {
-                Expect::Value { ident, key, value } => same(&snapshot.get(*ident, key)?, value),
-                Expect::NoneUnder { ident, prefix } => none_under(snapshot.as_ref(), *ident, prefix)?,
                 Expect::Generation { ident, generation } => writer.generations.get(ident) == Some(generation),
+                expect => expect.holds(snapshot.as_ref())?,
             };
             if !holds {
                 return Ok(Some(Refusal::Expectation(number)));
@@ -201,6 +210,7 @@ impl Local {
             Some(present) if !log.is_empty() => Some(present.extended(&mut batch, time, log)),
             _ => None,
         };
+        batch.set_time(time);
         let position = self.engine.commit(batch)?;
         if next_log.is_some() {
             writer.log = next_log;
@@ -332,7 +342,7 @@ impl Store for Local {
         if self.frozen() > 0 {
             self.wait_until(&|| self.frozen() == 0, go_on);
         }
-        Ok(())
+        self.engine.wait_for_room(go_on)
     }
 
     fn wait_journaled(&self, position: Position) -> Result<()> {
@@ -342,23 +352,4 @@ impl Store for Local {
     fn time(&self, earliest: u64) -> u64 {
         self.time.fetch_max(earliest, Ordering::AcqRel).max(earliest)
     }
-}
-
-/// Whether two values are equal; those that share their bytes needn't be compared.
-fn same(a: &Option<Value>, b: &Option<Value>) -> bool {
-    match (a, b) {
-        (Some(a), Some(b)) => (a.len() == b.len() && a.as_ptr() == b.as_ptr()) || a == b,
-        (None, None) => true,
-        _ => false,
-    }
-}
-
-fn none_under(snapshot: &dyn Snapshot, ident: Ident, prefix: &Key) -> Result<bool> {
-    let mut entries = snapshot.scan(ident, Range::prefix(prefix), Direction::Forward)?;
-    while let Some((key, _)) = entries.next()? {
-        if key.len() == prefix.len() + 8 {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
