@@ -36,6 +36,7 @@ mod space;
 mod strict;
 mod tidy;
 mod unstable;
+mod waits;
 
 use std::io::Write;
 use std::path::PathBuf;

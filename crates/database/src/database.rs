@@ -19,7 +19,7 @@ use base::random::Random;
 use base::{Namespace, Result};
 use parking_lot::{Mutex, RwLock};
 use query::Context;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use storage::store::Local;
 use storage::{Direction, Engine, Ident, Range, Snapshot};
@@ -41,6 +41,8 @@ pub struct Database {
     pub(crate) random: Random,
     /// How threads wait.
     pub(crate) blocking: OnceLock<BlockingHook>,
+    /// Set once all operations are to end.
+    stopping: Arc<AtomicBool>,
     pub(crate) turns: Turns,
     pub(crate) transactions: Transactions,
     /// What an index build may hold in memory, in bytes.
@@ -120,6 +122,7 @@ impl Database {
             next_ident: AtomicU64::new(next_ident),
             random: Random::new(seed),
             blocking: OnceLock::new(),
+            stopping: Arc::default(),
             turns: Turns::default(),
             transactions: Transactions::default(),
             build_memory: AtomicUsize::new(BUILD_MEMORY),
@@ -162,6 +165,17 @@ impl Database {
         let mut published = self.published.write();
         published.previous = std::mem::replace(&mut published.current, catalog);
         published.generation = generation;
+    }
+
+    /// An operation on this database: it ends at [`stop_operations`](Self::stop_operations). Waits and long
+    /// work go through the hook given to [`wait_through`](Self::wait_through).
+    pub fn operation(&self, id: u64) -> Operation {
+        Operation::with_blocking(id, self.blocking_hook()).stopping_with(self.stopping.clone())
+    }
+
+    /// Ends every operation at its next check, those that are yet to begin included.
+    pub fn stop_operations(&self) {
+        self.stopping.store(true, Relaxed);
     }
 
     /// What an index build may hold in memory, in bytes.

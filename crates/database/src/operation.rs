@@ -20,7 +20,8 @@ pub struct Operation {
     /// Microseconds after [`epoch`] at which maxTimeMS runs out; zero is never.
     deadline: AtomicU64,
     killed: AtomicBool,
-    stopping: &'static AtomicBool,
+    /// Set once the database stops.
+    stopping: Arc<AtomicBool>,
     blocking: BlockingHook,
     /// Whether its plan reads much.
     long: AtomicBool,
@@ -64,9 +65,6 @@ impl Progress {
     }
 }
 
-/// Set once the process shuts down: every operation ends with InterruptedAtShutdown.
-static STOPPING: AtomicBool = AtomicBool::new(false);
-
 /// The instant that deadlines count from.
 fn epoch() -> Instant {
     static EPOCH: OnceLock<Instant> = OnceLock::new();
@@ -93,7 +91,7 @@ impl Operation {
             id,
             deadline: AtomicU64::new(0),
             killed: AtomicBool::new(false),
-            stopping: &STOPPING,
+            stopping: Arc::default(),
             blocking: |work| work(),
             long: AtomicBool::new(false),
             checks: AtomicU32::new(0),
@@ -108,8 +106,13 @@ impl Operation {
         }
     }
 
+    /// The same, ending when the database stops.
+    pub(crate) fn stopping_with(self, stopping: Arc<AtomicBool>) -> Operation {
+        Operation { stopping, ..self }
+    }
+
     /// The same, long work going through `hook`.
-    pub fn with_blocking(id: u64, hook: BlockingHook) -> Operation {
+    pub(crate) fn with_blocking(id: u64, hook: BlockingHook) -> Operation {
         Operation { blocking: hook, ..Operation::new(id) }
     }
 
@@ -167,11 +170,6 @@ impl Operation {
     /// Ends the operation at its next check, as `killOp` does.
     pub fn kill(&self) {
         self.killed.store(true, Relaxed);
-    }
-
-    /// Ends every operation of the process at its next check.
-    pub fn stop_all() {
-        STOPPING.store(true, Relaxed);
     }
 
     /// Says that what it does from now on may take long.

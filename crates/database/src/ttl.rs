@@ -2,7 +2,6 @@
 //! removed.
 
 use crate::database::Database;
-use crate::operation::Operation;
 use crate::plan::Hint;
 use crate::write::DeleteRequest;
 use base::bson::{Builder, Value};
@@ -43,7 +42,7 @@ impl Database {
         let mut filter = Builder::new();
         // Comparison with a date matches dates alone, so other values never expire.
         filter.begin_document(path).append("$lte", Value::DateTime(before)).end();
-        let operation = Arc::new(Operation::new(0));
+        let operation = Arc::new(self.operation(0));
         let context = Arc::new(Context::new(self.now_millis(), 1, operation.clone()));
         let request = DeleteRequest {
             matcher: Arc::new(Matcher::parse(filter.finish().view(), &context)?),

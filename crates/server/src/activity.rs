@@ -43,7 +43,7 @@ pub(crate) struct Current {
     /// Wakes it where it waits without a thread.
     waiting: Option<Waker>,
     /// What stops it, where it is one that can take long.
-    operation: Option<Arc<Operation>>,
+    pub(crate) operation: Option<Arc<Operation>>,
 }
 
 impl Activity {

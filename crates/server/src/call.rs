@@ -4,7 +4,6 @@ use crate::arguments::{Arguments, is_generic};
 use crate::command::Command;
 use crate::connection::ConnectionState;
 use crate::fields::Fields;
-use crate::net;
 use crate::server::Server;
 use crate::wire::Request;
 use base::bson::Builder;
@@ -67,7 +66,7 @@ impl<'a> Call<'a> {
     /// gives its other connections away meanwhile. That costs some ten microseconds, so the
     /// database does it only around plans expected to read many documents.
     pub(crate) fn operation(&self) -> Arc<Operation> {
-        let mut operation = Operation::with_blocking(self.operation_id, net::in_place);
+        let mut operation = self.server.database.operation(self.operation_id);
         operation.no_table_scan = self.server.parameters.no_table_scan();
         let operation = Arc::new(operation);
         if let Some(limit) = self.arguments.max_time {

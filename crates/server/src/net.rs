@@ -29,6 +29,9 @@ const BACKLOG: u32 = 4096;
 /// The stack of a network thread, in bytes: deep expressions recurse, within bounds.
 const STACK_SIZE: usize = 4 * 1024 * 1024;
 
+/// The least bound on threads for commands that wait, in case few connections are allowed.
+const BLOCKING_MIN: usize = 512;
+
 /// A frame's buffer grows by at least this much at a time, in bytes, as the frame arrives.
 const READ_STEP: usize = 64 * 1024;
 
@@ -46,6 +49,8 @@ pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result
     let runtime = Builder::new_multi_thread()
         .worker_threads(network_threads())
         .thread_name("vellum-net")
+        // A command that waits (for a transaction's end, for fsyncUnlock) has a thread of its own meanwhile.
+        .max_blocking_threads(server.settings.connections_max.max(BLOCKING_MIN))
         .thread_stack_size(STACK_SIZE)
         .enable_all()
         .build()?;
@@ -127,7 +132,7 @@ async fn finish_replies(server: &Server) {
         }
     };
     if tokio::time::timeout(GRACE, idle()).await.is_err() {
-        database::Operation::stop_all();
+        server.database.stop_operations();
         if tokio::time::timeout(GRACE_INTERRUPTED, idle()).await.is_err() {
             log::warn!("stopping while commands still run");
         }

@@ -10,7 +10,7 @@ use crate::operation::Operation;
 use crate::plan::Read;
 use crate::write::{InsertRequest, UpdateRequest};
 use base::bson::{Document, Value};
-use base::{Namespace, Result};
+use base::{ErrorCode, Namespace, Result};
 use query::matcher::Matcher;
 use query::pipeline::{Collections, Environment, Namespace as Named, Sink, from_documents};
 use query::{Collation, Context, Pipeline, Stage, Update};
@@ -169,12 +169,22 @@ impl Collections for OtherCollections {
             hint: None,
             bypass_validation: false,
         };
-        let outcome = self.database.update(&self.operation, &namespace, &request, context)?;
+        let update = || self.database.update(&self.operation, &namespace, &request, context);
+        let mut outcome = update()?;
         if outcome.matched == 0
             && let Some(document) = insert
         {
             let insert = InsertRequest { document, bypass_validation: false };
-            self.database.insert(&self.operation, &namespace, insert, context)?;
+            let inserted = self.database.insert(&self.operation, &namespace, insert, context);
+            if let Err(error) = inserted {
+                // Somebody else may have inserted it meanwhile: then it is there to be updated.
+                if error.code() == ErrorCode::DuplicateKey {
+                    outcome = update()?;
+                }
+                if outcome.matched == 0 {
+                    return Err(error);
+                }
+            }
         }
         Ok(outcome.matched > 0)
     }

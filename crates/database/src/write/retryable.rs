@@ -14,7 +14,6 @@ use crate::changes::Changes;
 use crate::commit::Applied;
 use crate::database::Database;
 use crate::keys::{RETRIES, corrupted};
-use crate::operation::Operation;
 use crate::session_id::SessionId;
 use crate::storage_error;
 use base::Result;
@@ -145,7 +144,7 @@ impl Database {
 
     /// Removes records that are still as they were seen.
     fn remove_retries(&self, seen: Vec<(Key, Value)>) -> Result<u64> {
-        let operation = Operation::new(0);
+        let operation = self.operation(0);
         let mut removed = 0;
         for (key, value) in seen {
             let mut changes = Changes::default();

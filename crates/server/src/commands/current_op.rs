@@ -96,6 +96,12 @@ fn entry(activity: &Activity, current: Option<Current>) -> DocumentBuf {
             collection => entry.append(current.command, collection),
         };
         entry.append("$db", database).end();
+        if let Some(progress) = current.operation.as_ref().and_then(|operation| operation.progress()) {
+            let (done, total) = (progress.done(), progress.total);
+            let percent = (done.min(total) * 100).checked_div(total).unwrap_or(100);
+            entry.append("msg", &format!("{}: {done}/{total} {percent}%", progress.message));
+            entry.begin_document("progress").append("done", done as i64).append("total", total as i64).end();
+        }
     }
     entry.finish()
 }

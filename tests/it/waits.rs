@@ -1,0 +1,136 @@
+//! Commands that wait (while fsync has locked writes, while an index is built) hold nobody up and can be
+//! ended, however many they are.
+
+use crate::client::Client;
+use crate::server::Server;
+use base::bson::DocumentBuf;
+use base::bson::extended_json::parse;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// More than threads that tokio makes for blocking work unless told otherwise.
+const WAITING: usize = 600;
+
+fn run(client: &mut Client, command: &str) -> DocumentBuf {
+    client.command(&parse(command).unwrap()).unwrap()
+}
+
+fn number(reply: &DocumentBuf, name: &str) -> Option<i64> {
+    reply.view().get(name).and_then(|value| value.as_i64())
+}
+
+/// How many commands of this name run.
+fn running(client: &mut Client, command: &str) -> usize {
+    let current =
+        run(client, &format!("{{currentOp: 1, $db: 'admin', 'command.{command}': {{$exists: true}}}}"));
+    current.view().get("inprog").and_then(|list| list.as_array()).map_or(0, |list| list.len())
+}
+
+#[test]
+fn six_hundred_merges_wait_for_fsync_unlock_and_the_server_stops() {
+    let Some(mut server) = Server::start() else { return };
+    let mut client = server.connect().unwrap();
+    run(&mut client, "{insert: 'c', documents: [{_id: 1}], $db: 'test'}");
+    assert_eq!(number(&run(&mut client, "{fsync: 1, lock: true, $db: 'admin'}"), "lockCount"), Some(1));
+    let merge = "{aggregate: 'c', pipeline: [{$merge: 'd'}], cursor: {}, $db: 'test'}";
+    thread::scope(|scope| {
+        let waiting: Vec<_> = (0..WAITING)
+            .map(|number| {
+                let mut own = server.connect().unwrap();
+                let limited = merge.replace("cursor", "maxTimeMS: 300, cursor");
+                let merge = if number % 2 == 0 { merge.to_string() } else { limited };
+                scope.spawn(move || own.command(&parse(&merge).unwrap()))
+            })
+            .collect();
+        let begun = Instant::now();
+        // Those with a time limit end; the others go on waiting, and nobody is kept from asking.
+        while running(&mut client, "aggregate") != WAITING / 2 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{}", running(&mut client, "aggregate"));
+            thread::sleep(Duration::from_millis(20));
+        }
+        let asked = Instant::now();
+        assert_eq!(number(&run(&mut server.connect().unwrap(), "{ping: 1, $db: 'admin'}"), "ok"), Some(1));
+        assert!(asked.elapsed() < Duration::from_secs(10));
+        server_ends(&mut server, client);
+        for (number_of, waited) in waiting.into_iter().enumerate() {
+            let reply = waited.join().unwrap();
+            let code = reply.as_ref().ok().and_then(|reply| number(reply, "code"));
+            match number_of % 2 {
+                1 => assert_eq!(code, Some(50), "{reply:?}"),
+                // Interrupted at shutdown, unless its connection went first, or let in by then.
+                _ => assert!(matches!(code, None | Some(11600 | 91)), "{reply:?}"),
+            }
+        }
+    });
+}
+
+fn server_ends(server: &mut Server, client: Client) {
+    drop(client);
+    let begun = Instant::now();
+    server.end();
+    assert!(begun.elapsed() < Duration::from_secs(30), "it took {:?} to stop", begun.elapsed());
+}
+
+#[test]
+fn writes_and_reads_go_on_while_an_index_is_built_and_killop_ends_it() {
+    let Some(server) = Server::start() else { return };
+    let mut client = server.connect().unwrap();
+    for batch in 0..30 {
+        let documents: Vec<String> =
+            (0..1000).map(|n| format!("{{_id: {}, a: {}}}", batch * 1000 + n, (n * 7919) % 1000)).collect();
+        let insert = format!("{{insert: 'c', documents: [{}], $db: 'test'}}", documents.join(","));
+        assert_eq!(number(&run(&mut client, &insert), "n"), Some(1000));
+    }
+    let create = "{createIndexes: 'c', indexes: [{key: {a: 1}, name: 'a_1'}], $db: 'test'}";
+    thread::scope(|scope| {
+        let mut builder = server.connect().unwrap();
+        let build = scope.spawn(move || run(&mut builder, create));
+        let mut written = 0;
+        let mut seen_progress = false;
+        while !build.is_finished() {
+            let next = 100_000 + written;
+            let insert = format!("{{insert: 'c', documents: [{{_id: {next}, a: {next}}}], $db: 'test'}}");
+            assert_eq!(number(&run(&mut client, &insert), "n"), Some(1));
+            let update = format!(
+                "{{update: 'c', updates: [{{q: {{_id: {written}}}, u: {{$set: {{a: -1}}}}}}], $db: 'test'}}"
+            );
+            assert_eq!(number(&run(&mut client, &update), "nModified"), Some(1));
+            let current = run(&mut client, "{currentOp: 1, $db: 'admin', 'command.createIndexes': 'c'}");
+            seen_progress |= format!("{current:?}").contains("Index Build");
+            written += 1;
+        }
+        assert_eq!(number(&build.join().unwrap(), "numIndexesAfter"), Some(2));
+        assert!(written > 3, "only {written} writes got through");
+        assert!(seen_progress, "currentOp never showed the build");
+        let found = run(
+            &mut client,
+            "{aggregate: 'c', pipeline: [{$match: {a: -1}}, {$count: 'n'}], hint: 'a_1', cursor: {}, $db: 'test'}",
+        );
+        assert!(format!("{found:?}").contains(&format!("\"n\": Int32({written})")), "{written} {found:?}");
+        let valid = run(&mut client, "{validate: 'c', full: true, $db: 'test'}");
+        assert_eq!(valid.view().get("valid").and_then(|valid| valid.as_bool()), Some(true), "{valid}");
+    });
+    run(&mut client, "{dropIndexes: 'c', index: '*', $db: 'test'}");
+    thread::scope(|scope| {
+        let mut builder = server.connect().unwrap();
+        let build = scope.spawn(move || run(&mut builder, create));
+        let killed = loop {
+            let current = run(&mut client, "{currentOp: 1, $db: 'admin', 'command.createIndexes': 'c'}");
+            let list = current.view().get("inprog").and_then(|list| list.as_array());
+            let first = list.and_then(|list| list.iter().next()).and_then(|entry| entry.as_document());
+            if let Some(id) = first.and_then(|entry| entry.get("opid")).and_then(|id| id.as_i64()) {
+                run(&mut client, &format!("{{killOp: 1, op: {id}, $db: 'admin'}}"));
+                break true;
+            }
+            if build.is_finished() {
+                break false;
+            }
+        };
+        let reply = build.join().unwrap();
+        assert!(killed && number(&reply, "code") == Some(11601), "{reply}");
+        let list = run(&mut client, "{listIndexes: 'c', $db: 'test'}");
+        assert!(!format!("{list:?}").contains("a_1"), "{list:?}");
+        let valid = run(&mut client, "{validate: 'c', full: true, $db: 'test'}");
+        assert_eq!(valid.view().get("valid").and_then(|valid| valid.as_bool()), Some(true), "{valid}");
+    });
+}
