@@ -6,10 +6,11 @@
 //! are free. [`Database::apply`](crate::Database) commits them, or tells that something has changed since.
 
 use crate::collection::{Collection, Data};
+use crate::commit::Applied;
 use crate::duplicate::duplicate_key;
 use crate::index::{Building, DocumentKeys, Index, KeyOf};
 use crate::keys::{IndexEntry, RETRIES, RecordId};
-use base::{Error, Namespace, Result};
+use base::{Namespace, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
 use storage::store::{Beside, Change, Expect};
@@ -34,6 +35,8 @@ pub(crate) struct Changes {
 /// A key of a unique index that must be free.
 struct UniqueKey {
     expectation: usize,
+    /// Which of the changed documents has it, counted from zero.
+    document: usize,
     namespace: Namespace,
     index: Arc<Index>,
     key: KeyOf,
@@ -138,11 +141,15 @@ impl Changes {
         self.change.batch.delete(RETRIES, key);
     }
 
-    /// What to tell the client where an expectation doesn't hold: the key that isn't free. `None` where the
-    /// document or the collection has changed, so that the statement starts again.
-    pub(crate) fn violated(&self, expectation: usize) -> Option<Error> {
-        let unique = self.unique.iter().find(|unique| unique.expectation == expectation)?;
-        Some(duplicate_key(&unique.namespace, &unique.index, &unique.key))
+    /// What becomes of the changes where an expectation doesn't hold: a key isn't free, or else the document
+    /// or the collection has changed, so that the statement starts again.
+    pub(crate) fn outcome_of(&self, expectation: usize) -> Applied {
+        match self.unique.iter().find(|unique| unique.expectation == expectation) {
+            Some(UniqueKey { document, namespace, index, key, .. }) => {
+                Applied::Duplicate(*document, duplicate_key(namespace, index, key))
+            }
+            None => Applied::Again,
+        }
     }
 
     /// The index being built that an expectation is about, if it is.
@@ -222,6 +229,7 @@ impl Changes {
         });
         self.unique.push(UniqueKey {
             expectation,
+            document: self.documents - 1,
             namespace: collection.namespace.clone(),
             index: index.clone(),
             key: key.clone(),

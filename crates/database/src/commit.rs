@@ -9,7 +9,7 @@ use crate::changes::Changes;
 use crate::database::Database;
 use crate::operation::Operation;
 use crate::storage_error;
-use base::{Result, err};
+use base::{Error, Result, err};
 use query::Interrupt;
 use storage::Position;
 use storage::store::{Owner, Refusal, Store, Written};
@@ -35,14 +35,27 @@ pub(crate) enum Applied {
     Done(Committed),
     /// Something that they rest on has changed: the statement is to read again.
     Again,
+    /// The document of this number has a key that isn't free.
+    Duplicate(usize, Error),
 }
 
 impl Database {
     /// Commits changes, if what they rest on still holds. A statement of a transaction adds them to the
-    /// transaction instead.
+    /// transaction instead. Gives the commit, or `None` where something has changed.
     ///
     /// Errors: DuplicateKey; WriteConflict in a transaction; what interrupts waiting; the engine's.
-    pub(crate) fn apply(&self, operation: &Operation, mut changes: Changes) -> Result<Applied> {
+    pub(crate) fn apply(&self, operation: &Operation, changes: Changes) -> Result<Option<Committed>> {
+        match self.apply_several(operation, changes)? {
+            Applied::Done(committed) => Ok(Some(committed)),
+            Applied::Again => Ok(None),
+            Applied::Duplicate(_, error) => Err(error),
+        }
+    }
+
+    /// The same for changes of several documents, telling which one has a key that isn't free.
+    ///
+    /// Errors: as [`apply`](Self::apply), but for DuplicateKey.
+    pub(crate) fn apply_several(&self, operation: &Operation, mut changes: Changes) -> Result<Applied> {
         if let Some(transaction) = operation.transaction() {
             return self.absorb(transaction, changes);
         }
@@ -73,7 +86,7 @@ impl Database {
                         *build.duplicate.lock() = Some(key.clone());
                         return Ok(Applied::Again);
                     }
-                    return changes.violated(number).map_or(Ok(Applied::Again), Err);
+                    return Ok(changes.outcome_of(number));
                 }
             }
         }

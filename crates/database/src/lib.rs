@@ -59,8 +59,8 @@ pub use strict::StrictReport;
 pub use transaction::OpenTransaction;
 pub use watch::{Wake, Watch};
 pub use write::{
-    Action, AnswerOf, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertRequest, RetryKey,
-    StoredRetry, UpdateOutcome, UpdateRequest, delete_answer,
+    Action, AnswerOf, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertRequest, Inserted,
+    Insertion, RetryKey, StoredRetry, UpdateOutcome, UpdateRequest, delete_answer,
 };
 
 /// The parts of the query language that this crate's calls take: a caller needs no other crate.

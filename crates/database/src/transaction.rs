@@ -170,7 +170,7 @@ impl Database {
             return Err(has_ended());
         }
         if let Some(violated) = first_violated(&changes.change.expect, &inner.overlay)? {
-            return changes.violated(violated).map_or(Ok(Applied::Again), Err);
+            return Ok(changes.outcome_of(violated));
         }
         let is_own = |ident: Ident| {
             let own = inner.created.iter().filter_map(|collection| collection.data.as_ref());

@@ -138,7 +138,9 @@ pub struct Change {
     pub batch: Batch,
     /// What happens at the same moment.
     pub beside: Vec<Beside>,
-    /// The parts of the log's entry, by number, where a log is kept.
+    /// The parts of the log's entries, where a log is kept: the number of an entry in the high half, that of
+    /// the part in the low one. The first entry has number 0, and each has a time of its own; the commit's is
+    /// that of the last.
     pub log: Vec<(u32, Value)>,
     /// The earliest time that the commit may be given: the clock's.
     pub earliest: u64,

@@ -5,7 +5,7 @@ use super::retryable::{Remember, delete_answer, nothing};
 use super::{RETRIES_MAX, RetryKey, keys_of, too_many_retries};
 use crate::changes::Changes;
 use crate::collection::Collection;
-use crate::commit::{Applied, Committed};
+use crate::commit::Committed;
 use crate::database::Database;
 use crate::exec::Record;
 use crate::operation::Operation;
@@ -162,7 +162,7 @@ impl Database {
             let gone = DocumentCow::Shared(found.document.to_shared());
             let answer = remember(Some(&gone), None)?;
             self.remember(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
-            if let Applied::Done(committed) = self.apply(operation, changes)? {
+            if let Some(committed) = self.apply(operation, changes)? {
                 return Ok(Some((gone, committed)));
             }
             operation.check()?;

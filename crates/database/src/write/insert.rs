@@ -10,7 +10,7 @@ use crate::operation::Operation;
 use crate::storage_error;
 use crate::transaction::check_writable_within;
 use base::bson::{Builder, Document, MAX_DOCUMENT_SIZE, Type, Value};
-use base::{Namespace, Result, err};
+use base::{Error, Namespace, Result, err};
 use query::{Context, Interrupt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,6 +24,33 @@ pub struct InsertRequest<'a> {
     /// Leaves out the collection's validator.
     pub bypass_validation: bool,
 }
+
+/// One document to insert, and the record that a retryable statement leaves.
+#[derive(Clone, Copy)]
+pub struct Insertion<'a> {
+    /// The document.
+    pub request: InsertRequest<'a>,
+    /// What the statement is recorded under, and its answer.
+    pub record: Option<(RetryKey, Document<'a>)>,
+}
+
+/// What became of several documents.
+#[derive(Default)]
+pub struct Inserted {
+    /// How many were inserted.
+    pub count: usize,
+    /// Why the next one wasn't, where that isn't all.
+    pub error: Option<Error>,
+    /// The last commit.
+    pub committed: Option<Committed>,
+}
+
+/// How many changes of documents and indexes go into one commit: more would hold others up, and have the
+/// engine apply the batch to a copy.
+const OPERATIONS_MAX: usize = 400;
+
+/// How many bytes of documents go into one commit before it is made.
+const BYTES_MAX: usize = 512 * 1024;
 
 impl Database {
     /// Inserts a document, creating the collection if it isn't there.
@@ -49,44 +76,126 @@ impl Database {
         context: &Context,
         record: Option<(RetryKey, Document<'_>)>,
     ) -> Result<Committed> {
-        let document = self.prepare(request.document)?;
-        loop {
-            let planned = self.collection_or_create(operation, namespace)?;
-            if let (Some(validator), false) = (&planned.options.validator, request.bypass_validation) {
-                validator.check(Document::from_valid(&document), None, context)?;
+        let inserted = self.insert_many(operation, namespace, &[Insertion { request, record }], context);
+        match inserted.error {
+            Some(error) => Err(error),
+            None => Ok(inserted.committed.unwrap_or_default()),
+        }
+    }
+
+    /// Inserts documents in their order, many with each commit, up to the first that can't be inserted.
+    pub fn insert_many(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        insertions: &[Insertion<'_>],
+        context: &Context,
+    ) -> Inserted {
+        let mut inserted = Inserted::default();
+        while let Some(rest) = insertions.get(inserted.count..).filter(|rest| !rest.is_empty()) {
+            match self.insert_group(operation, namespace, rest, context) {
+                Ok(group) => {
+                    inserted.count += group.count;
+                    inserted.committed = group.committed.or(inserted.committed);
+                    inserted.error = group.error;
+                }
+                Err(error) => inserted.error = Some(error),
             }
-            let keys = keys_of(&planned, Document::from_valid(&document), context)?;
-            self.learn_multikey(operation, &planned, &keys)?;
+            if inserted.error.is_some() {
+                break;
+            }
+        }
+        self.counters.documents_inserted.fetch_add(inserted.count as u64, Relaxed);
+        inserted
+    }
+
+    /// Inserts as many documents as go well into one commit, and tells what is wrong with the one behind
+    /// them.
+    fn insert_group(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        insertions: &[Insertion<'_>],
+        context: &Context,
+    ) -> Result<Inserted> {
+        let mut most = insertions.len();
+        let mut failure: Option<Error> = None;
+        loop {
+            operation.check()?;
+            let planned = self.collection_or_create(operation, namespace)?;
             check_writable_within(operation, &planned)?;
             let data = planned.data()?;
-            let mut changes = Changes::default();
             // Who tails a capped collection reads on from the last record: records must be committed in the
             // order of their ids.
             let _turn = match planned.options.capped {
-                Some(capped) => {
-                    let turn = self.turn(data.ident, RecordId(0), operation)?;
-                    self.make_room(
-                        operation,
-                        &mut changes,
-                        &planned,
-                        capped,
-                        document.len() as i64,
-                        context,
-                    )?;
-                    Some(turn)
-                }
+                Some(_) => Some(self.turn(data.ident, RecordId(0), operation)?),
                 None => None,
             };
-            let id = RecordId(data.counts.next_record.fetch_add(1, Relaxed));
-            changes.insert(&planned, id, document.clone(), &keys)?;
-            self.remember(&mut changes, record);
-            if let Applied::Done(committed) = self.apply(operation, changes)? {
-                self.counters.documents_inserted.fetch_add(1, Relaxed);
-                return Ok(committed);
+            let in_commit = match planned.options.capped {
+                Some(_) => 1,
+                None => (OPERATIONS_MAX / (1 + data.indexes.len())).max(1),
+            };
+            let mut changes = Changes::default();
+            let (mut count, mut bytes) = (0, 0);
+            let mut refused = None;
+            for insertion in insertions.iter().take(most.min(in_commit)) {
+                match self.add(operation, &mut changes, &planned, insertion, context) {
+                    Ok(size) => bytes += size,
+                    Err(error) => {
+                        refused = Some(error);
+                        break;
+                    }
+                }
+                count += 1;
+                if bytes > BYTES_MAX {
+                    break;
+                }
             }
-            // Dropped, replaced or changed since: what was checked and made no longer counts.
-            operation.check()?;
+            let duplicate = match refused {
+                // What the changes have of the document that is refused is left out by starting again.
+                Some(error) => Some((count, error)),
+                None => match self.apply_several(operation, changes)? {
+                    Applied::Done(committed) => {
+                        let error = failure.filter(|_| count == most);
+                        return Ok(Inserted { count, committed: Some(committed), error });
+                    }
+                    // Dropped, replaced or changed since: what was checked and made no longer counts.
+                    Applied::Again => None,
+                    Applied::Duplicate(document, error) => Some((document, error)),
+                },
+            };
+            if let Some((document, error)) = duplicate {
+                if document == 0 {
+                    return Err(error);
+                }
+                (most, failure) = (document, Some(error));
+            }
         }
+    }
+
+    /// Adds a document to the changes; returns its size in bytes.
+    fn add(
+        &self,
+        operation: &Operation,
+        changes: &mut Changes,
+        planned: &Arc<Collection>,
+        Insertion { request, record }: &Insertion<'_>,
+        context: &Context,
+    ) -> Result<usize> {
+        let document = self.prepare(request.document)?;
+        if let (Some(validator), false) = (&planned.options.validator, request.bypass_validation) {
+            validator.check(Document::from_valid(&document), None, context)?;
+        }
+        let keys = keys_of(planned, Document::from_valid(&document), context)?;
+        self.learn_multikey(operation, planned, &keys)?;
+        let size = document.len();
+        if let Some(capped) = planned.options.capped {
+            self.make_room(operation, changes, planned, capped, size as i64, context)?;
+        }
+        let id = RecordId(planned.data()?.counts.next_record.fetch_add(1, Relaxed));
+        changes.insert(planned, id, document, &keys)?;
+        self.remember(changes, *record);
+        Ok(size)
     }
 
     /// The document as it will be stored: `_id` first, made up if missing; zero timestamps at the
@@ -183,7 +292,7 @@ impl Database {
             let mut changes = Changes::default();
             let limits = (capped, capped.max > 0);
             self.remove_oldest(operation, &mut changes, &collection, limits, context)?;
-            if changes.is_empty() || matches!(self.apply(operation, changes)?, Applied::Done(_)) {
+            if changes.is_empty() || self.apply(operation, changes)?.is_some() {
                 return Ok(());
             }
             operation.check()?;

@@ -11,7 +11,6 @@
 
 use super::UpdateOutcome;
 use crate::changes::Changes;
-use crate::commit::Applied;
 use crate::database::Database;
 use crate::keys::{RETRIES, corrupted};
 use crate::session_id::SessionId;
@@ -149,7 +148,7 @@ impl Database {
         for (key, value) in seen {
             let mut changes = Changes::default();
             changes.delete_retry(key, value);
-            removed += u64::from(matches!(self.apply(&operation, changes)?, Applied::Done(_)));
+            removed += u64::from(self.apply(&operation, changes)?.is_some());
         }
         Ok(removed)
     }
@@ -203,7 +202,7 @@ impl UpdateOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{InsertRequest, ManualClock, NOBODY};
+    use crate::{InsertRequest, ManualClock, NOBODY, Operation};
     use base::Namespace;
     use query::Context;
     use query::context::Uninterrupted;

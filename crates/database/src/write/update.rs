@@ -6,7 +6,7 @@ use super::retryable::{Remember, nothing};
 use super::{InsertRequest, RETRIES_MAX, RetryKey, during, keys_of, too_many_retries};
 use crate::changes::Changes;
 use crate::collection::Collection;
-use crate::commit::{Applied, Committed};
+use crate::commit::Committed;
 use crate::database::Database;
 use crate::duplicate::shown;
 use crate::exec::Record;
@@ -211,7 +211,7 @@ impl Database {
             changes.update(collection, record.id, &found.document, bytes, (&old_keys, &new_keys))?;
             let answer = remember(Some(&shown()), Some(&after))?;
             self.remember(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
-            if let Applied::Done(committed) = self.apply(operation, changes)? {
+            if let Some(committed) = self.apply(operation, changes)? {
                 let before = shown();
                 return Ok(Some(Change { before, after: Some(after), committed: Some(committed) }));
             }

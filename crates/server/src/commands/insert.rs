@@ -6,7 +6,7 @@ use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::Result;
 use base::bson::{Document, DocumentBuf};
-use database::InsertRequest;
+use database::{InsertRequest, Insertion};
 
 /// The row of the table.
 pub(crate) const INSERT: Command =
@@ -24,32 +24,35 @@ fn insert(call: &mut Call<'_>) -> Result<Answer> {
 
     let surroundings = call.surroundings();
     let mut batch = WriteBatch::begin(call, documents.len(), ordered)?;
-    let mut inserted = 0;
-    for (position, document) in documents.iter().enumerate() {
+    let mut inserted = 0i32;
+    let mut position = 0;
+    let all: Vec<Document<'_>> = documents.iter().collect();
+    while position < all.len() {
         if batch.answered(position).is_some() {
             inserted += 1;
+            position += 1;
             continue;
         }
-        let request = InsertRequest { document, bypass_validation };
-        let record = batch.key(position).map(|key| (key, Document::EMPTY));
-        let database = &call.server.database;
-        match database.insert_retryable(
-            &surroundings.operation,
-            &namespace,
-            request,
-            &surroundings.context,
-            record,
-        ) {
-            Ok(committed) => {
-                inserted += 1;
-                batch.committed(Some(committed));
-                batch.record(position, DocumentBuf::empty);
+        // Those up to the next that was inserted when the command was sent before.
+        let unanswered = all.iter().enumerate().skip(position);
+        let unanswered = unanswered.take_while(|(at, _)| *at == position || !batch.is_answered(*at));
+        let insertions: Vec<Insertion<'_>> = unanswered
+            .map(|(at, document)| Insertion {
+                request: InsertRequest { document: *document, bypass_validation },
+                record: batch.key(at).map(|key| (key, Document::EMPTY)),
+            })
+            .collect();
+        let (operation, context) = (&surroundings.operation, &surroundings.context);
+        let outcome = call.server.database.insert_many(operation, &namespace, &insertions, context);
+        inserted += outcome.count as i32;
+        batch.committed(outcome.committed);
+        (position..position + outcome.count).for_each(|at| batch.record(at, DocumentBuf::empty));
+        position += outcome.count;
+        if let Some(error) = outcome.error {
+            if !batch.failed(position, error)? {
+                break;
             }
-            Err(error) => {
-                if !batch.failed(position, error)? {
-                    break;
-                }
-            }
+            position += 1;
         }
     }
     call.server.counters.inserted.add(inserted as u64);

@@ -49,6 +49,11 @@ impl Retryable {
         Some(answer)
     }
 
+    /// Whether the statement at this position was carried out before.
+    pub(crate) fn is_answered(&self, position: usize) -> bool {
+        self.again && self.session.executed(self.number, self.statement(position)).is_some()
+    }
+
     /// What the commit of the statement at this position is recorded under.
     pub(crate) fn key(&self, position: usize) -> RetryKey {
         RetryKey { session: self.session.id, number: self.number, statement: self.statement(position) }

@@ -39,6 +39,11 @@ impl WriteBatch {
         self.retryable.as_mut()?.answered(position)
     }
 
+    /// Whether the statement was carried out when it was sent before.
+    pub(crate) fn is_answered(&self, position: usize) -> bool {
+        self.retryable.as_ref().is_some_and(|retryable| retryable.is_answered(position))
+    }
+
     /// What the commit of a retryable statement is recorded under.
     pub(crate) fn key(&self, position: usize) -> Option<RetryKey> {
         self.retryable.as_ref().map(|retryable| retryable.key(position))

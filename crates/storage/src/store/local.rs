@@ -205,9 +205,11 @@ impl Local {
     /// Applies a change that nothing stands in the way of.
     fn apply(&self, writer: &mut Writer, change: Change) -> Result<Written> {
         let Change { mut batch, beside, log, earliest, .. } = change;
-        let time = (self.time.load(Ordering::Relaxed) + 1).max(earliest);
+        let first_time = (self.time.load(Ordering::Relaxed) + 1).max(earliest);
+        let more_entries = log.iter().map(|(part, _)| part >> 16).max().unwrap_or(0);
+        let time = first_time + u64::from(more_entries);
         let next_log = match &writer.log {
-            Some(present) if !log.is_empty() => Some(present.extended(&mut batch, time, log)),
+            Some(present) if !log.is_empty() => Some(present.extended(&mut batch, first_time, log)),
             _ => None,
         };
         batch.set_time(time);
