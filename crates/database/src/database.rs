@@ -96,6 +96,8 @@ impl Database {
     ///
     /// Errors: DataCorruptionDetected, and the engine's own.
     pub fn open(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, seed: u64) -> Result<Arc<Database>> {
+        #[cfg(debug_assertions)]
+        let engine: Arc<dyn Engine> = Arc::new(storage::contract::Checked::sampling(engine));
         let snapshot = engine.snapshot();
         if !snapshot.contains(CATALOG).map_err(storage_error)? {
             let mut batch = storage::Batch::new();

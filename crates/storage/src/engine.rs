@@ -205,6 +205,61 @@ pub trait Engine: Send + Sync {
     fn statistics(&self) -> Statistics;
 }
 
+/// Whoever shares an engine has one.
+impl<E: Engine + ?Sized> Engine for Arc<E> {
+    fn snapshot(&self) -> Arc<dyn Snapshot> {
+        (**self).snapshot()
+    }
+
+    fn commit(&self, batch: Batch) -> Result<Position> {
+        (**self).commit(batch)
+    }
+
+    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+        (**self).wait_for_room(go_on)
+    }
+
+    fn latest_time(&self) -> u64 {
+        (**self).latest_time()
+    }
+
+    fn wait_journaled(&self, position: Position) -> Result<()> {
+        (**self).wait_journaled(position)
+    }
+
+    fn durable(&self) -> Position {
+        (**self).durable()
+    }
+
+    fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        (**self).when_durable(wake);
+    }
+
+    fn sync_soon(&self) {
+        (**self).sync_soon();
+    }
+
+    fn durability(&self) -> Durability {
+        (**self).durability()
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        (**self).checkpoint()
+    }
+
+    fn has_journal(&self) -> bool {
+        (**self).has_journal()
+    }
+
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn statistics(&self) -> Statistics {
+        (**self).statistics()
+    }
+}
+
 /// One unchanging state of all trees. Every call that names a tree fails with `NoSuchIdent` if this state
 /// has none of that number.
 pub trait Snapshot: Send + Sync {
