@@ -118,6 +118,10 @@ impl Database {
         insertions: &[Insertion<'_>],
         context: &Context,
     ) -> Result<Inserted> {
+        // A document that can't be stored makes no collection.
+        if let (None, Some(first)) = (self.collection(namespace), insertions.first()) {
+            self.prepare(first.request.document)?;
+        }
         let mut most = insertions.len();
         let mut failure: Option<Error> = None;
         loop {
