@@ -23,7 +23,7 @@ use storage::{Ident, Snapshot, Value};
 /// A change of the catalog being put together. Dropping it changes nothing.
 pub(crate) struct CatalogChange<'db> {
     database: &'db Database,
-    lock: Exclusive<'db>,
+    lock: Box<dyn Exclusive + 'db>,
     snapshot: Arc<dyn Snapshot>,
     catalog: Arc<Catalog>,
     /// The generation that the catalog will have.
@@ -47,7 +47,7 @@ impl Database {
     ) -> Result<Option<(T, Committed)>> {
         loop {
             let lock = self.exclusive(interrupt)?;
-            let mut change = CatalogChange::new(self, lock);
+            let mut change = CatalogChange::new(self, lock)?;
             let Some(outcome) = put_together(&mut change)? else { return Ok(None) };
             match change.commit()? {
                 Ok(committed) => return Ok(Some((outcome, committed))),
@@ -72,7 +72,7 @@ impl Database {
     /// Takes the commit lock, waiting while writes are locked.
     ///
     /// Errors: what interrupts waiting, and the engine's.
-    pub(crate) fn exclusive(&self, interrupt: &dyn Interrupt) -> Result<Exclusive<'_>> {
+    pub(crate) fn exclusive(&self, interrupt: &dyn Interrupt) -> Result<Box<dyn Exclusive + '_>> {
         loop {
             let lock = match self.store.must_wait().map_err(storage_error)? {
                 false => self.store.lock(&mut || true),
@@ -87,19 +87,19 @@ impl Database {
 }
 
 impl<'db> CatalogChange<'db> {
-    pub(crate) fn new(database: &'db Database, lock: Exclusive<'db>) -> CatalogChange<'db> {
-        let sight = lock.view();
-        CatalogChange {
+    pub(crate) fn new(database: &'db Database, lock: Box<dyn Exclusive + 'db>) -> Result<CatalogChange<'db>> {
+        let sight = lock.sight();
+        Ok(CatalogChange {
             database,
             lock,
-            catalog: database.catalog_of(sight.generation).unwrap_or_else(|| database.catalog()),
+            catalog: database.catalog_at(&sight)?,
             snapshot: sight.snapshot,
             generation: sight.generation + 1,
             catalog_changed: false,
             change: Change { earliest: database.earliest_cluster_time(), ..Change::default() },
             changed: Vec::new(),
             learnt: Vec::new(),
-        }
+        })
     }
 
     /// Commits it, and gives the lock back.
@@ -164,7 +164,7 @@ impl<'db> CatalogChange<'db> {
             self.change.batch.clear(ident);
         }
         for build in &data.building {
-            self.change.beside.push(Beside::MarkAll(build.changed.clone()));
+            self.change.beside.push(Beside::MarkAll(build.build.clone()));
         }
         let counts = data.counts.clone();
         self.change.beside.push(Beside::Count { counts, records: -records, bytes: -bytes });
@@ -174,7 +174,7 @@ impl<'db> CatalogChange<'db> {
 
     /// A number for a new tree, and the tree.
     pub(crate) fn create_ident(&mut self) -> Ident {
-        let ident = self.database.new_ident();
+        let ident = self.database.store.new_ident();
         self.change.batch.create(ident);
         ident
     }
@@ -182,7 +182,7 @@ impl<'db> CatalogChange<'db> {
     /// A number for a copy-on-write twin of a tree, and the twin: as it stands before this change and what
     /// it has changed so far.
     pub(crate) fn fork_ident(&mut self, from: Ident) -> Ident {
-        let ident = self.database.new_ident();
+        let ident = self.database.store.new_ident();
         self.change.batch.fork(from, ident);
         ident
     }
@@ -221,6 +221,8 @@ impl<'db> CatalogChange<'db> {
     pub(crate) fn learn(&mut self, collection: &Collection, learnt: Vec<(Arc<Index>, Vec<u32>)>) {
         let stored = crate::collection::entry_with(collection, &learnt);
         self.learnt = learnt;
+        // Whoever shares the store reads the entry again.
+        self.catalog_changed = true;
         self.change.batch.put(CATALOG, collection.namespace.as_str().as_bytes(), Value::from(stored.bytes()));
     }
 

@@ -215,7 +215,7 @@ impl Changes {
             return Ok(());
         }
         let mut building = data.building.iter();
-        if building.any(|build| Arc::ptr_eq(&build.index, index) && build.has_failed()) {
+        if building.any(|build| Arc::ptr_eq(&build.index, index) && build.build.has_failed()) {
             return Ok(());
         }
         let at = (index.ident, Key::from(key.key_string.as_slice()));
@@ -255,7 +255,7 @@ impl Changes {
     /// Tells the builders of indexes that a record is no longer what their snapshots have.
     fn mark(&mut self, data: &Data, id: RecordId) {
         for build in &data.building {
-            self.change.beside.push(Beside::Mark(build.changed.clone(), id.0));
+            self.change.beside.push(Beside::Mark(build.build.clone(), id.0));
         }
     }
 

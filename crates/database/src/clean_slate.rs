@@ -9,7 +9,7 @@
 //! that the collection it began on is no longer there.
 
 use crate::catalog_change::CatalogChange;
-use crate::collection::{Collection, Counts, Data, entry};
+use crate::collection::{Collection, Data, entry};
 use crate::commit::Committed;
 use crate::database::Database;
 use crate::index::Index;
@@ -284,11 +284,11 @@ impl CatalogChange<'_> {
         };
         let indexes = origin.indexes.iter().map(twin).collect();
         // Counts change under the commit lock, which is held: they belong to the trees being forked.
-        let counts = Counts::default();
+        let counts = self.database().new_counts(ident);
         counts.records.store(origin.counts.records.load(Relaxed), Relaxed);
         counts.bytes.store(origin.counts.bytes.load(Relaxed), Relaxed);
         counts.next_record.store(origin.counts.next_record.load(Relaxed), Relaxed);
-        let (counts, index_filters) = (Arc::new(counts), Arc::default());
+        let index_filters = Arc::default();
         Data { ident, indexes, building: Vec::new(), counts, index_filters }
     }
 

@@ -189,6 +189,7 @@ pub(crate) fn entry_with(collection: &Collection, learnt: &[(Arc<Index>, Vec<u32
     out.append("ns", collection.namespace.as_str());
     out.append("uuid", Value::Binary { subtype: 4, bytes: &collection.uuid });
     out.append("options", &collection.options.to_document());
+    out.append("generation", collection.generation as i64);
     if let Some(data) = &collection.data {
         out.append("ident", data.ident.0 as i64).begin_array("indexes");
         for index in &data.indexes {
@@ -204,10 +205,15 @@ pub(crate) fn entry_with(collection: &Collection, learnt: &[(Arc<Index>, Vec<u32
             out.end().end();
         }
         out.end();
-        // Trees of unfinished builds, to be dropped by whoever opens the database after a crash.
+        // For others who share the store; dropped by whoever opens the database after a crash.
         if !data.building.is_empty() {
             out.begin_array("building");
-            data.building.iter().for_each(|build| _ = out.push(build.index.ident.0 as i64));
+            for building in &data.building {
+                let index = &building.index;
+                out.push_document().begin_document("spec");
+                index.spec.append_to(&mut out);
+                out.end().append("ident", index.ident.0 as i64).append("since", index.since_millis).end();
+            }
             out.end();
         }
     }
@@ -246,12 +252,42 @@ pub(crate) fn from_entry(entry: Document<'_>, context: &Context) -> Result<Colle
         }),
     };
     let uuid = bytes.try_into().map_err(|_| broken())?;
-    Ok(Collection { namespace, uuid, options, data, generation: 0 })
+    Ok(Collection { namespace, uuid, options, data, generation: stored_generation(entry) })
 }
 
-/// The trees of builds that were under way when an entry was written.
-pub(crate) fn unfinished(entry: Document<'_>) -> Vec<Ident> {
+/// The catalog change that made a collection what its entry says.
+pub(crate) fn stored_generation(entry: Document<'_>) -> u64 {
+    entry.get("generation").and_then(|value| value.as_i64()).unwrap_or(0) as u64
+}
+
+/// An index that was being built when an entry was written.
+pub(crate) struct StoredBuild<'a> {
+    pub(crate) spec: Document<'a>,
+    pub(crate) ident: Ident,
+    pub(crate) since_millis: i64,
+}
+
+/// The indexes that were being built when an entry was written.
+pub(crate) fn stored_builds(entry: Document<'_>) -> Vec<StoredBuild<'_>> {
     let building = entry.get("building").and_then(|value| value.as_array());
-    let idents = building.into_iter().flat_map(|array| array.iter());
-    idents.filter_map(|ident| ident.as_i64()).map(|ident| Ident(ident as u64)).collect()
+    let builds = building.into_iter().flat_map(|array| array.iter()).filter_map(|build| {
+        let build = build.as_document()?;
+        Some(StoredBuild {
+            spec: build.get("spec")?.as_document()?,
+            ident: Ident(build.get("ident")?.as_i64()? as u64),
+            since_millis: build.get("since")?.as_i64()?,
+        })
+    });
+    builds.collect()
+}
+
+/// What an entry says of arrays on its indexes' paths, in the order of the indexes.
+pub(crate) fn stored_multikey(entry: Document<'_>) -> Vec<Vec<u32>> {
+    let indexes = entry.get("indexes").and_then(|value| value.as_array());
+    let bits = indexes.into_iter().flat_map(|array| array.iter()).map(|index| {
+        let multikey = index.as_document().and_then(|index| index.get("multikey")?.as_array());
+        let bits = multikey.into_iter().flat_map(|array| array.iter());
+        bits.map(|bits| bits.as_i64().unwrap_or(0) as u32).collect()
+    });
+    bits.collect()
 }

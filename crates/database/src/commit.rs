@@ -12,7 +12,7 @@ use crate::storage_error;
 use base::{Error, Result, err};
 use query::Interrupt;
 use storage::Position;
-use storage::store::{Owner, Refusal, Store, Written};
+use storage::store::{Owner, Refusal, Written};
 
 /// What a commit tells its caller.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,7 +83,7 @@ impl Database {
                 Refusal::Expectation(number) => {
                     if let Some((build, key)) = changes.violated_build(number) {
                         // Two documents with one key end the build, and not the write.
-                        *build.duplicate.lock() = Some(key.clone());
+                        *build.build.duplicate.lock() = Some((key.key_string.clone(), key.type_bits.clone()));
                         return Ok(Applied::Again);
                     }
                     return Ok(changes.outcome_of(number));

@@ -1,12 +1,12 @@
 //! The database: a store, and the catalog that belongs to its latest state.
 
 use crate::catalog::Catalog;
-use crate::clean_slate::SavedStates;
+use crate::catalog_read;
 use crate::clock::Clock;
-use crate::collection::{Collection, Data, from_entry};
+use crate::collection::Collection;
 use crate::cursor::Cursors;
 use crate::history::History;
-use crate::keys::{CATALOG, RecordId, SAVED};
+use crate::keys::CATALOG;
 use crate::operation::{BlockingHook, Operation};
 use crate::storage_error;
 use crate::strict::Strict;
@@ -14,15 +14,14 @@ use crate::transaction::Transactions;
 use crate::turns::Turns;
 use crate::watch::Watchers;
 use crate::write::{StoredRetry, retryable};
-use base::bson::{Document, ObjectId};
+use base::bson::ObjectId;
 use base::random::Random;
-use base::{Namespace, Result};
+use base::{Namespace, Result, err};
 use parking_lot::{Mutex, RwLock};
-use query::Context;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use storage::store::Local;
-use storage::{Direction, Engine, Ident, Range, Snapshot};
+use storage::store::{Change, Exclusive, Local, Store};
+use storage::{Batch, Engine, Ident, Snapshot};
 
 /// What an index build may hold in memory unless somebody says less: MongoDB's
 /// maxIndexBuildMemoryUsageMegabytes.
@@ -31,12 +30,10 @@ const BUILD_MEMORY: usize = 200 * 1024 * 1024;
 /// Everything a server needs to store and find documents. Shared by all connections.
 pub struct Database {
     /// Where everything lies.
-    pub(crate) store: Local,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Read together with the store's sight: see [`view`](Self::view).
     published: RwLock<Published>,
-    /// The number of the next tree.
-    next_ident: AtomicU64,
     /// What collections' UUIDs are made of.
     pub(crate) random: Random,
     /// How threads wait.
@@ -64,9 +61,14 @@ pub struct Database {
 
 /// The latest catalog, and the one before for whoever got his sight just before the change.
 struct Published {
-    generation: u64,
-    current: Arc<Catalog>,
-    previous: Arc<Catalog>,
+    current: (u64, Arc<Catalog>),
+    previous: (u64, Arc<Catalog>),
+}
+
+impl Published {
+    fn new(generation: u64, catalog: Arc<Catalog>) -> Published {
+        Published { current: (generation, catalog.clone()), previous: (generation, catalog) }
+    }
 }
 
 /// What happened since the start, for serverStatus' `metrics`.
@@ -98,30 +100,37 @@ impl Database {
     pub fn open(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, seed: u64) -> Result<Arc<Database>> {
         #[cfg(debug_assertions)]
         let engine: Arc<dyn Engine> = Arc::new(storage::contract::Checked::sampling(engine));
-        let snapshot = engine.snapshot();
-        if !snapshot.contains(CATALOG).map_err(storage_error)? {
-            let mut batch = storage::Batch::new();
-            batch.create(CATALOG);
-            engine.commit(batch).map_err(storage_error)?;
-        }
-        drop(snapshot);
-        let context = Context::new(0, seed, Arc::new(query::context::Uninterrupted));
-        let (catalog, next_ident) = read_catalog(&engine, &context)?;
-        let keeps_retries = engine.has_journal();
-        let found_retries = if keeps_retries { retryable::open(engine.as_ref())? } else { Vec::new() };
         let store = Local::new(engine, None).map_err(storage_error)?;
-        if let Some(mut lock) = store.lock(&mut || true).map_err(storage_error)? {
-            for collection in catalog.all() {
-                collection.data.iter().for_each(|data| lock.declare(data.ident, collection.generation));
-            }
+        Database::open_on(Arc::new(store), clock, seed)
+    }
+
+    /// Opens a database on a store, which other databases may share.
+    ///
+    /// Errors: DataCorruptionDetected, and the store's own.
+    pub fn open_on(store: Arc<dyn Store>, clock: Arc<dyn Clock>, seed: u64) -> Result<Arc<Database>> {
+        prepare(store.as_ref())?;
+        let keeps_retries = store.engine().has_journal();
+        let found_retries =
+            if keeps_retries { retryable::open(store.engine().as_ref())? } else { Vec::new() };
+        let lock = store.lock(&mut || true).map_err(storage_error)?;
+        let mut lock = lock.ok_or_else(|| err!(InternalError, "commits are held up"))?;
+        let sight = lock.sight();
+        let read = catalog_read::read(store.as_ref(), sight.snapshot.as_ref(), &Catalog::default())?;
+        let mut generation = sight.generation;
+        for collection in read.catalog.all() {
+            collection.data.iter().for_each(|data| lock.declare(data.ident, collection.generation));
+            generation = generation.max(collection.generation);
         }
-        let catalog = Arc::new(catalog);
+        lock.reserve(read.next_ident);
+        drop(sight);
+        let abandoned = read.abandoned;
+        let published = Published::new(generation, Arc::new(read.catalog));
+        drop_trees(lock, &abandoned)?;
         let [_, process @ .., _, _] = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
         Ok(Arc::new(Database {
             store,
             clock,
-            published: RwLock::new(Published { generation: 0, current: catalog.clone(), previous: catalog }),
-            next_ident: AtomicU64::new(next_ident),
+            published: RwLock::new(published),
             random: Random::new(seed),
             blocking: OnceLock::new(),
             stopping: Arc::default(),
@@ -144,29 +153,36 @@ impl Database {
     pub fn view(&self) -> View {
         loop {
             let sight = self.store.sight();
-            // The catalog is replaced while nobody can have a sight. Whoever got his before may find the
-            // catalog of the next generation, and is given the one before it.
-            if let Some(catalog) = self.catalog_of(sight.generation) {
-                return View { snapshot: sight.snapshot, catalog };
+            match self.catalog_at(&sight) {
+                Ok(catalog) => return View { snapshot: sight.snapshot, catalog },
+                // Whoever writes next meets the same error and can tell it.
+                Err(error) => {
+                    log::error!("the catalog can't be read: {error}");
+                    return View { snapshot: sight.snapshot, catalog: self.latest_catalog() };
+                }
             }
         }
     }
 
-    /// The catalog of a generation, if it is the latest or the one before.
+    /// The catalog of a generation, if it is the latest known or the one before. Whoever got his sight just
+    /// before a change may find the catalog after it, and is given the one before.
     pub(crate) fn catalog_of(&self, generation: u64) -> Option<Arc<Catalog>> {
         let published = self.published.read();
-        match published.generation.checked_sub(generation) {
-            Some(0) => Some(published.current.clone()),
-            Some(1) => Some(published.previous.clone()),
-            _ => None,
-        }
+        let known = [&published.current, &published.previous];
+        known.into_iter().find(|known| known.0 == generation).map(|known| known.1.clone())
     }
 
     /// Puts the catalog of a new generation in the place of the last.
     pub(crate) fn publish(&self, generation: u64, catalog: Arc<Catalog>) {
         let mut published = self.published.write();
-        published.previous = std::mem::replace(&mut published.current, catalog);
-        published.generation = generation;
+        if generation > published.current.0 {
+            published.previous = std::mem::replace(&mut published.current, (generation, catalog));
+        }
+    }
+
+    /// The latest catalog that is known here.
+    pub(crate) fn latest_catalog(&self) -> Arc<Catalog> {
+        self.published.read().current.1.clone()
     }
 
     /// An operation on this database: it ends at [`stop_operations`](Self::stop_operations). Waits and long
@@ -190,11 +206,6 @@ impl Database {
         self.build_memory.store(bytes, Relaxed);
     }
 
-    /// A number for a new tree.
-    pub(crate) fn new_ident(&self) -> Ident {
-        Ident(self.next_ident.fetch_add(1, Relaxed))
-    }
-
     /// What an operation reads: what its transaction does, the view it was given, or all there is now.
     pub(crate) fn view_for(&self, operation: &Operation) -> View {
         match (operation.transaction(), operation.snapshot()) {
@@ -206,12 +217,13 @@ impl Database {
 
     /// The catalog alone.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.published.read().current.clone()
+        let generation = self.store.generation();
+        self.catalog_of(generation).unwrap_or_else(|| self.view().catalog)
     }
 
     /// The collection or view of this name.
     pub fn collection(&self, namespace: &Namespace) -> Option<Arc<Collection>> {
-        self.published.read().current.get(namespace).cloned()
+        self.catalog().get(namespace).cloned()
     }
 
     /// The time in milliseconds since 1970, by the injected clock.
@@ -236,60 +248,30 @@ impl Database {
     }
 }
 
-/// Reads every collection from the engine, with its counts, and the first free ident.
-fn read_catalog(engine: &Arc<dyn Engine>, context: &Context) -> Result<(Catalog, u64)> {
-    let snapshot = engine.snapshot();
-    let mut catalog = Catalog::default();
-    let mut next_ident = CATALOG.0 + 1;
-    let mut entries = snapshot.scan(CATALOG, Range::all(), Direction::Forward).map_err(storage_error)?;
-    let mut saved = SavedStates::default();
-    let mut unfinished = Vec::new();
-    while let Some((key, entry)) = entries.next().map_err(storage_error)? {
-        let entry = Document::from_valid(entry);
-        if key.starts_with(SAVED) && saved.opens(entry)? {
-            continue;
-        }
-        let collection = from_entry(entry, context)?;
-        unfinished.extend(crate::collection::unfinished(entry));
-        if let Some(data) = &collection.data {
-            next_ident = data.idents().map(|ident| ident.0 + 1).fold(next_ident, u64::max);
-            read_counts(snapshot.as_ref(), data)?;
-        }
-        match key.starts_with(SAVED) {
-            true => saved.add(collection)?,
-            false => catalog.put(Arc::new(collection))?,
-        }
+/// Makes the catalog's tree if it isn't there.
+fn prepare(store: &dyn Store) -> Result<()> {
+    let engine = store.engine();
+    if engine.snapshot().contains(CATALOG).map_err(storage_error)? {
+        return Ok(());
     }
-    drop(entries);
-    drop_unfinished(engine, snapshot.as_ref(), &unfinished)?;
-    next_ident = unfinished.iter().map(|ident| ident.0 + 1).fold(next_ident, u64::max);
-    saved.finish().into_iter().for_each(|state| catalog.put_saved(Arc::new(state)));
-    Ok((catalog, next_ident))
-}
-
-fn read_counts(snapshot: &dyn Snapshot, data: &Data) -> Result<()> {
-    let records = snapshot.entries(data.ident).map_err(storage_error)?;
-    let bytes = snapshot.bytes(data.ident).map_err(storage_error)?;
-    data.counts.records.store(records as i64, Relaxed);
-    // The engine counts the eight bytes of each record's key as well.
-    data.counts.bytes.store(bytes.saturating_sub(8 * records) as i64, Relaxed);
-    let mut last = snapshot.scan(data.ident, Range::all(), Direction::Backward).map_err(storage_error)?;
-    let last = last.next().map_err(storage_error)?.map(|(key, _)| RecordId::from_key(key));
-    data.counts.next_record.store(last.transpose()?.map_or(1, |id| id.0 + 1), Relaxed);
-    Ok(())
+    let mut batch = Batch::new();
+    batch.create(CATALOG);
+    engine.commit(batch).map(drop).map_err(storage_error)
 }
 
 /// Drops the trees of index builds that a crash has ended. Entries go on naming them until they are next
 /// written, which does no harm: trees that aren't there are left out.
-fn drop_unfinished(engine: &Arc<dyn Engine>, snapshot: &dyn Snapshot, idents: &[Ident]) -> Result<()> {
-    let mut batch = storage::Batch::new();
+fn drop_trees(lock: Box<dyn Exclusive + '_>, idents: &[Ident]) -> Result<()> {
+    let snapshot = lock.sight().snapshot;
+    let mut change = Change::default();
     for ident in idents {
         if snapshot.contains(*ident).map_err(storage_error)? {
-            batch.drop_ident(*ident);
+            change.batch.drop_ident(*ident);
         }
     }
-    match batch.is_empty() {
+    drop(snapshot);
+    match change.batch.is_empty() {
         true => Ok(()),
-        false => engine.commit(batch).map(drop).map_err(storage_error),
+        false => lock.commit(change, false, &mut |_| {}).map(drop).map_err(storage_error),
     }
 }

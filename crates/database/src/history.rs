@@ -86,8 +86,8 @@ impl Database {
     /// The latest view, and the time of the commit that it begins with.
     pub(crate) fn view_with_time(&self) -> (u64, View) {
         loop {
-            let (sight, time) = self.store.view_with_time(self.earliest_cluster_time());
-            if let Some(catalog) = self.catalog_of(sight.generation) {
+            let (sight, time) = self.store.sight_with_time(self.earliest_cluster_time());
+            if let Ok(catalog) = self.catalog_at(&sight) {
                 return (time, View { snapshot: sight.snapshot, catalog });
             }
         }

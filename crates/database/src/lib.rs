@@ -6,6 +6,7 @@
 
 pub mod catalog;
 mod catalog_change;
+mod catalog_read;
 mod changes;
 mod clean_slate;
 mod clock;

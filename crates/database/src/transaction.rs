@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use query::Interrupt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use storage::store::{Change, Expect, Owner, Refusal, Store};
+use storage::store::{Change, Expect, Owner, Refusal};
 use storage::{Batch, Ident, Key, Op, Overlay, Snapshot};
 
 /// The most that the changes of one transaction may take, in bytes, about.
@@ -52,15 +52,14 @@ struct Inner {
     ended: bool,
 }
 
-/// Numbers for transactions, and a bound on what they may hold.
+/// A bound on what transactions may hold.
 pub(crate) struct Transactions {
-    next_owner: AtomicU64,
     bytes_max: AtomicU64,
 }
 
 impl Default for Transactions {
     fn default() -> Transactions {
-        Transactions { next_owner: AtomicU64::new(1), bytes_max: AtomicU64::new(CHANGES_MAX as u64) }
+        Transactions { bytes_max: AtomicU64::new(CHANGES_MAX as u64) }
     }
 }
 
@@ -82,7 +81,7 @@ impl Database {
             bytes: 0,
             ended: false,
         };
-        let owner = Owner(self.transactions.next_owner.fetch_add(1, Relaxed));
+        let owner = self.store.new_owner();
         Ok(Arc::new(OpenTransaction { database: self.clone(), owner, time, inner: Mutex::new(inner) }))
     }
 
@@ -143,7 +142,7 @@ impl Database {
         created: &[Arc<Collection>],
     ) -> Result<Committed> {
         let lock = self.exclusive(operation)?;
-        let mut catalog_change = CatalogChange::new(self, lock);
+        let mut catalog_change = CatalogChange::new(self, lock)?;
         catalog_change.adopt(change);
         for collection in created {
             catalog_change.put_collection(Collection::clone(collection))?;
@@ -255,7 +254,7 @@ impl Database {
         let mut batch = Batch::new();
         if let Some(data) = &mut changed.data {
             for spec in specs {
-                let index = Index::new(spec, self.new_ident(), &[], self.now_millis());
+                let index = Index::new(spec, self.store.new_ident(), &[], self.now_millis());
                 batch.create(index.ident);
                 data.indexes.push(Arc::new(index));
             }

@@ -266,6 +266,22 @@ pub trait Snapshot: Send + Sync {
     /// The value under a key.
     fn get(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>>;
 
+    /// Looks up an entry of a unique index, and the record that its value names in its first eight bytes: the
+    /// entry's value, and the record's. One question to an engine that is far away.
+    ///
+    /// Fails with `Corrupted` where the entry names a record that isn't there.
+    fn lookup(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
+        let Some(entry) = self.get(index, key)? else { return Ok(None) };
+        let record = match entry.get(..8) {
+            Some(id) => self.get(records, id)?,
+            None => None,
+        };
+        match record {
+            Some(record) => Ok(Some((entry, record))),
+            None => Err(crate::Error::Corrupted("an index names a record that isn't there".to_string())),
+        }
+    }
+
     /// A cursor over the entries of a range. It owns what it needs and outlives the snapshot.
     fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>>;
 

@@ -16,11 +16,11 @@ mod marks;
 #[cfg(test)]
 mod tests;
 
-pub use local::{Exclusive, Local};
+pub use local::Local;
 pub use log::{LOG, LogCursor, LogEntry, LogOptions};
-pub use marks::Marks;
+pub use marks::{Build, Marks};
 
-use crate::{Batch, Direction, Ident, Key, Position, Range, Result, Snapshot, Value};
+use crate::{Batch, Direction, Engine, Ident, Key, Position, Range, Result, Snapshot, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
@@ -122,9 +122,9 @@ pub enum Beside {
         bytes: i64,
     },
     /// Notes that a record was changed while an index is being built.
-    Mark(Arc<Marks>, u64),
+    Mark(Arc<Build>, u64),
     /// Notes the same of all records.
-    MarkAll(Arc<Marks>),
+    MarkAll(Arc<Build>),
     /// What the catalog says of the collection with this tree, from now on; `None` when it is gone.
     Generation(Ident, Option<u64>),
 }
@@ -170,15 +170,34 @@ pub enum Refusal {
     Frozen,
 }
 
-/// Where documents and indexes are kept, for one process or for several at a time.
+/// What came of a change: it is applied, or it is given back with the reason.
+pub type Outcome = std::result::Result<Written, (Refusal, Change)>;
+
+/// Where documents and indexes are kept, for one process or for several at a time. Whatever must be the same
+/// for all who share it comes from here: numbers, counts, times, the generation of the catalog.
 pub trait Store: Send + Sync {
-    /// The state after the latest commit. Takes constant time, and none at all where a store is far away: it
-    /// is asked when the sight is first read.
-    fn view(&self) -> Result<Sight>;
+    /// The engine that holds the data, for what concerns it as a whole: statistics, checkpoints.
+    fn engine(&self) -> &Arc<dyn Engine>;
+
+    /// The state after the latest commit. Costs nothing to speak of, wherever the store is: one that is far
+    /// away is asked when the sight is first read.
+    fn sight(&self) -> Sight;
+
+    /// The number of catalog changes so far.
+    fn generation(&self) -> u64;
+
+    /// The present state with its time, between two commits.
+    fn sight_with_time(&self, earliest: u64) -> (Sight, u64);
 
     /// Checks what a change expects, and applies it whole; or refuses and changes nothing. Gives a refused
     /// change back, for its expectations tell the caller what to say.
-    fn commit(&self, change: Change) -> Result<std::result::Result<Written, (Refusal, Change)>>;
+    fn commit(&self, change: Change) -> Result<Outcome>;
+
+    /// Takes the commit lock for a change of the catalog, which is short. `None` where `go_on` said no while
+    /// commits were held up.
+    ///
+    /// Errors: the engine's, where there is no room.
+    fn lock<'a>(&'a self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Box<dyn Exclusive + 'a>>>;
 
     /// Claims keys for a transaction, whose sight is given: no other change to them is admitted until
     /// [`release`](Self::release). `held` are collections, by tree and generation, that must be the same
@@ -201,13 +220,84 @@ pub trait Store: Send + Sync {
     /// returns early when that says no.
     fn wait_released(&self, owner: Owner, go_on: &mut dyn FnMut() -> bool);
 
+    /// Whether a commit would have to wait for anything but its turn.
+    ///
+    /// Errors: the engine's, where there is no room.
+    fn must_wait(&self) -> Result<bool>;
+
     /// Waits until a change is likely to find room, asking `go_on` as [`wait_released`](Self::wait_released)
     /// does.
     fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()>;
 
-    /// Returns once everything up to `position` would survive a crash, as [`crate::Engine::wait_journaled`].
+    /// Returns once everything up to `position` would survive a crash, as [`Engine::wait_journaled`].
     fn wait_journaled(&self, position: Position) -> Result<()>;
+
+    /// The position of the latest commit.
+    fn latest_position(&self) -> Position;
 
     /// The time of the latest commit, and `earliest` if that is later.
     fn time(&self, earliest: u64) -> u64;
+
+    /// Holds commits up, once more; returns how often they are now. Commits under way are over when it
+    /// returns.
+    fn freeze(&self) -> u64;
+
+    /// Takes one [`freeze`](Self::freeze) back; returns how many are left, `None` where there was none.
+    fn thaw(&self) -> Option<u64>;
+
+    /// How often commits are held up.
+    fn frozen(&self) -> u64;
+
+    /// A number for a new tree, which nobody else is given.
+    fn new_ident(&self) -> Ident;
+
+    /// A number for a new transaction, which nobody else is given.
+    fn new_owner(&self) -> Owner;
+
+    /// The running counts of a collection, by its tree; `read` finds out what they are where nobody has
+    /// asked for them before.
+    fn counts(&self, ident: Ident, read: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>>;
+
+    /// The index being built in a tree, if one is.
+    fn build(&self, ident: Ident) -> Option<Arc<Build>>;
+
+    /// Says that an index is built in a tree, with all records below an id to be loaded.
+    fn begin_build(&self, ident: Ident, greatest: u64) -> Arc<Build>;
+
+    /// Says that an index is no longer built.
+    fn end_build(&self, ident: Ident);
+
+    /// The time of the oldest entry that the log keeps.
+    fn log_begin(&self) -> Result<Option<u64>>;
+
+    /// The bytes that the log takes; `None` where none is kept.
+    fn log_bytes(&self) -> Option<u64>;
+}
+
+/// The commit lock in the hands of somebody who changes the catalog: nobody else commits meanwhile.
+pub trait Exclusive {
+    /// The state that is being changed.
+    fn sight(&self) -> Sight;
+
+    /// A transaction that relies on a tree, if there is one: the tree is not to be changed as a whole.
+    fn relies(&self, ident: Ident, own: Option<Owner>) -> Option<Owner>;
+
+    /// Notes what was read when a database was opened on the store: the generation of a collection, by its
+    /// tree.
+    fn declare(&mut self, ident: Ident, generation: u64);
+
+    /// Notes the numbers that trees have, so that new ones get greater numbers.
+    fn reserve(&mut self, next: Ident);
+
+    /// Checks and applies a change, and gives the lock back. Calls `applied` with the catalog's generation
+    /// once the change is applied, before anybody else can commit; where the change is one of the catalog,
+    /// that is a new generation, and nobody has had a sight of it.
+    ///
+    /// Errors: the engine's; then nothing has changed.
+    fn commit(
+        self: Box<Self>,
+        change: Change,
+        changes_catalog: bool,
+        applied: &mut dyn FnMut(u64),
+    ) -> Result<Outcome>;
 }

@@ -8,7 +8,9 @@
 mod emit;
 mod faulty;
 mod mirror;
+mod shared;
 
 pub use emit::{Describe, Emit};
 pub use faulty::{FaultyFiles, Loss};
 pub use mirror::Mirror;
+pub use shared::Shared;

@@ -53,7 +53,9 @@ struct Loaded {
 impl CatalogChange<'_> {
     /// Registers an index to be built with a collection.
     pub(super) fn register_build(&mut self, data: &mut Data, index: Index) -> Arc<Building> {
-        let build = Arc::new(Building::new(Arc::new(index), self.greatest_record(data).0));
+        let greatest = self.greatest_record(data).0;
+        let build = self.database().store.begin_build(index.ident, greatest);
+        let build = Arc::new(Building { index: Arc::new(index), build });
         data.building.push(build.clone());
         build
     }
@@ -78,7 +80,7 @@ impl IndexBuild<'_> {
         let published = built.and_then(|()| {
             self.database.must_change_catalog(self.operation, |change| {
                 let mut collection = self.registered(change)?;
-                if let Some(build) = self.builds.iter().find(|build| build.has_failed()) {
+                if let Some(build) = self.builds.iter().find(|build| build.build.has_failed()) {
                     return Err(self.duplicate(build));
                 }
                 publish(change, &mut collection)?;
@@ -86,7 +88,20 @@ impl IndexBuild<'_> {
                 change.put_collection(collection).map(drop)
             })
         });
-        published.inspect_err(|_| self.abort())
+        match published {
+            Ok(committed) => {
+                self.end();
+                Ok(committed)
+            }
+            Err(error) => {
+                self.abort();
+                Err(error)
+            }
+        }
+    }
+
+    fn end(&self) {
+        self.builds.iter().for_each(|build| self.database.store.end_build(build.index.ident));
     }
 
     /// Sorts the entries that the documents of a snapshot have in each index, those of records changed since
@@ -153,7 +168,7 @@ impl IndexBuild<'_> {
         let mut previous: Option<&Loaded> = None;
         for loaded in chunk {
             // What was written since is in the index already, or is gone.
-            if build.changed.contains(loaded.record.0) {
+            if build.build.changed.contains(loaded.record.0) {
                 continue;
             }
             let key = &loaded.key;
@@ -161,7 +176,7 @@ impl IndexBuild<'_> {
                 let same = |other: &Loaded| other.key.key_string == key.key_string;
                 let there = change.snapshot().get(index.ident, &key.key_string).map_err(storage_error)?;
                 if there.is_some() || previous.is_some_and(same) {
-                    *build.duplicate.lock() = Some(key.clone());
+                    *build.build.duplicate.lock() = Some((key.key_string.clone(), key.type_bits.clone()));
                     return Err(self.duplicate(build));
                 }
             }
@@ -179,7 +194,7 @@ impl IndexBuild<'_> {
         let collection = change.catalog().get(&self.namespace).filter(|now| now.uuid == self.uuid);
         let data = collection.and_then(|collection| collection.data.as_ref());
         let is_there = |build: &Arc<Building>| {
-            data.is_some_and(|data| data.building.iter().any(|known| Arc::ptr_eq(known, build)))
+            data.is_some_and(|data| data.building.iter().any(|known| known.index.ident == build.index.ident))
         };
         match collection {
             Some(collection) if self.builds.iter().all(is_there) => Ok(Collection::clone(collection)),
@@ -187,9 +202,13 @@ impl IndexBuild<'_> {
         }
     }
 
+    fn is_own(&self, known: &Building) -> bool {
+        self.builds.iter().any(|build| build.index.ident == known.index.ident)
+    }
+
     fn unregister(&self, collection: &mut Collection) {
         if let Some(data) = &mut collection.data {
-            data.building.retain(|known| !self.builds.iter().any(|build| Arc::ptr_eq(known, build)));
+            data.building.retain(|known| !self.is_own(known));
         }
     }
 
@@ -200,7 +219,7 @@ impl IndexBuild<'_> {
             let Some(found) = found else { return Ok(None) };
             let mut collection = Collection::clone(&found);
             let registered = found.data.iter().flat_map(|data| &data.building);
-            let own = registered.filter(|known| self.builds.iter().any(|build| Arc::ptr_eq(known, build)));
+            let own = registered.filter(|known| self.is_own(known));
             for build in own {
                 change.drop_ident(build.index.ident);
             }
@@ -210,11 +229,14 @@ impl IndexBuild<'_> {
         if let Err(error) = aborted {
             log::warn!("an index build of {} left its trees behind: {error}", self.namespace);
         }
+        self.end();
     }
 
     fn duplicate(&self, build: &Building) -> Error {
-        match &*build.duplicate.lock() {
-            Some(key) => duplicate_key(&self.namespace, &build.index, key),
+        match build.build.duplicate.lock().clone() {
+            Some((key_string, type_bits)) => {
+                duplicate_key(&self.namespace, &build.index, &KeyOf { key_string, type_bits })
+            }
             None => err!(DuplicateKey, "E11000 duplicate key error collection: {}", self.namespace),
         }
     }

@@ -117,7 +117,7 @@ impl Database {
         let is_registered = || {
             let collection = self.collection(namespace);
             let data = collection.as_ref().and_then(|collection| collection.data.as_ref());
-            data.is_some_and(|data| data.building.iter().any(|known| Arc::ptr_eq(known, build)))
+            data.is_some_and(|data| data.building.iter().any(|known| known.index.ident == build.index.ident))
         };
         self.waiting(operation, |go_on| {
             while is_registered() && go_on() {

@@ -8,8 +8,8 @@ use crate::keys::IndexEntry;
 use crate::operation::Operation;
 use crate::plan::Access;
 use crate::storage_error;
+use base::Result;
 use base::bson::Document;
-use base::{Result, err};
 use query::matcher::Matcher;
 use query::{Context, Interrupt};
 use std::sync::Arc;
@@ -39,13 +39,11 @@ pub(crate) fn lookup(
     context: &Context,
 ) -> Result<(u64, u64, Option<Record>)> {
     operation.check()?;
-    let Some(entry) = snapshot.get(index, key).map_err(storage_error)? else { return Ok((0, 0, None)) };
+    let found = snapshot.lookup(index, key, records).map_err(storage_error)?;
+    let Some((entry, value)) = found else { return Ok((0, 0, None)) };
     operation.keys_examined.fetch_add(1, Relaxed);
     operation.docs_examined.fetch_add(1, Relaxed);
     let id = IndexEntry::from_parts(key, &entry, true)?.record;
-    let value = snapshot.get(records, &id.0.to_be_bytes()).map_err(storage_error)?;
-    let value = value
-        .ok_or_else(|| err!(DataCorruptionDetected, "an index names record {}, which isn't there", id.0))?;
     let matched = match filter {
         Some(filter) => filter.matches(Document::from_valid(&value), context)?,
         None => true,

@@ -2,7 +2,9 @@
 
 use super::claims::Claims;
 use super::log::{Log, LogOptions, first_time};
-use super::{Beside, Change, Expect, Owner, Refusal, Sight, Store, Written, same};
+use super::{
+    Beside, Build, Change, Counts, Exclusive, Expect, Outcome, Owner, Refusal, Sight, Store, Written, same,
+};
 use crate::{Engine, Ident, Key, Position, Result, Snapshot};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
@@ -27,6 +29,10 @@ pub struct Local {
     /// Counts what waits may wait for: claims given up, commits no longer held up.
     events: Mutex<u64>,
     happened: Condvar,
+    next_ident: AtomicU64,
+    next_owner: AtomicU64,
+    counts: Mutex<HashMap<Ident, Arc<Counts>>>,
+    builds: Mutex<HashMap<Ident, Arc<Build>>>,
 }
 
 #[derive(Default)]
@@ -37,8 +43,8 @@ struct Writer {
     log: Option<Log>,
 }
 
-/// The commit lock in the hands of somebody who changes the catalog: nobody else commits meanwhile.
-pub struct Exclusive<'a> {
+/// The commit lock of a [`Local`].
+struct Held<'a> {
     local: &'a Local,
     writer: MutexGuard<'a, Writer>,
 }
@@ -64,89 +70,12 @@ impl Local {
             frozen: AtomicU64::new(0),
             events: Mutex::new(0),
             happened: Condvar::new(),
+            next_ident: AtomicU64::new(1),
+            next_owner: AtomicU64::new(1),
+            counts: Mutex::default(),
+            builds: Mutex::default(),
             engine,
         })
-    }
-
-    /// The engine.
-    pub fn engine(&self) -> &Arc<dyn Engine> {
-        &self.engine
-    }
-
-    /// The position of the latest commit.
-    pub fn latest_position(&self) -> Position {
-        Position(self.position.load(Ordering::Acquire))
-    }
-
-    /// The time of the oldest entry that the log keeps.
-    pub fn log_begin(&self) -> Result<Option<u64>> {
-        first_time(&self.engine.snapshot())
-    }
-
-    /// The bytes that the log takes; `None` where none is kept.
-    pub fn log_bytes(&self) -> Option<u64> {
-        self.writer.lock().log.as_ref().map(Log::bytes)
-    }
-
-    /// Takes the commit lock for a change of the catalog. `None` where `go_on` said no while commits were
-    /// held up.
-    ///
-    /// Errors: the engine's, where there is no room.
-    pub fn lock(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Exclusive<'_>>> {
-        loop {
-            self.wait_for_room(go_on)?;
-            let writer = self.writer.lock();
-            if self.frozen() == 0 {
-                return Ok(Some(Exclusive { local: self, writer }));
-            }
-            drop(writer);
-            if !go_on() {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// The present state with its time, between two commits.
-    pub fn view_with_time(&self, earliest: u64) -> (Sight, u64) {
-        let _writer = self.writer.lock();
-        (self.sight(), self.time(earliest))
-    }
-
-    /// Holds commits up, once more; returns how often they are now. Commits under way are over when it
-    /// returns.
-    pub fn freeze(&self) -> u64 {
-        let _writer = self.writer.lock();
-        self.frozen.fetch_add(1, Ordering::AcqRel) + 1
-    }
-
-    /// Takes one [`freeze`](Self::freeze) back; returns how many are left, `None` where there was none.
-    pub fn thaw(&self) -> Option<u64> {
-        let writer = self.writer.lock();
-        let left = self.frozen().checked_sub(1)?;
-        self.frozen.store(left, Ordering::Release);
-        drop(writer);
-        self.happen();
-        Some(left)
-    }
-
-    /// Whether a commit would have to wait for anything but its turn.
-    ///
-    /// Errors: the engine's, where there is no room.
-    pub fn must_wait(&self) -> Result<bool> {
-        if self.frozen() > 0 {
-            return Ok(true);
-        }
-        let mut asked = false;
-        self.engine.wait_for_room(&mut || {
-            asked = true;
-            false
-        })?;
-        Ok(asked)
-    }
-
-    /// How often commits are held up.
-    pub fn frozen(&self) -> u64 {
-        self.frozen.load(Ordering::Acquire)
     }
 
     fn happen(&self) {
@@ -166,12 +95,6 @@ impl Local {
                 self.happened.wait_for(&mut events, ASK);
             }
         }
-    }
-
-    /// The state after the latest commit.
-    pub fn sight(&self) -> Sight {
-        let generation = self.generation.read();
-        Sight { snapshot: self.engine.snapshot(), generation: *generation }
     }
 
     /// The first thing that stands in a change's way.
@@ -223,13 +146,14 @@ impl Local {
                     counts.records.fetch_add(records, Ordering::Relaxed);
                     counts.bytes.fetch_add(bytes, Ordering::Relaxed);
                 }
-                Beside::Mark(marks, record) => marks.add(record),
-                Beside::MarkAll(marks) => marks.fill(),
+                Beside::Mark(build, record) => build.changed.add(record),
+                Beside::MarkAll(build) => build.changed.fill(),
                 Beside::Generation(ident, Some(generation)) => {
                     writer.generations.insert(ident, generation);
                 }
                 Beside::Generation(ident, None) => {
                     writer.generations.remove(&ident);
+                    self.counts.lock().remove(&ident);
                 }
             }
         }
@@ -239,33 +163,31 @@ impl Local {
     }
 }
 
-impl Exclusive<'_> {
-    /// The state that is being changed.
-    pub fn view(&self) -> Sight {
+impl Exclusive for Held<'_> {
+    fn sight(&self) -> Sight {
         self.local.sight()
     }
 
-    /// A transaction that relies on a tree, if there is one: the tree is not to be changed as a whole.
-    pub fn relies(&self, ident: Ident, own: Option<Owner>) -> Option<Owner> {
+    fn relies(&self, ident: Ident, own: Option<Owner>) -> Option<Owner> {
         self.writer.claims.relies(ident, own)
     }
 
-    /// Notes what the catalog says of a collection that was read when the store was opened.
-    pub fn declare(&mut self, ident: Ident, generation: u64) {
+    fn declare(&mut self, ident: Ident, generation: u64) {
         self.writer.generations.insert(ident, generation);
+        let mut latest = self.local.generation.write();
+        *latest = generation.max(*latest);
     }
 
-    /// Checks and applies a change, and gives the lock back. Calls `applied` with the catalog's generation
-    /// once the change is applied, before anybody else can commit; where the change is one of the catalog,
-    /// that is a new generation, and nobody has had a sight of it.
-    ///
-    /// Errors: the engine's; then nothing has changed.
-    pub fn commit(
-        mut self,
+    fn reserve(&mut self, next: Ident) {
+        self.local.next_ident.fetch_max(next.0, Ordering::Relaxed);
+    }
+
+    fn commit(
+        mut self: Box<Self>,
         change: Change,
         changes_catalog: bool,
         applied: &mut dyn FnMut(u64),
-    ) -> Result<std::result::Result<Written, (Refusal, Change)>> {
+    ) -> Result<Outcome> {
         if let Some(refusal) = self.local.refusal(&self.writer, &change)? {
             return Ok(Err((refusal, change)));
         }
@@ -283,11 +205,25 @@ impl Exclusive<'_> {
 }
 
 impl Store for Local {
-    fn view(&self) -> Result<Sight> {
-        Ok(self.sight())
+    fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
     }
 
-    fn commit(&self, change: Change) -> Result<std::result::Result<Written, (Refusal, Change)>> {
+    fn sight(&self) -> Sight {
+        let generation = self.generation.read();
+        Sight { snapshot: self.engine.snapshot(), generation: *generation }
+    }
+
+    fn generation(&self) -> u64 {
+        *self.generation.read()
+    }
+
+    fn sight_with_time(&self, earliest: u64) -> (Sight, u64) {
+        let _writer = self.writer.lock();
+        (self.sight(), self.time(earliest))
+    }
+
+    fn commit(&self, change: Change) -> Result<Outcome> {
         let mut writer = self.writer.lock();
         if self.frozen() > 0 {
             return Ok(Err((Refusal::Frozen, change)));
@@ -295,6 +231,20 @@ impl Store for Local {
         match self.refusal(&writer, &change)? {
             Some(refusal) => Ok(Err((refusal, change))),
             None => self.apply(&mut writer, change).map(Ok),
+        }
+    }
+
+    fn lock<'a>(&'a self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Box<dyn Exclusive + 'a>>> {
+        loop {
+            self.wait_for_room(go_on)?;
+            let writer = self.writer.lock();
+            if self.frozen() == 0 {
+                return Ok(Some(Box::new(Held { local: self, writer })));
+            }
+            drop(writer);
+            if !go_on() {
+                return Ok(None);
+            }
         }
     }
 
@@ -340,6 +290,18 @@ impl Store for Local {
         self.wait_until(&|| !self.writer.lock().claims.has(owner), go_on);
     }
 
+    fn must_wait(&self) -> Result<bool> {
+        if self.frozen() > 0 {
+            return Ok(true);
+        }
+        let mut asked = false;
+        self.engine.wait_for_room(&mut || {
+            asked = true;
+            false
+        })?;
+        Ok(asked)
+    }
+
     fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         if self.frozen() > 0 {
             self.wait_until(&|| self.frozen() == 0, go_on);
@@ -351,7 +313,70 @@ impl Store for Local {
         self.engine.wait_journaled(position)
     }
 
+    fn latest_position(&self) -> Position {
+        Position(self.position.load(Ordering::Acquire))
+    }
+
     fn time(&self, earliest: u64) -> u64 {
         self.time.fetch_max(earliest, Ordering::AcqRel).max(earliest)
+    }
+
+    fn freeze(&self) -> u64 {
+        let _writer = self.writer.lock();
+        self.frozen.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    fn thaw(&self) -> Option<u64> {
+        let writer = self.writer.lock();
+        let left = self.frozen().checked_sub(1)?;
+        self.frozen.store(left, Ordering::Release);
+        drop(writer);
+        self.happen();
+        Some(left)
+    }
+
+    fn frozen(&self) -> u64 {
+        self.frozen.load(Ordering::Acquire)
+    }
+
+    fn new_ident(&self) -> Ident {
+        Ident(self.next_ident.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn new_owner(&self) -> Owner {
+        Owner(self.next_owner.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn counts(&self, ident: Ident, read: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>> {
+        let mut all = self.counts.lock();
+        if let Some(counts) = all.get(&ident) {
+            return Ok(counts.clone());
+        }
+        let counts = Arc::new(Counts::default());
+        read(&counts)?;
+        all.insert(ident, counts.clone());
+        Ok(counts)
+    }
+
+    fn build(&self, ident: Ident) -> Option<Arc<Build>> {
+        self.builds.lock().get(&ident).cloned()
+    }
+
+    fn begin_build(&self, ident: Ident, greatest: u64) -> Arc<Build> {
+        let build = Arc::new(Build::new(greatest));
+        self.builds.lock().insert(ident, build.clone());
+        build
+    }
+
+    fn end_build(&self, ident: Ident) {
+        self.builds.lock().remove(&ident);
+    }
+
+    fn log_begin(&self) -> Result<Option<u64>> {
+        first_time(&self.engine.snapshot())
+    }
+
+    fn log_bytes(&self) -> Option<u64> {
+        self.writer.lock().log.as_ref().map(Log::bytes)
     }
 }

@@ -1,4 +1,5 @@
-//! Which records were changed while an index is being built: a set of numbers, kept in pages of bits.
+//! What the writers of documents tell the builder of an index: which records they have changed, and of keys
+//! that two documents have.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -9,6 +10,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const PAGE: u64 = 4096;
 
 type Page = Box<[u64; (PAGE / 64) as usize]>;
+
+/// An index being built, as all know it who write to it.
+#[derive(Debug)]
+pub struct Build {
+    /// The records that have changed since the snapshot that is being loaded.
+    pub changed: Marks,
+    /// A key that two documents have where that must not be, as its bytes and their type bits: the build is
+    /// going to fail with it.
+    pub duplicate: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
+}
+
+impl Build {
+    /// A build that loads records up to the id `greatest`.
+    pub fn new(greatest: u64) -> Build {
+        Build { changed: Marks::up_to(greatest), duplicate: Mutex::default() }
+    }
+
+    /// Whether the build is going to end without an index.
+    pub fn has_failed(&self) -> bool {
+        self.duplicate.lock().is_some()
+    }
+}
 
 /// A set of record ids up to a greatest one; it takes a bit for each number of the pages in use.
 pub struct Marks {
@@ -21,6 +44,11 @@ impl Marks {
     /// A set that keeps numbers up to `greatest` and forgets others.
     pub fn up_to(greatest: u64) -> Marks {
         Marks { greatest, all: AtomicBool::new(false), pages: Mutex::default() }
+    }
+
+    /// The greatest number that is kept.
+    pub fn greatest(&self) -> u64 {
+        self.greatest
     }
 
     /// Adds a number, if it is one of those that are kept.

@@ -21,7 +21,7 @@ fn put(key: &[u8], value: &[u8]) -> Change {
 }
 
 fn get(store: &Local, key: &[u8]) -> Option<Vec<u8>> {
-    store.view().unwrap().snapshot.get(TREE, key).unwrap().map(|value| value.to_vec())
+    store.sight().snapshot.get(TREE, key).unwrap().map(|value| value.to_vec())
 }
 
 fn expect(key: &[u8], value: Option<&[u8]>) -> Expect {
@@ -69,7 +69,7 @@ fn a_changed_collection_refuses_what_was_prepared_before() {
     let beside = vec![Beside::Generation(TREE, Some(2))];
     let change = Change { beside, ..put(b"b", b"") };
     lock.commit(change, true, &mut |generation| told = generation).unwrap().unwrap();
-    assert_eq!((told, store.view().unwrap().generation), (1, 1));
+    assert_eq!((told, store.sight().generation), (2, 2));
     assert_eq!(store.commit(prepared).unwrap().unwrap_err().0, Refusal::Expectation(0));
 }
 
@@ -77,7 +77,7 @@ fn a_changed_collection_refuses_what_was_prepared_before() {
 fn what_a_transaction_has_claimed_nobody_else_changes() {
     let store = store();
     store.commit(put(b"a", b"one")).unwrap().unwrap();
-    let sight = store.view().unwrap().snapshot;
+    let sight = store.sight().snapshot;
     let keys = [(TREE, Key::from(b"a"))];
     let (own, other) = (Owner(7), Owner(8));
     store.claim(own, &keys, &[], sight.as_ref()).unwrap().unwrap();
@@ -105,7 +105,7 @@ fn a_collection_that_a_transaction_relies_on_stays() {
     let mut lock = store.lock(&mut || true).unwrap().unwrap();
     lock.declare(TREE, 5);
     drop(lock);
-    let sight = store.view().unwrap().snapshot;
+    let sight = store.sight().snapshot;
     let claimed = store.claim(Owner(1), &[], &[(TREE, 4)], sight.as_ref()).unwrap();
     assert_eq!(claimed, Err(Refusal::Expectation(0)));
     store.claim(Owner(1), &[], &[(TREE, 5)], sight.as_ref()).unwrap().unwrap();

@@ -1,0 +1,137 @@
+//! Reading the catalog from the store: when a database is opened, and when somebody else who shares the store
+//! has changed it.
+
+use crate::catalog::Catalog;
+use crate::clean_slate::SavedStates;
+use crate::collection::{
+    Collection, StoredBuild, from_entry, stored_builds, stored_generation, stored_multikey,
+};
+use crate::database::Database;
+use crate::index::{Building, Index, IndexSpec};
+use crate::keys::{CATALOG, RecordId, SAVED};
+use crate::storage_error;
+use base::bson::Document;
+use base::{Namespace, Result};
+use query::Context;
+use query::context::Uninterrupted;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use storage::store::{Counts, Sight, Store};
+use storage::{Direction, Ident, Range, Snapshot};
+
+/// A catalog as the store has it.
+pub(crate) struct ReadCatalog {
+    pub(crate) catalog: Catalog,
+    /// The first number that no tree has.
+    pub(crate) next_ident: Ident,
+    /// Trees of index builds that nobody goes on with.
+    pub(crate) abandoned: Vec<Ident>,
+}
+
+/// Reads every collection. Those that `known` has as they are now stay the very same.
+///
+/// Errors: DataCorruptionDetected, and the engine's.
+pub(crate) fn read(store: &dyn Store, snapshot: &dyn Snapshot, known: &Catalog) -> Result<ReadCatalog> {
+    let context = Context::new(0, 1, Arc::new(Uninterrupted));
+    let mut read =
+        ReadCatalog { catalog: Catalog::default(), next_ident: Ident(CATALOG.0 + 1), abandoned: Vec::new() };
+    let mut entries = snapshot.scan(CATALOG, Range::all(), Direction::Forward).map_err(storage_error)?;
+    let mut saved = SavedStates::default();
+    while let Some((key, entry)) = entries.next().map_err(storage_error)? {
+        let entry = Document::from_valid(entry);
+        if key.starts_with(SAVED) {
+            if !saved.opens(entry)? {
+                let mut collection = from_entry(entry, &context)?;
+                read.settle(store, snapshot, &mut collection, &[], &context)?;
+                saved.add(collection)?;
+            }
+            continue;
+        }
+        if let Some(same) = unchanged(known, entry)? {
+            read.reserve(&same);
+            read.catalog.put(same)?;
+            continue;
+        }
+        let mut collection = from_entry(entry, &context)?;
+        read.settle(store, snapshot, &mut collection, &stored_builds(entry), &context)?;
+        read.catalog.put(Arc::new(collection))?;
+    }
+    saved.finish().into_iter().for_each(|state| read.catalog.put_saved(Arc::new(state)));
+    Ok(read)
+}
+
+/// The collection of an entry, if it is known as it is; it is told what its indexes have learnt meanwhile.
+fn unchanged(known: &Catalog, entry: Document<'_>) -> Result<Option<Arc<Collection>>> {
+    let Some(namespace) = entry.get("ns").and_then(|name| name.as_str()) else { return Ok(None) };
+    let same = known.get(&Namespace::parse(namespace)?).cloned();
+    let Some(same) = same.filter(|same| same.generation == stored_generation(entry)) else { return Ok(None) };
+    for (index, bits) in same.data.iter().flat_map(|data| &data.indexes).zip(stored_multikey(entry)) {
+        index.note_multikey(&bits);
+    }
+    Ok(Some(same))
+}
+
+impl ReadCatalog {
+    /// Gives a collection what it shares with everybody: its counts, and the indexes being built.
+    fn settle(
+        &mut self,
+        store: &dyn Store,
+        snapshot: &dyn Snapshot,
+        collection: &mut Collection,
+        builds: &[StoredBuild<'_>],
+        context: &Context,
+    ) -> Result<()> {
+        if let Some(data) = &mut collection.data {
+            let ident = data.ident;
+            data.counts = store
+                .counts(ident, &mut |counts| read_counts(snapshot, ident, counts))
+                .map_err(storage_error)?;
+            for stored in builds {
+                let Some(build) = store.build(stored.ident) else {
+                    self.abandoned.push(stored.ident);
+                    continue;
+                };
+                let spec = IndexSpec::parse(stored.spec, &collection.namespace, context)?;
+                let index = Arc::new(Index::new(spec, stored.ident, &[], stored.since_millis));
+                data.building.push(Arc::new(Building { index, build }));
+            }
+        }
+        self.reserve(collection);
+        let abandoned = self.abandoned.iter().map(|ident| ident.0 + 1).max();
+        self.next_ident.0 = self.next_ident.0.max(abandoned.unwrap_or(0));
+        Ok(())
+    }
+
+    fn reserve(&mut self, collection: &Collection) {
+        let idents = collection.data.iter().flat_map(|data| data.idents());
+        self.next_ident = idents.map(|ident| Ident(ident.0 + 1)).fold(self.next_ident, Ident::max);
+    }
+}
+
+fn read_counts(snapshot: &dyn Snapshot, ident: Ident, counts: &Counts) -> storage::Result<()> {
+    let records = snapshot.entries(ident)?;
+    let bytes = snapshot.bytes(ident)?;
+    counts.records.store(records as i64, Relaxed);
+    // The engine counts the eight bytes of each record's key as well.
+    counts.bytes.store(bytes.saturating_sub(8 * records) as i64, Relaxed);
+    let mut last = snapshot.scan(ident, Range::all(), Direction::Backward)?;
+    let last = last.next()?.and_then(|(key, _)| RecordId::from_key(key).ok());
+    counts.next_record.store(last.map_or(1, |id| id.0 + 1), Relaxed);
+    Ok(())
+}
+
+impl Database {
+    /// The catalog that belongs to a sight, read from the store where somebody else has changed it.
+    ///
+    /// Errors: DataCorruptionDetected, and the engine's.
+    pub(crate) fn catalog_at(&self, sight: &Sight) -> Result<Arc<Catalog>> {
+        if let Some(catalog) = self.catalog_of(sight.generation) {
+            return Ok(catalog);
+        }
+        let known = self.latest_catalog();
+        let read = read(self.store.as_ref(), sight.snapshot.as_ref(), &known)?;
+        let catalog = Arc::new(read.catalog);
+        self.publish(sight.generation, catalog.clone());
+        Ok(catalog)
+    }
+}

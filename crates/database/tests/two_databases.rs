@@ -1,0 +1,236 @@
+//! Two databases share one store: what either does, the other sees at its next statement, and neither relies
+//! on anything that only it knows.
+
+use base::Namespace;
+use base::bson::Document;
+use base::bson::extended_json::parse;
+use database::index::IndexSpec;
+use database::language::{Context, Matcher, Update};
+use database::validate::Depth;
+use database::{
+    Database, DeleteRequest, FindRequest, InsertRequest, Insertion, Operation, SystemClock, UpdateRequest,
+};
+use query::context::Uninterrupted;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use storage::MemoryEngine;
+use storage::store::Local;
+use storage::testing::Shared;
+
+struct Front {
+    database: Arc<Database>,
+    store: Arc<Shared>,
+    context: Arc<Context>,
+    namespace: Namespace,
+}
+
+/// Two databases on one store, whose calls each take so long.
+fn fronts(delay: Duration) -> [Front; 2] {
+    let local = Arc::new(Local::new(Arc::new(MemoryEngine::new()), None).unwrap());
+    [1, 2].map(|seed| {
+        let store = Arc::new(Shared::new(&local, delay));
+        Front {
+            database: Database::open_on(store.clone(), Arc::new(SystemClock), seed).unwrap(),
+            store,
+            context: Arc::new(Context::new(0, seed, Arc::new(Uninterrupted))),
+            namespace: Namespace::parse("test.c").unwrap(),
+        }
+    })
+}
+
+impl Front {
+    fn operation(&self) -> Arc<Operation> {
+        Arc::new(self.database.operation(1))
+    }
+
+    fn insert(&self, document: &str) -> base::Result<()> {
+        let document = parse(document).unwrap();
+        let request = InsertRequest { document: document.view(), bypass_validation: false };
+        self.database.insert(&self.operation(), &self.namespace, request, &self.context).map(drop)
+    }
+
+    fn update(&self, filter: &str, update: &str) -> base::Result<u64> {
+        let (filter, update) = (parse(filter).unwrap(), parse(update).unwrap());
+        let request = UpdateRequest {
+            matcher: Arc::new(Matcher::parse(filter.view(), &self.context)?),
+            update: Update::parse(base::bson::Value::Document(update.view()), &[], &self.context)?,
+            multi: false,
+            upsert: false,
+            sort: None,
+            hint: None,
+            bypass_validation: false,
+        };
+        let outcome = self.database.update(&self.operation(), &self.namespace, &request, &self.context)?;
+        Ok(outcome.modified)
+    }
+
+    fn delete(&self, filter: &str) -> base::Result<u64> {
+        let filter = parse(filter).unwrap();
+        let matcher = Arc::new(Matcher::parse(filter.view(), &self.context)?);
+        let request = DeleteRequest { matcher, single: true, hint: None };
+        self.database.delete(&self.operation(), &self.namespace, &request, &self.context).map(|(n, _)| n)
+    }
+
+    fn index(&self, spec: &str) -> base::Result<()> {
+        let spec = IndexSpec::parse(parse(spec).unwrap().view(), &self.namespace, &self.context)?;
+        self.database.create_indexes(&self.operation(), &self.namespace, &[spec], &self.context).map(drop)
+    }
+
+    fn find(&self, filter: &str) -> Vec<String> {
+        let filter = parse(filter).unwrap();
+        let request = FindRequest::new(filter.view());
+        let cursor = self.database.find(&self.operation(), &self.namespace, &request, &self.context);
+        let mut out = base::bson::Builder::new();
+        out.begin_array("found");
+        cursor.unwrap().next_batch(u64::MAX, &mut out).unwrap();
+        out.end();
+        let found = out.finish();
+        let list = found.view().get("found").and_then(|found| found.as_array()).unwrap();
+        list.iter().map(|document| document.to_string()).collect()
+    }
+
+    fn check(&self) {
+        let found = self.database.validate(&self.namespace, Depth::Full, &self.context).unwrap();
+        assert!(found.is_valid(), "{found:?}");
+    }
+
+    /// How many calls something makes.
+    fn calls(&self, work: impl FnOnce()) -> u64 {
+        let before = self.store.calls();
+        work();
+        self.store.calls() - before
+    }
+}
+
+#[test]
+fn what_one_does_the_other_sees() {
+    let [a, b] = fronts(Duration::ZERO);
+    a.insert("{_id: 1, n: 1}").unwrap();
+    assert_eq!(b.find("{}"), ["{ _id: 1, n: 1 }"]);
+    b.insert("{_id: 2, n: [1, 2]}").unwrap();
+    b.index("{key: {n: 1}, name: 'n_1'}").unwrap();
+    assert_eq!(a.find("{n: 1}").len(), 2);
+    // An array on an index's path that the other front hasn't met.
+    a.insert("{_id: 3, n: [7, 8]}").unwrap();
+    assert_eq!(b.find("{n: 8}"), ["{ _id: 3, n: [ 7, 8 ] }"]);
+    assert_eq!(b.insert("{_id: 3}").unwrap_err().code(), base::ErrorCode::DuplicateKey);
+    b.index("{key: {u: 1}, name: 'u_1', unique: true, sparse: true}").unwrap();
+    a.update("{_id: 1}", "{$set: {u: 5}}").unwrap();
+    assert_eq!(b.update("{_id: 2}", "{$set: {u: 5}}").unwrap_err().code(), base::ErrorCode::DuplicateKey);
+    assert_eq!(a.database.collection(&a.namespace).unwrap().records(), 3);
+    assert_eq!(b.database.collection(&b.namespace).unwrap().records(), 3);
+    a.check();
+    b.check();
+    a.database.drop_collection(&Uninterrupted, &a.namespace).unwrap();
+    assert!(b.find("{}").is_empty() && b.database.collection(&b.namespace).is_none());
+    b.insert("{_id: 1}").unwrap();
+    assert_eq!(a.find("{}").len(), 1);
+}
+
+#[test]
+fn a_statement_makes_few_calls() {
+    let [a, b] = fronts(Duration::from_micros(100));
+    a.insert("{_id: 1, n: 0}").unwrap();
+    b.find("{_id: 1}");
+    assert_eq!(b.calls(|| assert_eq!(b.find("{_id: 1}").len(), 1)), 1);
+    assert_eq!(b.calls(|| assert_eq!(b.update("{_id: 1}", "{$inc: {n: 1}}").unwrap(), 1)), 2);
+    let documents: Vec<_> = (10..1010).map(|id| parse(&format!("{{_id: {id}}}")).unwrap()).collect();
+    let insertions: Vec<Insertion<'_>> = documents
+        .iter()
+        .map(|document| Insertion {
+            request: InsertRequest { document: document.view(), bypass_validation: false },
+            record: None,
+        })
+        .collect();
+    let calls = b.calls(|| {
+        let inserted = b.database.insert_many(&b.operation(), &b.namespace, &insertions, &b.context);
+        assert_eq!((inserted.count, inserted.error.is_none()), (1000, true));
+    });
+    assert!(calls <= 5, "{calls} calls");
+}
+
+#[test]
+fn no_change_of_either_is_lost() {
+    let fronts = fronts(Duration::ZERO);
+    fronts[0].insert("{_id: 0, n: 0}").unwrap();
+    let deleted = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for (number, front) in fronts.iter().enumerate() {
+            for worker in 0..2 {
+                let deleted = &deleted;
+                scope.spawn(move || {
+                    for round in 0..100 {
+                        front.update("{_id: 0}", "{$inc: {n: 1}}").unwrap();
+                        let id = 1 + round * 4 + number * 2 + worker;
+                        front.insert(&format!("{{_id: {id}, n: {id}, t: [1, {id}]}}")).unwrap();
+                        if round % 5 == 0 {
+                            deleted.fetch_add(
+                                front.delete(&format!("{{n: {id}, _id: {id}}}")).unwrap(),
+                                Ordering::Relaxed,
+                            );
+                        }
+                    }
+                });
+            }
+        }
+        scope.spawn(|| {
+            for round in 0..10 {
+                let front = &fronts[round % 2];
+                front
+                    .index(&format!(
+                        "{{key: {{t: 1, n: {}}}, name: 'i{round}'}}",
+                        1 - 2 * (round % 2 == 0) as i32
+                    ))
+                    .ok();
+                front
+                    .database
+                    .drop_indexes(&Uninterrupted, &front.namespace, Some(&[format!("i{round}")]))
+                    .ok();
+            }
+            fronts[1].index("{key: {t: 1}, name: 't_1'}").unwrap();
+        });
+    });
+    let [a, b] = &fronts;
+    assert_eq!(a.find("{_id: 0}"), ["{ _id: 0, n: 400 }"]);
+    let expected = 401 - deleted.load(Ordering::Relaxed);
+    for front in [a, b] {
+        assert_eq!(front.find("{}").len() as u64, expected);
+        assert_eq!(front.database.collection(&front.namespace).unwrap().records() as u64, expected);
+        front.check();
+    }
+    assert_eq!(a.find("{t: 1}").len() as u64, expected - 1);
+}
+
+#[test]
+fn transactions_of_both_heed_each_other() {
+    let [a, b] = fronts(Duration::ZERO);
+    a.insert("{_id: 1, n: 0}").unwrap();
+    let joined = |front: &Front| {
+        let operation = front.database.operation(1);
+        operation.join(front.database.begin_transaction(None).unwrap());
+        Arc::new(operation)
+    };
+    let (in_a, in_b) = (joined(&a), joined(&b));
+    let document = |text: &str| parse(text).unwrap();
+    let insert = |front: &Front, operation: &Operation, text: &str| {
+        let document = document(text);
+        let request =
+            InsertRequest { document: Document::from_valid(document.bytes()), bypass_validation: false };
+        front.database.insert(operation, &front.namespace, request, &front.context).map(drop)
+    };
+    insert(&a, &in_a, "{_id: 2}").unwrap();
+    assert_eq!(b.find("{}").len(), 1);
+    assert_eq!(insert(&b, &in_b, "{_id: 2}").unwrap_err().code(), base::ErrorCode::WriteConflict);
+    b.database.abort_transaction(in_b.transaction().unwrap());
+    std::thread::scope(|scope| {
+        // It waits for the transaction's end, and then finds the key taken.
+        let waiting = scope.spawn(|| b.insert("{_id: 2}"));
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(!waiting.is_finished());
+        a.database.commit_transaction(&in_a, in_a.transaction().unwrap()).unwrap();
+        assert_eq!(waiting.join().unwrap().unwrap_err().code(), base::ErrorCode::DuplicateKey);
+    });
+    assert_eq!(b.find("{}").len(), 2);
+    a.check();
+}
