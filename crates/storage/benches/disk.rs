@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use storage::{Batch, DiskEngine, DiskOptions, Durability, Engine, Ident, MemoryEngine, Result};
+use storage::{Batch, DiskEngine, DiskOptions, Durability, Engine, Ident, MemoryEngine, Result, Value};
 
 const TREE: Ident = Ident(1);
 const VALUE: usize = 500;
@@ -133,6 +133,38 @@ fn relaxed(root: &Path, count: u64) -> Result<()> {
     Ok(())
 }
 
+/// What a commit costs that puts its value twice, as a document and in the oplog, once the very same value
+/// and once a copy; beside a bare loop of writes.
+fn repeated(root: &Path, count: u64) -> Result<()> {
+    for round in 1..=3 {
+        let path = root.join("bare");
+        let mut file = fs::File::create(&path)?;
+        let before = cpu();
+        (0..count).try_for_each(|at| file.write_all(&[at as u8; VALUE + 60]))?;
+        println!("bare write, CPU, round {round}: {:?}", (cpu() - before) / count as u32);
+        fs::remove_file(path)?;
+        for (name, share) in [("the same value", true), ("a copy", false)] {
+            let engine = fresh(&root.join("data"), Durability::None)?;
+            let (before, mut journal) = (cpu(), 0);
+            for at in 0..count {
+                let value = Value::from(vec![at as u8; VALUE]);
+                let again = if share { value.clone() } else { Value::from(&*value) };
+                let mut batch = Batch::new();
+                batch.put(TREE, at.to_be_bytes(), value);
+                batch.put(TREE, (at | 1 << 63).to_be_bytes(), again);
+                engine.wait_for_room(&mut || true)?;
+                engine.commit(batch)?;
+                if at == 1000.min(count) - 1 {
+                    journal = engine.statistics().journal_bytes / (at + 1);
+                }
+            }
+            let each = (cpu() - before) / count as u32;
+            println!("put twice, {name}, round {round}: {each:?} CPU, {journal} bytes of journal");
+        }
+    }
+    Ok(())
+}
+
 fn reads(root: &Path, entries: u64) -> Result<()> {
     let directory = root.join("data");
     let engine = fresh(&directory, Durability::Relaxed)?;
@@ -184,6 +216,7 @@ fn main() -> Result<()> {
     let scale = if smoke { 100 } else { 1 };
     synced(&root, 2000 / scale)?;
     relaxed(&root, 200_000 / scale)?;
+    repeated(&root, 50_000 / scale)?;
     reads(&root, 1_000_000 / scale)?;
     fs::remove_dir_all(&root)?;
     Ok(())
