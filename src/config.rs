@@ -245,6 +245,7 @@ impl ServeOptions {
                 advertise: self.advertise,
                 engine: engine.name(),
                 ephemeral: engine == Engine::Memory,
+                syncs: self.durability != Durability::None,
                 test_commands: self.test_commands.unwrap_or(self.bind.is_loopback()),
                 strict: self.strict,
                 ..Settings::default()

@@ -24,7 +24,7 @@ pub(crate) struct Mirrored {
 
 impl Mirrored {
     /// Starts it on a free port, and returns its address.
-    pub(crate) fn start() -> (Mirrored, String) {
+    pub(crate) fn start(is_replica_set: bool) -> (Mirrored, String) {
         let data = Scratch::new("mirror");
         let options =
             DiskOptions { durability: Durability::None, cache_bytes: 4 << 20, ..DiskOptions::new(&*data) };
@@ -32,7 +32,9 @@ impl Mirrored {
         let clock = Arc::<SettableClock>::default();
         let database = Database::open(engine.clone(), clock, server::seed()).unwrap();
         // Said to be in memory alone, as the recorded replies are.
-        let server = Arc::new(server::Server::new(Settings::default(), database));
+        let settings =
+            Settings { replica_set: is_replica_set.then(|| "rs0".to_string()), ..Settings::default() };
+        let server = Arc::new(server::Server::new(settings, database));
         let ended = Arc::new(AtomicBool::new(false));
         let checkpoints = {
             let ended = ended.clone();

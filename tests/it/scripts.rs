@@ -18,7 +18,7 @@
 //! `use db2` changes the database (`test` at first) from then on; `s2:` means a connection of
 //! that name; `!` says that an error is expected, be it the command's, a write error or a write
 //! concern error; `#` opens a comment. Every script starts on an empty server. What differs from
-//! run to run has names: see [`unstable`](crate::unstable).
+//! run to run has names: see [`unstable`](crate::unstable). The scripts of one folder are for a replica set.
 
 use crate::client::Client;
 use crate::describe::pretty;
@@ -252,9 +252,15 @@ fn run_file(server: &Server, file: &Path) -> Result<(), String> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("")) }
 }
 
+/// The folder of scripts that are for a replica set: a new one each, as they change what can't be taken back.
+const SET_FOLDER: &str = "tests/scripts/replica-set";
+
 #[test]
 fn scripts() {
-    run_all("scripts", Server::start);
+    run_all("scripts", |is_set| match is_set {
+        true => Server::start_with(&["--replset", "rs0"]),
+        false => Server::start(),
+    });
 }
 
 /// The same replies come from a server in this process whose engine is two, in memory and on disk, compared
@@ -262,13 +268,23 @@ fn scripts() {
 #[test]
 fn scripts_on_two_engines() {
     if !bless() && std::env::var_os("VELLUM_SERVER").is_none() {
-        run_all("scripts on two engines", || Some(Server::mirrored()));
+        run_all("scripts on two engines", |is_set| Some(Server::mirrored(is_set)));
     }
 }
 
-/// Runs every script on servers of this kind.
-fn run_all(what: &str, start: impl Fn() -> Option<Server> + Sync) {
-    let files = script_files();
+/// Runs every script on servers of this kind; those of the one folder on a replica set.
+fn run_all(what: &str, start: impl Fn(bool) -> Option<Server> + Sync) {
+    let (sets, alone): (Vec<_>, _) =
+        script_files().into_iter().partition(|file| file.starts_with(root().join(SET_FOLDER)));
+    run_files(what, &alone, false, || start(false));
+    // A server that runs already isn't known to be one.
+    if std::env::var_os("VELLUM_SERVER").is_none() {
+        run_files(&format!("{what} on a set"), &sets, true, || start(true));
+    }
+}
+
+/// Runs these scripts, each on a server of its own if so said.
+fn run_files(what: &str, files: &[PathBuf], renews: bool, start: impl Fn() -> Option<Server> + Sync) {
     let begun = Instant::now();
     let queue = Mutex::new(files.iter());
     let failures = Mutex::new(Vec::new());
@@ -278,13 +294,16 @@ fn run_all(what: &str, start: impl Fn() -> Option<Server> + Sync) {
         };
         loop {
             let Some(file) = queue.lock().unwrap().next() else { return };
-            if let Err(error) = run_file(&server, file) {
+            let result = run_file(&server, file);
+            // After a failure it may hang or be gone; a new one costs milliseconds.
+            if (renews || result.is_err())
+                && let Some(fresh) = start()
+            {
+                server = fresh;
+            }
+            if let Err(error) = result {
                 let name = file.strip_prefix(root()).unwrap_or(file).display().to_string();
                 failures.lock().unwrap().push(format!("{name}: {error}"));
-                // It may hang or be gone; a new one costs milliseconds.
-                if let Some(fresh) = start() {
-                    server = fresh;
-                }
             }
         }
     };

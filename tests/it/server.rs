@@ -46,8 +46,8 @@ impl Server {
     }
 
     /// A server in this process on two engines that must agree: see [`Mirrored`].
-    pub(crate) fn mirrored() -> Server {
-        let (mirror, address) = Mirrored::start();
+    pub(crate) fn mirrored(is_replica_set: bool) -> Server {
+        let (mirror, address) = Mirrored::start(is_replica_set);
         Server { address, child: None, log: PathBuf::new(), _mirror: Some(mirror) }
     }
 

@@ -26,9 +26,12 @@ const HIDDEN: &[&str] = &[
     "executionTimeMillisEstimate",
     "lastUse",
     "localTime",
+    "localUpdateWallClockTime",
     "millis",
     "optimizationTimeMillis",
     "startTime",
+    "updateOpTime",
+    "updateWallClockTime",
     "wallTime",
 ];
 
@@ -77,6 +80,7 @@ impl Names {
                 Some(self.name("ObjectId", value))
             }
             Value::String(_) if name == "_data" => Some(self.name("token", value)),
+            Value::String(text) if is_own_address(text) => Some(Value::String("<address>").to_owned()),
             Value::String(text) if name == "errmsg" => Some(self.name_within(text)),
             Value::Binary { subtype: 4, .. } if name == "uuid" => Some(Value::String("<uuid>").to_owned()),
             _ => None,
@@ -103,6 +107,11 @@ impl Names {
         });
         Value::String(&name).to_owned()
     }
+}
+
+/// Whether a text is where a server of this machine listens.
+fn is_own_address(text: &str) -> bool {
+    text.strip_prefix("127.0.0.1:").is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// The text with `<uuid>` in place of each UUID and of the random end of a temporary name.

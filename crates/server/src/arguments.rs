@@ -5,6 +5,7 @@
 
 use crate::command::Command;
 use crate::session_id;
+use crate::write_concern::WriteConcern;
 use base::bson::{Document, Element, Value};
 use base::{Result, err};
 use database::SessionId;
@@ -28,7 +29,7 @@ pub(crate) struct Arguments<'a> {
     /// The cluster time that a snapshot read names.
     pub(crate) at_cluster_time: Option<u64>,
     /// The write concern, where one was given.
-    pub(crate) write_concern: Option<WriteConcern<'a>>,
+    pub(crate) write_concern: Option<WriteConcern>,
     /// The client's remark, for logs and currentOp.
     pub(crate) comment: Option<Value<'a>>,
     /// Whether only commands of the stable API may run.
@@ -46,26 +47,17 @@ pub(crate) enum ReadConcern {
     Snapshot,
 }
 
-/// What a write waits for before it is acknowledged.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct WriteConcern<'a> {
-    /// The number of members, or a name.
-    pub(crate) w: Option<Acknowledgement<'a>>,
-    /// Whether the write must be in the journal, synced.
-    pub(crate) journal: Option<bool>,
-    /// How long to wait for the other members.
-    pub(crate) timeout: Option<Duration>,
-}
-
-/// The `w` of a write concern.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Acknowledgement<'a> {
-    /// This many members.
-    Members(i64),
-    /// `majority`.
-    Majority,
-    /// Some name of the set's configuration, of which this server has none.
-    Named(&'a str),
+impl ReadConcern {
+    /// The level's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ReadConcern::Local => "local",
+            ReadConcern::Available => "available",
+            ReadConcern::Majority => "majority",
+            ReadConcern::Linearizable => "linearizable",
+            ReadConcern::Snapshot => "snapshot",
+        }
+    }
 }
 
 /// The names read here; [`Fields`](crate::fields::Fields) leaves them out. Sorted.
@@ -123,7 +115,10 @@ impl<'a> Arguments<'a> {
                 "readConcern" => {
                     (arguments.read_concern, arguments.at_cluster_time) = read_concern(&element, command)?;
                 }
-                "writeConcern" => arguments.write_concern = Some(write_concern(&element, command)?),
+                "writeConcern" => {
+                    let document = typed(&element, command, "object", value.as_document())?;
+                    arguments.write_concern = Some(WriteConcern::read(document, command, topology)?);
+                }
                 "comment" => arguments.comment = Some(value),
                 "$readPreference" => check_read_preference(&element, command)?,
                 "apiVersion" => api.version = Some(typed(&element, command, "string", value.as_str())?),
@@ -300,7 +295,8 @@ fn read_concern(element: &Element<'_>, command: &Command) -> Result<(Option<Read
     Ok((level, at))
 }
 
-fn read_concern_level(value: Value<'_>) -> Result<ReadConcern> {
+/// Reads the level of a read concern.
+pub(crate) fn read_concern_level(value: Value<'_>) -> Result<ReadConcern> {
     Ok(match value.as_str() {
         Some("local") => ReadConcern::Local,
         Some("available") => ReadConcern::Available,
@@ -321,76 +317,6 @@ fn read_concern_level(value: Value<'_>) -> Result<ReadConcern> {
             ));
         }
     })
-}
-
-fn write_concern<'a>(element: &Element<'a>, command: &Command) -> Result<WriteConcern<'a>> {
-    let document = typed(element, command, "object", element.value().as_document())?;
-    if !command.takes_write_concern {
-        return Err(err!(InvalidOptions, "Command does not support writeConcern"));
-    }
-    let mut concern = WriteConcern::default();
-    for field in document {
-        let value = field.value();
-        match field.name() {
-            "w" => concern.w = Some(acknowledgement(value)?),
-            "j" | "fsync" if value.as_number().is_some() || value.as_bool().is_some() => {
-                concern.journal = Some(value.is_truthy());
-            }
-            "j" | "fsync" => {
-                return Err(err!(FailedToParse, "{} must be numeric or a boolean value", field.name()));
-            }
-            "wtimeout" | "wtimeoutMS" => concern.timeout = write_timeout(value),
-            "provenance" | "getLastError" => {}
-            name => {
-                return Err(err!(IDLUnknownField, "BSON field 'writeConcern.{name}' is an unknown field."));
-            }
-        }
-    }
-    if concern.w == Some(Acknowledgement::Members(0)) && concern.journal == Some(true) {
-        return Err(err!(FailedToParse, "cannot use 'j' option with w:0"));
-    }
-    Ok(concern)
-}
-
-fn write_timeout(value: Value<'_>) -> Option<Duration> {
-    let millis = value.as_number()?.to_i64_clamped();
-    (millis > 0).then(|| Duration::from_millis(millis as u64))
-}
-
-fn acknowledgement(value: Value<'_>) -> Result<Acknowledgement<'_>> {
-    /// The most members a replica set has.
-    const MEMBERS_MAX: i64 = 50;
-    match value {
-        Value::String("majority") => Ok(Acknowledgement::Majority),
-        Value::String(name) => Ok(Acknowledgement::Named(name)),
-        other => {
-            let members = other
-                .as_number()
-                .ok_or_else(|| err!(FailedToParse, "w has to be a number, string, or object"))?
-                .to_i64_clamped();
-            if !(0..=MEMBERS_MAX).contains(&members) {
-                return Err(err!(FailedToParse, "w has to be a non-negative number and not greater than 50"));
-            }
-            Ok(Acknowledgement::Members(members))
-        }
-    }
-}
-
-impl WriteConcern<'_> {
-    /// What a write reports in writeConcernError when this concern asks for more than one node
-    /// can give; the write itself is applied.
-    pub(crate) fn unsatisfiable(&self) -> Option<base::Error> {
-        match self.w? {
-            Acknowledgement::Members(members) if members > 1 => {
-                Some(err!(UnsatisfiableWriteConcern, "Not enough data-bearing nodes"))
-            }
-            Acknowledgement::Named(name) => Some(err!(
-                UnknownReplWriteConcern,
-                "No write concern mode named '{name}' found in replica set configuration"
-            )),
-            _ => None,
-        }
-    }
 }
 
 /// Any read preference suits one node, yet nonsense isn't taken silently.

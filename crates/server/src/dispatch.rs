@@ -9,6 +9,7 @@ use crate::reply::{self, Retry};
 use crate::server::Server;
 use crate::waits;
 use crate::wire::Request;
+use crate::write_concern::Effective;
 use base::bson::{Builder, DocumentBuf, Value};
 use base::{Error, ErrorCode, Result, err};
 use std::task::Waker;
@@ -182,8 +183,9 @@ impl<'a> Run<'a> {
             }
         }
         if self.command.kind == Kind::Write {
-            let concern = arguments.write_concern.as_ref();
-            self.write_concern_error = concern.and_then(|concern| concern.unsatisfiable());
+            let default = self.server.default_concerns.write(self.server.is_replica_set());
+            let concern = Effective::new(arguments.write_concern.as_ref(), default);
+            self.write_concern_error = concern.unsatisfiable();
         }
         let operation_id = state.began.map_or(0, |began| began.operation_id);
         let mut call = Call {

@@ -14,6 +14,8 @@ mod command;
 mod commands;
 mod connection;
 mod counters;
+mod default_concerns;
+mod direct;
 mod dispatch;
 mod fail_point;
 mod fields;
@@ -30,6 +32,7 @@ mod turn;
 mod usage;
 mod waits;
 mod wire;
+mod write_concern;
 
 pub use local::LocalConnection;
 pub use net::serve;

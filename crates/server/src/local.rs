@@ -5,17 +5,14 @@
 
 use crate::activity::Activity;
 use crate::connection::{ConnectionState, Outcome, handle};
+use crate::direct;
 use crate::server::Server;
-use crate::wire::header::{self, HEADER_SIZE, Opcode};
-use base::bson::{Document, DocumentBuf, validate};
+use base::bson::{Document, DocumentBuf};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
-
-/// The bytes between header and document in a message with one section.
-const PREFIX_SIZE: usize = 5;
 
 /// A client of a server in the same process.
 pub struct LocalConnection {
@@ -35,16 +32,9 @@ impl LocalConnection {
 
     /// Runs a command, `$db` included, and returns its reply; `None` where the server hangs up.
     pub fn command(&mut self, command: Document<'_>) -> Option<DocumentBuf> {
-        let mut message = Vec::with_capacity(HEADER_SIZE + PREFIX_SIZE + command.bytes().len());
-        header::begin(&mut message, 1, 0, Opcode::Message);
-        message.extend_from_slice(&[0; PREFIX_SIZE]);
-        message.extend_from_slice(command.bytes());
-        header::finish(&mut message, 0);
         let mut reply = Vec::new();
-        self.frame(&message, &mut reply);
-        let document = reply.get(HEADER_SIZE + PREFIX_SIZE..)?;
-        validate(document).ok()?;
-        Some(DocumentBuf::from_valid(document.to_vec()))
+        self.frame(&direct::frame(command), &mut reply);
+        direct::document(&reply)
     }
 
     /// Handles one frame, waiting where the server wants to; the first reply is in `out`.

@@ -2,6 +2,7 @@
 
 use crate::activity::Activities;
 use crate::counters::Counters;
+use crate::default_concerns::DefaultConcerns;
 use crate::fail_point::FailPoints;
 use crate::logging::now_millis;
 use crate::parameters::Parameters;
@@ -31,6 +32,8 @@ pub struct Settings {
     pub engine: &'static str,
     /// Whether the engine keeps data in memory alone.
     pub ephemeral: bool,
+    /// Whether the journal is synced unasked, so that a write on a replica set that says nothing waits for it.
+    pub syncs: bool,
     /// The most connections open at once.
     pub connections_max: usize,
     /// Whether clients may make commands fail and set the clock.
@@ -50,6 +53,7 @@ impl Default for Settings {
             advertise: None,
             engine: "memory",
             ephemeral: true,
+            syncs: true,
             connections_max: 65_536,
             test_commands: true,
             strict: false,
@@ -66,6 +70,7 @@ pub struct Server {
     pub(crate) counters: Counters,
     pub(crate) fail_points: FailPoints,
     pub(crate) parameters: Parameters,
+    pub(crate) default_concerns: DefaultConcerns,
     /// Raised when fsyncUnlock lets writes go on.
     pub(crate) unlocked: Arc<Signal>,
     pub(crate) topology: TopologyState,
@@ -113,12 +118,13 @@ impl Server {
         let sessions = Arc::new(Sessions::new(seed, database.clock().clone()));
         sessions.restore(database.take_retries());
         database.wait_through(crate::net::in_place);
-        Server {
+        let server = Server {
             database,
             activities: Activities::default(),
             sessions,
             counters: Counters::default(),
             parameters: Parameters::default(),
+            default_concerns: DefaultConcerns::default(),
             unlocked: Arc::default(),
             topology: TopologyState {
                 process_id: ObjectId::from_parts(seconds, process, 0),
@@ -135,7 +141,11 @@ impl Server {
             started: Instant::now(),
             random: Random::new(seed),
             message_ids: AtomicU64::new(0),
+        };
+        if server.is_replica_set() {
+            server.load_default_concerns();
         }
+        server
     }
 
     /// Ends [`serve`](crate::serve), replies under way being finished.

@@ -88,22 +88,6 @@ fn profile(call: &mut Call<'_>) -> Result<Answer> {
     }
 }
 
-/// The row of `getDefaultRWConcern`.
-pub(crate) const GET_DEFAULT_RW_CONCERN: Command =
-    Command::new("getDefaultRWConcern", Kind::Admin, "Tells the default concerns.", get_default_rw_concern)
-        .admin_only();
-
-fn get_default_rw_concern(call: &mut Call<'_>) -> Result<Answer> {
-    let mut fields = call.fields();
-    fields.command_value();
-    fields.flag("inMemory")?;
-    fields.finish()?;
-    call.reply.begin_document("defaultReadConcern").append("level", "local").end();
-    call.reply.begin_document("defaultWriteConcern").append("w", "majority").append("wtimeout", 0).end();
-    call.reply.append("defaultWriteConcernSource", "implicit").append("defaultReadConcernSource", "implicit");
-    Ok(Answer::Done)
-}
-
 /// The row of `setFeatureCompatibilityVersion`.
 pub(crate) const SET_FEATURE_COMPATIBILITY_VERSION: Command = Command::new(
     "setFeatureCompatibilityVersion",

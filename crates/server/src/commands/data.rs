@@ -1,14 +1,17 @@
 //! What the commands on documents share: their operation, their context, fields that several take.
 
-use crate::arguments::{ReadConcern, WriteConcern};
+use crate::arguments::ReadConcern;
 use crate::call::Call;
 use crate::fields::Fields;
+use crate::write_concern::Effective;
 use crate::{net, reply};
 use base::bson::Document;
 use base::{Namespace, Result, err};
 use database::language::{Arena, Collation, Context, Expression};
 use database::{Committed, Hint, Operation};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 /// The surroundings in which a command on documents is parsed and run.
 pub(crate) struct Surroundings {
@@ -100,34 +103,63 @@ impl Call<'_> {
         context
     }
 
+    /// What this write waits for, defaults filled in.
+    pub(crate) fn write_concern(&self) -> Effective {
+        let default = self.server.default_concerns.write(self.server.is_replica_set());
+        Effective::new(self.arguments.write_concern.as_ref(), default)
+    }
+
     /// Waits for what the write concern asks and appends `writeConcernError` where it can't be
     /// had. The write itself stands. A command that committed nothing itself, because it found
     /// nothing to change or was answered from the record of its first sending, waits for all
     /// that came before it, as MongoDB does.
     pub(crate) fn acknowledge(&mut self, committed: Option<Committed>) -> Result<()> {
-        let concern = self.arguments.write_concern.unwrap_or_default();
-        let database = &self.server.database;
-        let waits = waits_for_journal(&concern) || database.always_journals();
-        if waits && !self.server.settings.ephemeral {
+        let concern = self.write_concern();
+        self.acknowledge_as(&concern, committed)
+    }
+
+    /// The same for a write concern told before.
+    pub(crate) fn acknowledge_as(&mut self, concern: &Effective, committed: Option<Committed>) -> Result<()> {
+        let (database, settings) = (&self.server.database, &self.server.settings);
+        let waits = concern.waits_for_journal(settings.syncs) || database.always_journals();
+        let mut in_time = true;
+        if waits && !settings.ephemeral {
             let position =
                 committed.map_or_else(|| database.latest_position(), |committed| committed.position);
-            // Off the network thread, so that the clients who are to share the sync can come.
-            let mut waited = Ok(());
-            net::in_place(&mut || waited = database.wait_journaled(position));
-            waited?;
+            let database = database.clone();
+            in_time = wait_within(concern.timeout(), move || database.wait_journaled(position))?;
         }
-        if let Some(error) = concern.unsatisfiable() {
+        let error = if in_time { concern.unsatisfiable() } else { Some(concern.timed_out()) };
+        if let Some(error) = error {
             reply::write_concern_error(self.reply, &error);
         }
         Ok(())
     }
 }
 
-/// Whether a write concern waits for the journal: `j: true`, and the majority, which on one node
-/// means its journal unless told otherwise.
-fn waits_for_journal(concern: &WriteConcern<'_>) -> bool {
-    use crate::arguments::Acknowledgement;
-    concern.journal.unwrap_or(concern.w == Some(Acknowledgement::Majority))
+/// Waits off the network thread, so that the clients who are to share the sync can come; for no
+/// longer than this. Returns whether that was long enough.
+///
+/// Errors: those of the wait.
+fn wait_within(
+    timeout: Option<Duration>,
+    wait: impl FnOnce() -> Result<()> + Send + 'static,
+) -> Result<bool> {
+    let mut wait = Some(wait);
+    let mut waited = Ok(true);
+    net::in_place(&mut || {
+        let Some(wait) = wait.take() else { return };
+        waited = match timeout {
+            None => wait().map(|()| true),
+            // Nobody can call a sync off: who gives up leaves it to a thread of its own.
+            Some(timeout) => {
+                let (tell, told) = mpsc::sync_channel(1);
+                thread::spawn(move || tell.send(wait()));
+                told.recv_timeout(timeout).map_or(Ok(false), |waited| waited.map(|()| true))
+            }
+        };
+    });
+    waited
 }
 
 fn check_variable_name(name: &str) -> Result<()> {
@@ -159,5 +191,22 @@ impl<'a> Fields<'a> {
     /// Takes `arrayFilters`.
     pub(crate) fn array_filters(&mut self) -> Result<Vec<Document<'a>>> {
         Ok(self.documents("arrayFilters")?.map(|filters| filters.iter().collect()).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_end_in_time() {
+        let slow = || {
+            thread::sleep(Duration::from_millis(200));
+            Ok(())
+        };
+        assert!(wait_within(None, || Ok(())).unwrap());
+        assert!(wait_within(Some(Duration::from_secs(20)), || Ok(())).unwrap());
+        assert!(!wait_within(Some(Duration::from_millis(1)), slow).unwrap());
+        assert!(wait_within(Some(Duration::from_secs(20)), || Err(err!(InternalError, "x"))).is_err());
     }
 }

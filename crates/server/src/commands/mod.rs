@@ -50,6 +50,7 @@ pub(crate) mod count;
 pub(crate) mod current_op;
 pub(crate) mod cursor_reply;
 pub(crate) mod data;
+pub(crate) mod default_concerns;
 pub(crate) mod delete;
 pub(crate) mod diagnostics;
 pub(crate) mod distinct;

@@ -134,7 +134,8 @@ fn kill_by_pattern(call: &mut Call<'_>) -> Result<Answer> {
     let patterns = fields.command_value();
     fields.finish()?;
     let patterns = patterns.as_array().ok_or_else(|| wrong_list(call, &patterns))?;
-    let patterns = patterns.iter().map(|pattern| Pattern::read(call, pattern)).collect::<Result<Vec<_>>>()?;
+    let patterns =
+        patterns.iter().map(|pattern| Pattern::in_list(call, pattern)).collect::<Result<Vec<_>>>()?;
     kill_sessions(call, |id| patterns.is_empty() || patterns.iter().any(|pattern| pattern.fits(id)));
     Ok(Answer::Done)
 }
@@ -146,7 +147,7 @@ struct Pattern {
 }
 
 impl Pattern {
-    fn read(call: &Call<'_>, pattern: Value<'_>) -> Result<Pattern> {
+    fn in_list(call: &Call<'_>, pattern: Value<'_>) -> Result<Pattern> {
         let document = pattern.as_document().ok_or_else(|| wrong_list(call, &pattern))?;
         let mut fields = Fields::of_document("killAllSessionsByPattern", document);
         let session = fields.any("lsid")?.map(session_id::read).transpose()?;

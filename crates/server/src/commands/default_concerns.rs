@@ -1,0 +1,91 @@
+//! `getDefaultRWConcern` and `setDefaultRWConcern`: what holds where a command says nothing.
+
+use crate::arguments::{ReadConcern, read_concern_level};
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use crate::write_concern::WriteConcern;
+use base::bson::{Document, Value};
+use base::{Result, err};
+
+/// The row of `getDefaultRWConcern`.
+pub(crate) const GET: Command =
+    Command::new("getDefaultRWConcern", Kind::Admin, "Tells the default concerns.", show).admin_only();
+
+fn show(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let in_memory = fields.flag("inMemory")?.unwrap_or(false);
+    fields.finish()?;
+    refuse_on_standalone(call)?;
+    append_defaults(call);
+    if in_memory {
+        call.reply.append("inMemory", true);
+    }
+    Ok(Answer::Done)
+}
+
+/// The row of `setDefaultRWConcern`.
+pub(crate) const SET: Command =
+    Command::new("setDefaultRWConcern", Kind::Write, "Changes the default concerns.", change).admin_only();
+
+fn change(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let read = fields.document("defaultReadConcern")?.map(level_of).transpose()?;
+    let write = fields.document("defaultWriteConcern")?.map(WriteConcern::parse).transpose()?;
+    fields.finish()?;
+    refuse_on_standalone(call)?;
+    let now = (call.server.cluster_time(), call.server.database.now_millis());
+    let custom = call.server.default_concerns.custom().changed(read, write, now)?;
+    // How many members there are may change; which names there are doesn't.
+    let unknown = custom.write.as_ref().and_then(WriteConcern::unsatisfiable);
+    if let Some(error) = unknown.filter(|error| error.code() == base::ErrorCode::UnknownReplWriteConcern) {
+        return Err(error);
+    }
+    // This command itself still waits as what held before says.
+    let concern = call.write_concern();
+    call.server.set_default_concerns(custom)?;
+    append_defaults(call);
+    call.acknowledge_as(&concern, None)?;
+    Ok(Answer::Done)
+}
+
+/// Errors: 51300 on a standalone, as MongoDB's.
+fn refuse_on_standalone(call: &Call<'_>) -> Result<()> {
+    match call.server.is_replica_set() {
+        true => Ok(()),
+        false => Err(err!(51300, "'{}' is not supported on standalone nodes.", call.command.name)),
+    }
+}
+
+/// The level of a default read concern, `None` where the document is empty.
+fn level_of(document: Document<'_>) -> Result<Option<ReadConcern>> {
+    for name in ["afterOpTime", "afterClusterTime", "atClusterTime"] {
+        if document.find(name).is_some() {
+            return Err(err!(BadValue, "'{name}' is not suitable for the default read concern"));
+        }
+    }
+    let mut fields = Fields::of_document("readConcern", document);
+    let level = fields.any("level")?.map(read_concern_level).transpose()?;
+    if fields.any("provenance")?.is_some() {
+        return Err(err!(BadValue, "'provenance' must be unset in default read concern"));
+    }
+    fields.finish()?;
+    Ok(level)
+}
+
+fn append_defaults(call: &mut Call<'_>) {
+    let mut shown = call.server.default_concerns.custom();
+    let sources = [shown.write.is_some(), shown.read.is_some()];
+    shown.read.get_or_insert(ReadConcern::Local);
+    shown.write.get_or_insert_with(WriteConcern::majority);
+    shown.append_to(call.reply);
+    for (name, is_custom) in
+        ["defaultWriteConcernSource", "defaultReadConcernSource"].into_iter().zip(sources)
+    {
+        call.reply.append(name, if is_custom { "global" } else { "implicit" });
+    }
+    let now = call.server.database.now_millis();
+    call.reply.append("localUpdateWallClockTime", Value::DateTime(now));
+}

@@ -1,0 +1,182 @@
+//! The defaults for read and write concerns, as setDefaultRWConcern leaves them.
+//!
+//! They lie in `config.settings`, as MongoDB keeps them, and so outlive the process where data does; what counts is
+//! the copy read at the start and changed by the command.
+
+use crate::arguments::ReadConcern;
+use crate::direct;
+use crate::server::Server;
+use crate::write_concern::{Provenance, WriteConcern};
+use base::bson::{Builder, Document, Value};
+use base::{Result, err};
+use parking_lot::RwLock;
+
+/// The `_id` under which they are stored.
+const STORED_ID: &str = "ReadWriteConcernDefaults";
+
+/// What was set, if anything was.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Custom {
+    /// The level of reads.
+    pub(crate) read: Option<ReadConcern>,
+    /// What writes wait for.
+    pub(crate) write: Option<WriteConcern>,
+    /// The cluster time and the time of the last change.
+    pub(crate) updated: Option<(u64, i64)>,
+}
+
+/// The defaults of one server.
+#[derive(Default)]
+pub(crate) struct DefaultConcerns {
+    custom: RwLock<Custom>,
+}
+
+impl DefaultConcerns {
+    /// What was set.
+    pub(crate) fn custom(&self) -> Custom {
+        self.custom.read().clone()
+    }
+
+    /// The write concern of a write that asks for none.
+    pub(crate) fn write(&self, is_replica_set: bool) -> (WriteConcern, Provenance) {
+        if !is_replica_set {
+            return (WriteConcern::default(), Provenance::ImplicitDefault);
+        }
+        match &self.custom.read().write {
+            Some(custom) => (custom.clone(), Provenance::CustomDefault),
+            None => (WriteConcern::majority(), Provenance::ImplicitDefault),
+        }
+    }
+}
+
+impl Server {
+    /// Takes up what an earlier process stored. What can't be read counts as never set, and is told.
+    pub(crate) fn load_default_concerns(&self) {
+        let mut find = Builder::new();
+        find.append("find", "settings").begin_document("filter").append("_id", STORED_ID).end();
+        find.append("limit", 1).append("$db", "config");
+        let loaded = direct::run(self, find.finish().view()).and_then(|reply| {
+            let batch = reply.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
+            let batch = batch.and_then(|batch| batch.as_array());
+            let stored = batch.and_then(|batch| batch.iter().next()).and_then(|first| first.as_document());
+            stored.map_or_else(|| Ok(Custom::default()), Custom::read)
+        });
+        match loaded {
+            Ok(custom) => *self.default_concerns.custom.write() = custom,
+            Err(error) => log::warn!("reading the default concerns: {error}"),
+        }
+    }
+
+    /// Stores defaults, then lets them hold.
+    ///
+    /// Errors: those of the write.
+    pub(crate) fn set_default_concerns(&self, custom: Custom) -> Result<()> {
+        let mut update = Builder::new();
+        update.append("update", "settings").begin_array("updates").push_document();
+        update.begin_document("q").append("_id", STORED_ID).end();
+        custom.append_to(update.begin_document("u"));
+        update.end().append("upsert", true).end().end();
+        update.begin_document("writeConcern").append("w", 1).end().append("$db", "config");
+        direct::run(self, update.finish().view())?;
+        *self.default_concerns.custom.write() = custom;
+        Ok(())
+    }
+}
+
+impl Custom {
+    /// Reads the stored document.
+    fn read(stored: Document<'_>) -> Result<Custom> {
+        let document = |name: &str| stored.get(name).and_then(|value| value.as_document());
+        let level = document("defaultReadConcern").and_then(|concern| concern.get("level"));
+        let updated = match (stored.get("updateOpTime"), stored.get("updateWallClockTime")) {
+            (Some(Value::Timestamp(time)), Some(Value::DateTime(millis))) => Some((time, millis)),
+            _ => None,
+        };
+        Ok(Custom {
+            read: level.map(crate::arguments::read_concern_level).transpose()?,
+            write: document("defaultWriteConcern").map(WriteConcern::parse).transpose()?,
+            updated,
+        })
+    }
+
+    /// Appends what was set and when.
+    pub(crate) fn append_to(&self, document: &mut Builder) {
+        if let Some(level) = self.read {
+            document.begin_document("defaultReadConcern").append("level", level.name()).end();
+        }
+        if let Some(concern) = &self.write {
+            concern.append_to(document.begin_document("defaultWriteConcern"));
+            document.end();
+        }
+        if let Some((time, millis)) = self.updated {
+            document.append("updateOpTime", Value::Timestamp(time));
+            document.append("updateWallClockTime", Value::DateTime(millis));
+        }
+    }
+
+    /// What holds after a change; `None` leaves what was, an empty concern takes it away.
+    ///
+    /// Errors: BadValue for what is no default, IllegalOperation for taking the write concern away.
+    pub(crate) fn changed(
+        self,
+        read: Option<Option<ReadConcern>>,
+        write: Option<WriteConcern>,
+        now: (u64, i64),
+    ) -> Result<Custom> {
+        use crate::write_concern::Acknowledgement::Members;
+        if read.is_none() && write.is_none() {
+            return Err(err!(
+                BadValue,
+                "At least one of the \"defaultReadConcern\" or \"defaultWriteConcern\" fields must be present"
+            ));
+        }
+        if let Some(Some(level @ (ReadConcern::Snapshot | ReadConcern::Linearizable))) = read {
+            let level = level.name();
+            return Err(err!(BadValue, "level: '{level}' is not suitable for the default read concern"));
+        }
+        if write.as_ref().is_some_and(|concern| concern.w == Some(Members(0))) {
+            return Err(err!(
+                BadValue,
+                "Unacknowledged write concern is not suitable for the default write concern"
+            ));
+        }
+        if self.write.is_some() && write.as_ref().is_some_and(WriteConcern::is_empty) {
+            return Err(err!(
+                IllegalOperation,
+                "The global default write concern cannot be unset once it is set."
+            ));
+        }
+        Ok(Custom {
+            read: read.unwrap_or(self.read),
+            write: write.map_or(self.write, |concern| (!concern.is_empty()).then_some(concern)),
+            updated: Some(now),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::extended_json;
+
+    fn concern(text: &str) -> Option<WriteConcern> {
+        Some(WriteConcern::parse(extended_json::parse(text).unwrap().view()).unwrap())
+    }
+
+    #[test]
+    fn changes_keep_what_they_do_not_mention() {
+        let first = Custom::default().changed(Some(Some(ReadConcern::Majority)), None, (7, 8)).unwrap();
+        let second = first.clone().changed(None, concern("{w: 1}"), (9, 10)).unwrap();
+        assert_eq!((second.read, second.updated), (Some(ReadConcern::Majority), Some((9, 10))));
+        let mut stored = Builder::new();
+        second.append_to(&mut stored);
+        assert_eq!(Custom::read(stored.finish().view()).unwrap().read, second.read);
+        let code = |result: Result<Custom>| result.unwrap_err().code().number();
+        assert_eq!(code(second.clone().changed(None, concern("{}"), (0, 0))), 20);
+        assert_eq!(code(second.clone().changed(None, concern("{w: 0}"), (0, 0))), 2);
+        assert_eq!(code(second.clone().changed(None, None, (0, 0))), 2);
+        assert_eq!(code(second.clone().changed(Some(Some(ReadConcern::Snapshot)), None, (0, 0))), 2);
+        assert_eq!(second.changed(Some(None), None, (0, 0)).unwrap().read, None);
+        assert_eq!(first.changed(None, concern("{}"), (0, 0)).unwrap().write, None);
+    }
+}

@@ -1,0 +1,57 @@
+//! Commands that the server gives itself: what it keeps in collections of its own is written and read as
+//! clients would.
+
+use crate::connection::{ConnectionState, handle};
+use crate::server::Server;
+use crate::wire::header::{self, HEADER_SIZE, Opcode};
+use base::bson::{Document, DocumentBuf, validate};
+use base::{Error, ErrorCode, Result, err};
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// The bytes between header and document in a message with one section.
+const PREFIX_SIZE: usize = 5;
+
+/// The message that carries a command.
+pub(crate) fn frame(command: Document<'_>) -> Vec<u8> {
+    let mut message = Vec::with_capacity(HEADER_SIZE + PREFIX_SIZE + command.bytes().len());
+    header::begin(&mut message, 1, 0, Opcode::Message);
+    message.extend_from_slice(&[0; PREFIX_SIZE]);
+    message.extend_from_slice(command.bytes());
+    header::finish(&mut message, 0);
+    message
+}
+
+/// The document in a reply, `None` where there is none.
+pub(crate) fn document(reply: &[u8]) -> Option<DocumentBuf> {
+    let document = reply.get(HEADER_SIZE + PREFIX_SIZE..)?;
+    validate(document).ok()?;
+    Some(DocumentBuf::from_valid(document.to_vec()))
+}
+
+/// Runs a command, `$db` included, that answers at once, and returns its reply.
+///
+/// Errors: the command's, or that of its first statement.
+pub(crate) fn run(server: &Server, command: Document<'_>) -> Result<DocumentBuf> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.settings.port));
+    let activity = server.activities.open(address);
+    let mut reply = Vec::new();
+    let mut state = ConnectionState::new(activity.clone(), address);
+    handle(&mut state, server, &frame(command), &mut reply);
+    server.activities.close(&activity);
+    let unanswered = || err!(InternalError, "the server did not answer itself");
+    let reply = document(&reply).ok_or_else(unanswered)?;
+    match failure(reply.view()) {
+        Some(error) => Err(error),
+        None => Ok(reply),
+    }
+}
+
+/// What a reply says went wrong.
+fn failure(reply: Document<'_>) -> Option<Error> {
+    let statements = reply.get("writeErrors").and_then(|errors| errors.as_array());
+    let statement = statements.and_then(|errors| errors.iter().next()).and_then(|error| error.as_document());
+    let failed = statement.or((reply.get("ok")?.as_i64() != Some(1)).then_some(reply))?;
+    let code = failed.get("code").and_then(|code| code.as_i64()).and_then(|code| i32::try_from(code).ok());
+    let message = failed.get("errmsg").and_then(|message| message.as_str()).unwrap_or_default();
+    Some(Error::new(ErrorCode::from_number(code.unwrap_or_default()), message))
+}

@@ -1,0 +1,311 @@
+//! Write concerns: what a client asks for, what holds where it doesn't, and what can't be had.
+//!
+//! A write that says nothing gets the default: that of setDefaultRWConcern, or else, as MongoDB decides it
+//! since 5.0, the majority on a replica set and one node on a standalone. The majority of one node is what is in
+//! its journal.
+
+use crate::arguments::Topology;
+use crate::command::Command;
+use base::bson::{Builder, Document, Value};
+use base::{Error, Result, err};
+use std::time::Duration;
+
+/// The most members a replica set has.
+const MEMBERS_MAX: i64 = 50;
+
+/// What a write is to wait for before it is acknowledged, as it was asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct WriteConcern {
+    /// How many members, where that was given.
+    pub(crate) w: Option<Acknowledgement>,
+    /// Whether the write must be in the journal, synced.
+    pub(crate) journal: Option<bool>,
+    /// Whether that was asked for as `fsync`.
+    fsync: bool,
+    /// How long to wait, in milliseconds; zero is no limit.
+    pub(crate) timeout_millis: i64,
+}
+
+/// The `w` of a write concern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Acknowledgement {
+    /// This many members.
+    Members(i64),
+    /// `majority`.
+    Majority,
+    /// Some name of the set's configuration, which has none.
+    Named(String),
+}
+
+/// Who asked for a write concern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Provenance {
+    /// The command.
+    Client,
+    /// setDefaultRWConcern.
+    CustomDefault,
+    /// Nobody.
+    ImplicitDefault,
+}
+
+/// What a write waits for, defaults filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Effective {
+    concern: WriteConcern,
+    provenance: Provenance,
+}
+
+impl WriteConcern {
+    /// That of the majority, without a time limit.
+    pub(crate) fn majority() -> WriteConcern {
+        WriteConcern { w: Some(Acknowledgement::Majority), ..WriteConcern::default() }
+    }
+
+    /// Reads `{w, j, fsync, wtimeout}`; the empty document asks for nothing.
+    ///
+    /// Errors: FailedToParse, TypeMismatch and IDLUnknownField as MongoDB.
+    pub(crate) fn parse(document: Document<'_>) -> Result<WriteConcern> {
+        let mut concern = WriteConcern::default();
+        let mut asked = [None; 2];
+        for field in document {
+            let value = field.value();
+            match field.name() {
+                "w" => concern.w = Some(Acknowledgement::parse(value)?),
+                name @ ("j" | "fsync") => {
+                    if value.as_number().is_none() && value.as_bool().is_none() {
+                        return Err(err!(FailedToParse, "{name} must be numeric or a boolean value"));
+                    }
+                    asked[usize::from(name == "fsync")] = Some(value.is_truthy());
+                }
+                "wtimeout" | "wtimeoutMS" => {
+                    let millis = value.as_number().map_or(0, |number| number.to_i64_clamped());
+                    concern.timeout_millis = millis.clamp(0, i64::from(i32::MAX));
+                }
+                "provenance" | "getLastError" => {}
+                name => {
+                    return Err(err!(
+                        IDLUnknownField,
+                        "BSON field 'writeConcern.{name}' is an unknown field."
+                    ));
+                }
+            }
+        }
+        let [journal, fsync] = asked;
+        concern.fsync = fsync == Some(true);
+        concern.journal = match journal {
+            Some(true) if concern.fsync => {
+                return Err(err!(FailedToParse, "fsync and j options cannot be used together"));
+            }
+            journal => {
+                if concern.fsync {
+                    Some(true)
+                } else {
+                    journal
+                }
+            }
+        };
+        if concern.w == Some(Acknowledgement::Members(0)) && journal == Some(true) {
+            return Err(err!(FailedToParse, "cannot use 'j' option with w:0"));
+        }
+        Ok(concern)
+    }
+
+    /// Reads a command's `writeConcern`.
+    ///
+    /// Errors: InvalidOptions where the command takes none; BadValue for more than a standalone can give;
+    /// those of [`parse`](Self::parse).
+    pub(crate) fn read(
+        document: Document<'_>,
+        command: &Command,
+        topology: &Topology,
+    ) -> Result<WriteConcern> {
+        if !command.takes_write_concern {
+            return Err(err!(InvalidOptions, "Command does not support writeConcern"));
+        }
+        let concern = WriteConcern::parse(document)?;
+        match &concern.w {
+            _ if topology.is_replica_set => Ok(concern),
+            Some(Acknowledgement::Members(2..)) => {
+                Err(err!(BadValue, "cannot use 'w' > 1 when a host is not replicated"))
+            }
+            Some(Acknowledgement::Named(name)) => Err(err!(
+                BadValue,
+                "cannot use non-majority 'w' mode {name} when a host is not a member of a replica set"
+            )),
+            _ => Ok(concern),
+        }
+    }
+
+    /// Whether it asks for nothing, as the empty document.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == WriteConcern::default()
+    }
+
+    /// Appends the fields as MongoDB shows them.
+    pub(crate) fn append_to(&self, document: &mut Builder) {
+        match &self.w {
+            Some(Acknowledgement::Members(members)) => {
+                document.append("w", i32::try_from(*members).unwrap_or(i32::MAX))
+            }
+            Some(Acknowledgement::Majority) => document.append("w", "majority"),
+            Some(Acknowledgement::Named(name)) => document.append("w", name),
+            None => document.append("w", 1),
+        };
+        if let Some(journal) = self.journal {
+            document.append(if self.fsync { "fsync" } else { "j" }, journal);
+        }
+        document.append("wtimeout", i32::try_from(self.timeout_millis).unwrap_or(i32::MAX));
+    }
+
+    /// What can't be had of one node; the write itself is applied.
+    pub(crate) fn unsatisfiable(&self) -> Option<Error> {
+        match self.w.as_ref()? {
+            Acknowledgement::Members(2..) => {
+                Some(err!(UnsatisfiableWriteConcern, "Not enough data-bearing nodes"))
+            }
+            Acknowledgement::Named(name) => Some(err!(
+                UnknownReplWriteConcern,
+                "No write concern mode named '{name}' found in replica set configuration"
+            )),
+            _ => None,
+        }
+    }
+}
+
+impl Acknowledgement {
+    fn parse(value: Value<'_>) -> Result<Acknowledgement> {
+        match value {
+            Value::String("majority") => Ok(Acknowledgement::Majority),
+            Value::String(name) => Ok(Acknowledgement::Named(name.to_string())),
+            other => {
+                let members = other
+                    .as_number()
+                    .ok_or_else(|| err!(FailedToParse, "w has to be a number, string, or object"))?
+                    .to_i64_clamped();
+                if !(0..=MEMBERS_MAX).contains(&members) {
+                    return Err(err!(
+                        FailedToParse,
+                        "w has to be a non-negative number and not greater than {MEMBERS_MAX}"
+                    ));
+                }
+                Ok(Acknowledgement::Members(members))
+            }
+        }
+    }
+}
+
+impl Effective {
+    /// What holds for a write that asks for this, where `default` holds for one that asks for nothing.
+    pub(crate) fn new(asked: Option<&WriteConcern>, default: (WriteConcern, Provenance)) -> Effective {
+        match asked.filter(|asked| !asked.is_empty()) {
+            None => Effective { concern: default.0, provenance: default.1 },
+            Some(asked) => {
+                let w = asked.w.clone().or(default.0.w);
+                Effective { concern: WriteConcern { w, ..asked.clone() }, provenance: Provenance::Client }
+            }
+        }
+    }
+
+    /// Whether the write waits for the journal: `j: true` and the majority, unless told otherwise. The default
+    /// that nobody chose does where syncs happen unasked (`syncs`).
+    pub(crate) fn waits_for_journal(&self, syncs: bool) -> bool {
+        let majority = self.concern.w == Some(Acknowledgement::Majority);
+        let asked = self.provenance != Provenance::ImplicitDefault || syncs;
+        self.concern.journal.unwrap_or(majority && asked)
+    }
+
+    /// How long to wait for it.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        (self.concern.timeout_millis > 0).then(|| Duration::from_millis(self.concern.timeout_millis as u64))
+    }
+
+    /// What the reply says of a concern that can't be met by one node.
+    pub(crate) fn unsatisfiable(&self) -> Option<Error> {
+        self.concern.unsatisfiable().map(|error| self.describe(error, false))
+    }
+
+    /// What the reply says where the time was over before the write was as durable as was asked.
+    pub(crate) fn timed_out(&self) -> Error {
+        self.describe(err!(WriteConcernFailed, "waiting for replication timed out"), true)
+    }
+
+    /// The error with what it was about.
+    fn describe(&self, error: Error, timed_out: bool) -> Error {
+        let mut info = Builder::new();
+        if timed_out {
+            info.append("wtimeout", true);
+        }
+        self.concern.append_to(info.begin_document("writeConcern"));
+        let provenance = match self.provenance {
+            Provenance::Client => "clientSupplied",
+            Provenance::CustomDefault => "customDefault",
+            Provenance::ImplicitDefault => "implicitDefault",
+        };
+        info.append("provenance", provenance).end();
+        error.with_info(info.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::extended_json;
+
+    fn parse(text: &str) -> Result<WriteConcern> {
+        WriteConcern::parse(extended_json::parse(text).unwrap().view())
+    }
+
+    fn effective(text: &str, is_replica_set: bool) -> Effective {
+        let default = match is_replica_set {
+            true => WriteConcern::majority(),
+            false => WriteConcern::default(),
+        };
+        Effective::new(Some(&parse(text).unwrap()), (default, Provenance::ImplicitDefault))
+    }
+
+    #[test]
+    fn what_waits_for_the_journal() {
+        for (text, alone, set, set_that_never_syncs) in [
+            ("{}", false, true, false),
+            ("{w: 1}", false, false, false),
+            ("{w: 'majority'}", true, true, true),
+            ("{w: 'majority', j: false}", false, false, false),
+            ("{j: true}", true, true, true),
+            ("{fsync: true}", true, true, true),
+            // The default's w beside what was asked.
+            ("{wtimeout: 5}", false, true, true),
+        ] {
+            assert_eq!(effective(text, false).waits_for_journal(true), alone, "{text} alone");
+            assert_eq!(effective(text, true).waits_for_journal(true), set, "{text} on a set");
+            assert_eq!(effective(text, true).waits_for_journal(false), set_that_never_syncs, "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for (text, code) in [
+            ("{w: -1}", 9),
+            ("{w: 51}", 9),
+            ("{w: true}", 9),
+            ("{j: 'x'}", 9),
+            ("{j: true, fsync: true}", 9),
+            ("{w: 0, j: true}", 9),
+            ("{x: 1}", 40_415),
+        ] {
+            assert_eq!(parse(text).unwrap_err().code().number(), code, "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_say_what_was_asked_for_and_by_whom() {
+        let error = effective("{w: 2, wtimeout: 9}", true).unsatisfiable().unwrap();
+        assert_eq!(error.code().number(), 100);
+        let expected = "{writeConcern: {w: 2, wtimeout: 9, provenance: 'clientSupplied'}}";
+        assert_eq!(error.info().unwrap(), extended_json::parse(expected).unwrap().view());
+        let error = effective("{}", true).timed_out();
+        assert_eq!(error.code().number(), 64);
+        let expected =
+            "{wtimeout: true, writeConcern: {w: 'majority', wtimeout: 0, provenance: 'implicitDefault'}}";
+        assert_eq!(error.info().unwrap(), extended_json::parse(expected).unwrap().view());
+    }
+}
