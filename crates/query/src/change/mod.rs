@@ -2,6 +2,8 @@
 
 mod description;
 pub(crate) mod diff;
+mod token;
 
 pub use description::describe;
 pub use diff::{apply, between};
+pub use token::{ResumeToken, TokenParts};
