@@ -99,14 +99,17 @@ impl ResumeToken {
         self.bytes.len() > event.bytes.len() && self.bytes.starts_with(whole)
     }
 
+    /// The token in hexadecimal.
+    pub fn hex(&self) -> String {
+        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+        let digit = |half: u8| DIGITS.get(usize::from(half)).map_or('0', |digit| char::from(*digit));
+        self.bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    }
+
     /// The token as events carry it: `{_data: hexadecimal}`.
     pub fn to_document(&self) -> DocumentBuf {
-        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-        let digit = |half: u8| DIGITS.get(usize::from(half)).copied().unwrap_or(b'0');
-        let hex = self.bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-        let hex = String::from_utf8(hex.collect()).unwrap_or_default();
         let mut out = Builder::new();
-        out.append("_data", hex.as_str());
+        out.append("_data", self.hex().as_str());
         out.finish()
     }
 

@@ -4,10 +4,6 @@ use super::*;
 use base::bson::extended_json;
 use proptest::prelude::*;
 
-fn hex(token: &ResumeToken) -> String {
-    token.to_document().view().get("_data").unwrap().as_str().unwrap().to_owned()
-}
-
 fn parse(hex: &str) -> Result<ResumeToken> {
     let mut out = Builder::new();
     out.append("_data", hex);
@@ -32,12 +28,12 @@ fn tokens_are_those_of_mongodb() {
     let time = 0x687E_82DE_0000_0001;
     let event = EventToken { time, index: 0, uuid: Some(&UUID), identifier: identifier.view() };
     let token = ResumeToken::of(event);
-    assert_eq!(hex(&token), INSERT);
+    assert_eq!(token.hex(), INSERT);
     assert_eq!(parse(INSERT).unwrap(), token);
     assert_eq!(parse(&INSERT.to_lowercase()).unwrap(), token);
     let parts = token.parts().unwrap();
     assert_eq!((parts.time, parts.uuid, parts.is_event), (time, Some(UUID), true));
-    assert_eq!(hex(&ResumeToken::before(0x64BE_B9F3_0000_0001)), "8264BEB9F3000000012B0429296E1404");
+    assert_eq!(ResumeToken::before(0x64BE_B9F3_0000_0001).hex(), "8264BEB9F3000000012B0429296E1404");
     assert!(!parse("8264BEB9F3000000012B0229296E04").unwrap().parts().unwrap().is_event, "version 1");
 }
 
@@ -49,7 +45,7 @@ fn invalidations_and_fragments_follow_their_event() {
     let fragments: Vec<_> = [0, 1, 127, 128, 300].map(|number| event.fragment(number)).into();
     assert!(fragments.is_sorted() && fragments[0] > event && fragments[4] < invalidation);
     for (fragment, number) in fragments.iter().zip([0, 1, 127, 128, 300]) {
-        assert_eq!(parse(&hex(fragment)).unwrap().parts().unwrap().fragment, Some(number));
+        assert_eq!(parse(&fragment.hex()).unwrap().parts().unwrap().fragment, Some(number));
         assert!(fragment.is_fragment_of(&event) && !event.is_fragment_of(fragment));
         assert!(!fragment.is_fragment_of(&invalidation));
     }
@@ -140,9 +136,9 @@ proptest! {
             ResumeToken::of(event)
         };
         let first = token(&id, index);
-        let parts = parse(&hex(&first)).unwrap().parts().unwrap();
+        let parts = parse(&first.hex()).unwrap().parts().unwrap();
         prop_assert_eq!((parts.time, parts.uuid, parts.fragment), (time, Some(UUID), None));
-        prop_assert_eq!(parse(&hex(&first.fragment(7))).unwrap().parts().unwrap().fragment, Some(7));
+        prop_assert_eq!(parse(&first.fragment(7).hex()).unwrap().parts().unwrap().fragment, Some(7));
         prop_assert!(first < token(&other, index + later));
         prop_assert_eq!(id == other, first == token(&other, index));
         prop_assert!(ResumeToken::before(time) < first && first < ResumeToken::before(time.saturating_add(1)) || time == u64::MAX);
