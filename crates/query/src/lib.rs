@@ -5,6 +5,7 @@
 //! clock and randomness are passed in through [`Context`].
 
 pub mod accumulator;
+pub mod change;
 pub mod collation;
 pub mod context;
 mod element_order;

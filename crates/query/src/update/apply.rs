@@ -78,7 +78,7 @@ impl<'c> Walk<'c> {
     }
 
     /// The fields with `$` replaced by the position it stands for.
-    fn positioned<'n>(&self, fields: &'n Fields, path: &str) -> Result<Cow<'n, Fields>> {
+    pub(super) fn positioned<'n>(&self, fields: &'n Fields, path: &str) -> Result<Cow<'n, Fields>> {
         if fields.positional.is_none() {
             return Ok(Cow::Borrowed(fields));
         }
@@ -185,7 +185,7 @@ impl<'c> Walk<'c> {
     }
 
     /// What happens to one element: all nodes whose filters match it, merged.
-    fn chosen<'n>(
+    pub(super) fn chosen<'n>(
         &self,
         elements: &'n Elements,
         value: Value<'_>,

@@ -8,6 +8,7 @@
 
 mod apply;
 mod array_filters;
+mod diff;
 mod finish;
 pub mod operators;
 mod pipeline;

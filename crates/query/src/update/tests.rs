@@ -1,5 +1,6 @@
 //! Updates as clients write them, and a property against a naive model.
 
+mod diffs;
 mod errors;
 mod model;
 mod operators;
@@ -11,6 +12,20 @@ use base::bson::{ValueBuf, extended_json};
 
 pub(super) fn document(text: &str) -> DocumentBuf {
     extended_json::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// Whatever an update writes, what the oplog says of it leads to the same bytes.
+#[track_caller]
+pub(super) fn leads(
+    before: Document<'_>,
+    after: Document<'_>,
+    diff: Option<&DocumentBuf>,
+    is_replacement: bool,
+) {
+    assert!(!(diff.is_some() && is_replacement));
+    if let Some(diff) = diff {
+        assert_eq!(crate::change::apply(before, diff.view()).unwrap().view(), after, "{diff:?}");
+    }
 }
 
 /// An update in the shell's notation, pipelines and array filters included.
@@ -52,7 +67,23 @@ impl Case {
         if let Some(after) = &after {
             base::bson::validate(after.bytes()).unwrap();
         }
+        if let (Some(after), false) = (&after, self.is_insert) {
+            let diff = update.diff(before.view(), after.view(), self.position, &context)?;
+            leads(before.view(), after.view(), diff.as_ref(), update.is_replacement());
+        }
         Ok(after)
+    }
+
+    /// Expects the oplog's diff; an empty text is no diff.
+    #[track_caller]
+    pub(super) fn logs(&self, before: &str, diff: &str) {
+        let context = Context::for_tests();
+        let filters: Vec<_> = self.filters.iter().map(DocumentBuf::view).collect();
+        let update = Update::parse(self.update.view(), &filters, &context).unwrap();
+        let before = document(before);
+        let after = update.apply(before.view(), self.position, false, &context).unwrap().unwrap();
+        let found = update.diff(before.view(), after.view(), self.position, &context).unwrap();
+        assert_eq!(found.unwrap_or_default(), document(if diff.is_empty() { "{}" } else { diff }));
     }
 
     /// Expects this document, bytes and all.

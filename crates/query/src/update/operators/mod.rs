@@ -58,6 +58,12 @@ pub(crate) trait Operator: Debug + Send + Sync {
         false
     }
 
+    /// How many elements it puts behind an array of this length, where it does only that: the oplog then
+    /// has these alone.
+    fn appended(&self, _length: usize) -> Option<usize> {
+        None
+    }
+
     /// How deep the values it writes may nest beyond its path; `None` if not known beforehand.
     fn depth(&self) -> Option<usize> {
         Some(0)

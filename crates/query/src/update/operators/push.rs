@@ -113,6 +113,12 @@ impl Operator for Push {
         Ok(true)
     }
 
+    fn appended(&self, length: usize) -> Option<usize> {
+        // As MongoDB has it: a position at the very end, or an empty array, isn't logged as appending.
+        let behind = self.position.is_none_or(|at| usize::try_from(at).is_ok_and(|at| at > length));
+        (behind && self.sort.is_none() && length > 0).then_some(self.values.len())
+    }
+
     fn depth(&self) -> Option<usize> {
         Some(1 + self.values.iter().map(|value| depth(value.view())).max().unwrap_or(0))
     }

@@ -1,6 +1,6 @@
 //! A property: updates do what a slow and obvious model on a tree of values does.
 
-use super::document;
+use super::{document, leads};
 use crate::{Context, Update};
 use base::bson::{Builder, DocumentBuf, Value};
 use proptest::prelude::*;
@@ -190,6 +190,11 @@ proptest! {
         let mut model = tree.clone();
         let refused = operations.iter().try_for_each(|operation| model.apply(operation)).is_err();
         let found = parsed.apply(before.view(), None, false, &context);
+        if let Ok(Some(after)) = &found {
+            let diff = parsed.diff(before.view(), after.view(), None, &context).unwrap();
+            prop_assert!(diff.is_some());
+            leads(before.view(), after.view(), diff.as_ref(), false);
+        }
         prop_assume!(!format!("{model:?}").contains("-2147483648"));
         match found {
             // The model doesn't pad arrays with nulls, which is all that it refuses too much.

@@ -1,0 +1,143 @@
+//! Carries a diff out.
+
+use super::reader::{ArrayDiff, ArrayEntry, DocumentDiff, SubDiff};
+use base::bson::{Array, Builder, Document, DocumentBuf, Element, Value};
+use base::{Result, err};
+use std::collections::HashMap;
+
+/// How many nulls may come before a position beyond an array's end; MongoDB's bound for updates.
+const PADDING_MAX: usize = 1_500_000;
+
+/// What becomes of one field.
+enum Fate<'a> {
+    Delete,
+    Update(Element<'a>),
+    Insert,
+    Sub(SubDiff<'a>),
+}
+
+type Fates<'a> = HashMap<&'a [u8], Fate<'a>, foldhash::fast::RandomState>;
+
+/// The document with a diff carried out; doing so once more changes nothing. Where the document isn't
+/// the one that the diff was made for, places of another shape become null, since in an oplog a later
+/// entry will write them.
+///
+/// The result of a diff from outside may be too large or too deep: whoever has such one looks at that.
+///
+/// Errors: 4770500 and the like for what is no diff, 4728000 for a field that is named twice,
+/// CannotBackfillArray for a position far beyond the end of an array.
+pub fn apply(document: Document<'_>, diff: Document<'_>) -> Result<DocumentBuf> {
+    let mut out = Builder::with_buffer(Vec::with_capacity(document.bytes().len() + diff.bytes().len()));
+    fields(document, &DocumentDiff::read(diff)?, &mut out)?;
+    Ok(out.finish())
+}
+
+fn fates<'a>(diff: &DocumentDiff<'a>) -> Result<Fates<'a>> {
+    let mut fates = Fates::default();
+    let mut add = |name: &'a str, fate| match fates.insert(name.as_bytes(), fate) {
+        None => Ok(()),
+        Some(_) => Err(err!(4728000, "duplicate field name in diff: {name}")),
+    };
+    for element in diff.deletes {
+        add(element.name(), Fate::Delete)?;
+    }
+    for element in diff.updates {
+        add(element.name(), Fate::Update(element))?;
+    }
+    for element in diff.inserts {
+        add(element.name(), Fate::Insert)?;
+    }
+    for sub in diff.subs() {
+        let (name, sub) = sub?;
+        add(name, Fate::Sub(sub))?;
+    }
+    Ok(fates)
+}
+
+fn fields(before: Document<'_>, diff: &DocumentDiff<'_>, out: &mut Builder) -> Result<()> {
+    let mut fates = fates(diff)?;
+    for element in before {
+        // A second field of the same name is left alone, as updates leave it.
+        match fates.remove(element.name_bytes()) {
+            None => {
+                out.append_element(&element);
+            }
+            Some(Fate::Delete | Fate::Insert) => {}
+            Some(Fate::Update(value)) => {
+                out.append_element(&value);
+            }
+            Some(Fate::Sub(sub)) => within(element, &sub, out)?,
+        }
+    }
+    for element in diff.updates {
+        if fates.contains_key(element.name_bytes()) {
+            out.append_element(&element);
+        }
+    }
+    for element in diff.inserts {
+        out.append_element(&element);
+    }
+    Ok(())
+}
+
+fn within(element: Element<'_>, sub: &SubDiff<'_>, out: &mut Builder) -> Result<()> {
+    let name = element.name();
+    // The recursion is bounded by the depth of the diff, which is validated BSON.
+    match (sub, element.value()) {
+        (SubDiff::Document(diff), Value::Document(inner)) => {
+            out.begin_document(name);
+            fields(inner, diff, out)?;
+            out.end();
+        }
+        (SubDiff::Array(diff), Value::Array(inner)) => {
+            out.begin_array(name);
+            items(inner, diff, out)?;
+            out.end();
+        }
+        _ => {
+            out.append(name, Value::Null);
+        }
+    }
+    Ok(())
+}
+
+fn items(before: Array<'_>, diff: &ArrayDiff<'_>, out: &mut Builder) -> Result<()> {
+    let mut entries = HashMap::<usize, ArrayEntry<'_>, foldhash::fast::RandomState>::default();
+    let mut end = 0;
+    for entry in diff.entries() {
+        let (position, entry) = entry?;
+        end = end.max(position.saturating_add(1));
+        if entries.insert(position, entry).is_some() {
+            return Err(err!(4728000, "duplicate field name in diff: {position}"));
+        }
+    }
+    let mut length = 0;
+    for element in before.elements().take(diff.length.unwrap_or(usize::MAX)) {
+        match entries.get(&length) {
+            None => {
+                out.append_element(&element);
+            }
+            Some(ArrayEntry::Value(value)) => {
+                out.append_renamed(element.name_bytes(), value);
+            }
+            Some(ArrayEntry::Sub(sub)) => within(element, sub, out)?,
+        }
+        length += 1;
+    }
+    let end = end.min(diff.length.unwrap_or(usize::MAX));
+    if end.saturating_sub(length) > PADDING_MAX + entries.len() {
+        return Err(err!(CannotBackfillArray, "can't backfill more than {PADDING_MAX} elements"));
+    }
+    for position in length..end {
+        let name = position.to_string();
+        match entries.get(&position) {
+            Some(ArrayEntry::Value(value)) => {
+                out.append_renamed(name.as_bytes(), value);
+            }
+            Some(ArrayEntry::Sub(_)) | None => {
+                out.append(&name, Value::Null);
+            }
+        }
+    }
+    Ok(())
+}

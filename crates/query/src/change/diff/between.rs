@@ -1,0 +1,91 @@
+//! The difference of two states of a document.
+
+use super::{ArrayNode, DocumentNode, ENTRY_BYTES, Node, apply, same_value};
+use base::bson::{Array, Document, DocumentBuf, Element, Value};
+use std::collections::BTreeSet;
+
+/// The diff that leads from one state of a document to another, as MongoDB computes it for updates by
+/// a pipeline. `None` where the oplog has the whole document instead: where it takes no more bytes than
+/// the diff, and where names occur twice in a document, which diffs can't tell apart.
+pub fn between(before: Document<'_>, after: Document<'_>) -> Option<DocumentBuf> {
+    let node = documents(before, after, ENTRY_BYTES)?;
+    if node.is_empty() {
+        return None;
+    }
+    let diff = node.finish();
+    let exact = apply(before, diff.view()).is_ok_and(|result| result.bytes() == after.bytes());
+    exact.then_some(diff)
+}
+
+/// `padding` counts as part of the diff. `None` where the diff isn't smaller than the new state.
+fn documents<'a>(before: Document<'a>, after: Document<'a>, padding: usize) -> Option<DocumentNode<'a>> {
+    let most = after.bytes().len();
+    let mut node = DocumentNode::new();
+    node.size += padding;
+    let (mut left, mut right) = (before.iter().peekable(), after.iter().peekable());
+    // Fields that the new state has not at this place: it may have them further on.
+    let mut passed = BTreeSet::new();
+    while let (Some(old), Some(new)) = (left.peek(), right.peek()) {
+        if most < node.size {
+            return None;
+        }
+        if old.name_bytes() == new.name_bytes() {
+            if !same_value(old, new) {
+                match sub(old, new) {
+                    Some(sub) => node.sub(new.name_bytes(), sub),
+                    None => node.update(*new),
+                }
+            }
+            right.next();
+        } else {
+            passed.insert(old.name_bytes());
+        }
+        left.next();
+    }
+    for old in left {
+        node.delete(old.name_bytes());
+    }
+    for new in right {
+        passed.remove(new.name_bytes());
+        node.insert(new);
+    }
+    for name in passed {
+        node.delete(name);
+    }
+    (most > node.size).then_some(node)
+}
+
+fn arrays<'a>(before: Array<'a>, after: Array<'a>) -> Option<ArrayNode<'a>> {
+    let most = after.bytes().len();
+    let mut node = ArrayNode::new();
+    let (mut left, mut right) = (before.elements(), after.elements().enumerate());
+    let mut length = 0;
+    for (position, new) in right.by_ref() {
+        if most < node.size {
+            return None;
+        }
+        length = position + 1;
+        match left.next() {
+            Some(old) if same_value(&old, &new) => {}
+            Some(old) => match sub(&old, &new) {
+                Some(sub) => node.sub(position, sub),
+                None => node.set(position, new),
+            },
+            None => node.set(position, new),
+        }
+    }
+    if left.next().is_some() {
+        node.truncate(length);
+    }
+    (most > node.size).then_some(node)
+}
+
+/// The diff within two documents or two arrays, if that is what these are, and if it is worth it.
+fn sub<'a>(old: &Element<'a>, new: &Element<'a>) -> Option<Node<'a>> {
+    // The recursion is bounded by the depth of validated documents.
+    match (old.value(), new.value()) {
+        (Value::Document(old), Value::Document(new)) => Some(Node::Document(documents(old, new, 0)?)),
+        (Value::Array(old), Value::Array(new)) => Some(Node::Array(arrays(old, new)?)),
+        _ => None,
+    }
+}

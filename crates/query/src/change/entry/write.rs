@@ -1,0 +1,207 @@
+//! Writes entries, ahead of the commit that they are stored with.
+
+use super::{
+    BEGINS, COMMAND, COMMAND_WITH_BEFORE, DELETE, HAS_PRE_IMAGE, HAS_SESSION, HAS_STATEMENT, HAS_UUID,
+    INSERT, IS_TRANSACTION, NEW_NAMESPACE, NOTE, REPLACE, Session, TICKS_AT, UPDATE, VERSION,
+};
+use base::bson::{Builder, Document, Element, MAX_DOCUMENT_SIZE};
+use std::ops::Deref;
+
+/// What an operation takes of a document of the oplog, its own documents apart.
+const OPERATION_BYTES: usize = 160;
+
+/// Where something happened.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The collection, or the database's `$cmd`.
+    pub namespace: &'a str,
+    /// The collection's UUID.
+    pub uuid: Option<[u8; 16]>,
+}
+
+/// What is recorded of one change. `V` is the store's shared value.
+#[derive(Clone, Debug)]
+pub enum Change<'a, V> {
+    /// This document was inserted.
+    Insert(V),
+    /// A document became this one.
+    Replace(V),
+    /// A document was changed.
+    Update {
+        /// Its `_id`.
+        id: Element<'a>,
+        /// The diff, as [`Update::diff`](crate::Update::diff) gives it.
+        diff: Document<'a>,
+    },
+    /// The document with this `_id` was deleted.
+    Delete(Element<'a>),
+    /// A command of the oplog: `{create: …}` and the like, and what was there before (`o2`).
+    Command(Document<'a>, Option<Document<'a>>),
+    /// A note that changes nothing.
+    Note(Document<'a>),
+}
+
+/// Records the changes of one commit, in their order.
+#[derive(Debug)]
+pub struct Recorder<V> {
+    header: Vec<u8>,
+    values: Vec<V>,
+    namespaces: Vec<(Box<str>, Option<[u8; 16]>)>,
+    transaction: bool,
+    operations: usize,
+    ticks: u32,
+    /// About how large the document of the oplog is that is being filled.
+    filled: usize,
+    /// Whether nothing may join the last operation in its document.
+    alone: bool,
+}
+
+impl<V: Deref<Target = [u8]>> Recorder<V> {
+    /// Begins the entry of a commit at this wall clock, in milliseconds since 1970. `transaction` says that
+    /// the session's number is that of a transaction of many statements.
+    pub fn new(wall: i64, session: Option<&Session>, transaction: bool) -> Recorder<V> {
+        let mut header = Vec::with_capacity(160);
+        let flags =
+            if session.is_some() { HAS_SESSION } else { 0 } | if transaction { IS_TRANSACTION } else { 0 };
+        header.extend_from_slice(&[VERSION, flags]);
+        header.extend_from_slice(&wall.to_le_bytes());
+        header.extend_from_slice(&0u32.to_le_bytes());
+        if let Some(session) = session {
+            header.extend_from_slice(&session.id);
+            header.extend_from_slice(&session.user);
+            header.extend_from_slice(&session.number.to_le_bytes());
+            header.extend_from_slice(&session.previous.to_le_bytes());
+        }
+        Recorder {
+            header,
+            values: Vec::new(),
+            namespaces: Vec::new(),
+            transaction,
+            operations: 0,
+            ticks: 0,
+            filled: 0,
+            alone: false,
+        }
+    }
+
+    /// Adds a change. `pre_image` is the document before it, where the collection keeps those.
+    pub fn push(
+        &mut self,
+        source: Source<'_>,
+        statement: Option<i32>,
+        change: Change<'_, V>,
+        pre_image: Option<V>,
+    ) {
+        let kind = match &change {
+            Change::Insert(_) => INSERT,
+            Change::Replace(_) => REPLACE,
+            Change::Update { .. } => UPDATE,
+            Change::Delete(_) => DELETE,
+            Change::Command(_, None) => COMMAND,
+            Change::Command(_, Some(_)) => COMMAND_WITH_BEFORE,
+            Change::Note(_) => NOTE,
+        };
+        let at = self.header.len();
+        self.header.push(kind);
+        let mut flags = self.namespace(source);
+        if let Some(statement) = statement {
+            flags |= HAS_STATEMENT;
+            self.header.extend_from_slice(&statement.to_le_bytes());
+        }
+        let apart = !self.transaction && kind >= COMMAND;
+        let size = OPERATION_BYTES + source.namespace.len() + self.change(change);
+        if let Some(pre_image) = pre_image {
+            flags |= HAS_PRE_IMAGE;
+            self.values.push(pre_image);
+        }
+        if self.ticks == 0 || self.alone || apart || self.filled + size > MAX_DOCUMENT_SIZE {
+            flags |= BEGINS;
+            self.ticks += 1;
+            self.filled = 0;
+        }
+        self.alone = apart;
+        self.filled += size;
+        self.operations += 1;
+        if let Some(byte) = self.header.get_mut(at) {
+            *byte |= flags;
+        }
+    }
+
+    /// Writes where it happened; returns the flags that say how.
+    fn namespace(&mut self, source: Source<'_>) -> u8 {
+        let has_uuid = if source.uuid.is_some() { HAS_UUID } else { 0 };
+        let known = |(name, uuid): &(Box<str>, _)| **name == *source.namespace && *uuid == source.uuid;
+        if let Some(number) = self.namespaces.iter().rposition(known) {
+            self.header.extend_from_slice(&(number as u32).to_le_bytes());
+            return has_uuid;
+        }
+        // The longest namespace has 255 bytes.
+        let name = source.namespace.get(..source.namespace.len().min(255)).unwrap_or_default();
+        self.header.push(name.len() as u8);
+        self.header.extend_from_slice(name.as_bytes());
+        self.header.extend_from_slice(source.uuid.as_ref().map_or(&[][..], |uuid| uuid));
+        self.namespaces.push((name.into(), source.uuid));
+        has_uuid | NEW_NAMESPACE
+    }
+
+    /// Writes what was done; returns about how large it is in the oplog.
+    fn change(&mut self, change: Change<'_, V>) -> usize {
+        match change {
+            Change::Insert(value) | Change::Replace(value) => {
+                // The `_id` stands there twice.
+                let id = Document::from_valid(&value).first().map_or(0, |id| id.value_bytes().len());
+                let size = value.len() + id;
+                self.values.push(value);
+                size
+            }
+            Change::Update { id, diff } => {
+                self.key(id);
+                self.header.extend_from_slice(diff.bytes());
+                id.value_bytes().len() + diff.bytes().len()
+            }
+            Change::Delete(id) => {
+                self.key(id);
+                id.value_bytes().len()
+            }
+            Change::Command(object, before) => {
+                self.header.extend_from_slice(object.bytes());
+                self.header.extend_from_slice(before.map_or(&[][..], |before| before.bytes()));
+                object.bytes().len() + before.map_or(0, |before| before.bytes().len())
+            }
+            Change::Note(object) => {
+                self.header.extend_from_slice(object.bytes());
+                object.bytes().len()
+            }
+        }
+    }
+
+    fn key(&mut self, id: Element<'_>) {
+        let mut out = Builder::with_buffer(std::mem::take(&mut self.header));
+        out.append_renamed(b"_id", &id);
+        self.header = out.into_buffer();
+    }
+
+    /// Whether nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.operations == 0
+    }
+
+    /// How many operations were recorded.
+    pub fn len(&self) -> usize {
+        self.operations
+    }
+
+    /// How many ticks of the cluster time the entry takes, of which the commit's is the last: no other
+    /// commit may have one of them.
+    pub fn ticks(&self) -> u32 {
+        self.ticks
+    }
+
+    /// The header, and the values that are numbered from one.
+    pub fn finish(mut self) -> (Vec<u8>, Vec<V>) {
+        if let Some(place) = self.header.get_mut(TICKS_AT..TICKS_AT + 4) {
+            place.copy_from_slice(&self.ticks.to_le_bytes());
+        }
+        (self.header, self.values)
+    }
+}

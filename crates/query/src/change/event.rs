@@ -1,0 +1,327 @@
+//! Events of change streams out of the operations of an entry.
+
+use super::description::describe;
+use super::diff::apply;
+use super::entry::{Action, Entry, Operation};
+use super::oplog::append_session_id;
+use super::spec::{BeforeChange, FullDocument, Spec};
+use super::token::{EventToken, ResumeToken};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Value};
+use base::{Result, err};
+
+const UUID_SUBTYPE: u8 = 4;
+
+/// What events need beside the entry.
+pub struct Surroundings<'s> {
+    /// Finds the document of a collection as it is now, by namespace, UUID and document key: for
+    /// `updateLookup`.
+    #[allow(clippy::type_complexity)]
+    pub lookup: &'s dyn Fn(&str, &[u8; 16], Document<'_>) -> Result<Option<DocumentCow>>,
+    /// Pre-images from before this wall clock are gone; in milliseconds since 1970.
+    pub images_since: i64,
+}
+
+/// An event that is sent.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Where it stands in the stream.
+    pub token: ResumeToken,
+    /// The event's document.
+    pub document: DocumentBuf,
+}
+
+/// An operation of an entry, with the position that its events have.
+#[derive(Clone, Copy)]
+pub(super) struct Placed<'e> {
+    pub(super) entry: &'e Entry<'e>,
+    pub(super) operation: &'e Operation<'e>,
+    /// The cluster time of the event.
+    pub(super) time: u64,
+    /// The number of the operation in a document of the oplog that holds several.
+    pub(super) index: usize,
+}
+
+/// What an operation is to the clients of change streams, before anybody asks for the whole event.
+pub(super) struct Happening<'e> {
+    placed: Placed<'e>,
+    pub(super) kind: &'static str,
+    database: &'e str,
+    collection: &'e str,
+    to: Option<(&'e str, &'e str)>,
+    key: Option<DocumentBuf>,
+    description: Option<DocumentBuf>,
+    before: Option<DocumentBuf>,
+    pub(super) token: ResumeToken,
+}
+
+fn split(namespace: &str) -> (&str, &str) {
+    namespace.split_once('.').unwrap_or((namespace, ""))
+}
+
+/// A document without some of its fields.
+fn without(document: Document<'_>, names: &[&str]) -> Builder {
+    let mut out = Builder::new();
+    for element in document.iter().filter(|element| !names.contains(&element.name())) {
+        out.append_element(&element);
+    }
+    out
+}
+
+fn key_of(document: Document<'_>) -> Option<DocumentBuf> {
+    let id = document.find("_id")?;
+    let mut out = Builder::new();
+    out.append_element(&id);
+    Some(out.finish())
+}
+
+/// What a command of the oplog is to clients: its kind, collection and description.
+struct Told<'e> {
+    kind: &'static str,
+    collection: &'e str,
+    to: Option<(&'e str, &'e str)>,
+    description: Option<DocumentBuf>,
+    before: Option<DocumentBuf>,
+}
+
+impl<'e> Told<'e> {
+    fn new(kind: &'static str, collection: &'e str) -> Told<'e> {
+        Told { kind, collection, to: None, description: None, before: None }
+    }
+
+    fn described(self, description: Builder) -> Told<'e> {
+        Told { description: Some(description.finish()), ..self }
+    }
+}
+
+fn indexes(specification: Document<'_>, command: &str) -> Builder {
+    let mut out = Builder::new();
+    out.begin_array("indexes").push(&without(specification, &[command]).finish()).end();
+    out
+}
+
+fn command<'e>(object: Document<'e>, before: Option<Document<'e>>) -> Option<Told<'e>> {
+    let first = object.first()?;
+    let name = first.value().as_str().unwrap_or("");
+    Some(match first.name() {
+        "create" => Told::new("create", name).described(without(object, &["create"])),
+        "drop" => Told::new("drop", name),
+        "dropDatabase" => Told::new("dropDatabase", ""),
+        "renameCollection" => {
+            let to = split(object.get("to").and_then(|to| to.as_str()).unwrap_or(""));
+            let mut out = Builder::new();
+            for element in object {
+                match element.name() {
+                    "renameCollection" | "stayTemp" => {}
+                    "to" => append_namespace("to", to.0, to.1, &mut out),
+                    _ => drop(out.append_element(&element)),
+                }
+            }
+            Told { to: Some(to), ..Told::new("rename", split(name).1) }.described(out)
+        }
+        "createIndexes" => Told::new("createIndexes", name).described(indexes(object, "createIndexes")),
+        "commitIndexBuild" => {
+            let mut out = Builder::new();
+            out.append_optional("indexes", object.get("indexes"));
+            Told::new("createIndexes", name).described(out)
+        }
+        "dropIndexes" => {
+            let specification = before.unwrap_or(Document::EMPTY);
+            Told::new("dropIndexes", name).described(indexes(specification, "dropIndexes"))
+        }
+        "collMod" => {
+            let before = before.unwrap_or(Document::EMPTY);
+            let mut state = Builder::new();
+            state.append_optional("collectionOptions", before.get("collectionOptions_old"));
+            state.append_optional("indexOptions", before.get("indexOptions_old"));
+            let told = Told::new("modify", name).described(without(object, &["collMod"]));
+            Told { before: Some(state.finish()), ..told }
+        }
+        _ => return None,
+    })
+}
+
+impl<'e> Happening<'e> {
+    /// What an operation is; `None` for what clients aren't told of.
+    pub(super) fn of(placed: Placed<'e>) -> Option<Happening<'e>> {
+        let operation = placed.operation;
+        let (database, collection) = split(operation.namespace);
+        let mut told = Told::new("", collection);
+        let key = match operation.action {
+            Action::Insert(document) | Action::Replace(document) => key_of(document),
+            Action::Update { key, .. } | Action::Delete(key) => Some(key.to_owned()),
+            Action::Command { object, before } => {
+                told = command(object, before)?;
+                None
+            }
+            Action::Note(_) => return None,
+        };
+        told.kind = match operation.action {
+            Action::Insert(_) => "insert",
+            Action::Replace(_) => "replace",
+            Action::Update { .. } => "update",
+            Action::Delete(_) => "delete",
+            _ => told.kind,
+        };
+        Some(Happening::told(placed, database, told, key))
+    }
+
+    /// What a change of `system.views` is to those who watch more than one collection.
+    pub(super) fn of_view(placed: Placed<'e>) -> Option<Happening<'e>> {
+        let (kind, definition) = match placed.operation.action {
+            Action::Insert(definition) => ("create", Some(definition)),
+            Action::Replace(definition) => ("modify", Some(definition)),
+            Action::Delete(_) => ("drop", None),
+            _ => return None,
+        };
+        let id = match placed.operation.action {
+            Action::Insert(document) | Action::Replace(document) | Action::Delete(document) => {
+                document.get("_id").and_then(|id| id.as_str())?
+            }
+            _ => return None,
+        };
+        let (database, collection) = split(id);
+        let mut told = Told::new(kind, collection);
+        if let Some(definition) = definition {
+            told = told.described(without(definition, &["_id"]));
+        }
+        Some(Happening::told(placed, database, told, None))
+    }
+
+    fn told(
+        placed: Placed<'e>,
+        database: &'e str,
+        told: Told<'e>,
+        key: Option<DocumentBuf>,
+    ) -> Happening<'e> {
+        let Told { kind, collection, to, description, before } = told;
+        let mut identifier = Builder::new();
+        identifier.append("operationType", kind);
+        identifier.append_optional("documentKey", key.as_ref());
+        identifier.append_optional("operationDescription", description.as_ref());
+        let token = ResumeToken::of(EventToken {
+            time: placed.time,
+            index: placed.index,
+            uuid: placed.operation.uuid,
+            identifier: identifier.finish().view(),
+        });
+        Happening { placed, kind, database, collection, to, key, description, before, token }
+    }
+
+    /// The whole event, its fields in MongoDB's order.
+    ///
+    /// Errors: NoMatchingDocument where an image is required and there is none; those of looking up.
+    pub(super) fn event(self, spec: &Spec, around: &Surroundings<'_>) -> Result<Event> {
+        let Placed { entry, operation, time, .. } = self.placed;
+        let is_view = operation.namespace.ends_with(".system.views") && self.key.is_none();
+        let mut out = Builder::new();
+        if let Some((database, collection)) = self.to {
+            append_namespace("to", database, collection, &mut out);
+        }
+        if let Some(session) = entry.session.filter(|_| entry.transaction) {
+            out.append("txnNumber", session.number);
+            append_session_id(&session, &mut out);
+        }
+        out.append("_id", &self.token.to_document()).append("operationType", self.kind);
+        out.append("clusterTime", Value::Timestamp(time));
+        if spec.expanded && !is_view {
+            let uuid = operation.uuid.map(|uuid| Value::Binary { subtype: UUID_SUBTYPE, bytes: uuid });
+            out.append_optional("collectionUUID", uuid);
+        }
+        out.append("wallTime", Value::DateTime(entry.wall));
+        let pre_image = operation.pre_image.filter(|_| entry.wall >= around.images_since);
+        self.append_full_document(spec, pre_image, around, &mut out)?;
+        append_namespace("ns", self.database, self.collection, &mut out);
+        out.append_optional("documentKey", self.key.as_ref());
+        if spec.expanded {
+            out.append_optional("operationDescription", self.description.as_ref());
+        }
+        if let Action::Update { diff, .. } = operation.action {
+            if spec.raw_updates {
+                out.begin_document("rawUpdateDescription");
+                out.append("$v", 2i32).append("diff", diff).end();
+            } else {
+                out.begin_document("updateDescription");
+                describe(diff, spec.expanded, &mut out)?;
+                out.end();
+            }
+        }
+        out.append_optional("stateBeforeChange", self.before.as_ref());
+        let changes =
+            matches!(operation.action, Action::Replace(_) | Action::Update { .. } | Action::Delete(_));
+        if changes && !is_view && spec.before_change != BeforeChange::Off {
+            if pre_image.is_none() && spec.before_change == BeforeChange::Required {
+                return Err(self.missing("pre-image for all update, delete and replace events", "pre-image"));
+            }
+            append_or_null("fullDocumentBeforeChange", pre_image.map(Value::Document), &mut out);
+        }
+        Ok(Event { token: self.token, document: out.finish() })
+    }
+
+    fn append_full_document(
+        &self,
+        spec: &Spec,
+        pre_image: Option<Document<'_>>,
+        around: &Surroundings<'_>,
+        out: &mut Builder,
+    ) -> Result<()> {
+        let operation = self.placed.operation;
+        match (operation.action, spec.full_document) {
+            (Action::Insert(document) | Action::Replace(document), _) if self.key.is_some() => {
+                out.append("fullDocument", document);
+            }
+            (Action::Update { key, .. }, FullDocument::UpdateLookup) => {
+                let found = match operation.uuid {
+                    Some(uuid) => (around.lookup)(operation.namespace, uuid, key)?,
+                    None => None,
+                };
+                append_or_null("fullDocument", found.as_ref().map(|found| found.view().into()), out);
+            }
+            (Action::Update { diff, .. }, FullDocument::WhenAvailable | FullDocument::Required) => {
+                let post_image = pre_image.map(|before| apply(before, diff)).transpose()?;
+                if post_image.is_none() && spec.full_document == FullDocument::Required {
+                    return Err(self.missing("post-image for all update events", "post-image"));
+                }
+                append_or_null("fullDocument", post_image.as_ref().map(Value::from), out);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The error of an image that is required and can't be had.
+    fn missing(&self, required: &str, what: &str) -> base::Error {
+        let session = self.placed.entry.session.filter(|_| self.placed.entry.transaction);
+        let transaction = session.map_or(String::new(), |session| format!(", txnNumber: {}", session.number));
+        err!(
+            NoMatchingDocument,
+            "Change stream was configured to require a {required}, but the {what} was not found for event: \
+             {{operationType: \"{}\", ns: {{db: \"{}\", coll: \"{}\"}}, clusterTime: {}{transaction}}}",
+            self.kind,
+            self.database,
+            self.collection,
+            Value::Timestamp(self.placed.time)
+        )
+    }
+}
+
+/// The invalidation that follows an event.
+pub(super) fn invalidation(event: &ResumeToken, placed: Placed<'_>) -> Event {
+    let token = event.invalidation();
+    let mut out = Builder::new();
+    out.append("_id", &token.to_document()).append("operationType", "invalidate");
+    out.append("clusterTime", Value::Timestamp(placed.time));
+    out.append("wallTime", Value::DateTime(placed.entry.wall));
+    Event { token, document: out.finish() }
+}
+
+fn append_namespace(name: &str, database: &str, collection: &str, out: &mut Builder) {
+    out.begin_document(name).append("db", database);
+    if !collection.is_empty() {
+        out.append("coll", collection);
+    }
+    out.end();
+}
+
+fn append_or_null(name: &str, value: Option<Value<'_>>, out: &mut Builder) {
+    out.append(name, value.unwrap_or(Value::Null));
+}

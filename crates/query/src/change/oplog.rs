@@ -1,0 +1,139 @@
+//! An entry as the documents of `local.oplog.rs`, in MongoDB's form.
+
+use super::entry::{Action, Entry, Operation, Session};
+use base::bson::{Builder, Document, DocumentBuf, Value};
+
+/// The election term of every entry: a set of one member has had one election.
+const TERM: i64 = 1;
+/// The version of the oplog's format.
+const OPLOG_VERSION: i64 = 2;
+/// `multiOpType` of an `applyOps` whose operations have nothing in common but their commit.
+const APPLIED_SEPARATELY: i32 = 1;
+const UUID_SUBTYPE: u8 = 4;
+
+/// The documents of the oplog that an entry is, in their order.
+pub fn oplog_documents(entry: &Entry<'_>) -> Vec<DocumentBuf> {
+    let mut documents = Vec::with_capacity(entry.ticks as usize);
+    let mut rest = entry.operations.as_slice();
+    while let Some((first, others)) = rest.split_first() {
+        let more = others.iter().take_while(|operation| !operation.begins).count();
+        let (operations, behind) = rest.split_at(1 + more);
+        let number = documents.len() as u32;
+        documents.push(match operations {
+            [_] if !entry.transaction => single(entry, first, number),
+            _ => several(entry, operations, number),
+        });
+        rest = behind;
+    }
+    documents
+}
+
+fn single(entry: &Entry<'_>, operation: &Operation<'_>, number: u32) -> DocumentBuf {
+    let mut out = Builder::new();
+    let session = entry.session.filter(|_| operation.statement.is_some());
+    if let Some(session) = &session {
+        append_session(session, &mut out);
+    }
+    append_operation(operation, &mut out);
+    append_times(entry, number, &mut out);
+    if session.is_some() {
+        append_previous(entry, number, &mut out);
+    }
+    out.finish()
+}
+
+fn several(entry: &Entry<'_>, operations: &[Operation<'_>], number: u32) -> DocumentBuf {
+    let mut out = Builder::new();
+    if let Some(session) = &entry.session {
+        append_session(session, &mut out);
+    }
+    out.append("op", "c").append("ns", "admin.$cmd").begin_document("o").begin_array("applyOps");
+    for operation in operations {
+        out.push_document();
+        append_operation(operation, &mut out);
+        out.end();
+    }
+    out.end();
+    if entry.transaction && number + 1 < entry.ticks {
+        out.append("partialTxn", true);
+    } else if entry.transaction && number > 0 {
+        out.append("count", entry.operations.len() as i64);
+    }
+    out.end();
+    append_times(entry, number, &mut out);
+    if entry.session.is_some() {
+        append_previous(entry, number, &mut out);
+    }
+    if !entry.transaction {
+        out.append("multiOpType", APPLIED_SEPARATELY);
+    }
+    out.finish()
+}
+
+pub(super) fn append_session(session: &Session, out: &mut Builder) {
+    append_session_id(session, out);
+    out.append("txnNumber", session.number);
+}
+
+/// Appends `lsid`.
+pub(super) fn append_session_id(session: &Session, out: &mut Builder) {
+    out.begin_document("lsid");
+    out.append("id", Value::Binary { subtype: UUID_SUBTYPE, bytes: &session.id });
+    out.append("uid", Value::Binary { subtype: 0, bytes: &session.user });
+    out.end();
+}
+
+fn append_operation(operation: &Operation<'_>, out: &mut Builder) {
+    let kind = match operation.action {
+        Action::Insert(_) => "i",
+        Action::Replace(_) | Action::Update { .. } => "u",
+        Action::Delete(_) => "d",
+        Action::Command { .. } => "c",
+        Action::Note(_) => "n",
+    };
+    out.append("op", kind).append("ns", operation.namespace);
+    let uuid = operation.uuid.map(|uuid| Value::Binary { subtype: UUID_SUBTYPE, bytes: uuid });
+    out.append_optional("ui", uuid);
+    match operation.action {
+        Action::Insert(document) | Action::Replace(document) => {
+            out.append("o", document);
+            append_key(document, out);
+        }
+        Action::Update { key, diff } => {
+            out.begin_document("o").append("$v", 2i32).append("diff", diff).end();
+            out.append("o2", key);
+        }
+        Action::Delete(key) => {
+            out.append("o", key);
+        }
+        Action::Command { object, before } => {
+            out.append("o", object).append_optional("o2", before);
+        }
+        Action::Note(object) => {
+            out.append("o", object);
+        }
+    }
+    out.append_optional("stmtId", operation.statement);
+}
+
+/// Appends the document key of a whole document as `o2`.
+fn append_key(document: Document<'_>, out: &mut Builder) {
+    if let Some(id) = document.find("_id") {
+        out.begin_document("o2").append_element(&id).end();
+    }
+}
+
+fn append_times(entry: &Entry<'_>, number: u32, out: &mut Builder) {
+    out.append("ts", Value::Timestamp(entry.tick(number))).append("t", TERM).append("v", OPLOG_VERSION);
+    out.append("wall", Value::DateTime(entry.wall));
+}
+
+/// Appends where the entry is that the same write made before.
+fn append_previous(entry: &Entry<'_>, number: u32, out: &mut Builder) {
+    let before = match number.checked_sub(1) {
+        Some(number) => entry.tick(number),
+        None => entry.session.map_or(0, |session| session.previous),
+    };
+    let term = if before == 0 { -1 } else { TERM };
+    out.begin_document("prevOpTime").append("ts", Value::Timestamp(before)).append("t", term).end();
+}

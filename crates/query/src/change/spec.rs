@@ -1,0 +1,236 @@
+//! What a change stream was asked for: the specification of `$changeStream`, and where it is opened.
+
+use super::token::{ResumeToken, TokenParts};
+use base::bson::{Document, Element, Type, Value};
+use base::{Namespace, Result, err};
+
+/// What `fullDocument` asks for with updates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FullDocument {
+    /// Nothing.
+    #[default]
+    Default,
+    /// The document as it is when the event is made.
+    UpdateLookup,
+    /// The document as it was after the update, or null where that can't be told any more.
+    WhenAvailable,
+    /// The same, and an error where it can't be told.
+    Required,
+}
+
+/// What `fullDocumentBeforeChange` asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum BeforeChange {
+    /// Nothing.
+    #[default]
+    Off,
+    /// The document as it was before the change, or null where that can't be told any more.
+    WhenAvailable,
+    /// The same, and an error where it can't be told.
+    Required,
+}
+
+/// The specification of a change stream.
+#[derive(Clone, Debug, Default)]
+pub struct Spec {
+    /// Begin behind the event of this token.
+    pub resume_after: Option<ResumeToken>,
+    /// The same, also behind an invalidation.
+    pub start_after: Option<ResumeToken>,
+    /// Begin at this cluster time.
+    pub start_at: Option<u64>,
+    /// What comes with updates.
+    pub full_document: FullDocument,
+    /// What comes with updates, replacements and deletes.
+    pub before_change: BeforeChange,
+    /// Every database is watched.
+    pub all_changes: bool,
+    /// The stream may be opened on `config`.
+    pub on_config: bool,
+    /// The stream may be opened on a system collection.
+    pub on_system: bool,
+    /// Events of some system collections are shown.
+    pub show_system: bool,
+    /// Updates are told as the oplog has them.
+    pub raw_updates: bool,
+    /// Events of collections and indexes are shown, and more is told of all.
+    pub expanded: bool,
+}
+
+/// What a change stream watches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// A collection.
+    Collection(Namespace),
+    /// All collections of a database.
+    Database(String),
+    /// All collections of all databases.
+    Deployment,
+}
+
+impl Scope {
+    /// What a stream watches that is opened on a namespace; the collection `$cmd.aggregate` stands for
+    /// the database as a whole.
+    pub fn of(namespace: &Namespace) -> Scope {
+        match (namespace.database(), namespace.collection()) {
+            ("admin", _) => Scope::Deployment,
+            (database, "$cmd.aggregate") => Scope::Database(database.to_string()),
+            _ => Scope::Collection(namespace.clone()),
+        }
+    }
+}
+
+impl Spec {
+    /// Reads the specification of the stage.
+    ///
+    /// Errors: 50808 unless it is a document, 40415 for unknown fields, TypeMismatch, BadValue for
+    /// unknown modes, those of resume tokens.
+    pub fn parse(spec: &Element<'_>) -> Result<Spec> {
+        let Value::Document(fields) = spec.value() else {
+            return Err(err!(50808, "$changeStream stage expects a document as argument"));
+        };
+        let mut parsed = Spec::default();
+        for field in fields {
+            match field.name() {
+                "resumeAfter" => parsed.resume_after = Some(ResumeToken::parse(document(&field)?)?),
+                "startAfter" => parsed.start_after = Some(ResumeToken::parse(document(&field)?)?),
+                "startAtOperationTime" => match field.value() {
+                    Value::Timestamp(time) => parsed.start_at = Some(time),
+                    _ => return Err(mistyped(&field, Type::Timestamp)),
+                },
+                "fullDocument" => parsed.full_document = full_document(&field)?,
+                "fullDocumentBeforeChange" => parsed.before_change = before_change(&field)?,
+                "allChangesForCluster" => parsed.all_changes = flag(&field)?,
+                "allowToRunOnConfigDB" => parsed.on_config = flag(&field)?,
+                "allowToRunOnSystemNS" => parsed.on_system = flag(&field)?,
+                "showSystemEvents" => parsed.show_system = flag(&field)?,
+                "showRawUpdateDescription" => parsed.raw_updates = flag(&field)?,
+                "showExpandedEvents" => parsed.expanded = flag(&field)?,
+                // Chunks migrate between shards, and there are none.
+                "showMigrationEvents" => drop(flag(&field)?),
+                other => {
+                    return Err(err!(40415, "BSON field '$changeStream.{other}' is an unknown field."));
+                }
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// Checks that a stream may be opened with this specification on a namespace.
+    ///
+    /// Errors: InvalidOptions, InvalidNamespace, InvalidResumeToken, 50865 and 40674 as MongoDB has them.
+    pub fn check(&self, namespace: &Namespace) -> Result<()> {
+        let (database, collection) = (namespace.database(), namespace.collection());
+        let whole = collection == "$cmd.aggregate";
+        if self.all_changes && !(database == "admin" && whole) {
+            return Err(err!(
+                InvalidOptions,
+                "A $changeStream with 'allChangesForCluster:true' may only be opened on the 'admin' database, \
+                 and with no collection name; found {namespace}"
+            ));
+        }
+        let internal = match database {
+            "admin" => !self.all_changes,
+            "local" => true,
+            "config" => !self.on_config,
+            _ => false,
+        };
+        if internal {
+            return Err(err!(
+                InvalidNamespace,
+                "$changeStream may not be opened on the internal {database} database"
+            ));
+        }
+        if collection.starts_with("system.") && !self.on_system {
+            return Err(err!(
+                InvalidNamespace,
+                "$changeStream may not be opened on the internal {namespace} collection"
+            ));
+        }
+        if self.resume_after.is_some() && self.start_after.is_some() {
+            return Err(err!(
+                50865,
+                "Do not specify both 'resumeAfter' and 'startAfter' in a $changeStream stage"
+            ));
+        }
+        let Some(token) = self.token().map(ResumeToken::parts).transpose()? else { return Ok(()) };
+        self.check_token(&token, whole)
+    }
+
+    fn check_token(&self, token: &TokenParts, whole: bool) -> Result<()> {
+        if self.start_at.is_some() {
+            return Err(err!(40674, "Only one type of resume option is allowed, but multiple were found"));
+        }
+        if self.resume_after.is_some() && token.from_invalidate {
+            return Err(err!(
+                InvalidResumeToken,
+                "Attempting to resume a change stream using 'resumeAfter' is not allowed from an invalidate \
+                 notification"
+            ));
+        }
+        if !whole && token.is_event && token.uuid.is_none() {
+            return Err(err!(
+                InvalidResumeToken,
+                "Attempted to resume a single-collection stream, but the resume token does not include a UUID"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The token behind which the stream begins, if that is how it was asked for.
+    pub fn token(&self) -> Option<&ResumeToken> {
+        self.start_after.as_ref().or(self.resume_after.as_ref())
+    }
+}
+
+fn document<'a>(field: &Element<'a>) -> Result<Document<'a>> {
+    field.value().as_document().ok_or_else(|| mistyped(field, Type::Document))
+}
+
+fn flag(field: &Element<'_>) -> Result<bool> {
+    match field.value() {
+        Value::Boolean(flag) => Ok(flag),
+        _ => Err(mistyped(field, Type::Boolean)),
+    }
+}
+
+fn text<'a>(field: &Element<'a>) -> Result<&'a str> {
+    field.value().as_str().ok_or_else(|| mistyped(field, Type::String))
+}
+
+fn full_document(field: &Element<'_>) -> Result<FullDocument> {
+    match text(field)? {
+        "default" => Ok(FullDocument::Default),
+        "updateLookup" => Ok(FullDocument::UpdateLookup),
+        "whenAvailable" => Ok(FullDocument::WhenAvailable),
+        "required" => Ok(FullDocument::Required),
+        other => Err(no_such(field, other)),
+    }
+}
+
+fn before_change(field: &Element<'_>) -> Result<BeforeChange> {
+    match text(field)? {
+        "off" => Ok(BeforeChange::Off),
+        "whenAvailable" => Ok(BeforeChange::WhenAvailable),
+        "required" => Ok(BeforeChange::Required),
+        other => Err(no_such(field, other)),
+    }
+}
+
+fn no_such(field: &Element<'_>, value: &str) -> base::Error {
+    err!(
+        BadValue,
+        "Enumeration value '{value}' for field '$changeStream.{}' is not a valid value.",
+        field.name()
+    )
+}
+
+fn mistyped(field: &Element<'_>, expected: Type) -> base::Error {
+    err!(
+        TypeMismatch,
+        "BSON field '$changeStream.{}' is the wrong type '{}', expected type '{}'",
+        field.name(),
+        field.kind().alias(),
+        expected.alias()
+    )
+}

@@ -1,0 +1,248 @@
+//! One change stream: which operations it shows, where it resumes, when it ends.
+
+use super::entry::{Action, Entry, Operation};
+use super::event::{Event, Happening, Placed, Surroundings, invalidation};
+use super::spec::{Scope, Spec};
+use super::token::ResumeToken;
+use base::{Result, err};
+use std::collections::VecDeque;
+
+/// The events that streams show without `showExpandedEvents`.
+const CLASSIC: &[&str] =
+    &["insert", "update", "replace", "delete", "drop", "rename", "dropDatabase", "invalidate"];
+
+/// A change stream, to be given the log's entries in their order.
+#[derive(Clone, Debug)]
+pub struct ChangeStream {
+    spec: Spec,
+    scope: Scope,
+    resume: Resume,
+    /// Behind which the next event will stand, as far as the stream has come.
+    reached: ResumeToken,
+    invalidated: bool,
+}
+
+/// How far the stream is on its way to where it was to resume.
+#[derive(Clone, Debug)]
+enum Resume {
+    /// Events up to this token aren't shown.
+    Before {
+        token: ResumeToken,
+        /// The token must turn up.
+        is_event: bool,
+        found: bool,
+    },
+    /// It has been passed.
+    Passed,
+}
+
+impl ChangeStream {
+    /// A stream on what a checked specification and a scope say, given the cluster time of now: without a
+    /// starting point it begins with what is committed after that.
+    ///
+    /// Errors: those of resume tokens that nobody checked.
+    pub fn new(spec: Spec, scope: Scope, now: u64) -> Result<ChangeStream> {
+        let (token, is_event) = match (spec.token(), spec.start_at) {
+            (Some(token), _) => (token.clone(), token.parts()?.is_event),
+            (None, Some(time)) => (ResumeToken::before(time), false),
+            (None, None) => (ResumeToken::before(now + 1), false),
+        };
+        let resume = Resume::Before { token: token.clone(), is_event, found: false };
+        Ok(ChangeStream { spec, scope, resume, reached: token, invalidated: false })
+    }
+
+    /// The cluster time of the first entry that the stream is to be given. Where the log no longer has all
+    /// entries from there on, the stream can't be opened: see [`history_lost`].
+    pub fn start(&self) -> u64 {
+        match &self.resume {
+            Resume::Before { token, .. } => token.parts().map_or(0, |parts| parts.time),
+            Resume::Passed => 0,
+        }
+    }
+
+    /// Whether an invalidation was sent, after which there is nothing more.
+    pub fn is_invalidated(&self) -> bool {
+        self.invalidated
+    }
+
+    /// Where a client would resume behind all events made so far: the `postBatchResumeToken`.
+    pub fn reached(&self) -> &ResumeToken {
+        &self.reached
+    }
+
+    /// Notes that everything up to this cluster time has been looked at.
+    pub fn pass(&mut self, time: u64) {
+        let mark = ResumeToken::before(time);
+        if !self.invalidated && mark > self.reached {
+            self.reached = mark;
+        }
+    }
+
+    /// Makes the events of the next entry.
+    ///
+    /// Errors: ChangeStreamFatalError where the event to resume behind isn't in the stream;
+    /// NoMatchingDocument where an image is required and there is none; those of looking up.
+    pub fn take(
+        &mut self,
+        entry: &Entry<'_>,
+        around: &Surroundings<'_>,
+        out: &mut VecDeque<Event>,
+    ) -> Result<()> {
+        let mut tick = 0;
+        let mut index = 0;
+        let mut operations = entry.operations.iter().peekable();
+        while let Some(operation) = operations.next() {
+            if operation.begins && !entry.transaction {
+                index = 0;
+            }
+            tick += u32::from(operation.begins);
+            let number = tick.saturating_sub(1);
+            let time = if entry.transaction { entry.time } else { entry.tick(number) };
+            let placed = Placed { entry, operation, time, index };
+            index += 1;
+            if !self.invalidated {
+                self.take_operation(placed, around, out)?;
+            }
+        }
+        self.pass(entry.time);
+        Ok(())
+    }
+
+    fn take_operation(
+        &mut self,
+        placed: Placed<'_>,
+        around: &Surroundings<'_>,
+        out: &mut VecDeque<Event>,
+    ) -> Result<()> {
+        let happening = match self.shows(placed.operation) {
+            Shown::No => None,
+            Shown::Yes => Happening::of(placed),
+            Shown::AsView => Happening::of_view(placed),
+        };
+        let Some(happening) = happening else { return Ok(()) };
+        let (kind, token) = (happening.kind, happening.token.clone());
+        let invalidates = match self.scope {
+            Scope::Collection(_) => matches!(kind, "drop" | "rename" | "dropDatabase"),
+            Scope::Database(_) => kind == "dropDatabase",
+            Scope::Deployment => false,
+        };
+        if self.goes_on_with(&token)? && (self.spec.expanded || CLASSIC.contains(&kind)) {
+            out.push_back(happening.event(&self.spec, around)?);
+            self.reached = token.clone();
+        }
+        if invalidates {
+            let event = invalidation(&token, placed);
+            if self.goes_on_with(&event.token)? {
+                self.reached = event.token.clone();
+                self.invalidated = true;
+                out.push_back(event);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an event lies behind the place where the stream resumes.
+    ///
+    /// Errors: ChangeStreamFatalError where that place was an event that didn't come.
+    fn goes_on_with(&mut self, event: &ResumeToken) -> Result<bool> {
+        let Resume::Before { token, is_event, found } = &mut self.resume else { return Ok(true) };
+        if event == token {
+            *found = true;
+            return Ok(false);
+        }
+        if token.is_fragment_of(event) {
+            // The stage that splits events passes over the fragments up to the token.
+            *found = true;
+            return Ok(true);
+        }
+        if event < token {
+            return Ok(false);
+        }
+        if *is_event && !*found {
+            return Err(err!(
+                ChangeStreamFatalError,
+                "cannot resume stream; the resume token was not found. {{_data: \"{}\"}}",
+                event.hex()
+            ));
+        }
+        self.resume = Resume::Passed;
+        Ok(true)
+    }
+
+    fn shows(&self, operation: &Operation<'_>) -> Shown {
+        let Some((database, collection)) = operation.namespace.split_once('.') else { return Shown::No };
+        let watched = match &self.scope {
+            Scope::Collection(namespace) => namespace.database() == database,
+            Scope::Database(watched) => watched == database,
+            Scope::Deployment => !matches!(database, "admin" | "config" | "local"),
+        };
+        if !watched {
+            return Shown::No;
+        }
+        let shown = match operation.action {
+            Action::Command { object, .. } => {
+                let Some(first) = object.first() else { return Shown::No };
+                let name = first.value().as_str().unwrap_or("");
+                match first.name() {
+                    "dropDatabase" => !matches!(self.scope, Scope::Collection(_)),
+                    "renameCollection" => {
+                        let to = object.get("to").and_then(|to| to.as_str()).unwrap_or("");
+                        self.shows_namespace(name) || self.shows_namespace(to)
+                    }
+                    _ => self.shows_collection(name),
+                }
+            }
+            Action::Note(_) => false,
+            _ => {
+                let is_view = collection == "system.views" && self.spec.expanded;
+                if is_view && !matches!(self.scope, Scope::Collection(_)) {
+                    return Shown::AsView;
+                }
+                self.shows_collection(collection)
+            }
+        };
+        if shown { Shown::Yes } else { Shown::No }
+    }
+
+    fn shows_namespace(&self, namespace: &str) -> bool {
+        let Some((database, collection)) = namespace.split_once('.') else { return false };
+        match &self.scope {
+            Scope::Collection(watched) => watched.as_str() == namespace,
+            Scope::Database(watched) => watched == database && self.shows_collection(collection),
+            Scope::Deployment => {
+                !matches!(database, "admin" | "config" | "local") && self.shows_collection(collection)
+            }
+        }
+    }
+
+    /// Whether a collection of a watched database is shown.
+    fn shows_collection(&self, collection: &str) -> bool {
+        if let Scope::Collection(watched) = &self.scope {
+            return watched.collection() == collection;
+        }
+        match collection.strip_prefix("system.") {
+            None => !collection.starts_with('$'),
+            Some(name) if self.spec.show_system => {
+                matches!(name, "js" | "views")
+                    || name.starts_with("resharding.")
+                    || name.starts_with("buckets.")
+            }
+            Some(_) => false,
+        }
+    }
+}
+
+enum Shown {
+    No,
+    Yes,
+    /// As a change of a view, which a document of `system.views` defines.
+    AsView,
+}
+
+/// The error of a stream that begins before the log does.
+pub fn history_lost() -> base::Error {
+    err!(
+        ChangeStreamHistoryLost,
+        "Resume of change stream was not possible, as the resume point may no longer be in the oplog."
+    )
+}

@@ -1,0 +1,259 @@
+//! Resume tokens: where in a stream an event stands, as a key string in hexadecimal.
+//!
+//! Its parts, in this order: the cluster time, the version, the kind of token, the event's number
+//! within its oplog entry, whether it is an invalidation, the collection's UUID, what the event is
+//! (`{operationType, documentKey or operationDescription}`), and, where a large event was split, the
+//! fragment. So tokens sort as their events are sent, and sort as texts as well.
+
+mod key;
+#[cfg(test)]
+mod tests;
+
+use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::{Result, err};
+use key::Reader;
+
+/// The version of tokens made here.
+const VERSION: u8 = 2;
+const EVENT: i64 = 128;
+const UUID_SUBTYPE: u8 = 4;
+
+/// A resume token: its bytes, which compare as positions in the stream.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ResumeToken {
+    bytes: Vec<u8>,
+}
+
+/// What a resume token says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TokenParts {
+    /// The cluster time to read the oplog from.
+    pub time: u64,
+    /// Whether it names an event; otherwise it stands before all events of its time.
+    pub is_event: bool,
+    /// Whether the event is the invalidation that followed another event.
+    pub from_invalidate: bool,
+    /// The UUID of the event's collection.
+    pub uuid: Option<[u8; 16]>,
+    /// Which fragment of a large event it is.
+    pub fragment: Option<u32>,
+}
+
+/// What an event's token is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EventToken<'a> {
+    pub(super) time: u64,
+    pub(super) index: usize,
+    pub(super) uuid: Option<&'a [u8; 16]>,
+    /// What the event is.
+    pub(super) identifier: Document<'a>,
+}
+
+impl ResumeToken {
+    /// The token before all events of a cluster time: a high-water mark, sent where no event was.
+    pub fn before(time: u64) -> ResumeToken {
+        let mut bytes = start(time);
+        bytes.extend_from_slice(&[key::ZERO, key::ZERO, key::FALSE, key::NULL, key::END]);
+        ResumeToken { bytes }
+    }
+
+    /// The token of an event.
+    pub(super) fn of(event: EventToken<'_>) -> ResumeToken {
+        let mut bytes = start(event.time);
+        key::push(Value::Int64(EVENT), &mut bytes);
+        key::push(Value::Int64(i64::try_from(event.index).unwrap_or(i64::MAX)), &mut bytes);
+        bytes.push(key::FALSE);
+        match event.uuid {
+            Some(uuid) => key::push(Value::Binary { subtype: UUID_SUBTYPE, bytes: uuid }, &mut bytes),
+            None => bytes.push(key::NULL),
+        }
+        key::push(Value::Document(event.identifier), &mut bytes);
+        bytes.push(key::END);
+        ResumeToken { bytes }
+    }
+
+    /// The token of the invalidation that follows the event of this token.
+    pub(super) fn invalidation(&self) -> ResumeToken {
+        let mut bytes = self.bytes.clone();
+        // Behind time and version stand two numbers, then the flag.
+        let mut reader = Reader::new(self.bytes.get(11..).unwrap_or_default());
+        let at = reader.skip().and_then(|()| reader.skip()).map(|()| self.bytes.len() - reader.rest().len());
+        if let Some(flag) = at.and_then(|at| bytes.get_mut(at)) {
+            *flag = key::TRUE;
+        }
+        ResumeToken { bytes }
+    }
+
+    /// The token of one fragment of the event of this token, counted from zero.
+    pub fn fragment(&self, number: u32) -> ResumeToken {
+        let mut bytes = self.bytes.clone();
+        bytes.pop();
+        key::push(Value::Int64(i64::from(number)), &mut bytes);
+        bytes.push(key::END);
+        ResumeToken { bytes }
+    }
+
+    /// Whether this is a fragment's token, of the event of the other token.
+    pub(super) fn is_fragment_of(&self, event: &ResumeToken) -> bool {
+        let whole = event.bytes.get(..event.bytes.len() - 1).unwrap_or_default();
+        self.bytes.len() > event.bytes.len() && self.bytes.starts_with(whole)
+    }
+
+    /// The token in hexadecimal.
+    pub fn hex(&self) -> String {
+        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+        let digit = |half: u8| DIGITS.get(usize::from(half)).map_or('0', |digit| char::from(*digit));
+        self.bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    }
+
+    /// The token as events carry it: `{_data: hexadecimal}`.
+    pub fn to_document(&self) -> DocumentBuf {
+        let mut out = Builder::new();
+        out.append("_data", self.hex().as_str());
+        out.finish()
+    }
+
+    /// Reads a token that a client sends.
+    ///
+    /// Errors: 40647 and 40648 for documents of another form, FailedToParse for what is no hexadecimal,
+    /// 50811 for bytes that are no key string, and those of [`parts`](Self::parts).
+    pub fn parse(token: Document<'_>) -> Result<ResumeToken> {
+        let Some(Value::String(hex)) = token.get("_data") else {
+            return Err(err!(
+                40647,
+                "Bad resume token: _data of missing or of wrong type. Expected string, got {token}"
+            ));
+        };
+        // Type bits tell the types of an event's `_id`, which nothing here needs.
+        if !matches!(token.get("_typeBits"), None | Some(Value::Binary { subtype: 0, .. })) {
+            return Err(err!(40648, "Bad resume token: _typeBits of wrong type {token}"));
+        }
+        let bytes = unhex(hex)
+            .ok_or_else(|| err!(FailedToParse, "resume token string was not a valid hex string"))?;
+        let token = ResumeToken { bytes };
+        token.parts()?;
+        Ok(token)
+    }
+
+    /// Takes the token apart.
+    ///
+    /// Errors: MongoDB's, by number, for each part that is missing or of another type; 50811 for bytes
+    /// that are no key string.
+    pub fn parts(&self) -> Result<TokenParts> {
+        let mut reader = Reader::new(&self.bytes);
+        let broken = |first: u8| err!(50811, "KeyString format error: Unknown type: {first}");
+        let Some(first) = reader.peek() else { return Err(err!(40649, "invalid empty resume token")) };
+        if first != key::TIMESTAMP {
+            return Err(broken(first));
+        }
+        reader.byte();
+        let time = u64::from_be_bytes(reader.chunk().ok_or_else(|| broken(first))?);
+        let version = integer(
+            &mut reader,
+            (50796, "Resume Token does not contain version"),
+            (50854, "Invalid resume token: wrong type for version"),
+        )?;
+        if !(0..=2).contains(&version) {
+            return Err(err!(50795, "Invalid Resume Token: only supports version 0, 1 and 2"));
+        }
+        let mut parts =
+            TokenParts { time, is_event: true, from_invalidate: false, uuid: None, fragment: None };
+        if version >= 1 {
+            let kind = integer(
+                &mut reader,
+                (51055, "Resume Token does not contain tokenType"),
+                (51056, "Resume Token tokenType is not an int."),
+            )?;
+            if kind != 0 && kind != EVENT {
+                return Err(err!(51057, "Token type {kind} not recognized"));
+            }
+            parts.is_event = kind == EVENT;
+        }
+        let index = integer(
+            &mut reader,
+            (50793, "Resume Token does not contain txnOpIndex"),
+            (50855, "Resume Token txnOpIndex is not an integer"),
+        )?;
+        if index < 0 {
+            return Err(err!(50794, "Invalid Resume Token: txnOpIndex should be non-negative"));
+        }
+        if version >= 1 {
+            parts.from_invalidate = match reader.byte().filter(|byte| *byte != key::END) {
+                Some(key::FALSE) => false,
+                Some(key::TRUE) => true,
+                Some(_) => return Err(err!(50870, "Resume Token fromInvalidate is not a boolean.")),
+                None => return Err(err!(50872, "Resume Token does not contain fromInvalidate")),
+            };
+        }
+        read_event(&mut reader, version, &mut parts)?;
+        Ok(parts)
+    }
+}
+
+/// Reads what stands behind the fixed parts: the collection, the event and the fragment.
+fn read_event(reader: &mut Reader<'_>, version: i64, parts: &mut TokenParts) -> Result<()> {
+    let broken = |first: u8| err!(50811, "KeyString format error: Unknown type: {first}");
+    let Some(first) = reader.byte().filter(|byte| *byte != key::END) else {
+        return match version {
+            2 => Err(err!(6189500, "Expected UUID or null")),
+            _ => Ok(()),
+        };
+    };
+    match first {
+        key::NULL => {}
+        key::BINARY => match (reader.byte(), reader.byte(), reader.chunk::<16>()) {
+            (Some(16), Some(UUID_SUBTYPE), Some(uuid)) => parts.uuid = Some(uuid),
+            _ => return Err(err!(InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype")),
+        },
+        _ => return Err(err!(InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype")),
+    }
+    let Some(first) = reader.peek() else {
+        return match parts.is_event && version >= 2 {
+            true => Err(err!(6189501, "Expected an eventIdentifier for an event resume token")),
+            false => Ok(()),
+        };
+    };
+    if !parts.is_event {
+        return Err(err!(6189504, "Invalid high water mark token"));
+    }
+    if first != key::OBJECT {
+        return Err(err!(6189503, "Resume Token eventIdentifier is not an object"));
+    }
+    reader.skip().ok_or_else(|| broken(first))?;
+    if let Some(first) = reader.peek()
+        && version >= 2
+    {
+        reader.byte();
+        let number = reader.integer(first).and_then(|number| u32::try_from(number).ok());
+        parts.fragment =
+            Some(number.filter(|number| i32::try_from(*number).is_ok()).ok_or_else(|| {
+                err!(7182501, "Resume token 'fragmentNum' must be a non-negative integer.")
+            })?);
+    }
+    match reader.rest() {
+        [key::END] | [] => Ok(()),
+        _ => Err(err!(40646, "invalid oversized resume token")),
+    }
+}
+
+fn integer(reader: &mut Reader<'_>, missing: (i32, &str), wrong: (i32, &str)) -> Result<i64> {
+    let located = |(code, text): (i32, &str)| base::Error::new(base::ErrorCode::Location(code), text);
+    let first = reader.byte().filter(|byte| *byte != key::END).ok_or_else(|| located(missing))?;
+    reader.integer(first).filter(|number| i32::try_from(*number).is_ok()).ok_or_else(|| located(wrong))
+}
+
+/// The cluster time and the version, with which all tokens begin.
+fn start(time: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(96);
+    key::push(Value::Timestamp(time), &mut bytes);
+    key::push(Value::Int32(i32::from(VERSION)), &mut bytes);
+    bytes
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    if text.len() % 2 != 0 {
+        return None;
+    }
+    let half = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
+    text.as_bytes().chunks(2).map(|pair| Some(half(*pair.first()?)? << 4 | half(*pair.get(1)?)?)).collect()
+}

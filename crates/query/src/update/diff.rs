@@ -1,0 +1,186 @@
+//! What an update was asked to do, as the oplog tells it.
+//!
+//! Updates by operators are logged by what they write, not by comparing states: `{$set: {a: {…}}}`
+//! logs the whole of `a`, however little of it is new, and `{$push: {a: 1}}` the new element alone.
+//! One walk over the tree of the update and both states finds what each operator wrote.
+
+use super::apply::Walk;
+use super::tree::{Child, Elements, Fields, Node, join};
+use super::{Kind, Update};
+use crate::Context;
+use crate::change::diff::{ArrayNode, DocumentNode, Node as DiffNode, between, same_value};
+use base::Result;
+use base::bson::{Array, Document, DocumentBuf, Element, Value};
+
+impl Update {
+    /// The diff from a document to what [`apply`](Update::apply) made of it, given the same `position`.
+    /// `None` where the oplog has the whole document instead: for replacements, and for pipelines
+    /// whose diff would be no smaller.
+    ///
+    /// Errors: none that applying the update has not had.
+    pub fn diff(
+        &self,
+        before: Document<'_>,
+        after: Document<'_>,
+        position: Option<usize>,
+        context: &Context,
+    ) -> Result<Option<DocumentBuf>> {
+        let (tree, filters) = match &self.kind {
+            Kind::Replacement(_) => return Ok(None),
+            Kind::Pipeline(_) => return Ok(between(before, after)),
+            Kind::Operators { tree, filters } => (tree, filters),
+        };
+        let walk = Walk::new(context, before, position, false, filters);
+        let written = Written { walk: &walk, rewritten: false };
+        let mut node = written.document(tree, before, after, "")?;
+        if node.is_empty() {
+            // An update that wrote an array as it was counts as one, and is logged.
+            node = Written { rewritten: true, ..written }.document(tree, before, after, "")?;
+        }
+        Ok((!node.is_empty()).then(|| node.finish()))
+    }
+}
+
+struct Written<'w, 'c> {
+    walk: &'w Walk<'c>,
+    /// Whether arrays that operators left as they were are logged.
+    rewritten: bool,
+}
+
+/// What happened to a place that is there in both states.
+enum Change<'a> {
+    None,
+    Value,
+    Within(DiffNode<'a>),
+}
+
+impl<'a> Change<'a> {
+    fn within(node: DiffNode<'a>) -> Change<'a> {
+        if node.is_empty() { Change::None } else { Change::Within(node) }
+    }
+}
+
+impl Written<'_, '_> {
+    fn document<'a>(
+        &self,
+        fields: &Fields,
+        before: Document<'a>,
+        after: Document<'a>,
+        path: &str,
+    ) -> Result<DocumentNode<'a>> {
+        let fields = self.walk.positioned(fields, path)?;
+        let mut node = DocumentNode::new();
+        for child in &fields.children {
+            match (before.find(&child.name), after.find(&child.name)) {
+                (None, None) => {}
+                (None, Some(new)) => node.insert(new),
+                (Some(old), None) => node.delete(old.name_bytes()),
+                (Some(old), Some(new)) => {
+                    match self.change(&child.node, old, new, &join(path, &child.name))? {
+                        Change::None => {}
+                        Change::Value => node.update(new),
+                        Change::Within(sub) => node.sub(new.name_bytes(), sub),
+                    }
+                }
+            }
+        }
+        Ok(node)
+    }
+
+    fn change<'a>(&self, node: &Node, old: Element<'a>, new: Element<'a>, path: &str) -> Result<Change<'a>> {
+        let same = same_value(&old, &new);
+        if same && !self.rewritten {
+            return Ok(Change::None);
+        }
+        Ok(match (node, old.value(), new.value()) {
+            (Node::Leaf(_), _, Value::Array(_)) if same => Change::Value,
+            (Node::Leaf(_), _, _) if same => Change::None,
+            (Node::Leaf(operator), Value::Array(old), Value::Array(new)) => {
+                match operator.appended(old.len()).and_then(|count| appended(old, new, count)) {
+                    Some(node) => Change::within(DiffNode::Array(node)),
+                    None => Change::Value,
+                }
+            }
+            (Node::Leaf(_), _, _) => Change::Value,
+            (Node::Fields(fields), Value::Document(old), Value::Document(new)) => {
+                Change::within(DiffNode::Document(self.document(fields, old, new, path)?))
+            }
+            (Node::Fields(fields), Value::Array(old), Value::Array(new)) => {
+                Change::within(DiffNode::Array(self.array(fields, old, new, path)?))
+            }
+            (Node::Elements(elements), Value::Array(old), Value::Array(new)) => {
+                Change::within(DiffNode::Array(self.elements(elements, old, new, path)?))
+            }
+            // Applying the update refuses operators beneath anything else.
+            _ => Change::None,
+        })
+    }
+
+    /// An array whose positions are updated by number.
+    fn array<'a>(
+        &self,
+        fields: &Fields,
+        before: Array<'a>,
+        after: Array<'a>,
+        path: &str,
+    ) -> Result<ArrayNode<'a>> {
+        let fields = self.walk.positioned(fields, path)?;
+        let mut node = ArrayNode::new();
+        // Children are sorted by name, numbers by value, so positions ascend.
+        let positions = fields.children.iter().filter_map(|child: &Child| Some((child, child.index?)));
+        for (child, position) in positions {
+            match (before.elements().nth(position), after.elements().nth(position)) {
+                (None, Some(new)) => node.set(position, new),
+                (Some(old), Some(new)) => {
+                    let change = self.change(&child.node, old, new, &join(path, &child.name))?;
+                    put(&mut node, position, change, new);
+                }
+                (_, None) => {}
+            }
+        }
+        Ok(node)
+    }
+
+    /// An array whose elements are chosen by filters.
+    fn elements<'a>(
+        &self,
+        elements: &Elements,
+        before: Array<'a>,
+        after: Array<'a>,
+        path: &str,
+    ) -> Result<ArrayNode<'a>> {
+        let mut node = ArrayNode::new();
+        for (position, (old, new)) in before.elements().zip(after.elements()).enumerate() {
+            if same_value(&old, &new) && !self.rewritten {
+                continue;
+            }
+            let path = join(path, old.name());
+            if let Some(chosen) = self.walk.chosen(elements, old.value(), &path)? {
+                let change = self.change(&chosen, old, new, &path)?;
+                put(&mut node, position, change, new);
+            }
+        }
+        Ok(node)
+    }
+}
+
+fn put<'a>(node: &mut ArrayNode<'a>, position: usize, change: Change<'a>, new: Element<'a>) {
+    match change {
+        Change::None => {}
+        Change::Value => node.set(position, new),
+        Change::Within(sub) => node.sub(position, sub),
+    }
+}
+
+/// The diff of an array that got so many more elements, if that is all it got.
+fn appended<'a>(before: Array<'a>, after: Array<'a>, count: usize) -> Option<ArrayNode<'a>> {
+    let (old, length) = (before.elements().rest(), before.len());
+    if !after.elements().rest().starts_with(old) || after.len() != length + count {
+        return None;
+    }
+    let mut node = ArrayNode::new();
+    for (position, element) in after.elements().enumerate().skip(length) {
+        node.set(position, element);
+    }
+    Some(node)
+}
