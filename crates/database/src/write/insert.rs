@@ -5,7 +5,7 @@ use crate::collection::{Capped, Collection};
 use crate::commit::{Committed, Transaction};
 use crate::database::Database;
 use crate::keys::RecordId;
-use base::bson::{Builder, Document, MAX_DOCUMENT_SIZE, Type, Value};
+use base::bson::{Builder, Document, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, Type, Value, nests_deeper};
 use base::{Namespace, Result, err};
 use query::Context;
 use std::sync::Arc;
@@ -91,7 +91,14 @@ impl Database {
             }
             out.finish().into_bytes().into()
         };
-        check_stored(Document::from_valid(&stored))?;
+        let document = Document::from_valid(&stored);
+        check_stored(document)?;
+        if nests_deeper(document, MAX_STORED_DEPTH) {
+            return Err(err!(
+                Overflow,
+                "cannot insert document because it exceeds {MAX_STORED_DEPTH} levels of nesting"
+            ));
+        }
         Ok(stored)
     }
 }

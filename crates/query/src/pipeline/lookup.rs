@@ -166,7 +166,7 @@ impl Operator for Lookup {
             .end()
             .end();
         let operator = Lookup { unwind: Some(unwind.clone()), ..self.clone() };
-        Some(Step { spec: spec.finish(), operator: Arc::new(operator) })
+        Some(Step::new(spec.finish(), Arc::new(operator)))
     }
 
     fn reads(&self) -> Reads {

@@ -205,7 +205,7 @@ impl Parser<'_> {
             self.tree.children.insert(0, ("_id".into(), Node::Listed));
         }
         let Parser { tree, positional, sort_keys, .. } = self;
-        Ok(Projection { kind, tree, positional, sort_keys })
+        Ok(Projection { kind, tree, positional, sort_keys, may_deepen: false })
     }
 }
 
@@ -254,7 +254,7 @@ pub(super) fn add_fields(spec: Document<'_>, context: &Context) -> Result<Projec
     for element in spec {
         added(&mut tree, element.name(), &element, context)?;
     }
-    Ok(Projection { kind: Kind::Add, tree, positional: None, sort_keys: Vec::new() })
+    Ok(Projection { kind: Kind::Add, tree, positional: None, sort_keys: Vec::new(), may_deepen: false })
 }
 
 fn added(tree: &mut Tree, path: &str, element: &Element<'_>, context: &Context) -> Result<()> {
@@ -293,5 +293,5 @@ pub(super) fn unset(paths: &[&str]) -> Result<Projection> {
         checked_path(path)?;
         tree.add(path, Node::Listed)?;
     }
-    Ok(Projection { kind: Kind::Exclude, tree, positional: None, sort_keys: Vec::new() })
+    Ok(Projection { kind: Kind::Exclude, tree, positional: None, sort_keys: Vec::new(), may_deepen: false })
 }
