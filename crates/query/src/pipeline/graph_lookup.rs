@@ -209,18 +209,18 @@ impl Running {
     fn search(&mut self, root: Document<'_>) -> Result<DocumentBuf> {
         let stage = Arc::clone(&self.stage);
         let mut search = Search::new(self.environment.context.limits.graph_lookup);
-        self.arena.reset();
         match stage.start.evaluate(root, &self.environment.context, &self.arena)? {
             Some(Value::Array(values)) => values.iter().for_each(|value| search.ask(value)),
             Some(value) => search.ask(value),
             None => {}
         }
+        self.arena.reset();
         let mut depth = 0;
         while !search.frontier.is_empty() && stage.depth_max.is_none_or(|max| depth <= max) {
             let filter = stage.filter(&std::mem::take(&mut search.frontier));
             let environment = &self.environment;
             let mut matches =
-                environment.collections.find(&stage.from, filter.view(), &environment.context)?;
+                environment.collections.find(&stage.from, filter.view(), environment)?;
             while let Some(document) = matches.next()? {
                 self.tick.check()?;
                 search.visit(&stage, document.view(), depth)?;

@@ -218,11 +218,11 @@ impl Search {
             stage.equality.as_ref().map(|(local, foreign)| equality_filter(document, local, foreign));
         match (&stage.pipeline, &stage.from, filter) {
             (None, Some(from), Some(filter)) => {
-                environment.collections.find(from, filter.view(), &environment.context)
+                environment.collections.find(from, filter.view(), environment)
             }
             (Some(pipeline), from, filter) => {
-                self.arena.reset();
                 let context = stage.variables.set(document, &environment.context, &self.arena)?;
+                self.arena.reset();
                 let mut pipeline = pipeline.clone();
                 if let Some(filter) = filter {
                     let at = usize::from(from.is_none());

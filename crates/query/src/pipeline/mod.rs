@@ -135,9 +135,10 @@ impl Pipeline {
     ) -> Result<Stream> {
         let mut stream = source;
         let mut growth = Growth::default();
+        let below = environment.below(self.steps.len())?;
         for step in &self.steps {
             let input = step.before(stream, environment);
-            let output = Arc::clone(&step.operator).start(input, environment)?;
+            let output = Arc::clone(&step.operator).start(input, &below)?;
             stream = each(step.after(output, environment)?);
             if growth.note(step.growth) {
                 stream = Box::new(Bounded(stream));

@@ -69,7 +69,8 @@ impl Sink for Replacement {
 }
 
 impl Collections for Memory {
-    fn find(&self, from: &Namespace, filter: Document<'_>, context: &Arc<Context>) -> Result<Stream> {
+    fn find(&self, from: &Namespace, filter: Document<'_>, environment: &Environment) -> Result<Stream> {
+        let context = &*environment.context;
         self.log.lock().push(format!("find {} {filter}", from.collection));
         let matcher = Matcher::parse(filter, context)?;
         let mut found = Vec::new();

@@ -3,8 +3,12 @@
 use super::Kind;
 use super::tree::{Node, Slice, Tree};
 use crate::{Arena, Context, Matcher};
-use base::Result;
+use base::{Result, err};
 use base::bson::{Array, Builder, Document, Element, Value};
+
+/// How large documents may become between stages: what `$lookup` and `$facet` may gather, and as much
+/// again that a client could be sent.
+const COMPUTED_SIZE_MAX: usize = 128 * 1024 * 1024;
 
 /// One application to one document.
 pub(super) struct Walk<'a> {
@@ -81,6 +85,7 @@ impl<'a> Walk<'a> {
                     if !in_place {
                         let value = expression.evaluate(self.root, self.context, self.arena)?;
                         out.append_optional(name, value);
+                        self.check_room(out)?;
                     }
                 }
                 Node::ElemMatch(filter) => {
@@ -99,6 +104,20 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
+    /// Refuses to go on where the document has grown far past what could be stored or sent.
+    ///
+    /// Errors: BSONObjectTooLarge.
+    fn check_room(&self, out: &Builder) -> Result<()> {
+        let size = out.len();
+        if size > COMPUTED_SIZE_MAX {
+            return Err(err!(
+                BSONObjectTooLarge,
+                "BSONObj size: {size} ({size:#X}) is invalid. Size must be between 0 and 16793600(16MB)"
+            ));
+        }
+        if self.arena.steps(1) { self.context.interrupt.check() } else { Ok(()) }
+    }
+
     /// Writes one existing field; returns whether anything was written.
     fn field(&self, node: &'a Node, element: &Element<'_>, out: &mut Builder) -> Result<bool> {
         match node {
@@ -111,6 +130,7 @@ impl<'a> Walk<'a> {
             Node::Computed(expression) if self.kind == Kind::Add => {
                 let value = expression.evaluate(self.root, self.context, self.arena)?;
                 out.append_optional(element.name(), value);
+                self.check_room(out)?;
                 Ok(value.is_some())
             }
             Node::Computed(_) | Node::ElemMatch(_) => Ok(false),

@@ -54,6 +54,7 @@ pub(super) fn parse(spec: Document<'_>, flavour: Flavour, context: &Context) -> 
 
 impl Parser<'_> {
     fn field(&mut self, prefix: &str, element: &Element<'_>) -> Result<()> {
+        self.context.interrupt.check()?;
         let path = super::join(prefix, element.name());
         if let Some(array) = path.strip_suffix(".$").filter(|_| self.flavour == Flavour::Find) {
             return self.positional(array, element);
@@ -202,7 +203,7 @@ impl Parser<'_> {
             return Err(err!(31250, "Path collision at _id"));
         }
         if listed {
-            self.tree.children.insert(0, ("_id".into(), Node::Listed));
+            self.tree.push_front("_id", Node::Listed);
         }
         let Parser { tree, positional, sort_keys, .. } = self;
         Ok(Projection { kind, tree, positional, sort_keys, may_deepen: false })
@@ -258,6 +259,7 @@ pub(super) fn add_fields(spec: Document<'_>, context: &Context) -> Result<Projec
 }
 
 fn added(tree: &mut Tree, path: &str, element: &Element<'_>, context: &Context) -> Result<()> {
+    context.interrupt.check()?;
     checked_path(path)?;
     if let Value::Document(inner) = element.value() {
         let Some(first) = inner.first() else {
