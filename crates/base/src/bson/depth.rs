@@ -98,7 +98,11 @@ mod tests {
             for (beside, kind) in [(0, 0), (1, 1), (300, 2)] {
                 let document = nest(levels, beside, kind);
                 for limit in [1, 2, 3, 19, 20, 21, 179, 180, 181, 199, 200, 201, 499, 500] {
-                    assert_eq!(nests_deeper(document.view(), limit), levels > limit, "{levels} {limit} {beside}");
+                    assert_eq!(
+                        nests_deeper(document.view(), limit),
+                        levels > limit,
+                        "{levels} {limit} {beside}"
+                    );
                 }
                 assert_eq!(check_depth(document.view()).is_err(), levels > MAX_DEPTH);
             }

@@ -3,8 +3,8 @@
 //! Checks lengths, terminators, types, UTF-8 and nesting, without recursion, so that hostile
 //! input can neither panic nor overflow the stack. What passes is read in place from then on.
 
-use super::depth::MAX_DEPTH;
 use super::Type;
+use super::depth::MAX_DEPTH;
 use super::raw::{read_length, value_length};
 use crate::{Result, err};
 

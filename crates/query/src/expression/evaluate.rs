@@ -10,9 +10,6 @@ use base::{Result, err};
 /// What evaluation gives: a value, `None` for missing, or MongoDB's error.
 pub(crate) type Computed<'a> = Result<Option<Value<'a>>>;
 
-/// How many bytes one evaluation may compute, like MongoDB's limit of memory per expression.
-const MEMORY_MAX: usize = 100 * 1024 * 1024;
-
 /// The surroundings of an evaluation. Copying it copies a few pointers.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'e, 'a> {
@@ -51,10 +48,11 @@ impl<'e, 'a> Scope<'e, 'a> {
     ///
     /// Errors: 146.
     pub(crate) fn check_room(&self, bytes: usize) -> Result<()> {
-        if bytes > MEMORY_MAX {
+        let limit = self.context.limits.expression;
+        if bytes > limit {
             return Err(err!(
                 ExceededMemoryLimit,
-                "an expression used over {MEMORY_MAX} bytes of memory, which is the limit"
+                "an expression used over {limit} bytes of memory, which is the limit"
             ));
         }
         Ok(())

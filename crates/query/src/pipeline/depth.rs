@@ -97,3 +97,7 @@ impl Stage for Bounded {
         Ok(document)
     }
 }
+
+#[cfg(test)]
+#[path = "depth_tests.rs"]
+mod tests;

@@ -270,6 +270,7 @@ impl Stage for Running {
             }
         };
         let joined = set_path(document.view(), &self.stage.output, found.view().get(""));
+        self.search.environment.context.limits.check_document(joined.bytes().len())?;
         if self.stage.equality.is_none() && self.stage.variables.is_empty() {
             self.unchanging = Some(found);
         }

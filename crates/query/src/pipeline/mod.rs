@@ -66,8 +66,8 @@ use base::Result;
 use base::bson::{Array, DocumentBuf, DocumentCow};
 use depth::{Bounded, Growth};
 use operator::{Kind, Operator};
-pub(crate) use parse::check_length;
 use parse::Scope;
+pub(crate) use parse::check_length;
 use std::sync::Arc;
 
 use crate::Context;

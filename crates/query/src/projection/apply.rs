@@ -3,12 +3,8 @@
 use super::Kind;
 use super::tree::{Node, Slice, Tree};
 use crate::{Arena, Context, Matcher};
-use base::{Result, err};
+use base::Result;
 use base::bson::{Array, Builder, Document, Element, Value};
-
-/// How large documents may become between stages: what `$lookup` and `$facet` may gather, and as much
-/// again that a client could be sent.
-const COMPUTED_SIZE_MAX: usize = 128 * 1024 * 1024;
 
 /// One application to one document.
 pub(super) struct Walk<'a> {
@@ -108,13 +104,7 @@ impl<'a> Walk<'a> {
     ///
     /// Errors: BSONObjectTooLarge.
     fn check_room(&self, out: &Builder) -> Result<()> {
-        let size = out.len();
-        if size > COMPUTED_SIZE_MAX {
-            return Err(err!(
-                BSONObjectTooLarge,
-                "BSONObj size: {size} ({size:#X}) is invalid. Size must be between 0 and 16793600(16MB)"
-            ));
-        }
+        self.context.limits.check_document(out.len())?;
         if self.arena.steps(1) { self.context.interrupt.check() } else { Ok(()) }
     }
 
