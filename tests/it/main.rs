@@ -7,6 +7,7 @@
 //!   detail, `VELLUM_BLESS=1` keeps the new rates.
 //! - `coverage`: every command, stage and operator has a script.
 //! - `compatibility`: docs/compatibility.md, made from the tables.
+//! - `deep`: values that nest or grow without end.
 //! - `durability`: what a server with a data directory keeps when it is killed.
 //! - `fairness`: long work keeps nobody waiting.
 //! - `interrupts`: killOp and maxTimeMS end whatever runs.
@@ -21,6 +22,7 @@
 mod client;
 mod compatibility;
 mod coverage;
+mod deep;
 mod describe;
 mod durability;
 mod fairness;

@@ -37,12 +37,12 @@ impl Server {
         if let Ok(address) = std::env::var("VELLUM_SERVER") {
             return Some(Server { address, child: None, log: PathBuf::new(), _mirror: None });
         }
-        Server::launch(options, None)
+        Server::launch(options, None, None)
     }
 
     /// A process of its own with its data in this directory.
     pub(crate) fn start_on(data: &Path, options: &[&str]) -> Option<Server> {
-        Server::launch(options, Some(data))
+        Server::launch(options, Some(data), None)
     }
 
     /// A server in this process on two engines that must agree: see [`Mirrored`].
@@ -51,12 +51,23 @@ impl Server {
         Server { address, child: None, log: PathBuf::new(), _mirror: Some(mirror) }
     }
 
-    fn launch(options: &[&str], data: Option<&Path>) -> Option<Server> {
+    /// Starts a server with so many kilobytes of address space, for what might take all there is.
+    pub(crate) fn start_within(kilobytes: u64) -> Option<Server> {
+        Server::launch(&[], None, Some(kilobytes))
+    }
+
+    fn launch(options: &[&str], data: Option<&Path>, memory: Option<u64>) -> Option<Server> {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let name = format!("server-{}-{number}.log", std::process::id());
         let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(&name);
         let errors = std::fs::File::create(&log).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
+        if let Some(kilobytes) = memory {
+            command = Command::new("sh");
+            let limited = format!("ulimit -v {kilobytes}; exec \"$@\"");
+            command.args(["-c", &limited, "sh", env!("CARGO_BIN_EXE_vellum")]);
+        }
+        let mut child = command
             .args(["serve", "--port", "0", "--parent-pipe"])
             .args(options)
             .args(data.iter().flat_map(|data| ["--data".as_ref(), data.as_os_str()]))

@@ -3,6 +3,7 @@
 use crate::{Collation, Limits, Metadata};
 use base::bson::ValueBuf;
 use base::{Result, err};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -127,7 +128,16 @@ impl Context {
 #[derive(Default)]
 pub struct Arena {
     bump: bumpalo::Bump,
+    /// Steps taken since the operation's interrupt was asked, in [`steps`](Arena::steps).
+    steps: Cell<u32>,
 }
+
+/// Steps between two questions whether to stop: calls of operators, or kilobytes made.
+const STEPS_PER_CHECK: u32 = 128;
+
+/// What an arena keeps for the next document; what is larger goes back, or each stage of a pipeline
+/// would keep as much as its largest document took.
+const KEPT_BYTES: usize = 1 << 20;
 
 impl Arena {
     /// An empty arena; allocates nothing until used.
@@ -150,8 +160,22 @@ impl Arena {
         self.bump.allocated_bytes()
     }
 
-    /// Frees everything at once and keeps one chunk for the next document.
+    /// Frees everything at once and keeps one chunk for the next document, unless it is large.
     pub fn reset(&mut self) {
-        self.bump.reset();
+        if self.bump.allocated_bytes() > KEPT_BYTES {
+            self.bump = bumpalo::Bump::new();
+        } else {
+            self.bump.reset();
+        }
+    }
+
+    /// Counts steps of an evaluation, weighed by what they cost; true once every
+    /// [`STEPS_PER_CHECK`], when the operation's interrupt is to be asked.
+    #[inline]
+    pub(crate) fn steps(&self, steps: usize) -> bool {
+        let taken = self.steps.get().saturating_add(u32::try_from(steps).unwrap_or(u32::MAX));
+        let due = taken >= STEPS_PER_CHECK;
+        self.steps.set(if due { 0 } else { taken });
+        due
     }
 }

@@ -3,8 +3,14 @@
 //! They are part of an operation's surroundings, read once when it starts, so that a change takes
 //! effect with the next operation and never in the midst of one.
 
+use base::{Result, err};
+
 /// 100 MB as MongoDB counts them.
 pub const DEFAULT_BYTES: usize = 100 * 1024 * 1024;
+
+/// How large documents may become between stages, in bytes: what `$lookup` and `$facet` may gather,
+/// and as much again as a client could be sent.
+const DOCUMENT_BYTES: usize = DEFAULT_BYTES + 2 * base::bson::MAX_DOCUMENT_SIZE;
 
 /// The limits of one operation, in bytes where not said otherwise.
 #[derive(Clone, Copy, Debug)]
@@ -13,8 +19,12 @@ pub struct Limits {
     pub allow_disk_use: bool,
     /// What `$bucketAuto` may hold before it spills.
     pub bucket_auto: usize,
+    /// What one document may take between two stages.
+    pub document: usize,
     /// Documents (not bytes) that one `$densify` may make.
     pub densify_documents: usize,
+    /// What the expressions of one stage may compute for one document.
+    pub expression: usize,
     /// What the input of a `$facet` may take in memory.
     pub facet_buffer: usize,
     /// What the result of a `$facet` may take, as long as it is not what a client is given.
@@ -44,12 +54,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The same number of bytes for everything.
+    /// The same number of bytes for everything that is held back.
     pub fn all(bytes: usize) -> Limits {
         Limits {
             allow_disk_use: true,
             bucket_auto: bytes,
+            document: DOCUMENT_BYTES,
             densify_documents: 500_000,
+            expression: DEFAULT_BYTES,
             facet_buffer: bytes,
             facet_output: bytes,
             graph_lookup: bytes,
@@ -61,6 +73,20 @@ impl Limits {
             sort: bytes,
             window: bytes,
         }
+    }
+
+    /// Refuses to make a document that is far larger than any that could be stored or sent.
+    ///
+    /// Errors: BSONObjectTooLarge.
+    #[inline]
+    pub(crate) fn check_document(&self, size: usize) -> Result<()> {
+        if size > self.document {
+            return Err(err!(
+                BSONObjectTooLarge,
+                "BSONObj size: {size} ({size:#X}) is invalid. Size must be between 0 and 16793600(16MB)"
+            ));
+        }
+        Ok(())
     }
 
     /// Sets the limit that a server parameter names; whether there is one.

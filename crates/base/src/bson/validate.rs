@@ -4,11 +4,9 @@
 //! input can neither panic nor overflow the stack. What passes is read in place from then on.
 
 use super::Type;
+use super::depth::MAX_DEPTH;
 use super::raw::{read_length, value_length};
 use crate::{Result, err};
-
-/// How deep documents may nest: MongoDB's limit for stored documents, the outermost counting one.
-pub const MAX_DEPTH: usize = 180;
 
 /// The largest document a client may store, in bytes.
 pub const MAX_DOCUMENT_SIZE: usize = 16 * 1024 * 1024;

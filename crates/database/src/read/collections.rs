@@ -76,7 +76,8 @@ impl OtherCollections {
 }
 
 impl Collections for OtherCollections {
-    fn find(&self, from: &Named, filter: Document<'_>, context: &Arc<Context>) -> Result<Box<dyn Stage>> {
+    fn find(&self, from: &Named, filter: Document<'_>, environment: &Environment) -> Result<Box<dyn Stage>> {
+        let context = &environment.context;
         let namespace = self.resolve(from)?;
         let resolved = self.resolve_view(&namespace, &context.collation)?;
         let matcher = Arc::new(Matcher::parse(filter, context)?);
@@ -86,7 +87,7 @@ impl Collections for OtherCollections {
             let holder = stages.finish();
             let pipeline = Pipeline::parse(super::find::stages(&holder), context)?;
             let others = OtherCollections { namespace: namespace.clone(), ..self.clone() };
-            return self.aggregate(from, &pipeline, &Environment::new(Arc::new(others), context.clone()));
+            return self.aggregate(from, &pipeline, &environment.with_collections(Arc::new(others)));
         }
         match self.view.catalog.get(&namespace).cloned() {
             None => Ok(Box::new(Nothing)),

@@ -9,7 +9,7 @@ use crate::keys::RecordId;
 use crate::operation::Operation;
 use crate::storage_error;
 use crate::transaction::check_writable_within;
-use base::bson::{Builder, Document, MAX_DOCUMENT_SIZE, Type, Value};
+use base::bson::{Builder, Document, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, Type, Value, nests_deeper};
 use base::{Error, Namespace, Result, err};
 use query::{Context, Interrupt};
 use std::sync::Arc;
@@ -227,7 +227,14 @@ impl Database {
             }
             out.finish().into_bytes().into()
         };
-        check_stored(Document::from_valid(&stored))?;
+        let document = Document::from_valid(&stored);
+        check_stored(document)?;
+        if nests_deeper(document, MAX_STORED_DEPTH) {
+            return Err(err!(
+                Overflow,
+                "cannot insert document because it exceeds {MAX_STORED_DEPTH} levels of nesting"
+            ));
+        }
         Ok(stored)
     }
 }

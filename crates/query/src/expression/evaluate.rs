@@ -10,9 +10,6 @@ use base::{Result, err};
 /// What evaluation gives: a value, `None` for missing, or MongoDB's error.
 pub(crate) type Computed<'a> = Result<Option<Value<'a>>>;
 
-/// How many bytes one evaluation may compute, like MongoDB's limit of memory per expression.
-const MEMORY_MAX: usize = 100 * 1024 * 1024;
-
 /// The surroundings of an evaluation. Copying it copies a few pointers.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'e, 'a> {
@@ -47,21 +44,15 @@ impl<'e, 'a> Scope<'e, 'a> {
         None
     }
 
-    /// Refuses to go on where the arena has grown past the bound.
-    ///
-    /// Errors: 146.
-    pub(crate) fn check_memory(&self) -> Result<()> {
-        self.check_room(self.arena.allocated())
-    }
-
     /// Refuses to go on where a value being built has grown past the bound.
     ///
     /// Errors: 146.
     pub(crate) fn check_room(&self, bytes: usize) -> Result<()> {
-        if bytes > MEMORY_MAX {
+        let limit = self.context.limits.expression;
+        if bytes > limit {
             return Err(err!(
                 ExceededMemoryLimit,
-                "an expression used over {MEMORY_MAX} bytes of memory, which is the limit"
+                "an expression used over {limit} bytes of memory, which is the limit"
             ));
         }
         Ok(())
@@ -69,28 +60,49 @@ impl<'e, 'a> Scope<'e, 'a> {
 
     /// A string copied into the arena.
     pub(crate) fn text(&self, text: &str) -> Computed<'a> {
-        self.check_memory()?;
+        self.take_room(text.len())?;
         Ok(Some(Value::String(self.arena.text(text))))
     }
 
     /// An array whose elements were pushed to `builder`.
     pub(crate) fn array(&self, builder: Builder) -> Computed<'a> {
-        self.check_memory()?;
-        Ok(Some(Value::Array(Array::from_valid(self.arena.bytes(&builder.into_buffer())))))
+        Ok(Some(Value::Array(Array::from_valid(self.bytes(&builder.into_buffer())?))))
     }
 
     /// A document whose fields were appended to `builder`.
     pub(crate) fn document(&self, builder: Builder) -> Computed<'a> {
-        self.check_memory()?;
-        Ok(Some(Value::Document(Document::from_valid(self.arena.bytes(&builder.into_buffer())))))
+        Ok(Some(Value::Document(Document::from_valid(self.bytes(&builder.into_buffer())?))))
     }
 
     /// A copy in the arena of a value that lives elsewhere.
     pub(crate) fn keep(&self, value: Value<'_>) -> Result<Value<'a>> {
-        self.check_memory()?;
         let mut bytes = Vec::new();
         value.write_to(&mut bytes);
-        Ok(Value::decode(value.kind(), self.arena.bytes(&bytes)))
+        Ok(Value::decode(value.kind(), self.bytes(&bytes)?))
+    }
+
+    /// Bytes copied into the arena.
+    ///
+    /// Errors: those of [`take_room`](Self::take_room).
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<&'a [u8]> {
+        self.take_room(bytes.len())?;
+        Ok(self.arena.bytes(bytes))
+    }
+
+    /// Counts so many calls of operators or kilobytes looked at, now and then asking whether to stop.
+    ///
+    /// Errors: what the interrupt says.
+    #[inline]
+    pub(crate) fn steps(&self, steps: usize) -> Result<()> {
+        if self.arena.steps(steps) { self.context.interrupt.check() } else { Ok(()) }
+    }
+
+    /// Before so many bytes are put into the arena.
+    ///
+    /// Errors: 146 where that is too much; what the interrupt says.
+    fn take_room(&self, bytes: usize) -> Result<()> {
+        self.steps(bytes / 1024)?;
+        self.check_room(self.arena.allocated() + bytes)
     }
 }
 
@@ -182,7 +194,10 @@ impl Node {
             Node::Field(field) => field_path::evaluate(field, scope),
             Node::Object(fields) => object_literal::evaluate(fields, scope),
             Node::Array(nodes) => array_literal::evaluate(nodes, scope),
-            Node::Call(call) => (call.operator.evaluate)(&Call::new(call, scope)),
+            Node::Call(call) => {
+                scope.steps(1)?;
+                (call.operator.evaluate)(&Call::new(call, scope))
+            }
         }
     }
 }

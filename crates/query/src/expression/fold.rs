@@ -26,6 +26,7 @@ pub(super) fn fold(node: &mut Node, context: &Context) -> Result<()> {
         check(&Call::new(call, &Scope::new(Document::EMPTY, context, &arena)))?;
     }
     if foldable {
+        context.interrupt.check()?;
         let value =
             node.evaluate(&Scope::new(Document::EMPTY, context, &arena))?.map(|value| value.to_owned());
         *node = Node::Constant(value);

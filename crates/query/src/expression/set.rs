@@ -6,33 +6,10 @@ use super::node::Node;
 use super::parse::Parser;
 use super::table::Operator;
 use crate::Collation;
+use crate::element_order::Ordered;
 use base::bson::{Array, Builder, Value};
 use base::{Error, ErrorCode, Result, err};
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
-
-/// A value in the order of a collation.
-struct Ordered<'a>(Value<'a>, &'a Collation);
-
-impl PartialEq for Ordered<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Ordered<'_> {}
-
-impl PartialOrd for Ordered<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Ordered<'_> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.1.compare(self.0, other.0)
-    }
-}
 
 /// Elements between two checks of whether to stop.
 const CHECKED_EVERY: usize = 1024;

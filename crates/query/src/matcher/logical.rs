@@ -18,8 +18,12 @@ fn parse_group(parser: &Parser<'_>, element: &Element<'_>) -> Result<Vec<Node>> 
     let inner = parser.deeper()?;
     array
         .iter()
-        .map(|value| match value {
-            Value::Document(filter) => inner.filter(filter),
+        .enumerate()
+        .map(|(position, value)| match value {
+            Value::Document(filter) => {
+                inner.check_now_and_then(position)?;
+                inner.filter(filter)
+            }
             _ => Err(err!(BadValue, "{name} argument's entries must be objects")),
         })
         .collect()

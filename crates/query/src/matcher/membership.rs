@@ -69,7 +69,8 @@ fn parse(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Node> {
         return Err(err!(BadValue, "{} needs an array", argument.name()));
     };
     let (mut values, mut regexes) = (Vec::new(), Vec::new());
-    for value in array.iter() {
+    for (position, value) in array.iter().enumerate() {
+        parser.check_now_and_then(position)?;
         match value {
             Value::Regex { pattern, options } => regexes.push(RegexMatch::new(pattern, options)?),
             Value::Undefined => {

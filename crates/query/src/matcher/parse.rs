@@ -7,6 +7,9 @@ use crate::Context;
 use base::bson::{Document, MAX_DEPTH, Path, Value};
 use base::{Result, err};
 
+/// How many conditions are parsed between two questions whether to stop.
+const POSITIONS_PER_CHECK: usize = 16;
+
 /// Where parsing stands.
 #[derive(Clone, Copy)]
 pub(super) struct Parser<'c> {
@@ -29,6 +32,14 @@ impl<'c> Parser<'c> {
         Ok(Parser { depth: self.depth + 1, ..self })
     }
 
+    /// Asks whether to stop, at some positions of a list.
+    pub(super) fn check_now_and_then(&self, position: usize) -> Result<()> {
+        match position % POSITIONS_PER_CHECK {
+            0 if position > 0 => self.context.interrupt.check(),
+            _ => Ok(()),
+        }
+    }
+
     /// The parser for what stands in an `$elemMatch`.
     pub(super) fn inside(self) -> Parser<'c> {
         Parser { inside_elem_match: true, ..self }
@@ -45,7 +56,8 @@ impl<'c> Parser<'c> {
     /// A whole filter: all its conditions as one `And`.
     pub(super) fn filter(&self, filter: Document<'_>) -> Result<Node> {
         let mut children = Vec::new();
-        for element in filter {
+        for (position, element) in filter.iter().enumerate() {
+            self.check_now_and_then(position)?;
             let name = element.name();
             if name.starts_with('$') {
                 let parsed = operators::parse_top(self, &element).ok_or_else(|| {

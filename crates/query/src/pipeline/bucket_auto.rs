@@ -173,8 +173,11 @@ impl Running {
         let arena = Arena::new();
         bucket.max = value;
         bucket.count += 1;
+        let mut held = 0;
         for ((_, accumulation), state) in self.stage.output.iter().zip(&mut bucket.accumulators) {
             state.add(accumulation.argument(document, &self.context, &arena)?)?;
+            held += state.memory();
+            self.context.limits.check_document(held)?;
         }
         Ok(())
     }
@@ -223,8 +226,10 @@ impl Running {
         let mut builder = Builder::new();
         builder.begin_document("_id").append("min", &min).append("max", &max).end();
         for ((name, _), state) in self.stage.output.iter().zip(&bucket.accumulators) {
+            self.context.limits.check_document(builder.len())?;
             builder.append(name, &state.finish()?);
         }
+        self.context.limits.check_document(builder.len())?;
         Ok(builder.finish())
     }
 }

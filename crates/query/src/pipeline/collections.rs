@@ -9,6 +9,9 @@ use base::bson::{Document, DocumentCow, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
+/// How many stages may wait for one another, in nested pipelines and those of views all together.
+const STAGES_AT_ONCE_MAX: usize = 1500;
+
 /// A collection as a stage names it. `database` is `None` for the one the command runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
@@ -30,7 +33,7 @@ pub trait Sink: Send {
 pub trait Collections: Send + Sync {
     /// The documents that match a filter (through an index where there is one): `$lookup` by
     /// equality, `$graphLookup`. Views are resolved; a collection that is not there is empty.
-    fn find(&self, from: &Namespace, filter: Document<'_>, context: &Arc<Context>) -> Result<Stream>;
+    fn find(&self, from: &Namespace, filter: Document<'_>, environment: &Environment) -> Result<Stream>;
 
     /// The documents of a collection sent through a parsed pipeline, whose leading stages may be
     /// given to a plan: `$lookup` with a pipeline, `$unionWith`.
@@ -83,18 +86,41 @@ pub struct Environment {
     pub context: Arc<Context>,
     /// Whether blocking stages may spill to a temporary file beyond their memory.
     pub allow_disk_use: bool,
+    /// How many stages stand around this pipeline: each that waits for another's document is a
+    /// frame or more of the thread's stack.
+    above: usize,
 }
 
 impl Environment {
     /// Surroundings in which spilling is allowed as the limits say.
     pub fn new(collections: Arc<dyn Collections>, context: Arc<Context>) -> Environment {
         let allow_disk_use = context.limits.allow_disk_use;
-        Environment { collections, context, allow_disk_use }
+        Environment { collections, context, allow_disk_use, above: 0 }
     }
 
     /// A sorter for all documents, or the first so many, that holds so many bytes.
     pub(crate) fn sorter(&self, limit: usize, memory: usize) -> Sorter {
         Sorter::new(limit, memory, self.allow_disk_use)
+    }
+
+    /// The surroundings of what so many stages run within themselves.
+    ///
+    /// Errors: 7749501 where there are too many in all.
+    pub(crate) fn below(&self, stages: usize) -> Result<Environment> {
+        let above = self.above + stages;
+        if above > STAGES_AT_ONCE_MAX {
+            return Err(err!(
+                7749501,
+                "Pipeline length must be no longer than {STAGES_AT_ONCE_MAX} stages, those of the pipelines \
+                 around it counted"
+            ));
+        }
+        Ok(Environment { above, ..self.clone() })
+    }
+
+    /// The same surroundings with other collections.
+    pub fn with_collections(&self, collections: Arc<dyn Collections>) -> Environment {
+        Environment { collections, ..self.clone() }
     }
 
     /// The same surroundings with another context: a sub-pipeline with variables of its own.

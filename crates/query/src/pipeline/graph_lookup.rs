@@ -209,18 +209,17 @@ impl Running {
     fn search(&mut self, root: Document<'_>) -> Result<DocumentBuf> {
         let stage = Arc::clone(&self.stage);
         let mut search = Search::new(self.environment.context.limits.graph_lookup);
-        self.arena.reset();
         match stage.start.evaluate(root, &self.environment.context, &self.arena)? {
             Some(Value::Array(values)) => values.iter().for_each(|value| search.ask(value)),
             Some(value) => search.ask(value),
             None => {}
         }
+        self.arena.reset();
         let mut depth = 0;
         while !search.frontier.is_empty() && stage.depth_max.is_none_or(|max| depth <= max) {
             let filter = stage.filter(&std::mem::take(&mut search.frontier));
             let environment = &self.environment;
-            let mut matches =
-                environment.collections.find(&stage.from, filter.view(), &environment.context)?;
+            let mut matches = environment.collections.find(&stage.from, filter.view(), environment)?;
             while let Some(document) = matches.next()? {
                 self.tick.check()?;
                 search.visit(&stage, document.view(), depth)?;
@@ -235,7 +234,9 @@ impl Stage for Running {
     fn next(&mut self) -> Result<Option<DocumentCow>> {
         let Some(document) = self.input.next()? else { return Ok(None) };
         let found = self.search(document.view())?;
-        Ok(Some(set_path(document.view(), &self.stage.output, found.view().get("")).into()))
+        let joined = set_path(document.view(), &self.stage.output, found.view().get(""));
+        self.environment.context.limits.check_document(joined.bytes().len())?;
+        Ok(Some(joined.into()))
     }
 }
 

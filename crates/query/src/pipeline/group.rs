@@ -177,7 +177,8 @@ impl Running {
         let before = state.memory();
         state.add(argument)?;
         self.table.held = (self.table.held + state.memory()).saturating_sub(before);
-        Ok(())
+        // One document may bring much to many accumulators before there is a chance to spill.
+        self.environment.context.limits.check_document(self.table.held.saturating_sub(self.limit))
     }
 
     /// Writes all groups of the table as rows.
@@ -245,6 +246,7 @@ impl Running {
         builder.append("_id", &group.id);
         for ((name, _), state) in self.stage.fields.iter().zip(&group.accumulators) {
             builder.append(name, &state.finish()?);
+            self.environment.context.limits.check_document(builder.len())?;
         }
         Ok(builder.finish())
     }

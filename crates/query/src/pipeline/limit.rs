@@ -23,7 +23,7 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
 pub(crate) fn step(limit: u64) -> Step {
     let mut builder = Builder::new();
     builder.append("$limit", i64::try_from(limit).unwrap_or(i64::MAX));
-    Step { spec: builder.finish(), operator: Arc::new(Limit(limit)) }
+    Step::new(builder.finish(), Arc::new(Limit(limit)))
 }
 
 impl Operator for Limit {

@@ -166,7 +166,7 @@ impl Operator for Lookup {
             .end()
             .end();
         let operator = Lookup { unwind: Some(unwind.clone()), ..self.clone() };
-        Some(Step { spec: spec.finish(), operator: Arc::new(operator) })
+        Some(Step::new(spec.finish(), Arc::new(operator)))
     }
 
     fn reads(&self) -> Reads {
@@ -218,11 +218,11 @@ impl Search {
             stage.equality.as_ref().map(|(local, foreign)| equality_filter(document, local, foreign));
         match (&stage.pipeline, &stage.from, filter) {
             (None, Some(from), Some(filter)) => {
-                environment.collections.find(from, filter.view(), &environment.context)
+                environment.collections.find(from, filter.view(), environment)
             }
             (Some(pipeline), from, filter) => {
-                self.arena.reset();
                 let context = stage.variables.set(document, &environment.context, &self.arena)?;
+                self.arena.reset();
                 let mut pipeline = pipeline.clone();
                 if let Some(filter) = filter {
                     let at = usize::from(from.is_none());
@@ -270,6 +270,7 @@ impl Stage for Running {
             }
         };
         let joined = set_path(document.view(), &self.stage.output, found.view().get(""));
+        self.search.environment.context.limits.check_document(joined.bytes().len())?;
         if self.stage.equality.is_none() && self.stage.variables.is_empty() {
             self.unchanging = Some(found);
         }

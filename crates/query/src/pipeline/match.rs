@@ -35,7 +35,7 @@ impl Match {
     pub(crate) fn step(filter: Document<'_>, context: &Context) -> Result<Step> {
         let mut builder = Builder::new();
         builder.append("$match", filter);
-        Ok(Step { spec: builder.finish(), operator: Arc::new(Match::new(filter, context)?) })
+        Ok(Step::new(builder.finish(), Arc::new(Match::new(filter, context)?)))
     }
 }
 

@@ -14,6 +14,7 @@ mod collections;
 mod count;
 mod densify;
 mod densify_spec;
+pub(crate) mod depth;
 mod documents;
 mod external;
 mod facet;
@@ -63,8 +64,10 @@ pub use source::{from_documents, from_iter};
 
 use base::Result;
 use base::bson::{Array, DocumentBuf, DocumentCow};
+use depth::{Bounded, Growth};
 use operator::{Kind, Operator};
 use parse::Scope;
+pub(crate) use parse::check_length;
 use std::sync::Arc;
 
 use crate::Context;
@@ -87,6 +90,15 @@ pub(crate) struct Step {
     /// `{ $stage: specification }`, for explain and for rewriting.
     spec: DocumentBuf,
     operator: Arc<dyn Operator>,
+    /// By how many levels it may deepen documents.
+    growth: usize,
+}
+
+impl Step {
+    fn new(spec: DocumentBuf, operator: Arc<dyn Operator>) -> Step {
+        let growth = depth::of_stage(spec.view(), &operator.effect());
+        Step { spec, operator, growth }
+    }
 }
 
 /// A parsed pipeline. Cloning it is cheap; running it leaves it as it was.
@@ -122,12 +134,17 @@ impl Pipeline {
         each: &mut dyn FnMut(Stream) -> Stream,
     ) -> Result<Stream> {
         let mut stream = source;
+        let mut growth = Growth::default();
+        let below = environment.below(self.steps.len())?;
         for step in &self.steps {
             let input = step.before(stream, environment);
-            let output = Arc::clone(&step.operator).start(input, environment)?;
+            let output = Arc::clone(&step.operator).start(input, &below)?;
             stream = each(step.after(output, environment)?);
+            if growth.note(step.growth) {
+                stream = Box::new(Bounded(stream));
+            }
         }
-        Ok(stream)
+        Ok(if growth.look_in_the_end() { Box::new(Bounded(stream)) } else { stream })
     }
 
     /// How many stages there are.

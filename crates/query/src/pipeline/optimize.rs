@@ -13,6 +13,9 @@ use crate::Context;
 use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 
+/// How many neighbours a rule looks at.
+const RULE_STEPS_MAX: usize = 3;
+
 /// What a rule makes of the steps it looked at, and how many these were.
 type Rewrite = Option<(usize, Vec<Step>)>;
 
@@ -24,28 +27,35 @@ impl Pipeline {
         // Every rule shortens the pipeline or moves a step towards the front, so this ends by
         // itself; the bound is for a mistake in a rule.
         let mut rounds = self.steps.len() * self.steps.len() + self.steps.len();
-        while rounds > 0 && self.rewrite_once(context)? {
+        let mut from = 0;
+        while rounds > 0
+            && let Some(at) = self.rewrite_once(from, context)?
+        {
+            context.interrupt.check()?;
             rounds -= 1;
+            // What was made may suit those before it; the others have been looked at.
+            from = at.saturating_sub(RULE_STEPS_MAX);
         }
         Ok(())
     }
 
-    fn rewrite_once(&mut self, context: &Context) -> Result<bool> {
-        for at in 0..self.steps.len() {
+    /// Rewrites the first steps that a rule fits, from a position on; says where.
+    fn rewrite_once(&mut self, from: usize, context: &Context) -> Result<Option<usize>> {
+        for at in from..self.steps.len() {
             let steps = self.steps.get(at..).unwrap_or_default();
             for rule in [drop_empty_match, join_matches, pull_match, join_limits, join_skips, join_sort_limit]
             {
                 if let Some((taken, made)) = rule(steps, context)? {
                     self.steps.splice(at..at + taken, made);
-                    return Ok(true);
+                    return Ok(Some(at));
                 }
             }
             if let Some((taken, made)) = join_unwind(steps).or_else(|| pull_limit(steps)) {
                 self.steps.splice(at..at + taken, made);
-                return Ok(true);
+                return Ok(Some(at));
             }
         }
-        Ok(false)
+        Ok(None)
     }
 }
 

@@ -63,9 +63,7 @@ impl<'p> Scope<'p> {
     pub(crate) fn pipeline(&self, stages: Array<'_>) -> Result<Pipeline> {
         let mut pipeline = Pipeline::default();
         let count = stages.len();
-        if count > STAGES_MAX {
-            return Err(err!(7749501, "Pipeline length must be no longer than {STAGES_MAX} stages"));
-        }
+        check_length(count)?;
         for (at, stage) in stages.iter().enumerate() {
             let Value::Document(stage) = stage else {
                 return Err(err!(TypeMismatch, "Each element of the 'pipeline' array must be an object"));
@@ -88,7 +86,7 @@ impl<'p> Scope<'p> {
                 builder.append_element(&spec);
                 builder.finish()
             });
-            pipeline.steps.push(Step { spec, operator });
+            pipeline.steps.push(Step::new(spec, operator));
         }
         Ok(())
     }
@@ -119,6 +117,14 @@ impl<'p> Scope<'p> {
     pub(crate) fn position(&self) -> usize {
         self.position
     }
+}
+
+/// Errors: 7749501 for more stages than a pipeline may have.
+pub(crate) fn check_length(stages: usize) -> Result<()> {
+    if stages > STAGES_MAX {
+        return Err(err!(7749501, "Pipeline length must be no longer than {STAGES_MAX} stages"));
+    }
+    Ok(())
 }
 
 /// The number as MongoDB reads counts: whole, not negative, within an int64. The error says what

@@ -5,6 +5,7 @@
 use super::operator::{Kind, Reads};
 use super::{Pipeline, Step};
 use base::bson::{DocumentBuf, Path};
+use std::collections::HashSet;
 
 /// A `$sort` at the front of a pipeline, with the `$limit` behind it where that was joined to it.
 #[derive(Clone, Debug)]
@@ -90,7 +91,11 @@ impl Pipeline {
 fn without_covered(mut paths: Vec<Path>) -> Vec<Path> {
     paths.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     paths.dedup();
-    let all = paths.clone();
-    paths.retain(|path| !all.iter().any(|other| other != path && path.starts_with(other)));
+    let all: HashSet<String> = paths.iter().map(|path| path.as_str().to_string()).collect();
+    let is_covered = |path: &Path| {
+        let text = path.as_str();
+        text.match_indices('.').any(|(at, _)| text.get(..at).is_some_and(|above| all.contains(above)))
+    };
+    paths.retain(|path| !is_covered(path));
     paths
 }

@@ -162,8 +162,8 @@ struct Running {
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<DocumentCow>> {
         let Some(document) = self.input.next()? else { return Ok(None) };
-        self.arena.reset();
         let shaped = self.stage.projection.apply(document.view(), None, &self.context, &self.arena)?;
+        self.arena.reset();
         Ok(Some(shaped.into()))
     }
 }

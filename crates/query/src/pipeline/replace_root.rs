@@ -81,11 +81,12 @@ struct Running {
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<DocumentCow>> {
         let Some(document) = self.input.next()? else { return Ok(None) };
+        let replaced = match self.stage.new_root.evaluate(document.view(), &self.context, &self.arena)? {
+            Some(Value::Document(root)) => root.to_owned().into(),
+            other => return Err(self.stage.not_a_document(other, document.view())),
+        };
         self.arena.reset();
-        match self.stage.new_root.evaluate(document.view(), &self.context, &self.arena)? {
-            Some(Value::Document(root)) => Ok(Some(root.to_owned().into())),
-            other => Err(self.stage.not_a_document(other, document.view())),
-        }
+        Ok(Some(replaced))
     }
 }
 

@@ -212,6 +212,7 @@ impl Running {
         for ((path, _), column) in self.stage.outputs.iter().zip(&mut self.ready.columns) {
             let value = column.next();
             document = set_path(document.view(), path, value.as_ref().map(ValueBuf::view)).into();
+            self.environment.context.limits.check_document(document.view().bytes().len())?;
         }
         Ok(Some(document))
     }

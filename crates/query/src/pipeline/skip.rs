@@ -21,7 +21,7 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
 pub(crate) fn step(skip: u64) -> Step {
     let mut builder = Builder::new();
     builder.append("$skip", i64::try_from(skip).unwrap_or(i64::MAX));
-    Step { spec: builder.finish(), operator: Arc::new(Skip(skip)) }
+    Step::new(builder.finish(), Arc::new(Skip(skip)))
 }
 
 impl Operator for Skip {

@@ -45,7 +45,7 @@ impl Sort {
         let mut builder = Builder::new();
         builder.begin_document("$sort").append("sortKey", pattern);
         builder.append("limit", i64::try_from(limit).unwrap_or(i64::MAX)).end();
-        Ok(Step { spec: builder.finish(), operator: Arc::new(sort) })
+        Ok(Step::new(builder.finish(), Arc::new(sort)))
     }
 }
 

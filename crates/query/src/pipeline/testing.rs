@@ -69,7 +69,8 @@ impl Sink for Replacement {
 }
 
 impl Collections for Memory {
-    fn find(&self, from: &Namespace, filter: Document<'_>, context: &Arc<Context>) -> Result<Stream> {
+    fn find(&self, from: &Namespace, filter: Document<'_>, environment: &Environment) -> Result<Stream> {
+        let context = &*environment.context;
         self.log.lock().push(format!("find {} {filter}", from.collection));
         let matcher = Matcher::parse(filter, context)?;
         let mut found = Vec::new();
@@ -151,6 +152,7 @@ pub(crate) struct Run {
     input: Vec<DocumentBuf>,
     pipeline: String,
     memory: usize,
+    computed: usize,
     disk: bool,
     pub(crate) collections: Arc<Memory>,
 }
@@ -161,6 +163,7 @@ impl Run {
             input: documents(input),
             pipeline: pipeline.to_string(),
             memory: crate::limits::DEFAULT_BYTES,
+            computed: crate::limits::DEFAULT_BYTES,
             disk: true,
             collections: Arc::default(),
         }
@@ -168,6 +171,11 @@ impl Run {
 
     pub(crate) fn memory(self, memory: usize) -> Run {
         Run { memory, ..self }
+    }
+
+    /// Bounds what is computed rather than held.
+    pub(crate) fn computed(self, computed: usize) -> Run {
+        Run { computed, ..self }
     }
 
     pub(crate) fn no_disk(self) -> Run {
@@ -195,6 +203,8 @@ impl Run {
     fn context(&self) -> Context {
         let mut context = Context::for_tests();
         context.limits = crate::Limits::all(self.memory);
+        context.limits.expression = self.computed;
+        context.limits.document = self.computed;
         context
     }
 
@@ -206,6 +216,11 @@ impl Run {
         let mut environment = Environment::new(collections, context);
         environment.allow_disk_use = self.disk;
         collect(pipeline.run(from_documents(self.input.clone()), &environment)?)
+    }
+
+    /// The result, without optimising.
+    pub(crate) fn result_as_it_is(&self) -> Result<Vec<DocumentBuf>> {
+        self.run(&with_array(&self.pipeline, |array| Pipeline::parse(array, &self.context()))?)
     }
 
     /// The result; the same optimised and not.

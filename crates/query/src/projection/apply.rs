@@ -81,6 +81,7 @@ impl<'a> Walk<'a> {
                     if !in_place {
                         let value = expression.evaluate(self.root, self.context, self.arena)?;
                         out.append_optional(name, value);
+                        self.check_room(out)?;
                     }
                 }
                 Node::ElemMatch(filter) => {
@@ -99,6 +100,14 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
+    /// Refuses to go on where the document has grown far past what could be stored or sent.
+    ///
+    /// Errors: BSONObjectTooLarge.
+    fn check_room(&self, out: &Builder) -> Result<()> {
+        self.context.limits.check_document(out.len())?;
+        if self.arena.steps(1) { self.context.interrupt.check() } else { Ok(()) }
+    }
+
     /// Writes one existing field; returns whether anything was written.
     fn field(&self, node: &'a Node, element: &Element<'_>, out: &mut Builder) -> Result<bool> {
         match node {
@@ -111,6 +120,7 @@ impl<'a> Walk<'a> {
             Node::Computed(expression) if self.kind == Kind::Add => {
                 let value = expression.evaluate(self.root, self.context, self.arena)?;
                 out.append_optional(element.name(), value);
+                self.check_room(out)?;
                 Ok(value.is_some())
             }
             Node::Computed(_) | Node::ElemMatch(_) => Ok(false),

@@ -12,9 +12,10 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
+use crate::pipeline::depth;
 use crate::{Arena, Context};
 use base::Result;
-use base::bson::{Builder, Document, DocumentBuf, Path};
+use base::bson::{Builder, Document, DocumentBuf, Path, Value, check_depth};
 use parse::Flavour;
 use tree::{Node, Tree};
 
@@ -27,6 +28,8 @@ pub struct Projection {
     positional: Option<Path>,
     /// The fields that find's `{$meta: "sortKey"}` fills.
     sort_keys: Vec<Box<str>>,
+    /// Whether what it makes may nest too deep for a client, and nobody else looks.
+    may_deepen: bool,
 }
 
 /// What happens to the fields that are not named.
@@ -47,7 +50,9 @@ impl Projection {
     /// Errors: MongoDB's: 31249 and 31250 for colliding paths, 31252 to 31254 for mixing, 31325
     /// for unknown operators, those of field paths and expressions.
     pub fn parse_find(spec: Document<'_>, context: &Context) -> Result<Projection> {
-        parse::parse(spec, Flavour::Find, context)
+        let mut projection = parse::parse(spec, Flavour::Find, context)?;
+        projection.may_deepen = depth::growth(Value::Document(spec)) > depth::ROOM;
+        Ok(projection)
     }
 
     /// Parses the specification of a `$project`.
@@ -93,6 +98,9 @@ impl Projection {
         let walk = apply::Walk { kind: self.kind, root: document, context, arena };
         walk.document(&self.tree, document, &mut out)?;
         let projected = out.finish();
+        if self.may_deepen {
+            check_depth(projected.view())?;
+        }
         match &self.positional {
             None => Ok(projected),
             Some(path) => positional::apply(projected.view(), path.components(), position),

@@ -54,6 +54,7 @@ pub(super) fn parse(spec: Document<'_>, flavour: Flavour, context: &Context) -> 
 
 impl Parser<'_> {
     fn field(&mut self, prefix: &str, element: &Element<'_>) -> Result<()> {
+        self.context.interrupt.check()?;
         let path = super::join(prefix, element.name());
         if let Some(array) = path.strip_suffix(".$").filter(|_| self.flavour == Flavour::Find) {
             return self.positional(array, element);
@@ -202,10 +203,10 @@ impl Parser<'_> {
             return Err(err!(31250, "Path collision at _id"));
         }
         if listed {
-            self.tree.children.insert(0, ("_id".into(), Node::Listed));
+            self.tree.push_front("_id", Node::Listed);
         }
         let Parser { tree, positional, sort_keys, .. } = self;
-        Ok(Projection { kind, tree, positional, sort_keys })
+        Ok(Projection { kind, tree, positional, sort_keys, may_deepen: false })
     }
 }
 
@@ -254,10 +255,11 @@ pub(super) fn add_fields(spec: Document<'_>, context: &Context) -> Result<Projec
     for element in spec {
         added(&mut tree, element.name(), &element, context)?;
     }
-    Ok(Projection { kind: Kind::Add, tree, positional: None, sort_keys: Vec::new() })
+    Ok(Projection { kind: Kind::Add, tree, positional: None, sort_keys: Vec::new(), may_deepen: false })
 }
 
 fn added(tree: &mut Tree, path: &str, element: &Element<'_>, context: &Context) -> Result<()> {
+    context.interrupt.check()?;
     checked_path(path)?;
     if let Value::Document(inner) = element.value() {
         let Some(first) = inner.first() else {
@@ -293,5 +295,5 @@ pub(super) fn unset(paths: &[&str]) -> Result<Projection> {
         checked_path(path)?;
         tree.add(path, Node::Listed)?;
     }
-    Ok(Projection { kind: Kind::Exclude, tree, positional: None, sort_keys: Vec::new() })
+    Ok(Projection { kind: Kind::Exclude, tree, positional: None, sort_keys: Vec::new(), may_deepen: false })
 }

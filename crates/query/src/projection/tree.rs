@@ -3,7 +3,11 @@
 use crate::Expression;
 use crate::Matcher;
 use base::{Result, err};
+use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Up to so many children looking through them is quicker than hashing.
+const FEW: usize = 16;
 
 /// What happens to one field.
 #[derive(Debug, Clone)]
@@ -33,6 +37,8 @@ pub(super) struct Slice {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tree {
     pub(super) children: Vec<(Box<str>, Node)>,
+    /// Where each child is; empty while there are few.
+    places: HashMap<Box<str>, usize>,
     /// Whether anything here or below is computed, so that missing fields may appear.
     pub(super) computes: bool,
 }
@@ -40,7 +46,31 @@ pub(super) struct Tree {
 impl Tree {
     /// The position of a child by name.
     pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
-        self.children.iter().position(|(child, _)| child.as_bytes() == name)
+        if self.places.is_empty() {
+            return self.children.iter().position(|(child, _)| child.as_bytes() == name);
+        }
+        self.places.get(std::str::from_utf8(name).ok()?).copied()
+    }
+
+    /// Puts a child behind the others.
+    fn push(&mut self, name: &str, node: Node) {
+        if self.children.len() >= FEW {
+            if self.places.is_empty() {
+                let place = |(place, (name, _)): (usize, &(Box<str>, Node))| (name.clone(), place);
+                self.places = self.children.iter().enumerate().map(place).collect();
+            }
+            self.places.insert(name.into(), self.children.len());
+        }
+        self.children.push((name.into(), node));
+    }
+
+    /// Puts a child before the others.
+    pub(super) fn push_front(&mut self, name: &str, node: Node) {
+        self.children.insert(0, (name.into(), node));
+        if !self.places.is_empty() {
+            self.places.values_mut().for_each(|place| *place += 1);
+            self.places.insert(name.into(), 0);
+        }
     }
 
     /// Puts a node at a path.
@@ -55,7 +85,7 @@ impl Tree {
             let at = match tree.find(first.as_bytes()) {
                 Some(at) => at,
                 None => {
-                    tree.children.push((first.into(), Node::Below(Tree::default())));
+                    tree.push(first, Node::Below(Tree::default()));
                     tree.children.len() - 1
                 }
             };
@@ -68,7 +98,7 @@ impl Tree {
         if tree.find(rest.as_bytes()).is_some() {
             return Err(err!(31250, "Path collision at {path}"));
         }
-        tree.children.push((rest.into(), node));
+        tree.push(rest, node);
         Ok(())
     }
 }

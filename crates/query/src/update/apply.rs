@@ -26,10 +26,22 @@ pub(crate) struct At<'v> {
 }
 
 impl At<'_> {
+    /// Asks whether to stop, at some positions of an array.
+    pub(crate) fn check_now_and_then(&self, position: usize) -> Result<()> {
+        check_now_and_then(self.context, position)
+    }
+
     /// The document's `_id` as messages show it: `_id: 1.0`.
     pub(crate) fn id_text(&self) -> String {
         self.root.find("_id").map_or_else(|| "_id: missing".to_owned(), |id| id.to_string())
     }
+}
+
+/// Elements of an array between two questions whether to stop.
+const ELEMENTS_PER_CHECK: usize = 64;
+
+fn check_now_and_then(context: &Context, position: usize) -> Result<()> {
+    if position % ELEMENTS_PER_CHECK == ELEMENTS_PER_CHECK - 1 { context.interrupt.check() } else { Ok(()) }
 }
 
 /// One application of a tree to one document.
@@ -171,7 +183,8 @@ impl<'c> Walk<'c> {
     fn elements(&self, elements: &Elements, array: Element<'_>, path: &str, out: &mut Builder) -> Result<()> {
         let Value::Array(values) = array.value() else { return Ok(()) };
         out.begin_array(array.name());
-        for element in values.elements() {
+        for (position, element) in values.elements().enumerate() {
+            check_now_and_then(self.context, position)?;
             let path = join(path, element.name());
             match self.chosen(elements, element.value(), &path)? {
                 Some(node) => self.existing(&node, element, true, &path, out)?,

@@ -1,7 +1,9 @@
 //! What every updated document must pass before it is stored.
 
 use super::tree::{Child, Fields, Node};
-use base::bson::{Builder, Document, DocumentBuf, Element, MAX_DOCUMENT_SIZE, Type, equal, validate};
+use base::bson::{
+    Builder, Document, DocumentBuf, Element, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, Type, equal, nests_deeper,
+};
 use base::{Result, err};
 
 /// Checks what an update by operators did to `_id` and to the names at the top.
@@ -123,8 +125,8 @@ pub(super) fn finish(before: Document<'_>, updated: Updated, is_insert: bool) ->
             err!(17419, "Resulting document after update is larger than {MAX_DOCUMENT_SIZE}")
         });
     }
-    if updated.may_deepen {
-        validate(after.bytes())?;
+    if updated.may_deepen && nests_deeper(after.view(), MAX_STORED_DEPTH) {
+        return Err(err!(Overflow, "Document exceeds maximum nesting depth of {MAX_STORED_DEPTH}"));
     }
     if let Some(id) = after.view().first().filter(|first| first.name() == "_id") {
         check_id_type(id)?;

@@ -19,7 +19,7 @@ mod upsert;
 use crate::{Context, Matcher};
 use apply::Walk;
 use array_filters::ArrayFilter;
-use base::bson::{Document, DocumentBuf, MAX_DEPTH, Value};
+use base::bson::{Document, DocumentBuf, MAX_STORED_DEPTH, Value};
 use base::{Result, err};
 use finish::Updated;
 use pipeline::UpdatePipeline;
@@ -111,12 +111,12 @@ impl Update {
                 let walk = Walk::new(context, document, position, is_insert, filters);
                 let result = walk.apply(tree)?;
                 finish::check_operators(tree, document, result.view(), is_insert)?;
-                let may_deepen = tree.depth().is_none_or(|depth| depth > MAX_DEPTH);
+                let may_deepen = tree.depth().is_none_or(|depth| depth > MAX_STORED_DEPTH);
                 Updated { document: result, may_deepen, counts: walk.rewritten.get() }
             }
             Kind::Replacement(replacement) => Updated {
                 document: replacement.apply(document, is_insert, context)?,
-                may_deepen: false,
+                may_deepen: true,
                 counts: !replacement.is(document),
             },
             Kind::Pipeline(pipeline) => {

@@ -1,15 +1,17 @@
 //! Updates by a pipeline: the few stages that make one document of one document.
 
 use super::replacement::replace;
-use crate::pipeline::stages;
+use crate::pipeline::depth::{Growth, growth};
+use crate::pipeline::{check_length, stages};
 use crate::{Arena, Context, Expression, Metadata, Projection};
-use base::bson::{Array, Document, DocumentBuf, Element, Value};
+use base::bson::{Array, Document, DocumentBuf, Element, Value, check_depth};
 use base::{Result, err};
 
 /// The parsed stages.
 #[derive(Debug)]
 pub(super) struct UpdatePipeline {
-    stages: Vec<Stage>,
+    /// Each stage, and by how many levels it may deepen the document.
+    stages: Vec<(Stage, usize)>,
 }
 
 #[derive(Debug)]
@@ -28,7 +30,9 @@ impl UpdatePipeline {
     pub(super) fn parse(pipeline: Array<'_>, context: &Context) -> Result<UpdatePipeline> {
         let mut own = context.with_variables(context.variables.clone());
         own.metadata = Metadata::default();
-        let stages = pipeline.iter().map(|stage| parse_stage(stage, &own)).collect::<Result<_>>()?;
+        check_length(pipeline.len())?;
+        let parse = |stage| Ok((parse_stage(stage, &own)?, growth(stage)));
+        let stages = pipeline.iter().map(parse).collect::<Result<_>>()?;
         own.metadata.refuse_wanted()?;
         Ok(UpdatePipeline { stages })
     }
@@ -39,9 +43,15 @@ impl UpdatePipeline {
     /// expressions.
     pub(super) fn apply(&self, document: Document<'_>, context: &Context) -> Result<DocumentBuf> {
         let mut current = document.to_owned();
-        for stage in &self.stages {
-            let arena = Arena::new();
+        let mut growth = Growth::default();
+        let mut arena = Arena::new();
+        for (stage, levels) in &self.stages {
+            context.interrupt.check()?;
+            arena.reset();
             current = stage.apply(current.view(), context, &arena)?;
+            if growth.note(*levels) {
+                check_depth(current.view())?;
+            }
         }
         replace(document, current.view(), None)
     }

@@ -9,7 +9,7 @@ use super::super::table::Operator;
 use super::super::{show, variables};
 use super::array_or_null;
 use crate::Arena;
-use base::bson::{Array, Builder, Document, MAX_DEPTH, Type, Value};
+use base::bson::{Builder, MAX_DEPTH, Type, Value, nests_deeper};
 use base::{Result, err};
 
 /// `$map`: the operands are `input` and `in`; `as` is bound in the latter, `this` by default.
@@ -217,31 +217,17 @@ fn check_size(call: &Call<'_, '_>, builder: &Builder) -> Result<()> {
     call.scope.check_room(builder.len())
 }
 
-/// Refuses values that nest more deeply than a document may, without recursion: a reduction can
-/// add a level in every round.
+/// Refuses values that nest too deep: a reduction can add a level in every round.
 fn check_depth(value: Option<Value<'_>>) -> Result<()> {
-    let mut open = Vec::new();
-    open.extend(value.and_then(nested).map(Document::iter));
-    while let Some(elements) = open.last_mut() {
-        match elements.next() {
-            None => {
-                open.pop();
-            }
-            Some(element) => open.extend(nested(element.value()).map(Document::iter)),
-        }
-        if open.len() > 2 * MAX_DEPTH {
-            return Err(err!(Overflow, "$reduce: the accumulated value exceeds the maximum nesting depth"));
-        }
+    let nested = match value {
+        Some(Value::Document(document)) => document,
+        Some(Value::Array(array)) => array.as_document(),
+        _ => return Ok(()),
+    };
+    if nests_deeper(nested, MAX_DEPTH) {
+        return Err(err!(Overflow, "$reduce: the value exceeds the limit of {MAX_DEPTH} levels of nesting"));
     }
     Ok(())
-}
-
-fn nested(value: Value<'_>) -> Option<Document<'_>> {
-    match value {
-        Value::Document(document) => Some(document),
-        Value::Array(array) => Some(Array::as_document(array)),
-        _ => None,
-    }
 }
 
 /// `$map`, `$filter` and `$reduce` back as BSON.

@@ -105,8 +105,7 @@ pub(super) fn to_binary<'a>(
             "Input string '{text}' does not represent binary data in format '{name}' in $convert with no onError value"
         )
     })?;
-    scope.check_memory()?;
-    Ok(Some(Value::Binary { subtype, bytes: scope.arena.bytes(&bytes) }))
+    Ok(Some(Value::Binary { subtype, bytes: scope.bytes(&bytes)? }))
 }
 
 fn format_missing(from: &str, to: &str) -> base::Error {

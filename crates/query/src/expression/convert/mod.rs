@@ -78,7 +78,8 @@ fn convert<'a>(input: Value<'a>, target: Target, form: Form, scope: &Scope<'_, '
         // A number has too few bytes for a UUID.
         (Type::Binary, Value::Int32(_) | Value::Int64(_) | Value::Double(_)) if target.subtype != UUID => {
             let bytes = byte_order::bytes_of(input, form.byte_order);
-            bytes.map(|bytes| Value::Binary { subtype: target.subtype, bytes: scope.arena.bytes(&bytes) })
+            let kept = bytes.map(|bytes| scope.bytes(&bytes)).transpose()?;
+            kept.map(|bytes| Value::Binary { subtype: target.subtype, bytes })
         }
         (kind, _) => convert_other(input, Target { kind, ..target }, format, scope)?,
     };

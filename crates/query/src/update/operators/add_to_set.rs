@@ -1,10 +1,12 @@
 //! `$addToSet`: an array gets the values it does not hold yet, compared as numbers compare.
 
 use super::{Change, Operator, depth};
+use crate::element_order::Ordered;
 use crate::update::apply::At;
 use crate::{Collation, Context};
 use base::bson::{Array, Element, Value, ValueBuf};
 use base::{Result, err};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -38,14 +40,12 @@ fn each_values<'a>(argument: &Element<'a>, each: &Element<'a>) -> Result<Array<'
 }
 
 fn distinct<'v>(values: impl Iterator<Item = Value<'v>>, collation: &Collation) -> Vec<ValueBuf> {
-    let mut kept: Vec<ValueBuf> = Vec::new();
-    for value in values {
-        if !kept.iter().any(|other| collation.equal(other.view(), value)) {
-            kept.push(value.to_owned());
-        }
-    }
-    kept
+    let mut seen = BTreeSet::new();
+    values.filter(|value| seen.insert(Ordered(*value, collation))).map(|value| value.to_owned()).collect()
 }
+
+/// From so many values on it pays to put the array's elements in order first.
+const MANY: usize = 8;
 
 impl Operator for AddToSet {
     fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
@@ -58,8 +58,13 @@ impl Operator for AddToSet {
             ));
         };
         let collation = &at.context.collation;
-        let lacks = |value: &Value<'v>| !array.iter().any(|held| collation.equal(held, *value));
-        let added: Vec<_> = self.values.iter().map(ValueBuf::view).filter(lacks).collect();
+        let values = self.values.iter().map(ValueBuf::view);
+        let added: Vec<_> = if self.values.len() < MANY {
+            values.filter(|value| !array.iter().any(|held| collation.equal(held, *value))).collect()
+        } else {
+            let held: BTreeSet<_> = array.iter().map(|held| Ordered(held, collation)).collect();
+            values.filter(|value| !held.contains(&Ordered(*value, collation))).collect()
+        };
         Ok(if added.is_empty() { Change::Keep } else { Change::Append(array, added) })
     }
 

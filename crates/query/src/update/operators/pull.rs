@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Which elements go.
 #[derive(Debug)]
 enum Pull {
-    /// Those equal to one of these.
+    /// Those equal to one of these, which are in order.
     Values(Vec<ValueBuf>),
     /// Documents that a filter matches.
     Documents(Matcher),
@@ -34,7 +34,7 @@ pub(super) fn parse(argument: &Element<'_>, context: &Context) -> Result<Arc<dyn
     Ok(Arc::new(pull))
 }
 
-pub(super) fn parse_all(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
+pub(super) fn parse_all(argument: &Element<'_>, context: &Context) -> Result<Arc<dyn Operator>> {
     let Value::Array(values) = argument.value() else {
         return Err(err!(
             BadValue,
@@ -42,7 +42,9 @@ pub(super) fn parse_all(argument: &Element<'_>, _context: &Context) -> Result<Ar
             argument.kind().alias()
         ));
     };
-    Ok(Arc::new(Pull::Values(values.iter().map(|value| value.to_owned()).collect())))
+    let mut values: Vec<ValueBuf> = values.iter().map(|value| value.to_owned()).collect();
+    values.sort_by(|a, b| context.collation.compare(a.view(), b.view()));
+    Ok(Arc::new(Pull::Values(values)))
 }
 
 /// Whether a document holds operators on the element itself, rather than a filter of documents.
@@ -61,7 +63,7 @@ impl Pull {
     fn matches(&self, value: Value<'_>, context: &Context) -> Result<bool> {
         match self {
             Pull::Values(values) => {
-                Ok(values.iter().any(|other| context.collation.equal(other.view(), value)))
+                Ok(values.binary_search_by(|other| context.collation.compare(other.view(), value)).is_ok())
             }
             Pull::Documents(matcher) => match value {
                 Value::Document(document) => matcher.matches(document, context),
@@ -79,7 +81,8 @@ impl Operator for Pull {
         };
         let mut kept = Vec::new();
         let mut pulled = false;
-        for element in array.iter() {
+        for (position, element) in array.iter().enumerate() {
+            at.check_now_and_then(position)?;
             if self.matches(element, at.context)? {
                 pulled = true;
             } else {

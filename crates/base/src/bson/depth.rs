@@ -1,0 +1,123 @@
+//! How deep documents nest, told without recursion and mostly without looking.
+//!
+//! A level takes at least seven bytes, so what is short can't be deep: only documents of a kilobyte
+//! and more are looked into, and of these only the nested ones that are long enough.
+
+use super::{Document, Element, Type};
+use crate::{Result, err};
+
+/// How deep documents may nest in messages and on their way through an operation: MongoDB's limit,
+/// the outermost counting one.
+pub const MAX_DEPTH: usize = 200;
+
+/// How deep stored documents may nest: MongoDB leaves the rest to what wraps them in a reply.
+pub const MAX_STORED_DEPTH: usize = 180;
+
+/// The least that a level adds: a type, an empty name, a length and a terminator.
+const LEVEL_BYTES: usize = 7;
+
+/// Whether a document nests deeper than so many levels, itself counting one.
+#[inline]
+pub fn nests_deeper(document: Document<'_>, levels: usize) -> bool {
+    document.bytes().len() > levels * LEVEL_BYTES && look(document, levels)
+}
+
+/// Refuses a document that nests deeper than a client could be sent.
+///
+/// Errors: Overflow.
+#[inline]
+pub fn check_depth(document: Document<'_>) -> Result<()> {
+    if nests_deeper(document, MAX_DEPTH) {
+        return Err(err!(
+            Overflow,
+            "cannot convert document to BSON because it exceeds the limit of {MAX_DEPTH} levels of nesting"
+        ));
+    }
+    Ok(())
+}
+
+#[cold]
+fn look(document: Document<'_>, levels: usize) -> bool {
+    let mut open = vec![document.iter()];
+    while let Some(elements) = open.last_mut() {
+        let Some(element) = elements.next() else {
+            open.pop();
+            continue;
+        };
+        let Some(inner) = nested(&element) else { continue };
+        let left = levels.saturating_sub(open.len());
+        if left == 0 {
+            return true;
+        }
+        if inner.bytes().len() > left * LEVEL_BYTES {
+            open.push(inner.iter());
+        }
+    }
+    false
+}
+
+/// The document, array or scope that an element holds.
+fn nested<'a>(element: &Element<'a>) -> Option<Document<'a>> {
+    match element.kind() {
+        Type::Document | Type::Array => Some(Document::from_valid(element.value_bytes())),
+        Type::JavaScriptWithScope => match element.value() {
+            super::Value::JavaScriptWithScope { scope, .. } => Some(scope),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Builder, DocumentBuf, Value};
+    use super::*;
+
+    /// A document of so many levels, every one with these bytes beside what it nests.
+    fn nest(levels: usize, beside: usize, kind: usize) -> DocumentBuf {
+        let mut inner = Builder::new().finish();
+        for level in 1..levels {
+            let mut outer = Builder::new();
+            if beside > 0 {
+                outer.append("beside", "x".repeat(beside).as_str());
+            }
+            match (level + kind) % 3 {
+                0 => outer.append("", &inner),
+                1 => outer.append("0", Value::Array(super::super::Array::from_valid(inner.bytes()))),
+                _ => outer.append("", Value::JavaScriptWithScope { code: "", scope: inner.view() }),
+            };
+            outer.append("after", true);
+            inner = outer.finish();
+        }
+        inner
+    }
+
+    #[test]
+    fn levels_are_counted_exactly() {
+        for levels in [1, 2, 3, 20, 179, 180, 181, 200, 201, 500] {
+            for (beside, kind) in [(0, 0), (1, 1), (300, 2)] {
+                let document = nest(levels, beside, kind);
+                for limit in [1, 2, 3, 19, 20, 21, 179, 180, 181, 199, 200, 201, 499, 500] {
+                    assert_eq!(
+                        nests_deeper(document.view(), limit),
+                        levels > limit,
+                        "{levels} {limit} {beside}"
+                    );
+                }
+                assert_eq!(check_depth(document.view()).is_err(), levels > MAX_DEPTH);
+            }
+        }
+    }
+
+    #[test]
+    fn the_shortest_levels_are_seen() {
+        let mut inner = Builder::new().finish();
+        for _ in 1..201 {
+            let mut outer = Builder::new();
+            outer.append("", &inner);
+            inner = outer.finish();
+        }
+        assert_eq!(inner.bytes().len(), 5 + 200 * LEVEL_BYTES);
+        assert!(check_depth(inner.view()).is_err());
+    }
+}
