@@ -42,6 +42,8 @@ pub struct Cursor {
     pub uuid: Option<[u8; 16]>,
     /// The session it belongs to.
     pub session: Option<SessionId>,
+    /// The number of the transaction it belongs to.
+    pub transaction: Option<i64>,
     /// Stays open at the end, waiting for more.
     pub tailable: bool,
     /// A getMore waits a while for more before it returns empty.
@@ -77,6 +79,7 @@ impl Cursor {
             namespace,
             uuid: None,
             session: None,
+            transaction: None,
             tailable: false,
             await_data: false,
             no_timeout: false,
@@ -286,6 +289,14 @@ impl Cursors {
                 slot.killed = true;
             }
             !goes || slot.cursor.is_none()
+        });
+    }
+
+    /// Ends the cursors that the transactions of a session have opened.
+    pub fn kill_transaction(&self, session: &SessionId) {
+        self.open.lock().retain(|_, slot| {
+            let in_transaction = slot.cursor.as_ref().is_some_and(|cursor| cursor.transaction.is_some());
+            !(in_transaction && slot.session.as_ref() == Some(session))
         });
     }
 

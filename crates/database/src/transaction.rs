@@ -168,9 +168,6 @@ impl Database {
         if inner.ended {
             return Err(has_ended());
         }
-        if let Some(violated) = first_violated(&changes.change.expect, &inner.overlay)? {
-            return Ok(changes.outcome_of(violated));
-        }
         let is_own = |ident: Ident| {
             let own = inner.created.iter().filter_map(|collection| collection.data.as_ref());
             own.flat_map(|data| data.idents()).any(|own| own == ident)
@@ -183,6 +180,9 @@ impl Database {
         let keys: Vec<(Ident, Key)> =
             changes.claims().into_iter().filter(|(ident, _)| !is_own(*ident)).collect();
         self.claim(transaction, &inner, &keys, &held)?;
+        if let Some(violated) = first_violated(&changes.change.expect, &inner.overlay)? {
+            return Ok(changes.outcome_of(violated));
+        }
         inner.add(changes.change, self.transactions.bytes_max.load(Relaxed))?;
         inner.changed.extend(changes.changed);
         Ok(Applied::Done(Committed::default()))

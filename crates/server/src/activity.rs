@@ -35,7 +35,7 @@ pub(crate) struct Current {
     /// Its database, and its collection where it names one.
     pub(crate) namespace: String,
     /// The logical session that it runs in.
-    session: Option<SessionId>,
+    pub(crate) session: Option<SessionId>,
     /// When it began.
     pub(crate) started: Instant,
     /// Whether it has been told to stop.

@@ -5,6 +5,7 @@
 
 use crate::command::Command;
 use crate::session_id;
+use crate::transaction::Participation;
 use crate::write_concern::WriteConcern;
 use base::bson::{Document, Element, Value};
 use base::{Result, err};
@@ -16,8 +17,10 @@ use std::time::Duration;
 pub(crate) struct Arguments<'a> {
     /// The logical session.
     pub(crate) session: Option<SessionId>,
-    /// The number of the retryable write within its session.
+    /// The number of the retryable write, or of the transaction, within its session.
     pub(crate) transaction_number: Option<i64>,
+    /// How the command takes part in a transaction, where it does.
+    pub(crate) transaction: Option<Participation>,
     /// The numbers of a retryable write's statements, where the client counts them itself.
     pub(crate) statement_id: Option<i32>,
     /// As `statement_id`, for several statements.
@@ -85,7 +88,7 @@ pub(crate) fn is_generic(name: &str) -> bool {
     GENERIC.binary_search(&name).is_ok()
 }
 
-/// What the topology decides about the refusal of multi-document transactions.
+/// What the topology decides about the arguments.
 pub(crate) struct Topology {
     /// Whether this server shows itself as a replica set.
     pub(crate) is_replica_set: bool,
@@ -94,12 +97,12 @@ pub(crate) struct Topology {
 impl<'a> Arguments<'a> {
     /// Reads the general arguments of a command.
     ///
-    /// Errors: wrong types and values as MongoDB reports them; multi-document transactions;
-    /// concerns that the command doesn't take.
+    /// Errors: wrong types and values as MongoDB reports them; commands that can't be part of a
+    /// transaction; concerns that the command doesn't take.
     pub(crate) fn read(body: Document<'a>, command: &Command, topology: &Topology) -> Result<Arguments<'a>> {
         let mut arguments = Arguments::default();
         let mut api = Api::default();
-        let mut transaction = false;
+        let (mut autocommit, mut start) = (None, None);
         // The first field is the command itself, whatever its name.
         for element in body.iter().skip(1).filter(|element| is_generic(element.name())) {
             let value = element.value();
@@ -110,10 +113,12 @@ impl<'a> Arguments<'a> {
                 "stmtIds" => {
                     arguments.statement_ids = Some(typed(&element, command, "array", value.as_array())?)
                 }
-                "startTransaction" | "autocommit" => transaction = true,
+                "startTransaction" => start = Some(typed(&element, command, "bool", value.as_bool())?),
+                "autocommit" => autocommit = Some(typed(&element, command, "bool", value.as_bool())?),
                 "maxTimeMS" => arguments.max_time = max_time(&element, command)?,
                 "readConcern" => {
-                    (arguments.read_concern, arguments.at_cluster_time) = read_concern(&element, command)?;
+                    (arguments.read_concern, arguments.at_cluster_time) =
+                        read_concern(&element, command, body.find("startTransaction").is_some())?;
                 }
                 "writeConcern" => {
                     let document = typed(&element, command, "object", value.as_document())?;
@@ -138,31 +143,8 @@ impl<'a> Arguments<'a> {
                 "node needs to be a replica set member to use readConcern: snapshot"
             ));
         }
-        arguments.check_transaction(transaction, command, topology)?;
+        arguments.check_transaction((autocommit, start), command, topology.is_replica_set)?;
         Ok(arguments)
-    }
-
-    fn check_transaction(&self, transaction: bool, command: &Command, topology: &Topology) -> Result<()> {
-        if self.transaction_number.is_some() && self.session.is_none() {
-            return Err(err!(
-                InvalidOptions,
-                "Transaction number requires a session ID to also be specified"
-            ));
-        }
-        // commitTransaction and abortTransaction answer for themselves.
-        if !transaction || command.name.ends_with("Transaction") {
-            return Ok(());
-        }
-        if !topology.is_replica_set {
-            return Err(err!(
-                IllegalOperation,
-                "Transaction numbers are only allowed on a replica set member or mongos"
-            ));
-        }
-        Err(err!(
-            NotImplemented,
-            "multi-document transactions ('startTransaction', 'autocommit') are not implemented"
-        ))
     }
 }
 
@@ -246,7 +228,11 @@ fn max_time(element: &Element<'_>, command: &Command) -> Result<Option<Duration>
     Ok((millis > 0).then(|| Duration::from_millis(millis as u64)))
 }
 
-fn read_concern(element: &Element<'_>, command: &Command) -> Result<(Option<ReadConcern>, Option<u64>)> {
+fn read_concern(
+    element: &Element<'_>,
+    command: &Command,
+    starts_transaction: bool,
+) -> Result<(Option<ReadConcern>, Option<u64>)> {
     let document = typed(element, command, "object", element.value().as_document())?;
     let mut level = None;
     let mut at = None;
@@ -276,6 +262,10 @@ fn read_concern(element: &Element<'_>, command: &Command) -> Result<(Option<Read
             InvalidOptions,
             "readConcern.atClusterTime is only supported with readConcern level snapshot"
         ));
+    }
+    // A transaction has a read concern, whatever its first statement is.
+    if starts_transaction {
+        return Ok((level, at));
     }
     if level == Some(ReadConcern::Snapshot) && !command.reads_snapshots() {
         return Err(err!(
@@ -386,7 +376,7 @@ mod tests {
         assert_eq!(code(read(|b| _ = b.append("txnNumber", 1i64))), 72);
         assert_eq!(code(read(|b| _ = b.append("apiStrict", true))), 4_886_600);
         assert_eq!(code(read(|b| _ = b.append("apiVersion", "2"))), 322);
-        assert_eq!(code(read(|b| _ = b.append("startTransaction", true))), 20);
+        assert_eq!(code(read(|b| _ = b.append("startTransaction", true))), 72);
         assert_eq!(code(read(|b| _ = b.begin_document("writeConcern").append("w", 1).end())), 72);
         assert_eq!(code(read(|b| _ = b.begin_document("readConcern").append("level", "x").end())), 2);
         assert_eq!(code(read(|b| _ = b.begin_document("$readPreference").append("mode", "x").end())), 2);

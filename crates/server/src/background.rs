@@ -21,6 +21,12 @@ pub(crate) fn run(server: &Weak<Server>) {
     loop {
         std::thread::sleep(TICK);
         let Some(server) = server.upgrade() else { return };
+        let lifetime = server.transaction_lifetime();
+        for session in server.sessions.all() {
+            if session.expire_transaction(&server, lifetime) {
+                server.database.cursors.kill_transaction(&session.id);
+            }
+        }
         let may_write = server.database.write_locks() == 0;
         if may_write && swept.elapsed() >= server.ttl_pause() {
             swept = Instant::now();
@@ -34,7 +40,8 @@ pub(crate) fn run(server: &Weak<Server>) {
             server.database.cursors.close_idle();
             server.database.forget_old_views();
             for session in server.sessions.sweep() {
-                server.database.cursors.kill_session(&session);
+                session.abort_any_transaction(&server.database, &server.transactions);
+                server.database.cursors.kill_session(&session.id);
             }
         }
         if may_write && reaped.elapsed() >= REAP_EVERY {

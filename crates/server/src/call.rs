@@ -7,7 +7,7 @@ use crate::fields::Fields;
 use crate::server::Server;
 use crate::wire::Request;
 use base::bson::Builder;
-use database::Operation;
+use database::{OpenTransaction, Operation};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -26,6 +26,8 @@ pub(crate) struct Call<'a> {
     pub(crate) arguments: Arguments<'a>,
     /// The reply so far; `ok` and what every reply carries are appended afterwards.
     pub(crate) reply: &'a mut Builder,
+    /// The transaction that it is a statement of.
+    pub(crate) transaction: Option<Arc<OpenTransaction>>,
     /// The number by which killOp knows this command.
     pub(crate) operation_id: u64,
     /// Whether the client takes further replies unasked.
@@ -74,6 +76,9 @@ impl<'a> Call<'a> {
             let waited = self.connection.began.map_or(Duration::ZERO, |began| began.at.elapsed());
             let left = limit.saturating_sub(waited).as_micros().div_ceil(1000);
             operation.set_max_time((left as u64).max(1));
+        }
+        if let Some(transaction) = &self.transaction {
+            operation.join(transaction.clone());
         }
         self.adopt(&operation);
         operation

@@ -107,7 +107,7 @@ impl Command {
 
 /// Every command, sorted by name.
 pub(crate) static COMMANDS: &[Command] = &[
-    sessions::ABORT_TRANSACTION,
+    transactions::ABORT_TRANSACTION,
     aggregate::AGGREGATE,
     Command::refused("authenticate").without_auth(),
     diagnostics::BUILD_INFO,
@@ -116,7 +116,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     collections::CLONE_COLLECTION_AS_CAPPED,
     collections::COLL_MOD,
     statistics::COLL_STATS,
-    sessions::COMMIT_TRANSACTION,
+    transactions::COMMIT_TRANSACTION,
     fail_point::CONFIGURE_FAIL_POINT,
     diagnostics::CONNECTION_STATUS,
     collections::CONVERT_TO_CAPPED,

@@ -27,6 +27,8 @@ pub(crate) struct ConnectionState {
     pub(crate) local: SocketAddr,
     /// What the client said of itself in the first hello.
     pub(crate) metadata: Option<Box<DocumentBuf>>,
+    /// Set by a statement of a transaction that has replied with errors: they abort the transaction.
+    pub(crate) statement_failed: bool,
     /// The session used last, so that using it again needs no look-up.
     pub(crate) session: Option<Arc<Session>>,
     /// The present request's number and beginning, which it keeps however often it waits.
@@ -82,6 +84,7 @@ impl ConnectionState {
             local,
             metadata: None,
             session: None,
+            statement_failed: false,
             began: None,
             turn: None,
             waiting_until: None,

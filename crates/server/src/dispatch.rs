@@ -7,11 +7,14 @@ use crate::connection::{self, Began, ConnectionState};
 use crate::fail_point::{Failure, Target};
 use crate::reply::{self, Retry};
 use crate::server::Server;
+use crate::transaction;
 use crate::waits;
 use crate::wire::Request;
 use crate::write_concern::Effective;
 use base::bson::{Builder, DocumentBuf, Value};
 use base::{Error, ErrorCode, Result, err};
+use database::OpenTransaction;
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
@@ -127,7 +130,12 @@ impl<'a> Run<'a> {
         }
         let topology = Topology { is_replica_set: server.is_replica_set() };
         let arguments = Arguments::read(self.request.body, command, &topology)?;
-        self.retry.retryable_write = arguments.transaction_number.is_some() && command.kind == Kind::Write;
+        let ends_transaction = command.name.ends_with("Transaction");
+        self.retry.transaction = arguments.transaction.is_some();
+        self.retry.ends_transaction = ends_transaction;
+        self.retry.retryable_write = arguments.transaction_number.is_some()
+            && command.kind == Kind::Write
+            && (arguments.transaction.is_none() || ends_transaction);
         let is_resumed = state.began.is_some();
         self.begin(state, &arguments)?;
         let mut failure = match is_resumed {
@@ -174,7 +182,7 @@ impl<'a> Run<'a> {
             waits::keep(state, failure);
             return Ok(Ran::Wait(wait));
         }
-        if self.retry.retryable_write && self.server.fail_points.active() {
+        if self.retry.retryable_write && !self.retry.ends_transaction && self.server.fail_points.active() {
             let statements = self.new_statements(state, &arguments);
             let write = self.server.fail_points.check_retryable_write(statements);
             failure = write.unwrap_or(failure);
@@ -187,8 +195,11 @@ impl<'a> Run<'a> {
             let concern = Effective::new(arguments.write_concern.as_ref(), default);
             self.write_concern_error = concern.unsatisfiable();
         }
+        let transaction = self.enter_transaction(state, &arguments)?;
+        let in_transaction = transaction.is_some();
         let operation_id = state.began.map_or(0, |began| began.operation_id);
         let mut call = Call {
+            transaction,
             server: self.server,
             connection: state,
             request: self.request,
@@ -199,7 +210,16 @@ impl<'a> Run<'a> {
             operation_id,
             streams: None,
         };
-        match (self.command.run)(&mut call)? {
+        let answer = (self.command.run)(&mut call);
+        let streams = call.streams;
+        if in_transaction && let Some(session) = &state.session {
+            let failed = answer.is_err() || std::mem::take(&mut state.statement_failed);
+            session.leave_transaction(self.server, failed);
+            if failed {
+                self.server.database.cursors.kill_transaction(&session.id);
+            }
+        }
+        match answer? {
             Answer::Wait(wait) => {
                 waits::keep(state, failure);
                 Ok(Ran::Wait(wait))
@@ -207,7 +227,6 @@ impl<'a> Run<'a> {
             Answer::Close => Ok(Ran::Close),
             Answer::Done if failure.close_after => Ok(Ran::Close),
             Answer::Done => {
-                let streams = call.streams;
                 self.labels = failure.labels;
                 self.append_write_concern_error(reply, failure.write_concern_error);
                 reply.append("ok", 1.0);
@@ -215,6 +234,28 @@ impl<'a> Run<'a> {
                 Ok(Ran::Done(streams))
             }
         }
+    }
+
+    /// The transaction that the command is a statement of; `None` for the commands that end one.
+    ///
+    /// Errors: those of a transaction that isn't under way, and of namespaces that it can't touch.
+    fn enter_transaction(
+        &self,
+        state: &ConnectionState,
+        arguments: &Arguments<'_>,
+    ) -> Result<Option<Arc<OpenTransaction>>> {
+        let (Some(number), Some(session)) = (arguments.transaction_number, &state.session) else {
+            return Ok(None);
+        };
+        let Some(participation) = arguments.transaction else {
+            session.pass_transaction(self.server, number)?;
+            return Ok(None);
+        };
+        if self.retry.ends_transaction {
+            return Ok(None);
+        }
+        transaction::check_namespace(self.command, self.request.database, self.collection())?;
+        session.enter_transaction(self.server, number, participation.starts, arguments).map(Some)
     }
 
     /// What fail points that don't carry the command out make of it.

@@ -28,6 +28,7 @@ mod server;
 mod session;
 mod session_id;
 mod signal;
+mod transaction;
 mod turn;
 mod usage;
 mod waits;

@@ -75,8 +75,10 @@ const PARAMETERS: &[Parameter] = &[
     bytes("internalQueryMaxBlockingSortMemoryUsageBytes"),
     bytes("internalQueryMaxNAccumulatorBytes"),
     bytes("internalQueryMaxPushBytes"),
+    integer("maxTransactionLockRequestTimeoutMillis", 5, -1),
     boolean(NO_TABLE_SCAN, false),
     fixed("requireApiVersion", false),
+    integer("transactionLifetimeLimitSeconds", 60, 1),
     boolean("ttlMonitorEnabled", true),
     integer("ttlMonitorSleepSecs", 60, 1),
 ];

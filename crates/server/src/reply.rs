@@ -3,14 +3,19 @@
 //! A failed command, an element of `writeErrors`, a `writeConcernError`. Labels tell drivers
 //! what they may retry; they are computed here from the code and what the command was.
 
+use crate::transaction::is_transient;
 use base::bson::{Builder, Document};
 use base::{Error, ErrorCode};
 
 /// What labels depend on besides the code.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Retry {
-    /// The command is a retryable write: a write with a txnNumber.
+    /// The command is a retryable write: a write with a txnNumber, or the end of a transaction.
     pub(crate) retryable_write: bool,
+    /// The command is part of a transaction.
+    pub(crate) transaction: bool,
+    /// The command ends a transaction.
+    pub(crate) ends_transaction: bool,
 }
 
 /// The codes after which a retryable write may be tried again.
@@ -50,6 +55,9 @@ pub(crate) fn is_not_primary(code: ErrorCode) -> bool {
 
 /// The labels that belong to an error with this code.
 pub(crate) fn labels(code: ErrorCode, retry: Retry) -> &'static [&'static str] {
+    if retry.transaction && is_transient(code, retry.ends_transaction) {
+        return &["TransientTransactionError"];
+    }
     if retry.retryable_write && is_retryable(code) { &["RetryableWriteError"] } else { &[] }
 }
 
@@ -115,7 +123,7 @@ mod tests {
 
     #[test]
     fn only_retryable_writes_are_labelled() {
-        let write = Retry { retryable_write: true };
+        let write = Retry { retryable_write: true, ..Retry::default() };
         assert_eq!(labels(ErrorCode::NotWritablePrimary, write), ["RetryableWriteError"]);
         assert!(labels(ErrorCode::NotWritablePrimary, Retry::default()).is_empty());
         assert!(labels(ErrorCode::DuplicateKey, write).is_empty());

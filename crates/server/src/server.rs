@@ -5,15 +5,16 @@ use crate::counters::Counters;
 use crate::default_concerns::DefaultConcerns;
 use crate::fail_point::FailPoints;
 use crate::logging::now_millis;
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, Setting};
 use crate::session::Sessions;
 use crate::signal::Signal;
+use crate::transaction::TransactionCounters;
 use base::bson::{Builder, ObjectId};
 use base::random::Random;
-use database::Database;
+use database::{Database, SessionId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What the binary decided, checked.
 #[derive(Clone, Debug)]
@@ -68,6 +69,7 @@ pub struct Server {
     pub(crate) activities: Activities,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) counters: Counters,
+    pub(crate) transactions: TransactionCounters,
     pub(crate) fail_points: FailPoints,
     pub(crate) parameters: Parameters,
     pub(crate) default_concerns: DefaultConcerns,
@@ -123,6 +125,7 @@ impl Server {
             activities: Activities::default(),
             sessions,
             counters: Counters::default(),
+            transactions: TransactionCounters::default(),
             parameters: Parameters::default(),
             default_concerns: DefaultConcerns::default(),
             unlocked: Arc::default(),
@@ -151,6 +154,29 @@ impl Server {
     /// Ends [`serve`](crate::serve), replies under way being finished.
     pub fn stop(&self) {
         self.stop.raise();
+    }
+
+    /// Ends a session, with its transaction and its cursors.
+    pub(crate) fn end_session(&self, id: &SessionId) {
+        if let Some(session) = self.sessions.end(id) {
+            session.abort_any_transaction(&self.database, &self.transactions);
+        }
+        self.database.cursors.kill_session(id);
+    }
+
+    /// Aborts the transaction that a session has under way.
+    pub(crate) fn abort_transaction_of(&self, id: &SessionId) {
+        if let Some(session) = self.sessions.get(id) {
+            session.abort_any_transaction(&self.database, &self.transactions);
+        }
+    }
+
+    /// How long a transaction may stay open, as the parameter transactionLifetimeLimitSeconds says now.
+    pub(crate) fn transaction_lifetime(&self) -> Duration {
+        match self.parameters.get("transactionLifetimeLimitSeconds") {
+            Some(Setting::Integer(seconds)) => Duration::from_secs(seconds.unsigned_abs().into()),
+            _ => Duration::from_secs(60),
+        }
     }
 
     /// Whether the server shows itself as a replica set.

@@ -6,6 +6,7 @@
 //! bounded: where it had to be given up, a repetition is refused rather than carried out again.
 
 use crate::session_id;
+use crate::transaction::Transaction;
 use crate::turn::{HasLine, Line};
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::random::Random;
@@ -41,6 +42,8 @@ pub(crate) struct Session {
     /// Set once the registry has forgotten it: whoever still holds it must look it up again.
     ended: AtomicBool,
     writes: Mutex<Writes>,
+    /// The latest transaction.
+    pub(crate) transaction: Mutex<Transaction>,
     /// The statements that wait for one another.
     line: Line,
     /// Bytes of answers that all sessions remember.
@@ -110,8 +113,8 @@ impl Session {
         }
     }
 
-    /// The number of the newest write.
-    fn newest(&self) -> Option<i64> {
+    /// The number of the newest retryable write.
+    pub(crate) fn newest_write(&self) -> Option<i64> {
         self.writes.lock().number
     }
 
@@ -180,7 +183,7 @@ impl Sessions {
             }
             // Beyond the most that there may be they are forgotten, as if they had ended.
             let Ok(session) = self.touch(key.session) else { return };
-            let newest = session.newest();
+            let newest = session.newest_write();
             if newest.is_none() {
                 session.last_use.store(now - unused, Ordering::Relaxed);
             }
@@ -194,7 +197,7 @@ impl Sessions {
     /// Whether a session remembers this statement: its record is still wanted.
     pub(crate) fn remembers(&self, key: &RetryKey) -> bool {
         let session = self.sessions.lock().get(&key.session).cloned();
-        session.and_then(|session| session.newest()).is_some_and(|newest| newest <= key.number)
+        session.and_then(|session| session.newest_write()).is_some_and(|newest| newest <= key.number)
     }
 
     /// The session with this number, made if need be, marked as used now.
@@ -215,6 +218,7 @@ impl Sessions {
             last_use: AtomicU64::new(now),
             ended: AtomicBool::new(false),
             writes: Mutex::default(),
+            transaction: Mutex::default(),
             line: Line::default(),
             answers: self.answers.clone(),
         });
@@ -234,11 +238,21 @@ impl Sessions {
         self.touch(id).map(|session| session.id)
     }
 
-    /// Forgets a session.
-    pub(crate) fn end(&self, id: &SessionId) {
-        if let Some(session) = self.sessions.lock().remove(id) {
-            session.ended.store(true, Ordering::Release);
-        }
+    /// Forgets a session, and gives it back for what is left of it to be ended.
+    pub(crate) fn end(&self, id: &SessionId) -> Option<Arc<Session>> {
+        let session = self.sessions.lock().remove(id)?;
+        session.ended.store(true, Ordering::Release);
+        Some(session)
+    }
+
+    /// The session of this number, if there is one.
+    pub(crate) fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
+        self.sessions.lock().get(id).cloned()
+    }
+
+    /// Every session.
+    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
+        self.sessions.lock().values().cloned().collect()
     }
 
     /// The numbers of all sessions.
@@ -267,21 +281,21 @@ impl Sessions {
         sessions.values().filter(is_wanted).map(describe).collect()
     }
 
-    /// Ends what has expired and returns the numbers; forgets answers beyond the limit, those of
+    /// Ends what has expired and returns it; forgets answers beyond the limit, those of
     /// sessions unused for longest first.
-    pub(crate) fn sweep(&self) -> Vec<SessionId> {
+    pub(crate) fn sweep(&self) -> Vec<Arc<Session>> {
         self.sweep_at(self.seconds())
     }
 
-    fn sweep_at(&self, now: u64) -> Vec<SessionId> {
+    fn sweep_at(&self, now: u64) -> Vec<Arc<Session>> {
         let mut expired = Vec::new();
         let mut sessions = self.sessions.lock();
-        sessions.retain(|id, session| {
+        sessions.retain(|_, session| {
             let in_use = session.last_use.load(Ordering::Relaxed) + TIMEOUT_SECONDS > now;
             let lives = in_use || session.line.is_busy();
             if !lives {
                 session.ended.store(true, Ordering::Release);
-                expired.push(*id);
+                expired.push(session.clone());
             }
             lives
         });
@@ -348,7 +362,8 @@ mod tests {
         assert!(sessions.documents(Some(&[[1; 32]])).is_empty());
         assert!(sessions.documents(None)[0].view().find("lastUse").is_some());
         assert!(sessions.sweep().is_empty());
-        assert_eq!(sessions.sweep_at(sessions.seconds() + TIMEOUT_SECONDS + 1), [self::id(2)]);
+        let swept = sessions.sweep_at(sessions.seconds() + TIMEOUT_SECONDS + 1);
+        assert_eq!(swept.iter().map(|session| session.id).collect::<Vec<_>>(), [self::id(2)]);
         assert_eq!(sessions.len(), 0);
     }
 

@@ -6,6 +6,8 @@ use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use crate::logging::{format_time, now_millis};
 use crate::server::Server;
+use crate::session::Session;
+use crate::session_id;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Result, err};
 use std::sync::Arc;
@@ -36,7 +38,13 @@ fn current_op(call: &mut Call<'_>) -> Result<Answer> {
         if current.is_none() && !idle_too {
             continue;
         }
-        let entry = entry(&activity, current);
+        let entry = entry(call.server, &activity, current);
+        if conditions.iter().all(|condition| holds(entry.view(), condition.name(), condition.value())) {
+            call.reply.push(&entry);
+        }
+    }
+    for session in call.server.sessions.all() {
+        let Some(entry) = idle_transaction(call.server, &session) else { continue };
         if conditions.iter().all(|condition| holds(entry.view(), condition.name(), condition.value())) {
             call.reply.push(&entry);
         }
@@ -51,8 +59,11 @@ fn current_op(call: &mut Call<'_>) -> Result<Answer> {
 
 /// Every operation that runs now, as the stage `$currentOp` shows them.
 pub(crate) fn documents(server: &Server) -> Vec<DocumentBuf> {
-    let running = |activity: &Arc<Activity>| activity.current().map(|current| entry(activity, Some(current)));
-    server.activities.all().iter().filter_map(running).collect()
+    let running =
+        |activity: &Arc<Activity>| activity.current().map(|current| entry(server, activity, Some(current)));
+    let mut entries: Vec<DocumentBuf> = server.activities.all().iter().filter_map(running).collect();
+    entries.extend(server.sessions.all().iter().filter_map(|session| idle_transaction(server, session)));
+    entries
 }
 
 fn is_simple(condition: Value<'_>) -> bool {
@@ -79,7 +90,18 @@ fn holds(entry: Document<'_>, name: &str, condition: Value<'_>) -> bool {
     }
 }
 
-fn entry(activity: &Activity, current: Option<Current>) -> DocumentBuf {
+/// A session whose transaction is open while none of its statements runs.
+fn idle_transaction(server: &Server, session: &Session) -> Option<DocumentBuf> {
+    let mut entry = Builder::new();
+    entry.append("type", "idleSession").append("desc", "inactive transaction").append("active", false);
+    entry.append("currentOpTime", &format_time(now_millis()));
+    session_id::append(entry.begin_document("lsid"), &session.id);
+    entry.end();
+    let idle = session.describe_transaction(server.transaction_lifetime(), true, &mut entry);
+    idle.then(|| entry.finish())
+}
+
+fn entry(server: &Server, activity: &Activity, current: Option<Current>) -> DocumentBuf {
     let mut entry = Builder::new();
     entry.append("type", "op").append("desc", &format!("conn{}", activity.connection_id));
     entry.append("connectionId", activity.connection_id).append("client", &activity.client.to_string());
@@ -96,6 +118,12 @@ fn entry(activity: &Activity, current: Option<Current>) -> DocumentBuf {
             collection => entry.append(current.command, collection),
         };
         entry.append("$db", database).end();
+        let session = current.session.and_then(|id| server.sessions.get(&id));
+        if let Some(session) = session {
+            session_id::append(entry.begin_document("lsid"), &session.id);
+            entry.end();
+            session.describe_transaction(server.transaction_lifetime(), false, &mut entry);
+        }
         if let Some(progress) = current.operation.as_ref().and_then(|operation| operation.progress()) {
             let (done, total) = (progress.done(), progress.total);
             let percent = (done.min(total) * 100).checked_div(total).unwrap_or(100);

@@ -30,6 +30,7 @@ pub(crate) fn first(
 /// Leaves a cursor open for getMore; returns its id.
 fn keep(call: &mut Call<'_>, mut cursor: Cursor) -> i64 {
     cursor.session = call.arguments.session;
+    cursor.transaction = call.arguments.transaction_number.filter(|_| call.transaction.is_some());
     call.server.database.cursors.add(cursor)
 }
 

@@ -76,7 +76,7 @@ impl Call<'_> {
         variables: Option<Document<'_>>,
     ) -> Result<Surroundings> {
         let operation = self.operation();
-        if self.arguments.read_concern == Some(ReadConcern::Snapshot) {
+        if self.arguments.read_concern == Some(ReadConcern::Snapshot) && self.transaction.is_none() {
             let (time, view) = self.server.database.snapshot_at(self.arguments.at_cluster_time)?;
             operation.read_from(time, view);
         }
@@ -114,6 +114,10 @@ impl Call<'_> {
     /// nothing to change or was answered from the record of its first sending, waits for all
     /// that came before it, as MongoDB does.
     pub(crate) fn acknowledge(&mut self, committed: Option<Committed>) -> Result<()> {
+        // A transaction's statements wait for nothing: its commit does.
+        if self.transaction.is_some() {
+            return Ok(());
+        }
         let concern = self.write_concern();
         self.acknowledge_as(&concern, committed)
     }

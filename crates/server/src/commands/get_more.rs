@@ -74,6 +74,28 @@ fn check(call: &Call<'_>, id: i64, cursor: &Cursor) -> Result<()> {
             "Cannot run getMore on cursor {id}, which was created in another session than the one given"
         ));
     }
+    let transaction = call.arguments.transaction_number.filter(|_| call.transaction.is_some());
+    match (cursor.transaction, transaction) {
+        (None, Some(number)) => {
+            return Err(err!(
+                50740,
+                "Cannot run getMore on cursor {id}, which was not created in a transaction, in transaction {number}"
+            ));
+        }
+        (Some(own), None) => {
+            return Err(err!(
+                50741,
+                "Cannot run getMore on cursor {id}, which was created in transaction {own}, without a txnNumber"
+            ));
+        }
+        (Some(own), Some(number)) if own != number => {
+            return Err(err!(
+                50742,
+                "Cannot run getMore on cursor {id}, which was created in transaction {own}, in transaction {number}"
+            ));
+        }
+        _ => {}
+    }
     if call.arguments.max_time.is_some() && !waits(cursor) {
         return Err(err!(BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor"));
     }

@@ -75,6 +75,7 @@ pub(crate) mod sessions;
 pub(crate) mod sources;
 pub(crate) mod statistics;
 pub(crate) mod strict_report;
+pub(crate) mod transactions;
 pub(crate) mod update;
 pub(crate) mod validate;
 pub(crate) mod vellum_clock;

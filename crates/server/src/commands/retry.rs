@@ -28,7 +28,8 @@ impl Retryable {
     /// Errors: TransactionTooOld.
     pub(crate) fn begin(call: &Call<'_>) -> Result<Option<Retryable>> {
         let arguments = &call.arguments;
-        let Some(number) = arguments.transaction_number else { return Ok(None) };
+        let number = arguments.transaction_number.filter(|_| arguments.transaction.is_none());
+        let Some(number) = number else { return Ok(None) };
         let Some(session) = call.connection.session.clone() else { return Ok(None) };
         let ids = arguments.statement_ids.map(|ids| {
             ids.iter().map(|id| id.as_i64().and_then(|id| i32::try_from(id).ok()).unwrap_or(-1)).collect()

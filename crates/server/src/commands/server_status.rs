@@ -27,10 +27,15 @@ const SECTIONS: &[Section] = &[
     ("network", network),
     ("opcounters", op_counters),
     ("storageEngine", storage_engine),
+    ("transactions", transactions),
     ("vellum", vellum),
     ("mem", memory),
     ("metrics", metrics),
 ];
+
+fn transactions(server: &Server, section: &mut Builder) {
+    server.transactions.append_to(section);
+}
 
 fn server_status(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

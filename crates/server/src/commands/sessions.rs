@@ -1,5 +1,4 @@
-//! Logical sessions: starting, refreshing, ending and killing them; and the two commands that end
-//! a transaction, of which there is none yet.
+//! Logical sessions: starting, refreshing, ending and killing them.
 
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
@@ -43,7 +42,7 @@ pub(crate) const END_SESSIONS: Command = Command::new("endSessions", Kind::Admin
 
 fn end(call: &mut Call<'_>) -> Result<Answer> {
     for id in listed_sessions(call)? {
-        call.server.sessions.end(&id);
+        call.server.end_session(&id);
         call.server.database.cursors.kill_session(&id);
     }
     Ok(Answer::Done)
@@ -54,6 +53,7 @@ fn end(call: &mut Call<'_>) -> Result<Answer> {
 fn kill_sessions(call: &Call<'_>, is_wanted: impl Fn(&SessionId) -> bool) {
     call.server.activities.kill_sessions(call.operation_id, &is_wanted);
     for id in call.server.sessions.ids().iter().filter(|id| is_wanted(id)) {
+        call.server.abort_transaction_of(id);
         call.server.database.cursors.kill_session(id);
     }
 }
@@ -182,24 +182,4 @@ fn listed_sessions(call: &Call<'_>) -> Result<Vec<SessionId>> {
 fn wrong_list(call: &Call<'_>, found: &Value<'_>) -> base::Error {
     let (name, found) = (call.command.name, found.kind().alias());
     err!(TypeMismatch, "BSON field '{name}.{name}' is the wrong type '{found}', expected type 'array'")
-}
-
-/// The row of `commitTransaction`.
-pub(crate) const COMMIT_TRANSACTION: Command =
-    Command::new("commitTransaction", Kind::Write, "Commits a transaction.", no_transaction)
-        .admin_only()
-        .stable_api();
-
-/// The row of `abortTransaction`.
-pub(crate) const ABORT_TRANSACTION: Command =
-    Command::new("abortTransaction", Kind::Write, "Aborts a transaction.", no_transaction)
-        .admin_only()
-        .stable_api();
-
-/// Refuses to end a transaction that can't have begun.
-fn no_transaction(call: &mut Call<'_>) -> Result<Answer> {
-    if call.arguments.transaction_number.is_none() {
-        return Err(err!(CommandFailed, "Must be run within a transaction"));
-    }
-    Err(err!(NoSuchTransaction, "Given transaction number does not match any in-progress transactions."))
 }

@@ -3,6 +3,7 @@
 use super::retry::Retryable;
 use crate::call::Call;
 use crate::reply;
+use crate::transaction::is_transient;
 use base::bson::DocumentBuf;
 use base::{Error, ErrorCode, Result, err};
 use database::{Committed, RetryKey};
@@ -15,6 +16,8 @@ pub(crate) struct WriteBatch {
     ordered: bool,
     errors: Vec<(usize, Error)>,
     committed: Option<Committed>,
+    /// Whether the statements are part of a transaction, which ends with the first that fails.
+    in_transaction: bool,
     /// The record of retryable statements, where the command is retryable.
     pub(crate) retryable: Option<Retryable>,
 }
@@ -31,7 +34,8 @@ impl WriteBatch {
             ));
         }
         let retryable = Retryable::begin(call)?;
-        Ok(WriteBatch { ordered, errors: Vec::new(), committed: None, retryable })
+        let in_transaction = call.transaction.is_some();
+        Ok(WriteBatch { ordered, errors: Vec::new(), committed: None, in_transaction, retryable })
     }
 
     /// What the statement answered when it was sent before.
@@ -67,18 +71,20 @@ impl WriteBatch {
     pub(crate) fn failed(&mut self, position: usize, error: Error) -> Result<bool> {
         let ends_command =
             matches!(error.code(), ErrorCode::InterruptedAtShutdown | ErrorCode::InvalidNamespace);
-        if ends_command {
+        // What another try of the whole transaction may mend is no failure of one statement.
+        if ends_command || (self.in_transaction && is_transient(error.code(), false)) {
             return Err(error);
         }
         // Time that has run out has run out for the statements behind this one too.
         let stops = matches!(error.code(), ErrorCode::MaxTimeMSExpired | ErrorCode::Interrupted);
         self.errors.push((position, error));
-        Ok(!self.ordered && !stops)
+        Ok(!self.ordered && !stops && !self.in_transaction)
     }
 
     /// Appends `writeErrors`, waits for the write concern, and appends what came of that.
     pub(crate) fn finish(self, call: &mut Call<'_>) -> Result<()> {
         if !self.errors.is_empty() {
+            call.connection.statement_failed = true;
             call.reply.begin_array("writeErrors");
             for (position, error) in &self.errors {
                 reply::write_error(call.reply, *position as i32, error);

@@ -1,0 +1,49 @@
+//! `commitTransaction` and `abortTransaction`.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::session::Session;
+use base::{Result, err};
+use std::sync::Arc;
+
+/// The row of `commitTransaction`.
+pub(crate) const COMMIT_TRANSACTION: Command =
+    Command::new("commitTransaction", Kind::Write, "Commits a transaction.", commit)
+        .admin_only()
+        .stable_api();
+
+/// The row of `abortTransaction`.
+pub(crate) const ABORT_TRANSACTION: Command =
+    Command::new("abortTransaction", Kind::Write, "Aborts a transaction.", abort).admin_only().stable_api();
+
+fn commit(call: &mut Call<'_>) -> Result<Answer> {
+    let (session, number) = transaction(call)?;
+    let operation = call.operation();
+    let committed = session.commit_transaction(call.server, &operation, number)?;
+    call.acknowledge(Some(committed))?;
+    Ok(Answer::Done)
+}
+
+fn abort(call: &mut Call<'_>) -> Result<Answer> {
+    let (session, number) = transaction(call)?;
+    session.abort_transaction(call.server, number)?;
+    call.acknowledge(None)?;
+    Ok(Answer::Done)
+}
+
+/// The session, and the number of the transaction that is to end.
+fn transaction(call: &mut Call<'_>) -> Result<(Arc<Session>, i64)> {
+    let mut fields = call.fields();
+    fields.command_value();
+    // For mongos, which finds the members of a transaction by it.
+    fields.any("recoveryToken")?;
+    fields.refuse_unless_default("commitTimestamp")?;
+    fields.refuse_unless_default("durableTimestamp")?;
+    fields.refuse_unless_default("prepared")?;
+    fields.finish()?;
+    let number = call.arguments.transaction_number.filter(|_| call.arguments.transaction.is_some());
+    match (call.connection.session.clone(), number) {
+        (Some(session), Some(number)) => Ok((session, number)),
+        _ => Err(err!(CommandFailed, "{} must be run within a transaction", call.command.name)),
+    }
+}
