@@ -183,7 +183,10 @@ fn reset(client: &mut Client) -> io::Result<()> {
         command.append("dropSnapshot", field("db")).append("name", field("name")).append("$db", "admin");
         client.command(&command.finish())?;
     }
-    client.command(&parse("{configureFailPoint: 'failCommand', mode: 'off', $db: 'admin'}").unwrap())?;
+    for name in ["failCommand", "failGetMoreAfterCursorCheckout", "maxTimeAlwaysTimeOut"] {
+        let off = format!("{{configureFailPoint: '{name}', mode: 'off', $db: 'admin'}}");
+        client.command(&parse(&off).unwrap())?;
+    }
     client.command(&parse("{vellumClock: 1, follow: true, $db: 'admin'}").unwrap())?;
     Ok(())
 }

@@ -47,6 +47,8 @@ pub struct Context {
     pub limits: Limits,
     /// Whether the command itself asked for that collation.
     pub own_collation: bool,
+    /// Whether empty timestamps at the top of documents are stored as they are, not as the time.
+    pub keep_empty_timestamps: bool,
     /// What stops long loops.
     pub interrupt: Arc<dyn Interrupt>,
     /// What `$meta` tells of the document that is looked at.
@@ -64,6 +66,7 @@ impl Context {
             collation: Collation::SIMPLE,
             limits: Limits::default(),
             own_collation: false,
+            keep_empty_timestamps: false,
             interrupt,
             metadata: Metadata::default(),
             random: AtomicU64::new(seed | 1),
@@ -94,6 +97,7 @@ impl Context {
             collation: self.collation.clone(),
             limits: self.limits,
             own_collation: self.own_collation,
+            keep_empty_timestamps: self.keep_empty_timestamps,
             interrupt: self.interrupt.clone(),
             metadata: self.metadata.derived(),
             random: AtomicU64::new(self.random() | 1),

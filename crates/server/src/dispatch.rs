@@ -317,6 +317,7 @@ impl<'a> Run<'a> {
         let failure = self.server.fail_points.check(&Target {
             names: [self.request.name(), self.command.name],
             app_name: self.app_name(state),
+            connection_id: state.activity.connection_id,
             namespace: format!("{}.{}", self.request.database, self.collection()),
             has_max_time: arguments.max_time.is_some(),
         });

@@ -2,21 +2,25 @@
 //!
 //! `failCommand` makes commands fail, hang or lose their connection; `maxTimeAlwaysTimeOut`
 //! expires every time limit; `onPrimaryTransactionalWrite` breaks the connection around a
-//! retryable write. They exist only where test commands are allowed:
+//! retryable write; `failGetMoreAfterCursorCheckout` fails a getMore that has its cursor. They exist only where test commands are allowed:
 //! unless told otherwise, while the server listens on the loopback interface alone.
 
 use base::bson::{Document, DocumentBuf, Value};
+use base::random::Random;
 use base::{Error, ErrorCode, Result, err};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::fields::Fields;
+use crate::server::seed;
 
 /// The names of the fail points there are; the position is their number.
-const NAMES: [&str; 3] = ["failCommand", "maxTimeAlwaysTimeOut", "onPrimaryTransactionalWrite"];
+const NAMES: [&str; 4] =
+    ["failCommand", "failGetMoreAfterCursorCheckout", "maxTimeAlwaysTimeOut", "onPrimaryTransactionalWrite"];
 const FAIL_COMMAND: usize = 0;
-const TRANSACTIONAL_WRITE: usize = 2;
+const FAIL_GET_MORE: usize = 1;
+const TRANSACTIONAL_WRITE: usize = 3;
 
 /// Commands that no fail point touches, so that a test can always clean up.
 const NEVER_FAILING: [&str; 2] = ["configureFailPoint", "endSessions"];
@@ -30,6 +34,8 @@ enum Mode {
     Times(i64),
     /// Always, after this many times not.
     Skip(i64),
+    /// Now and then, with this probability.
+    Sometimes(f64),
 }
 
 /// One fail point: when it fires, what it does, how often it was reached.
@@ -46,6 +52,7 @@ pub(crate) struct FailPoints {
     /// Whether any isn't off, so that commands need no lock while all are.
     active: AtomicBool,
     points: Mutex<[FailPoint; NAMES.len()]>,
+    random: Random,
 }
 
 /// What asks whether it must fail.
@@ -54,6 +61,8 @@ pub(crate) struct Target<'a> {
     pub(crate) names: [&'a str; 2],
     /// The client's application name.
     pub(crate) app_name: &'a str,
+    /// The number of its connection, by which MongoDB's threads are called.
+    pub(crate) connection_id: i32,
     /// `database.collection`.
     pub(crate) namespace: String,
     /// Whether maxTimeMS was given.
@@ -81,7 +90,12 @@ impl FailPoints {
     /// No fail point on; they can be set only if `allowed`.
     pub(crate) fn new(allowed: bool) -> FailPoints {
         let off = || FailPoint { mode: Mode::Off, data: DocumentBuf::empty(), entered: 0 };
-        FailPoints { allowed, active: AtomicBool::new(false), points: Mutex::new([off(), off(), off()]) }
+        FailPoints {
+            allowed,
+            active: AtomicBool::new(false),
+            points: Mutex::new([off(), off(), off(), off()]),
+            random: Random::new(seed()),
+        }
     }
 
     /// Whether fail points may be set.
@@ -101,6 +115,7 @@ impl FailPoints {
         let mode = parse_mode(mode)?;
         match at {
             FAIL_COMMAND => check_fail_command(data)?,
+            FAIL_GET_MORE => check_fail_get_more(data)?,
             TRANSACTIONAL_WRITE => check_transactional_write(data)?,
             _ => Fields::of_document("configureFailPoint.data", data).finish()?,
         }
@@ -123,11 +138,12 @@ impl FailPoints {
         if !self.active() || target.names.iter().any(|name| NEVER_FAILING.contains(name)) {
             return None;
         }
-        let [fail_command, max_time, _] = &mut *self.points.lock();
-        if matches_command(fail_command.data.view(), target) && fail_command.fires() {
+        let [fail_command, _, max_time, _] = &mut *self.points.lock();
+        let data = fail_command.data.view();
+        if lists_command(data, target) && matches_client(data, target) && fail_command.fires(&self.random) {
             return Some(command_failure(fail_command.data.view()));
         }
-        if target.has_max_time && max_time.fires() {
+        if target.has_max_time && max_time.fires(&self.random) {
             let error = err!(MaxTimeMSExpired, "operation exceeded time limit");
             return Some(Failure { error: Some(error), ..Failure::default() });
         }
@@ -140,8 +156,8 @@ impl FailPoints {
         if !self.active() || statements == 0 {
             return None;
         }
-        let [_, _, write] = &mut *self.points.lock();
-        write.fires_within(statements).then(|| write_failure(write.data.view()))
+        let [.., write] = &mut *self.points.lock();
+        write.fires_within(statements, &self.random).then(|| write_failure(write.data.view()))
     }
 }
 
@@ -153,20 +169,36 @@ impl FailPoints {
         if !self.active() {
             return Ok(());
         }
-        let [_, max_time, _] = &mut *self.points.lock();
-        if max_time.fires() { Err(err!(MaxTimeMSExpired, "operation exceeded time limit")) } else { Ok(()) }
+        let [_, _, max_time, _] = &mut *self.points.lock();
+        match max_time.fires(&self.random) {
+            true => Err(err!(MaxTimeMSExpired, "operation exceeded time limit")),
+            false => Ok(()),
+        }
+    }
+
+    /// Fails a getMore that has taken its cursor.
+    ///
+    /// Errors: whatever the fail point says.
+    pub(crate) fn check_get_more(&self, target: &Target<'_>) -> Result<()> {
+        let [_, get_more, ..] = &mut *self.points.lock();
+        if !matches_client(get_more.data.view(), target) || !get_more.fires(&self.random) {
+            return Ok(());
+        }
+        let code = integer(get_more.data.view(), "errorCode").and_then(|code| i32::try_from(code).ok());
+        let code = code.map_or(ErrorCode::InternalError, ErrorCode::from_number);
+        Err(Error::new(code, "Hit the 'failGetMoreAfterCursorCheckout' failpoint"))
     }
 }
 
 impl FailPoint {
     /// Whether it fires this time.
-    fn fires(&mut self) -> bool {
-        self.fires_within(1)
+    fn fires(&mut self, random: &Random) -> bool {
+        self.fires_within(1, random)
     }
 
     /// Whether it fires at one of so many statements, which count one by one for `skip`. It then
     /// fires before the first of them.
-    fn fires_within(&mut self, statements: i64) -> bool {
+    fn fires_within(&mut self, statements: i64, random: &Random) -> bool {
         let fires = match &mut self.mode {
             Mode::Off => false,
             Mode::AlwaysOn => true,
@@ -181,6 +213,10 @@ impl FailPoint {
                     self.mode = Mode::Off;
                 }
                 true
+            }
+            Mode::Sometimes(probability) => {
+                let drawn = random.draw() >> 11;
+                (drawn as f64) < *probability * (1u64 << 53) as f64
             }
         };
         self.entered += i64::from(fires);
@@ -206,7 +242,18 @@ fn parse_mode(mode: Value<'_>) -> Result<Mode> {
                 times => Mode::Times(times),
             }),
             Some(("skip", value)) => Ok(Mode::Skip(number("skip", value)?)),
-            _ => Err(err!(BadValue, "'mode' object must contain 'times' or 'skip'")),
+            Some(("activationProbability", value)) => match value.as_number().map(|number| number.to_f64()) {
+                Some(probability) if (0.0..=1.0).contains(&probability) => Ok(Mode::Sometimes(probability)),
+                Some(probability) => Err(err!(
+                    BadValue,
+                    "activationProbability must be between 0.0 and 1.0; found {probability}"
+                )),
+                None => Err(err!(TypeMismatch, "the 'mode.activationProbability' field must be a double")),
+            },
+            _ => Err(err!(
+                BadValue,
+                "'mode' must be one of 'off', 'alwaysOn', 'times', 'skip' and 'activationProbability'"
+            )),
         },
         _ => Err(err!(TypeMismatch, "'mode' must be a string or JSON object")),
     }
@@ -223,14 +270,33 @@ fn check_fail_command(data: Document<'_>) -> Result<()> {
     let blocks = fields.boolean("blockConnection")?.unwrap_or(false);
     let block_millis = fields.natural("blockTimeMS")?;
     fields.document("writeConcernError")?;
-    fields.string("appName")?;
-    fields.string("namespace")?;
-    // Tells apart the server's own requests, of which there are none.
-    fields.boolean("failInternalCommands")?;
+    take_client(&mut fields)?;
     fields.finish()?;
     if blocks && block_millis.is_none() {
         return Err(err!(InvalidOptions, "must specify 'blockTimeMS' when 'blockConnection' is true"));
     }
+    Ok(())
+}
+
+fn check_fail_get_more(data: Document<'_>) -> Result<()> {
+    let mut fields = Fields::of_document("configureFailPoint.data", data);
+    fields.integer("errorCode")?;
+    // MongoDB's takes what failCommand takes, and passes over it.
+    fields.strings("failCommands")?;
+    fields.refuse_unless_default("closeConnection")?;
+    fields.refuse_unless_default("blockConnection")?;
+    take_client(&mut fields)?;
+    fields.finish()
+}
+
+/// What says whose commands are meant.
+fn take_client(fields: &mut Fields<'_>) -> Result<()> {
+    fields.string("appName")?;
+    fields.string("namespace")?;
+    fields.string("threadName")?;
+    // These tell apart the server's own requests, of which there are none.
+    fields.boolean("failInternalCommands")?;
+    fields.boolean("failLocalClients")?;
     Ok(())
 }
 
@@ -241,8 +307,18 @@ fn check_transactional_write(data: Document<'_>) -> Result<()> {
     fields.finish()
 }
 
-fn matches_command(data: Document<'_>, target: &Target<'_>) -> bool {
+fn integer(data: Document<'_>, name: &str) -> Option<i64> {
+    data.get(name).and_then(|value| value.as_number()).map(|number| number.to_i64_clamped())
+}
+
+fn matches_client(data: Document<'_>, target: &Target<'_>) -> bool {
     let text = |name: &str| data.get(name).and_then(|value| value.as_str());
+    text("appName").is_none_or(|name| name == target.app_name)
+        && text("namespace").is_none_or(|name| name == target.namespace)
+        && text("threadName").is_none_or(|name| name == format!("conn{}", target.connection_id))
+}
+
+fn lists_command(data: Document<'_>, target: &Target<'_>) -> bool {
     let is_listed = || {
         let listed = data.get("failCommands").and_then(|value| value.as_array());
         listed.is_some_and(|list| {
@@ -250,14 +326,12 @@ fn matches_command(data: Document<'_>, target: &Target<'_>) -> bool {
         })
     };
     let all = data.get("failAllCommands").and_then(|value| value.as_bool()) == Some(true);
-    (all || is_listed())
-        && text("appName").is_none_or(|name| name == target.app_name)
-        && text("namespace").is_none_or(|name| name == target.namespace)
+    all || is_listed()
 }
 
 fn command_failure(data: Document<'_>) -> Failure {
     let flag = |name: &str| data.get(name).and_then(|value| value.as_bool()) == Some(true);
-    let integer = |name: &str| data.get(name).and_then(|value| value.as_number()).map(|n| n.to_i64_clamped());
+    let integer = |name: &str| integer(data, name);
     let delay = integer("blockTimeMS").filter(|_| flag("blockConnection"));
     let error = integer("errorCode").and_then(|code| i32::try_from(code).ok()).map(|code| {
         let message = "Failing command via 'failCommand' failpoint";
@@ -298,7 +372,13 @@ mod tests {
     use base::bson::Builder;
 
     fn target(name: &'static str) -> Target<'static> {
-        Target { names: [name, name], app_name: "app", namespace: "d.c".to_string(), has_max_time: false }
+        Target {
+            names: [name, name],
+            app_name: "app",
+            connection_id: 7,
+            namespace: "d.c".to_string(),
+            has_max_time: false,
+        }
     }
 
     fn times(count: i32) -> DocumentBuf {
@@ -324,6 +404,24 @@ mod tests {
         let count = points.configure("failCommand", "off".into(), Document::EMPTY).unwrap();
         assert_eq!(count, 2);
         assert!(!points.active());
+    }
+
+    #[test]
+    fn who_is_meant_can_be_said_and_how_often() {
+        let points = FailPoints::new(true);
+        let fails = |thread: &str, probability: f64| {
+            let (mut mode, mut data) = (Builder::new(), Builder::new());
+            mode.append("activationProbability", probability);
+            data.append("errorCode", 6).append("threadName", thread);
+            points
+                .configure("failGetMoreAfterCursorCheckout", (&mode.finish()).into(), data.finish().view())
+                .unwrap();
+            let failed = (0..1000).filter(|_| points.check_get_more(&target("getMore")).is_err()).count();
+            assert!(points.check(&target("getMore")).is_none());
+            failed
+        };
+        assert_eq!((fails("conn7", 1.0), fails("conn7", 0.0), fails("conn8", 1.0)), (1000, 0, 0));
+        assert!((200..800).contains(&fails("conn7", 0.5)));
     }
 
     #[test]

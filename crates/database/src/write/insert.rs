@@ -120,7 +120,7 @@ impl Database {
     ) -> Result<Inserted> {
         // A document that can't be stored makes no collection.
         if let (None, Some(first)) = (self.collection(namespace), insertions.first()) {
-            self.prepare(first.request.document)?;
+            self.prepare(first.request.document, context)?;
         }
         let mut most = insertions.len();
         let mut failure: Option<Error> = None;
@@ -186,7 +186,7 @@ impl Database {
         Insertion { request, record }: &Insertion<'_>,
         context: &Context,
     ) -> Result<usize> {
-        let document = self.prepare(request.document)?;
+        let document = self.prepare(request.document, context)?;
         if let (Some(validator), false) = (&planned.options.validator, request.bypass_validation) {
             validator.check(Document::from_valid(&document), None, context)?;
         }
@@ -203,13 +203,15 @@ impl Database {
     }
 
     /// The document as it will be stored: `_id` first, made up if missing; zero timestamps at the
-    /// top filled in.
-    fn prepare(&self, document: Document<'_>) -> Result<Arc<[u8]>> {
+    /// top filled in, unless they are to stay.
+    fn prepare(&self, document: Document<'_>, context: &Context) -> Result<Arc<[u8]>> {
         let first_is_id = document.first().is_some_and(|element| element.name_bytes() == b"_id");
+        let fills_in = !context.keep_empty_timestamps;
         let zero_time = |document: Document<'_>| {
-            document
-                .iter()
-                .any(|e| e.kind() == Type::Timestamp && e.value_bytes() == [0; 8] && e.name_bytes() != b"_id")
+            fills_in
+                && document.iter().any(|e| {
+                    e.kind() == Type::Timestamp && e.value_bytes() == [0; 8] && e.name_bytes() != b"_id"
+                })
         };
         let stored: Arc<[u8]> = if first_is_id && !zero_time(document) {
             document.bytes().into()
@@ -221,7 +223,9 @@ impl Database {
             };
             for element in document.iter().filter(|element| element.name_bytes() != b"_id") {
                 match element.value() {
-                    Value::Timestamp(0) => out.append(element.name(), Value::Timestamp(self.cluster_time())),
+                    Value::Timestamp(0) if fills_in => {
+                        out.append(element.name(), Value::Timestamp(self.cluster_time()))
+                    }
                     _ => out.append_element(&element),
                 };
             }

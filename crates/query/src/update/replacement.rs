@@ -35,7 +35,8 @@ impl Replacement {
         if let (Some(element), false) = (dollar, is_insert) {
             return Err(dollar_prefixed(element.name()));
         }
-        replace(before, self.document.view(), Some(super::timestamp(context)))
+        let now = (!context.keep_empty_timestamps).then(|| super::timestamp(context));
+        replace(before, self.document.view(), now)
     }
 }
 

@@ -60,6 +60,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<Answer> {
     let ordered = fields.boolean("ordered")?.unwrap_or(true);
     let errors_only = fields.boolean("errorsOnly")?.unwrap_or(false);
     let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
+    let keeps_timestamps = fields.boolean("bypassEmptyTsReplacement")?.unwrap_or(false);
     let variables = fields.document("let")?;
     let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "bulkWrite")?;
     fields.finish()?;
@@ -74,7 +75,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<Answer> {
     let operations =
         operations.iter().map(|operation| read(operation, &namespaces)).collect::<Result<Vec<_>>>()?;
 
-    let surroundings = call.surroundings_with(variables)?;
+    let surroundings = call.surroundings_with(variables)?.keep_empty_timestamps(keeps_timestamps);
     let mut retryable = Retryable::begin(call)?;
     let mut totals = Totals::default();
     let mut replies = Vec::new();

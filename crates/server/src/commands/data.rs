@@ -22,6 +22,17 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
+    /// The same for a command with `bypassEmptyTsReplacement`: empty timestamps at the top of documents
+    /// are stored as they are.
+    pub(crate) fn keep_empty_timestamps(mut self, keeps: bool) -> Surroundings {
+        if keeps {
+            let mut context = self.context.with_collation(self.context.collation.clone());
+            context.keep_empty_timestamps = true;
+            self.context = Arc::new(context);
+        }
+        self
+    }
+
     /// The same with the collation that a statement asks for, if it does.
     pub(crate) fn collated(&self, collation: Option<&Collation>) -> Surroundings {
         let operation = self.operation.clone();

@@ -29,8 +29,9 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
     let namespace = fields.namespace()?;
     let statements = fields.required("deletes", Fields::documents)?;
     let ordered = fields.flag("ordered")?.unwrap_or(true);
-    // Accepted by MongoDB for symmetry; nothing is validated on removal.
+    // Accepted by MongoDB for symmetry; nothing is validated or filled in on removal.
     fields.flag("bypassDocumentValidation")?;
+    fields.boolean("bypassEmptyTsReplacement")?;
     let variables = fields.document("let")?;
     fields.refuse_unless_default("isTimeseriesNamespace")?;
     fields.refuse_unless_default("encryptionInformation")?;

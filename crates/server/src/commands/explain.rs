@@ -121,6 +121,7 @@ fn explain_update(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity
     let namespace = fields.namespace()?;
     let statement = only(fields, "updates")?;
     let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
+    fields.boolean("bypassEmptyTsReplacement")?;
     fields.flag("ordered")?;
     let variables = fields.document("let")?;
     fields.finish()?;

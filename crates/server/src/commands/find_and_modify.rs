@@ -29,6 +29,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) collation: Option<Collation>,
     pub(crate) variables: Option<Document<'a>>,
     bypass_validation: bool,
+    keeps_timestamps: bool,
 }
 
 fn run(call: &mut Call<'_>) -> Result<Answer> {
@@ -41,6 +42,7 @@ fn run(call: &mut Call<'_>) -> Result<Answer> {
         return Ok(Answer::Done);
     }
     let surroundings = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
+    let surroundings = surroundings.keep_empty_timestamps(parts.keeps_timestamps);
     let context = &surroundings.context;
     let request = parts.parse(&surroundings)?;
     let projection = match parts.projection.is_empty() {
@@ -79,6 +81,7 @@ impl<'a> Parts<'a> {
         let projection = fields.document("fields")?.unwrap_or(Document::EMPTY);
         let upsert = fields.flag("upsert")?.unwrap_or(false);
         let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
+        let keeps_timestamps = fields.boolean("bypassEmptyTsReplacement")?.unwrap_or(false);
         let array_filters = fields.array_filters()?;
         let hint = fields.hint()?;
         let variables = fields.document("let")?;
@@ -104,6 +107,7 @@ impl<'a> Parts<'a> {
             collation,
             variables,
             bypass_validation,
+            keeps_timestamps,
         })
     }
 

@@ -2,6 +2,7 @@
 
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
+use crate::fail_point::Target;
 use crate::fields::Fields;
 use crate::signal::{Listener, Signal};
 use base::bson::Value;
@@ -120,6 +121,7 @@ fn answer(
     namespace: &Namespace,
     batch_size: Option<u64>,
 ) -> Result<Next> {
+    fail_on_demand(call, namespace)?;
     call.server.database.check_cursor(cursor)?;
     if cursor.operation.remaining_millis() > 0 {
         call.server.fail_points.check_max_time()?;
@@ -146,6 +148,20 @@ fn answer(
     }
     call.reply.append("id", if closes { 0 } else { id }).append("ns", namespace.as_str()).end();
     Ok(if closes { Next::Ended } else { Next::Open })
+}
+
+/// Errors: those of the fail point for getMores that have their cursor.
+fn fail_on_demand(call: &Call<'_>, namespace: &Namespace) -> Result<()> {
+    if !call.server.fail_points.active() || call.connection.waiting_until.is_some() {
+        return Ok(());
+    }
+    call.server.fail_points.check_get_more(&Target {
+        names: [call.request.name(), call.command.name],
+        app_name: call.connection.app_name(),
+        connection_id: call.connection.activity.connection_id,
+        namespace: namespace.as_str().to_string(),
+        has_max_time: false,
+    })
 }
 
 /// Notices writes to a collection from when it is made.

@@ -18,11 +18,12 @@ fn insert(call: &mut Call<'_>) -> Result<Answer> {
     let documents = fields.required("documents", Fields::documents)?;
     let ordered = fields.flag("ordered")?.unwrap_or(true);
     let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
+    let keeps_timestamps = fields.boolean("bypassEmptyTsReplacement")?.unwrap_or(false);
     fields.refuse_unless_default("isTimeseriesNamespace")?;
     fields.refuse_unless_default("encryptionInformation")?;
     fields.finish()?;
 
-    let surroundings = call.surroundings();
+    let surroundings = call.surroundings().keep_empty_timestamps(keeps_timestamps);
     let mut batch = WriteBatch::begin(call, documents.len(), ordered)?;
     let mut inserted = 0i32;
     let mut position = 0;

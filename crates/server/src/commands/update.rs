@@ -39,6 +39,7 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
     let statements = fields.required("updates", Fields::documents)?;
     let ordered = fields.flag("ordered")?.unwrap_or(true);
     let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
+    let keeps_timestamps = fields.boolean("bypassEmptyTsReplacement")?.unwrap_or(false);
     let variables = fields.document("let")?;
     fields.refuse_unless_default("isTimeseriesNamespace")?;
     fields.refuse_unless_default("encryptionInformation")?;
@@ -46,6 +47,7 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
     let statements: Vec<Statement<'_>> = statements.iter().map(Statement::read).collect::<Result<_>>()?;
 
     let surroundings = call.surroundings_on(&namespace, None, variables)?;
+    let surroundings = surroundings.keep_empty_timestamps(keeps_timestamps);
     let mut batch = WriteBatch::begin(call, statements.len(), ordered)?;
     let (mut matched, mut modified) = (0, 0);
     let mut upserted: Vec<(usize, ValueBuf)> = Vec::new();
