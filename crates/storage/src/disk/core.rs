@@ -111,6 +111,9 @@ impl Core {
     }
 
     /// Checks, journals and applies a batch. Waits for other commits only.
+    ///
+    /// The frame is written with the lock held, which takes 0.4 µs of a commit's 1.8 µs: written later, it could
+    /// fail when others have built on a state that the journal will never have.
     pub(super) fn commit(&self, batch: Batch) -> Result<Position> {
         let mut encoded = Encoded::new(&batch)?;
         if self.changed_bytes.load(Ordering::Relaxed) > self.bounds.refused_bytes {
@@ -216,9 +219,9 @@ impl Core {
         !self.latest().is_clean() || self.journal.bytes() > super::journal::SEGMENT_HEADER_BYTES as u64
     }
 
-    /// The number of the segment after the current one.
-    pub(super) fn next_segment(&self) -> u64 {
-        self.writer.lock().appender.number() + 1
+    /// The number of the segment being written.
+    pub(super) fn segment(&self) -> u64 {
+        self.writer.lock().appender.number()
     }
 
     /// Freezes the state, and lets the journal go on in a new segment.

@@ -53,13 +53,24 @@ impl Segments {
         self.directory.join(format!("{number:016}{SUFFIX}"))
     }
 
-    /// The numbers of the segments there are, ascending.
+    /// The numbers of the segments there are, ascending. Other names in the directory are left alone.
     pub(super) fn list(&self) -> Result<Vec<u64>> {
         let names = self.files.list(&self.directory)?;
-        let number = |name: &String| name.strip_suffix(SUFFIX)?.parse().ok();
-        let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
+        let mut numbers: Vec<u64> = names.iter().filter_map(|name| number_of(name)).collect();
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    /// The names in the directory that could be taken for a segment's.
+    pub(super) fn strays(&self) -> Result<Vec<String>> {
+        let mut names = self.files.list(&self.directory)?;
+        names.retain(|name| name.ends_with(SUFFIX) && number_of(name).is_none());
+        Ok(names)
+    }
+
+    /// A number greater than `number` and than that of any file there is.
+    pub(super) fn next(&self, number: u64) -> Result<u64> {
+        Ok(self.list()?.last().copied().unwrap_or_default().max(number) + 1)
     }
 
     /// Makes a segment without any frames, durably.
@@ -114,11 +125,25 @@ impl Segments {
         Ok(header == self.header(number, SEGMENT_VERSION))
     }
 
+    /// Whether so begins what was never a segment: other bytes, where a segment that was only begun has the
+    /// first ones of its header or zeros.
+    pub(super) fn begins_otherwise(bytes: &[u8]) -> bool {
+        let begin = bytes.get(..SEGMENT_MAGIC.len()).unwrap_or(bytes);
+        !SEGMENT_MAGIC.starts_with(begin) && begin.iter().any(|byte| *byte != 0)
+    }
+
     /// Removes a segment.
     pub(super) fn remove(&self, number: u64) -> Result<()> {
         let path = self.path(number);
         self.files.remove(&path).map_err(|error| during("removing", &path, error))
     }
+}
+
+/// The number of the segment with a name, if a segment has such a name.
+fn number_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(SUFFIX)?;
+    let number = digits.parse().ok()?;
+    (digits == format!("{number:016}")).then_some(number)
 }
 
 /// An error of the operating system, with what was being done.

@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::checkpoint::Plan;
 use super::core::Core;
+use super::reader::Reader;
 use super::state::Freeze;
 use super::verify::sheltered;
 use crate::{Error, Result};
@@ -256,8 +257,9 @@ impl Keeper {
     }
 
     fn begin(&mut self, order: u64) -> Result<Begun> {
-        let segment = self.core.next_segment();
-        let file = self.core.journal.segments.create(segment)?;
+        let segments = &self.core.journal.segments;
+        let segment = segments.next(self.core.segment())?;
+        let file = segments.create(segment)?;
         let freeze = self.core.freeze(segment, file);
         let plan = Plan::new(&freeze, self.next_table);
         self.next_table = plan.next_table;
@@ -291,7 +293,9 @@ impl Keeper {
         self.core.journal.checkpointed(begun.plan.position());
         let segments = &self.core.journal.segments;
         for number in segments.list()?.into_iter().filter(|number| *number < begun.segment) {
-            segments.remove(number)?;
+            if Reader::open_segment(segments, number)?.is_some() {
+                segments.remove(number)?;
+            }
         }
         self.core.note_checkpoint(&begun.freeze);
         if begun.order != u64::MAX {

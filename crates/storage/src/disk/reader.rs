@@ -3,13 +3,14 @@
 //! Only a frame that is larger than a piece is read whole, once its checksum has been found right: the length
 //! that a damaged header gives is not believed.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::files::File;
-use super::journal::{Segments, during};
+use super::journal::{SEGMENT_HEADER_BYTES, Segments, during};
 use super::record::{Frame, HEADER_BYTES, Header, MARK_BEGINS};
-use crate::Result;
+use crate::{Error, Result};
 
 /// How much is read at once.
 const PIECE: usize = 1 << 20;
@@ -47,6 +48,21 @@ impl Reader {
         };
         let (file, len) = open().map_err(|error| during("reading", &path, error))?;
         Ok(Reader { number, file, path, len, piece: Vec::new(), start: 0 })
+    }
+
+    /// Opens a segment, unless it only has the name of one: somebody's directory, or his file that has neither
+    /// a segment's first bytes nor any frame in it. Whether a segment is missing is told by the positions.
+    pub(super) fn open_segment(segments: &Segments, number: u64) -> Result<Option<Self>> {
+        let mut reader = match Reader::open(segments, number) {
+            Err(Error::Io { kind: ErrorKind::IsADirectory, .. }) => return Ok(None),
+            opened => opened?,
+        };
+        let begin = reader.bytes(0, SEGMENT_HEADER_BYTES)?;
+        if Segments::begins_otherwise(begin) && reader.find(0)?.is_none() {
+            return Ok(None);
+        }
+        reader.rest();
+        Ok(Some(reader))
     }
 
     /// The length of the segment.

@@ -29,14 +29,13 @@ pub(super) fn recover(
     replay: impl FnMut(u64, Batch) -> Result<()>,
     replayed: impl FnOnce() -> Result<()>,
 ) -> Result<Appender> {
-    let numbers = segments.list()?;
-    if numbers.is_empty() {
+    let read = readers(segments)?;
+    if read.is_empty() {
         let directory = segments.directory.display();
         return Err(Error::Corrupted(format!(
             "there is no journal in {directory}; was it elsewhere before?"
         )));
     }
-    let read = numbers.into_iter().map(|number| Reader::open(segments, number)).collect::<Result<_>>()?;
     let mut walk = Walk { segments, read, last: base, lenient: false, replay };
     let end = walk.run()?;
     replayed()?;
@@ -48,7 +47,7 @@ pub(super) fn recover(
     match segments.is_newest(appender.number())? {
         true => Ok(appender),
         false => {
-            let next = appender.number() + 1;
+            let next = segments.next(appender.number())?;
             Ok(Appender::new(next, segments.create(next)?, HEADER, walk.last))
         }
     }
@@ -71,10 +70,9 @@ pub(super) fn salvage(
     lost: impl FnMut(u64, Batch),
 ) -> Result<Remains> {
     let mut read = Vec::new();
-    for number in segments.list()? {
-        let mut reader = Reader::open(segments, number)?;
+    for mut reader in readers(segments)? {
         // A foreign one is no part of this journal; a damaged header is no reason to leave the frames.
-        if segments.check_header(number, reader.bytes(0, SEGMENT_HEADER_BYTES)?).is_ok() {
+        if segments.check_header(reader.number, reader.bytes(0, SEGMENT_HEADER_BYTES)?).is_ok() {
             read.push(reader);
         }
     }
@@ -93,6 +91,27 @@ pub(super) fn salvage(
         walk.each_beyond(Place { segment: 0, offset: 0 }, lost)?;
     }
     Ok(Remains { last, damage })
+}
+
+/// The segments there are. Files that could be taken for one are named.
+fn readers(segments: &Segments) -> Result<Vec<Reader>> {
+    for name in segments.strays()? {
+        log::warn!(
+            "{} is no part of the journal, and is left alone",
+            segments.directory.join(name).display()
+        );
+    }
+    let mut read = Vec::new();
+    for number in segments.list()? {
+        match Reader::open_segment(segments, number)? {
+            Some(segment) => read.push(segment),
+            None => {
+                let path = segments.path(number);
+                log::warn!("{} is no segment of a journal, and is left alone", path.display());
+            }
+        }
+    }
+    Ok(read)
 }
 
 /// A walk along all frames.

@@ -166,3 +166,65 @@ fn a_changed_byte_in_the_base_is_found_when_it_is_read() {
         assert!(matches!(&error, Some(Error::Corrupted(message)) if message.contains("x07")), "{error:?}");
     }
 }
+
+/// Names that are none of a segment, and files that only have the name of one.
+#[test]
+fn strays_in_the_journals_folder_are_left_alone() {
+    let strays: [(&str, &[u8]); 6] = [
+        ("7.journal", b"an unpadded number"),
+        ("copy of 0000000000000001.journal", b"VellumJ\n"),
+        ("0000000000000001.journal.bak", b"VellumJ\n"),
+        ("0000000000000000.journal", b"a text before the journal"),
+        ("0000000000000002.journal", b"a text where the next checkpoint would have its segment"),
+        ("0000000000000099.journal", &[0xEE; 5000]),
+    ];
+    let path = |name: &str| Path::new("/data/journal").join(name);
+    let files = killed();
+    for (name, bytes) in strays {
+        let stray = crate::disk::Files::open(&files, &path(name), true).unwrap();
+        stray.write_at(bytes, 0).unwrap();
+    }
+    let left_alone = |files: &FaultyFiles| {
+        strays.into_iter().all(|(name, bytes)| files.read(&path(name)).as_deref() == Some(bytes))
+    };
+    let (repaired, files) = (files.restart(Loss::Nothing), files.restart(Loss::Nothing));
+    let salvage = DiskEngine::salvage_on(Arc::new(repaired), &options()).unwrap();
+    assert_eq!((salvage.lost(), salvage.engine().snapshot().entries(Ident(1))), (&[][..], Ok(20)));
+    for round in 0..3u64 {
+        let engine = open(&files).unwrap();
+        assert_eq!(engine.snapshot().entries(Ident(1)), Ok(20 + 2 * round));
+        for key in [round * 2, round * 2 + 1] {
+            engine.commit(batch([put(1, &(u64::MAX - key).to_be_bytes(), b"1")])).unwrap();
+            engine.checkpoint().unwrap();
+        }
+        drop(engine);
+        assert!(left_alone(&files), "{round}: {:?}", files.paths());
+    }
+    // One segment beside them: the others were removed once they were superfluous.
+    let all = files.paths().iter().filter(|path| path.starts_with("/data/journal")).count();
+    assert_eq!(all, strays.len() + 1, "{:?}", files.paths());
+}
+
+/// A text in the place of a segment that is needed hides nothing.
+#[test]
+fn a_segment_that_was_written_over_is_missed() {
+    let files = FaultyFiles::new();
+    let engine = open(&files).unwrap();
+    start(&engine);
+    engine.checkpoint().unwrap();
+    let position = engine.commit(batch([put(1, b"a", b"1")])).unwrap();
+    engine.wait_journaled(position).unwrap();
+    // The checkpoint that this segment waits for never comes to its end.
+    let first = segment(&files);
+    files.stop_at_sync(files.counts().1 + 2);
+    assert!(engine.checkpoint().is_err());
+    let files = files.restart(Loss::Nothing);
+    let engine = open(&files).unwrap();
+    let position = engine.commit(batch([put(1, b"b", b"1")])).unwrap();
+    engine.wait_journaled(position).unwrap();
+    let files = files.restart(Loss::Nothing);
+    assert!(files.paths().iter().any(|path| *path > first && path.extension().is_some()));
+    files.tamper(&first, |bytes| bytes.fill(b'x'));
+    let error = open(&files).err();
+    assert!(matches!(&error, Some(Error::Corrupted(_))), "{error:?}");
+}
