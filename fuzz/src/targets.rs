@@ -5,6 +5,7 @@ use crate::draw::Draw;
 use base::bson::{Array, Builder, Document, DocumentBuf, Value, extended_json, validate};
 use base::key_string;
 use database::{Database, SystemClock};
+use query::change::{self, Entry, ResumeToken};
 use query::expression::Expression;
 use query::matcher::Matcher;
 use query::{Arena, Context, Pipeline, Projection, SortPattern, Update};
@@ -14,12 +15,15 @@ use std::sync::Arc;
 /// Every target, sorted by name.
 pub const TARGETS: &[Target] = &[
     Target { name: "bson", seeds: documents, run: bson },
+    Target { name: "diff", seeds: nothing, run: diff },
     Target { name: "expression", seeds: nothing, run: expression },
     Target { name: "extended_json", seeds: texts, run: extended_json },
     Target { name: "filter", seeds: nothing, run: filter },
     Target { name: "key_string", seeds: keys, run: key_string },
+    Target { name: "log_entry", seeds: entries, run: log_entry },
     Target { name: "pipeline", seeds: nothing, run: pipeline },
     Target { name: "projection", seeds: nothing, run: projection },
+    Target { name: "resume_token", seeds: tokens, run: resume_token },
     Target { name: "update", seeds: nothing, run: update },
     Target { name: "wire_frame", seeds: frames, run: wire_frame },
 ];
@@ -92,6 +96,63 @@ fn key_string(data: &[u8]) {
     let (key, bits) = data.split_at(data.len() - data.len() / 4);
     for directions in [&[true][..], &[false], &[true, false, true]] {
         let _ = key_string::decode(key, bits, directions);
+    }
+}
+
+/// What applies is BSON, does nothing a second time, and can be described.
+fn diff(data: &[u8]) {
+    let sections = ["d", "u", "i", "s", "sa", "sd", "a", "b", "l", "u0", "s0", "u7", "s1"];
+    let mut draw = Draw::new(data);
+    let (diff, other) = (draw.document(&sections), draw.document(&sections));
+    for document in [sample(), other] {
+        let Ok(after) = change::apply(document.view(), diff.view()) else { return };
+        assert!(validate(after.bytes()).is_ok(), "a diff leads to BSON");
+        let _ = change::between(document.view(), after.view());
+    }
+    assert!(change::describe(diff.view(), true, &mut Builder::new()).is_ok(), "what applies can be told");
+}
+
+fn tokens() -> Vec<Vec<u8>> {
+    let event = [
+        &[0x82, 0x68, 0x7E, 0x82, 0xDE, 0, 0, 0, 1, 0x2B, 4, 0x2C, 1, 0, 0x29, 0x6E, 0x5A, 0x10, 4][..],
+        &[7; 16],
+        b"\x46\x3CoperationType\0\x3Cinsert\0\x46documentKey\0\x46\x64_id\0\x64ABCDEFGHIJKL\0\0\x04",
+    ];
+    let mark = [0x82, 0x68, 0x7E, 0x82, 0xDE, 0, 0, 0, 1, 0x2B, 4, 0x29, 0x29, 0x6E, 0x14, 4];
+    vec![event.concat(), mark.to_vec()]
+}
+
+/// What is a token is written as it was read, and has fragments that are read back.
+fn resume_token(data: &[u8]) {
+    let hex: String = data.iter().map(|byte| format!("{byte:02X}")).collect();
+    let mut out = Builder::new();
+    out.append("_data", hex.as_str());
+    let Ok(token) = ResumeToken::parse(out.finish().view()) else { return };
+    assert_eq!(token.hex(), hex, "a token keeps its bytes");
+    assert!(token.parts().is_ok_and(|parts| ResumeToken::before(parts.time).parts().is_ok()));
+    let _ = token.fragment(3).parts();
+}
+
+fn entries() -> Vec<Vec<u8>> {
+    let mut recorder = change::Recorder::<Vec<u8>>::new(1, None, false);
+    let document = sample();
+    let Some(id) = document.view().first() else { return Vec::new() };
+    let source = change::Source { namespace: "d.c", uuid: Some([7; 16]) };
+    recorder.push(source, Some(1), change::Change::Insert(document.bytes().to_vec()), None);
+    let update = change::Change::Update { id, diff: document.view() };
+    recorder.push(source, None, update, Some(document.bytes().to_vec()));
+    recorder.push(source, None, change::Change::Delete(id), None);
+    recorder.push(source, None, change::Change::Command(document.view(), None), None);
+    vec![recorder.finish().0]
+}
+
+/// The header may be broken, the values can't be; reading never panics, nor does telling of it.
+fn log_entry(data: &[u8]) {
+    let value = sample().into_bytes();
+    let parts = [(0, data.to_vec()), (1, value.clone()), (2, value)];
+    if let Ok(entry) = Entry::read(u64::MAX / 2, &parts) {
+        let documents = change::oplog_documents(&entry);
+        assert_eq!(documents.len(), entry.ticks as usize, "a document for each tick");
     }
 }
 

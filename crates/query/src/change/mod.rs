@@ -10,6 +10,7 @@
 //! | `spec` | what a stream was asked for |
 //! | `event` | an operation as an event |
 //! | `stream` | which events a stream shows, where it resumes, when it ends |
+//! | `split` | events too large for one document |
 
 mod description;
 pub(crate) mod diff;
@@ -17,6 +18,7 @@ mod entry;
 mod event;
 mod oplog;
 mod spec;
+pub(crate) mod split;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -28,5 +30,6 @@ pub use entry::{Action, Change, Entry, Operation, Recorder, Session, Source};
 pub use event::{Event, Surroundings};
 pub use oplog::oplog_documents;
 pub use spec::{BeforeChange, FullDocument, Scope, Spec};
+pub use split::id_modified;
 pub use stream::{ChangeStream, history_lost};
 pub use token::{ResumeToken, TokenParts};

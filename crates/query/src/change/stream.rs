@@ -17,6 +17,8 @@ pub struct ChangeStream {
     spec: Spec,
     scope: Scope,
     resume: Resume,
+    /// Whether events that are too large come in fragments.
+    splits: bool,
     /// Behind which the next event will stand, as far as the stream has come.
     reached: ResumeToken,
     invalidated: bool,
@@ -38,17 +40,18 @@ enum Resume {
 
 impl ChangeStream {
     /// A stream on what a checked specification and a scope say, given the cluster time of now: without a
-    /// starting point it begins with what is committed after that.
+    /// starting point it begins with what is committed after that. `splits` says that the pipeline splits
+    /// large events.
     ///
     /// Errors: those of resume tokens that nobody checked.
-    pub fn new(spec: Spec, scope: Scope, now: u64) -> Result<ChangeStream> {
+    pub fn new(spec: Spec, scope: Scope, now: u64, splits: bool) -> Result<ChangeStream> {
         let (token, is_event) = match (spec.token(), spec.start_at) {
             (Some(token), _) => (token.clone(), token.parts()?.is_event),
             (None, Some(time)) => (ResumeToken::before(time), false),
             (None, None) => (ResumeToken::before(now + 1), false),
         };
         let resume = Resume::Before { token: token.clone(), is_event, found: false };
-        Ok(ChangeStream { spec, scope, resume, reached: token, invalidated: false })
+        Ok(ChangeStream { spec, scope, resume, splits, reached: token, invalidated: false })
     }
 
     /// The cluster time of the first entry that the stream is to be given. Where the log no longer has all
@@ -90,8 +93,7 @@ impl ChangeStream {
     ) -> Result<()> {
         let mut tick = 0;
         let mut index = 0;
-        let mut operations = entry.operations.iter().peekable();
-        while let Some(operation) = operations.next() {
+        for operation in &entry.operations {
             if operation.begins && !entry.transaction {
                 index = 0;
             }
@@ -150,7 +152,7 @@ impl ChangeStream {
             *found = true;
             return Ok(false);
         }
-        if token.is_fragment_of(event) {
+        if self.splits && token.is_fragment_of(event) {
             // The stage that splits events passes over the fragments up to the token.
             *found = true;
             return Ok(true);

@@ -43,7 +43,7 @@ fn record(session: Option<&Session>, transaction: bool, changes: &[Short<'_>]) -
             "c" => (Change::Command(first.view(), given), None),
             _ => (Change::Note(first.view()), None),
         };
-        let uuid = (!namespace.is_empty() && !first.view().get("dropDatabase").is_some()).then_some(UUID);
+        let uuid = (!namespace.is_empty() && first.view().get("dropDatabase").is_none()).then_some(UUID);
         recorder.push(Source { namespace, uuid }, statement(number), change, pre_image);
     }
     parts(recorder.finish())
@@ -204,7 +204,7 @@ fn watch(scope: &str, text: &str) -> Watch {
         None => Scope::Database(scope.to_string()),
         Some(_) => Scope::Collection(Namespace::parse(scope).unwrap()),
     };
-    let stream = ChangeStream::new(spec(text).unwrap(), scope, 0).unwrap();
+    let stream = ChangeStream::new(spec(text).unwrap(), scope, 0, true).unwrap();
     Watch { stream, images_since: 0, now: None, looked_up: RefCell::default() }
 }
 

@@ -10,6 +10,8 @@
 
 mod bucket;
 mod bucket_auto;
+mod change_stream;
+mod change_stream_split_large_event;
 mod collections;
 mod count;
 mod densify;
@@ -77,7 +79,8 @@ use crate::Context;
 /// It owns its plan, snapshot and environment (no borrows), so that an open cursor can keep it
 /// between requests, which may run on different threads.
 pub trait Stage: Send {
-    /// The next document, or `None` when there are no more (and ever after).
+    /// The next document, or `None` when there are no more (and ever after, but for a change stream, which
+    /// may have more when it is asked again).
     fn next(&mut self) -> Result<Option<DocumentCow>>;
 }
 
@@ -163,7 +166,7 @@ impl Pipeline {
     }
 
     /// The stages' names in order.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+    pub fn names(&self) -> impl DoubleEndedIterator<Item = &'static str> {
         self.steps.iter().map(|step| step.operator.name())
     }
 

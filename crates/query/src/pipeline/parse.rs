@@ -22,6 +22,8 @@ pub(crate) struct Scope<'p> {
     inside: Option<&'static str>,
     depth: usize,
     position: usize,
+    /// The first stage of the pipeline.
+    first: Option<Document<'p>>,
 }
 
 /// What a specification became: usually one operator; `$sortByCount` and the like are several.
@@ -46,7 +48,7 @@ impl Parsed {
 impl<'p> Scope<'p> {
     /// The command's own pipeline.
     pub(crate) fn top(context: &'p Context) -> Scope<'p> {
-        Scope { context, inside: None, depth: 0, position: 0 }
+        Scope { context, inside: None, depth: 0, position: 0, first: None }
     }
 
     /// A sub-pipeline of a stage.
@@ -56,7 +58,7 @@ impl<'p> Scope<'p> {
         if self.depth >= DEPTH_MAX {
             return Err(err!(232, "Maximum number of nested sub-pipelines exceeded. Limit is {DEPTH_MAX}"));
         }
-        Ok(Scope { context, inside: Some(stage), depth: self.depth + 1, position: 0 })
+        Ok(Scope { context, inside: Some(stage), depth: self.depth + 1, position: 0, first: None })
     }
 
     /// Parses stages in this scope.
@@ -64,12 +66,14 @@ impl<'p> Scope<'p> {
         let mut pipeline = Pipeline::default();
         let count = stages.len();
         check_length(count)?;
+        let first = stages.get(0).and_then(|first| first.as_document());
         for (at, stage) in stages.iter().enumerate() {
             let Value::Document(stage) = stage else {
                 return Err(err!(TypeMismatch, "Each element of the 'pipeline' array must be an object"));
             };
-            Scope { position: at, ..*self }.stage(stage, count, &mut pipeline)?;
+            Scope { position: at, first, ..*self }.stage(stage, count, &mut pipeline)?;
         }
+        pipeline.check_change_stream()?;
         Ok(pipeline)
     }
 
@@ -109,8 +113,19 @@ impl<'p> Scope<'p> {
             Some(outer @ ("$lookup" | "$unionWith")) if matches!(entry.position, Position::Last) => {
                 Err(err!(51047, "{name} is not allowed within a {outer}'s sub-pipeline"))
             }
+            Some("$unionWith") if entry.name.starts_with("$changeStream") => {
+                Err(err!(31441, "{name} is not allowed within a $unionWith's sub-pipeline"))
+            }
+            Some("$lookup") if entry.name.starts_with("$changeStream") => {
+                Err(err!(51047, "{name} is not allowed within a $lookup's sub-pipeline"))
+            }
             _ => Ok(()),
         }
+    }
+
+    /// The first stage of the pipeline, as it is written.
+    pub(crate) fn first(&self) -> Option<Document<'p>> {
+        self.first
     }
 
     /// Where the stage being parsed stands in its pipeline.

@@ -2,9 +2,9 @@
 
 use super::parse::{Parsed, Scope};
 use super::{
-    bucket, bucket_auto, count, densify, documents, external, facet, fill, graph_lookup, group, internal,
-    limit, lookup, r#match, merge, out, project, redact, replace_root, sample, set_window_fields, skip, sort,
-    sort_by_count, union_with, unwind,
+    bucket, bucket_auto, change_stream, change_stream_split_large_event, count, densify, documents, external,
+    facet, fill, graph_lookup, group, internal, limit, lookup, r#match, merge, out, project, redact,
+    replace_root, sample, set_window_fields, skip, sort, sort_by_count, union_with, unwind,
 };
 use base::bson::Element;
 use base::{Result, err};
@@ -56,8 +56,8 @@ pub(crate) const STAGES: &[Entry] = &[
     stage("$addFields", project::parse_add_fields),
     stage("$bucket", bucket::parse),
     stage("$bucketAuto", bucket_auto::parse),
-    stage("$changeStream", external::parse).first(),
-    refused("$changeStreamSplitLargeEvent"),
+    stage("$changeStream", change_stream::parse).first(),
+    stage("$changeStreamSplitLargeEvent", change_stream_split_large_event::parse).not_in_facet(),
     stage("$collStats", external::parse).first(),
     stage("$count", count::parse),
     stage("$currentOp", external::parse).first(),

@@ -12,7 +12,7 @@ pub(crate) fn parse(text: &str) -> DocumentBuf {
     extended_json::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-fn with_array<T>(text: &str, then: impl FnOnce(Array<'_>) -> T) -> T {
+pub(crate) fn with_array<T>(text: &str, then: impl FnOnce(Array<'_>) -> T) -> T {
     let wrapped = parse(&format!("{{v: {text}}}"));
     then(wrapped.view().get("v").and_then(|value| value.as_array()).unwrap())
 }
@@ -269,7 +269,7 @@ pub(crate) fn collect(mut stream: Stream) -> Result<Vec<DocumentBuf>> {
 }
 
 #[track_caller]
-fn check(error: Option<Error>, code: i32, message: &str, pipeline: &str) {
+pub(crate) fn check(error: Option<Error>, code: i32, message: &str, pipeline: &str) {
     let error = error.unwrap_or_else(|| panic!("{pipeline} was taken"));
     assert!(error.code().number() == code && error.message().contains(message), "{pipeline}: {error}");
 }

@@ -57,6 +57,15 @@ impl ResumeToken {
         ResumeToken { bytes }
     }
 
+    /// A token of some event at a cluster time.
+    #[cfg(test)]
+    pub(crate) fn sample(time: u64) -> ResumeToken {
+        let mut identifier = Builder::new();
+        identifier.append("operationType", "drop");
+        let identifier = identifier.finish();
+        ResumeToken::of(EventToken { time, index: 0, uuid: None, identifier: identifier.view() })
+    }
+
     /// The token of an event.
     pub(super) fn of(event: EventToken<'_>) -> ResumeToken {
         let mut bytes = start(event.time);
@@ -94,7 +103,7 @@ impl ResumeToken {
     }
 
     /// Whether this is a fragment's token, of the event of the other token.
-    pub(super) fn is_fragment_of(&self, event: &ResumeToken) -> bool {
+    pub(crate) fn is_fragment_of(&self, event: &ResumeToken) -> bool {
         let whole = event.bytes.get(..event.bytes.len() - 1).unwrap_or_default();
         self.bytes.len() > event.bytes.len() && self.bytes.starts_with(whole)
     }
@@ -251,7 +260,7 @@ fn start(time: u64) -> Vec<u8> {
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
-    if text.len() % 2 != 0 {
+    if !text.len().is_multiple_of(2) {
         return None;
     }
     let half = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);

@@ -1,0 +1,149 @@
+//! `$changeStream`: the events of the database, and the rules for what may follow.
+
+use super::operator::{Kind, Operator};
+use super::parse::{Parsed, Scope};
+use super::{Environment, Pipeline, Stream};
+use crate::change::Spec;
+use base::bson::{Element, ValueBuf};
+use base::{Result, err};
+use std::sync::Arc;
+
+/// What may follow: stages that pass each event on, or not, by itself.
+const PERMITTED: &[&str] = &[
+    // tidy: sorted
+    "$_internalInhibitOptimization",
+    "$addFields",
+    "$changeStream",
+    "$changeStreamSplitLargeEvent",
+    "$match",
+    "$project",
+    "$redact",
+    "$replaceRoot",
+    "$replaceWith",
+    "$set",
+    "$unset",
+];
+
+struct ChangeStream(ValueBuf);
+
+/// Errors: those of [`Spec::parse`]; 40573 on a standalone.
+pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
+    Spec::parse(spec)?;
+    if scope.context.cluster_time.is_none() {
+        return Err(err!(40573, "The $changeStream stage is only supported on replica sets"));
+    }
+    Ok(Parsed::one(ChangeStream(spec.value().to_owned())))
+}
+
+impl Operator for ChangeStream {
+    fn name(&self) -> &'static str {
+        "$changeStream"
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Source
+    }
+
+    fn start(self: Arc<Self>, _input: Stream, environment: &Environment) -> Result<Stream> {
+        environment.collections.source("$changeStream", self.0.view(), &environment.context)
+    }
+}
+
+impl Pipeline {
+    /// Checks that stages which belong to change streams stand in one, and others that don't stand in none.
+    ///
+    /// Errors: 7182802 for `$changeStreamSplitLargeEvent` that isn't last, IllegalOperation otherwise.
+    pub(super) fn check_change_stream(&self) -> Result<()> {
+        const SPLIT: &str = "$changeStreamSplitLargeEvent";
+        if self.names().rev().skip(1).any(|name| name == SPLIT) {
+            return Err(err!(7182802, "{SPLIT} must be the last stage in the pipeline"));
+        }
+        if self.names().next() == Some("$changeStream") {
+            return match self.names().find(|name| !PERMITTED.contains(name)) {
+                // MongoDB knows it as the stage that it stands for.
+                Some("$count") => {
+                    Err(err!(IllegalOperation, "$group is not permitted in a $changeStream pipeline"))
+                }
+                Some(name) => {
+                    Err(err!(IllegalOperation, "{name} is not permitted in a $changeStream pipeline"))
+                }
+                None => Ok(()),
+            };
+        }
+        match self.names().any(|name| name == SPLIT) {
+            true => Err(err!(IllegalOperation, "{SPLIT} can only be used in a $changeStream pipeline")),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the documents are the events of a change stream.
+    pub fn is_change_stream(&self) -> bool {
+        self.names().next() == Some("$changeStream")
+    }
+
+    /// Whether events that are too large are split.
+    pub fn splits_events(&self) -> bool {
+        self.names().any(|name| name == "$changeStreamSplitLargeEvent")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Context;
+    use crate::pipeline::testing::{fails, with_array};
+    use crate::pipeline::{Pipeline, testing};
+    use base::Result;
+
+    fn on_a_set(text: &str) -> Result<Pipeline> {
+        let mut context = Context::for_tests();
+        context.cluster_time = Some(1);
+        with_array(text, |array| Pipeline::parse(array, &context))
+    }
+
+    #[track_caller]
+    fn refused(text: &str, code: i32, message: &str) {
+        testing::check(on_a_set(text).err(), code, message, text);
+    }
+
+    #[test]
+    fn there_are_streams_on_replica_sets_only() {
+        fails("[{$changeStream: {}}]", 40573, "The $changeStream stage is only supported on replica sets");
+        fails("[{$changeStream: {x: 1}}]", 40415, "BSON field '$changeStream.x' is an unknown field.");
+        let pipeline = on_a_set("[{$changeStream: {}}, {$match: {}}]").unwrap();
+        assert!(pipeline.is_change_stream() && !pipeline.splits_events() && !pipeline.reads_collection());
+    }
+
+    #[test]
+    fn only_some_stages_may_follow() {
+        let all = "[{$changeStream: {}}, {$match: {a: 1}}, {$project: {a: 1}}, {$addFields: {a: 1}}, {$set: {a: 1}},
+            {$unset: 'a'}, {$replaceRoot: {newRoot: '$$ROOT'}}, {$replaceWith: '$$ROOT'}, {$redact: '$$KEEP'},
+            {$changeStreamSplitLargeEvent: {}}]";
+        assert!(on_a_set(all).unwrap().splits_events());
+        refused(
+            "[{$changeStream: {}}, {$limit: 1}]",
+            20,
+            "$limit is not permitted in a $changeStream pipeline",
+        );
+        refused("[{$changeStream: {}}, {$sortByCount: '$a'}]", 20, "$group is not permitted");
+        refused("[{$changeStream: {}}, {$count: 'a'}]", 20, "$group is not permitted");
+        refused(
+            "[{$match: {}}, {$changeStream: {}}]",
+            40602,
+            "$changeStream is only valid as the first stage",
+        );
+    }
+
+    #[test]
+    fn a_stream_is_a_pipeline_of_its_own() {
+        refused(
+            "[{$facet: {a: [{$changeStream: {}}]}}]",
+            40600,
+            "$changeStream is not allowed to be used within",
+        );
+        let inner = "pipeline: [{$changeStream: {}}]";
+        let lookup = format!("[{{$lookup: {{from: 'c', as: 'a', {inner}}}}}]");
+        refused(&lookup, 51047, "$changeStream is not allowed within a $lookup's sub-pipeline");
+        let union = format!("[{{$unionWith: {{coll: 'c', {inner}}}}}]");
+        refused(&union, 31441, "$changeStream is not allowed within a $unionWith's sub-pipeline");
+    }
+}

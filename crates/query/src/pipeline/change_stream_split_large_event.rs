@@ -1,0 +1,165 @@
+//! `$changeStreamSplitLargeEvent`: events larger than a document may be come as fragments.
+
+use super::operator::Operator;
+use super::parse::{Parsed, Scope};
+use super::{Environment, Stage, Stream};
+use crate::change::split::{split, token_of};
+use crate::change::{ResumeToken, Spec, id_modified};
+use base::bson::{DocumentBuf, DocumentCow, Element, MAX_DOCUMENT_SIZE, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+struct SplitLargeEvent {
+    /// The fragment behind which the stream resumes.
+    resume: Option<ResumeToken>,
+    most: usize,
+}
+
+/// Errors: 7182800 for anything but an empty document.
+pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
+    match spec.value() {
+        Value::Document(fields) if fields.is_empty() => {}
+        _ => return Err(err!(7182800, "$changeStreamSplitLargeEvent spec should be an empty object")),
+    }
+    let stream = scope.first().and_then(|first| first.find("$changeStream"));
+    let token = match stream.map(|stream| Spec::parse(&stream)).transpose()? {
+        Some(spec) => spec.token().cloned(),
+        None => None,
+    };
+    let resume = match token {
+        Some(token) if token.parts()?.fragment.is_some() => Some(token),
+        _ => None,
+    };
+    Ok(Parsed::one(SplitLargeEvent { resume, most: MAX_DOCUMENT_SIZE }))
+}
+
+impl Operator for SplitLargeEvent {
+    fn name(&self) -> &'static str {
+        "$changeStreamSplitLargeEvent"
+    }
+
+    fn start(self: Arc<Self>, input: Stream, _environment: &Environment) -> Result<Stream> {
+        let resume = self.resume.clone();
+        Ok(Box::new(Running { stage: self, input, resume, queue: Vec::new() }))
+    }
+}
+
+struct Running {
+    stage: Arc<SplitLargeEvent>,
+    input: Stream,
+    resume: Option<ResumeToken>,
+    /// The fragments still to come, the next one last.
+    queue: Vec<DocumentBuf>,
+}
+
+impl Running {
+    /// How many fragments of the event aren't to be sent again.
+    fn skipped(&mut self, token: &ResumeToken, is_large: bool) -> Result<usize> {
+        let Some(resume) = self.resume.take().filter(|resume| resume.is_fragment_of(token)) else {
+            return Ok(0);
+        };
+        if !is_large {
+            return Err(err!(
+                ChangeStreamFatalError,
+                "Attempted to resume from a split event fragment, but the event in the resumed stream was not large \
+                 enough to be split"
+            ));
+        }
+        Ok(resume.parts()?.fragment.map_or(0, |fragment| fragment as usize + 1))
+    }
+
+    fn fill(&mut self, event: &DocumentCow, token: &ResumeToken) -> Result<()> {
+        let skipped = self.skipped(token, true)?;
+        self.queue = split(event.view(), token, self.stage.most)?;
+        if skipped > self.queue.len() {
+            return Err(err!(
+                ChangeStreamFatalError,
+                "Attempted to resume from a split event, but the resumed stream produced a different split. Ensure \
+                 that the pipeline used to resume is the same as the original"
+            ));
+        }
+        self.queue.drain(..skipped);
+        self.queue.reverse();
+        Ok(())
+    }
+}
+
+impl Stage for Running {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        loop {
+            if let Some(fragment) = self.queue.pop() {
+                return Ok(Some(fragment.into()));
+            }
+            let Some(event) = self.input.next()? else { return Ok(None) };
+            let is_large = event.view().bytes().len() > self.stage.most;
+            if !is_large && self.resume.is_none() {
+                return Ok(Some(event));
+            }
+            match token_of(event.view()) {
+                Some(token) if is_large => self.fill(&event, &token)?,
+                Some(token) => {
+                    self.skipped(&token, false)?;
+                    return Ok(Some(event));
+                }
+                // Whoever reads the stream sees that the `_id` isn't the event's.
+                None if !is_large => return Ok(Some(event)),
+                None => return Err(id_modified(&ResumeToken::before(0), event.view())),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Context;
+    use crate::pipeline::testing::{Memory, collect, fails};
+    use crate::pipeline::{Collections, from_documents};
+    use base::bson::Builder;
+
+    fn event(time: u64, sizes: &[usize]) -> DocumentBuf {
+        let mut out = Builder::new();
+        out.append("_id", &ResumeToken::sample(time).to_document());
+        for (number, size) in sizes.iter().enumerate() {
+            out.append(&format!("f{number}"), "x".repeat(*size).as_str());
+        }
+        out.finish()
+    }
+
+    fn run(resume: Option<ResumeToken>, events: &[DocumentBuf]) -> Result<Vec<String>> {
+        let stage = Arc::new(SplitLargeEvent { resume, most: 1000 });
+        let collections = Arc::new(Memory::default()) as Arc<dyn Collections>;
+        let environment = Environment::new(collections, Arc::new(Context::for_tests()));
+        let documents = collect(stage.start(from_documents(events.to_vec()), &environment)?)?;
+        let shown = |document: &DocumentBuf| match document.view().get("splitEvent") {
+            Some(Value::Document(split)) => {
+                format!("{}/{}", split.get("fragment").unwrap(), split.get("of").unwrap())
+            }
+            _ => "whole".to_owned(),
+        };
+        Ok(documents.iter().map(shown).collect())
+    }
+
+    #[test]
+    fn large_events_come_in_fragments() {
+        let events = [event(1, &[10]), event(2, &[500, 600, 700]), event(3, &[10])];
+        assert_eq!(run(None, &events).unwrap(), ["whole", "1/3", "2/3", "3/3", "whole"]);
+        let token = ResumeToken::sample(2);
+        let rest = &events[1..];
+        assert_eq!(run(Some(token.fragment(0)), rest).unwrap(), ["2/3", "3/3", "whole"]);
+        assert_eq!(run(Some(token.fragment(2)), rest).unwrap(), ["whole"]);
+        let failed = |fragment, events: &[DocumentBuf]| run(Some(fragment), events).unwrap_err();
+        assert!(failed(token.fragment(3), rest).message().contains("produced a different split"));
+        let small = [event(2, &[10])];
+        let error = failed(token.fragment(0), &small);
+        assert!(error.code().number() == 280 && error.message().contains("was not large enough"));
+    }
+
+    #[test]
+    fn it_stands_last_in_a_change_stream() {
+        let split = "{$changeStreamSplitLargeEvent: {}}";
+        fails(&format!("[{split}]"), 20, "can only be used in a $changeStream pipeline");
+        fails(&format!("[{split}, {{$match: {{}}}}]"), 7182802, "must be the last stage in the pipeline");
+        fails("[{$changeStreamSplitLargeEvent: {a: 1}}]", 7182800, "spec should be an empty object");
+    }
+}
