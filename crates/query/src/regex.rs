@@ -7,9 +7,12 @@
 
 mod bounded;
 mod cache;
+mod literal;
+mod needles;
 mod prefix;
 mod search;
 
+pub(crate) use literal::Literals;
 pub use search::Searcher;
 
 use crate::Interrupt;
@@ -25,6 +28,10 @@ const HEAP_LIMIT_KIB: u32 = 64 * 1024;
 /// pattern as `(a|b)*c` fails on 20 KB of text. Reserved for each pattern and thread in use, taken
 /// only where needed.
 const MACHINE_STACK_MAX: usize = 1 << 20;
+
+/// Before searching texts of so many bytes for others, which takes some microseconds, the clock is
+/// looked at.
+const LONG_SEARCH: usize = 64 * 1024;
 
 /// The longest pattern in bytes: the bound that MongoDB sets since it took to PCRE2 in 6.1; before,
 /// PCRE itself refused patterns of about twice the length.
@@ -108,7 +115,18 @@ impl Regex {
     /// Errors: 51156 where matching takes too many steps. MongoDB's matcher lets such a document
     /// silently not match; an error is the honest answer. What interrupts the operation.
     pub fn is_match(&self, text: &str, interrupt: &dyn Interrupt) -> Result<bool> {
+        if let Some(literals) = self.literals() {
+            check_before(text.len(), interrupt)?;
+            if let Some(matched) = literals.is_match(text.as_bytes()) {
+                return Ok(matched);
+            }
+        }
         self.compiled.search(text, 0, true, None, interrupt)
+    }
+
+    /// The texts that the pattern looks for, where it is nothing but these.
+    pub(crate) fn literals(&self) -> Option<&Literals> {
+        self.compiled.literals()
     }
 
     /// The first match at or after the byte position `start`, which must lie between characters.
@@ -161,6 +179,11 @@ fn compile_message(error: &pcre2::Error) -> String {
         Some((_, message)) => message.to_string(),
         None => text,
     }
+}
+
+/// Looks at the clock before a text so long that searching it shows.
+pub(crate) fn check_before(bytes: usize, interrupt: &dyn Interrupt) -> Result<()> {
+    if bytes >= LONG_SEARCH { interrupt.check_now(false) } else { Ok(()) }
 }
 
 fn matching_error(error: &pcre2::Error) -> base::Error {

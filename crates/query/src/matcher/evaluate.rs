@@ -5,6 +5,7 @@
 
 use super::expr::Expr;
 use super::node::{Node, Predicate};
+use super::siblings::Siblings;
 use super::walk::{self, LeafArrays, nested};
 use crate::{Collation, Context};
 use base::Result;
@@ -49,8 +50,32 @@ impl<'c> Evaluation<'c> {
             }
             Node::Expr(expr) => self.test_expression(expr, whole(subject, &mut None)),
             Node::Schema(schema) => schema.matches(whole(subject, &mut None)),
+            Node::Or(branches) | Node::Nor(branches) => self.matches_branches(node, branches, subject),
             _ => self.combine(node, |this, child| this.matches(child, subject)),
         }
+    }
+
+    /// Branches of which most documents match none.
+    fn matches_branches(&mut self, node: &Node, branches: &[Node], subject: Subject<'_>) -> Result<bool> {
+        let siblings = match subject {
+            Subject::Document(document) => Siblings::find(branches, document),
+            Subject::Value(_) => None,
+        };
+        let Some(siblings) = siblings else {
+            return self.combine(node, |this, child| this.matches(child, subject));
+        };
+        let mut tried = 0;
+        self.combine(node, |this, child| {
+            tried += 1;
+            match (child, siblings.of(tried - 1)) {
+                (Node::Field { path, predicate }, Some(found)) => {
+                    let rest = path.components().get(1..).unwrap_or_default();
+                    let mut visit = |found: walk::Found<'_>| this.visit(predicate, found);
+                    walk::walk_found(rest, found, predicate.leaf_arrays(), None, &mut visit)
+                }
+                _ => this.matches(child, subject),
+            }
+        })
     }
 
     /// An expression compares by its surroundings' collation, which must be the filter's.

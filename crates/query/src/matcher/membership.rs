@@ -5,7 +5,8 @@ use super::comparison::{number, order};
 use super::node::{Node, Predicate};
 use super::operators::FieldArgument;
 use super::parse::{Parser, is_operator_document};
-use super::regex_match::RegexMatch;
+use super::regex_match::{RegexMatch, text_bytes};
+use crate::regex::{Literals, check_before};
 use crate::{Collation, Interrupt};
 use base::bson::{Element, Number, Type, Value, ValueBuf};
 use base::{Result, err};
@@ -21,6 +22,8 @@ pub struct In {
     /// every step of a search is most of its cost.
     numbers: Vec<Number>,
     has_null: bool,
+    /// What all patterns together look for, where they are nothing but text.
+    literals: Option<Literals>,
 }
 
 impl In {
@@ -30,7 +33,11 @@ impl In {
         values.dedup_by(|a, b| collation.equal(a.view(), b.view()));
         let has_null = values.iter().any(|value| value.kind() == Type::Null);
         let numbers = values.iter().filter_map(|value| value.view().as_number()).collect();
-        In { values, regexes, numbers, has_null }
+        let literals = match regexes.len() {
+            0 | 1 => None,
+            _ => Literals::union(regexes.iter().map(RegexMatch::literals)),
+        };
+        In { values, regexes, numbers, has_null, literals }
     }
 
     /// Whether null is among the constants, which matches missing values too.
@@ -47,6 +54,12 @@ impl In {
         let Some(element) = element else { return Ok(self.has_null) };
         if self.contains(element, collation) {
             return Ok(true);
+        }
+        if let (Some(literals), Some(text)) = (&self.literals, text_bytes(element)) {
+            check_before(text.len(), interrupt)?;
+            if let Some(matched) = literals.is_match(text) {
+                return Ok(matched);
+            }
         }
         for regex in &self.regexes {
             if regex.test(Some(element), interrupt)? {

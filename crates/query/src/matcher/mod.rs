@@ -25,6 +25,7 @@ mod optimize;
 mod parse;
 mod refused;
 mod regex_match;
+mod siblings;
 #[cfg(test)]
 mod tests;
 mod walk;

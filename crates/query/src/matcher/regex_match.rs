@@ -6,8 +6,8 @@ use super::node::{Node, Predicate};
 use super::operators::FieldArgument;
 use super::parse::Parser;
 use crate::Interrupt;
-use crate::regex::Regex;
-use base::bson::{Document, Element, Path, Value};
+use crate::regex::{Literals, Regex, check_before};
+use base::bson::{Document, Element, Path, Type, Value};
 use base::{Result, err};
 
 /// A pattern to match values with.
@@ -27,7 +27,18 @@ impl RegexMatch {
         Ok(RegexMatch { pattern: pattern.to_string(), options: options.to_string(), regex })
     }
 
+    /// The texts that the pattern looks for, where it is nothing but these.
+    pub(super) fn literals(&self) -> Option<&Literals> {
+        self.regex.literals()
+    }
+
     pub(super) fn test(&self, element: Option<&Element<'_>>, interrupt: &dyn Interrupt) -> Result<bool> {
+        if let (Some(text), Some(literals)) = (element.and_then(text_bytes), self.regex.literals()) {
+            check_before(text.len(), interrupt)?;
+            if let Some(matched) = literals.is_match(text) {
+                return Ok(matched);
+            }
+        }
         match element.map(Element::value) {
             Some(Value::String(text) | Value::Symbol(text)) => self.regex.is_match(text, interrupt),
             Some(Value::Regex { pattern, options }) => {
@@ -35,6 +46,14 @@ impl RegexMatch {
             }
             _ => Ok(false),
         }
+    }
+}
+
+/// The undecoded text of a string or symbol: searching bytes needs no look at them first.
+pub(super) fn text_bytes<'a>(element: &Element<'a>) -> Option<&'a [u8]> {
+    match element.kind() {
+        Type::String | Type::Symbol => element.value_bytes().get(4..)?.split_last().map(|(_, text)| text),
+        _ => None,
     }
 }
 

@@ -68,8 +68,24 @@ where
     V: FnMut(Found<'a>) -> Result<bool>,
 {
     let Some((first, rest)) = components.split_first() else { return Ok(false) };
-    match document.find(first.name()) {
-        Some(element) => at_value(rest, element, leaf, position, visit),
+    walk_found(rest, document.find(first.name()), leaf, position, visit)
+}
+
+/// As [`walk`], with what the path's first component finds in the document, so that `components` are
+/// those after it.
+#[inline]
+pub(super) fn walk_found<'a, V>(
+    components: &[PathComponent],
+    found: Option<Element<'a>>,
+    leaf: LeafArrays,
+    position: Option<&'a [u8]>,
+    visit: &mut V,
+) -> Result<bool>
+where
+    V: FnMut(Found<'a>) -> Result<bool>,
+{
+    match found {
+        Some(element) => at_value(components, element, leaf, position, visit),
         None => visit(Found { element: None, position }),
     }
 }

@@ -7,12 +7,13 @@
 //! starting positions: each a search of its own that may take so many steps in all, with a look at
 //! the operation's interrupt in between. A window is a lazy run of characters before the pattern.
 
+use super::literal::Literals;
 use super::{Flags, build, matching_error};
 use crate::Interrupt;
 use base::Result;
 use parking_lot::Mutex;
 use pcre2::bytes::{CaptureLocations, Regex as Code};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// PCRE's error for a match that took too many steps.
 const TOO_MANY_STEPS: i32 = -47;
@@ -55,7 +56,10 @@ pub(super) struct Compiled {
     pattern: String,
     flags: Flags,
     reach: Reach,
-    short: Code,
+    /// What it looks for, where it is nothing but text.
+    literals: Option<Literals>,
+    /// Made at once, unless the pattern is nothing but text.
+    short: OnceLock<Code>,
     variants: Mutex<Vec<(Variant, Arc<Code>)>>,
 }
 
@@ -81,13 +85,31 @@ struct Variant {
 impl Compiled {
     /// Errors: PCRE's, for patterns that it refuses.
     pub(super) fn new(pattern: &str, flags: Flags) -> std::result::Result<Compiled, pcre2::Error> {
-        Ok(Compiled {
+        let compiled = Compiled {
             pattern: pattern.to_string(),
             flags,
             reach: reach(pattern, flags),
-            short: build(pattern, flags, SHORT_STEPS)?,
+            literals: Literals::read(pattern, flags),
+            short: OnceLock::new(),
             variants: Mutex::default(),
-        })
+        };
+        if compiled.literals.is_none() {
+            compiled.short()?;
+        }
+        Ok(compiled)
+    }
+
+    /// The code for short texts.
+    fn short(&self) -> std::result::Result<&Code, pcre2::Error> {
+        if let Some(code) = self.short.get() {
+            return Ok(code);
+        }
+        let code = build(&self.pattern, self.flags, SHORT_STEPS)?;
+        Ok(self.short.get_or_init(|| code))
+    }
+
+    pub(super) fn literals(&self) -> Option<&Literals> {
+        self.literals.as_ref()
     }
 
     pub(super) fn pattern(&self) -> &str {
@@ -101,8 +123,11 @@ impl Compiled {
     }
 
     /// Room for the groups that a match captures.
-    pub(super) fn locations(&self) -> CaptureLocations {
-        self.short.capture_locations()
+    ///
+    /// Errors: those of compiling, where that was put off.
+    pub(super) fn locations(&self) -> Result<CaptureLocations> {
+        let code = self.short().map_err(|error| matching_error(&error))?;
+        Ok(code.capture_locations())
     }
 
     /// Whether there is a match at or after `start`; where it lies if there are `locations`. `utf` may be
@@ -122,7 +147,7 @@ impl Compiled {
         }
         if text.len() <= LONG || self.reach != Reach::Far {
             let outcome = if text.len() <= SHORT && utf {
-                run(&self.short, text, start, &mut locations)
+                self.short().and_then(|code| run(code, text, start, &mut locations))
             } else {
                 let steps = match self.reach {
                     Reach::Anchored if text.len() > LONG => steps_for(text.len(), false),

@@ -18,7 +18,8 @@ const TEXT_BYTES_MIN: usize = 1024;
 pub struct Searcher<'t> {
     text: &'t str,
     code: Arc<Compiled>,
-    locations: CaptureLocations,
+    /// Room for what is found; made for the first search that may find anything.
+    locations: Option<CaptureLocations>,
     utf: bool,
     searched: bool,
 }
@@ -27,7 +28,7 @@ impl Regex {
     /// Begins to search a text.
     pub fn searcher<'t>(&self, text: &'t str) -> Searcher<'t> {
         let code = self.compiled.clone();
-        Searcher { text, locations: code.locations(), code, utf: true, searched: false }
+        Searcher { text, locations: None, code, utf: true, searched: false }
     }
 }
 
@@ -39,15 +40,25 @@ impl Searcher<'_> {
         if start > self.text.len() {
             return Ok(None);
         }
+        if let (Some(literals), Some(rest)) = (self.code.literals(), self.text.as_bytes().get(start..))
+            && literals.are_anywhere()
+            && literals.is_match(rest) == Some(false)
+        {
+            return Ok(None);
+        }
         if self.searched {
             self.leave_utf();
         }
         self.searched = true;
-        if !self.code.search(self.text, start, self.utf, Some(&mut self.locations), interrupt)? {
+        let locations = match &mut self.locations {
+            Some(locations) => locations,
+            none => none.insert(self.code.locations()?),
+        };
+        if !self.code.search(self.text, start, self.utf, Some(locations), interrupt)? {
             return Ok(None);
         }
-        let range = |at| self.locations.get(at).map(|(from, to)| from..to);
-        let groups = (1..self.locations.len()).map(range).collect();
+        let range = |at| locations.get(at).map(|(from, to)| from..to);
+        let groups = (1..locations.len()).map(range).collect();
         Ok(range(0).map(|whole| Captures { whole, groups }))
     }
 

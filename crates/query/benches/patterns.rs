@@ -1,0 +1,147 @@
+//! What it costs to look for patterns in documents, by the way they are searched.
+//!
+//! `cargo bench -p query --bench patterns` prints nanoseconds for each document, the least of several rounds
+//! in which the filters take turns, so that a busy machine disturbs all alike; the ratios are what to trust.
+//! A pattern in an atomic group, `(?>abc)`, means what `abc` means and is left to PCRE.
+
+#![expect(clippy::print_stdout, reason = "printing a table is its purpose")]
+
+use base::bson::{Builder, DocumentBuf, extended_json};
+use query::{Context, Matcher};
+use std::hint::black_box;
+use std::time::Instant;
+
+const ROUNDS: usize = 15;
+const DOCUMENTS: usize = 2000;
+
+/// Words that no English text has, so that few documents match.
+fn word(number: usize) -> String {
+    let mut state = (number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut word = String::from("w");
+    for _ in 0..7 {
+        state ^= state >> 29;
+        state = state.wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word.push(char::from(b'a' + (state >> 32) as u8 % 26));
+    }
+    word
+}
+
+/// An error tracker's problem, of a kilobyte.
+fn problem(number: usize) -> DocumentBuf {
+    const CLASSES: [&str; 4] =
+        ["NoMethodError", "ArgumentError", "Timeout::Error", "ActiveRecord::RecordNotFound"];
+    let words: Vec<String> = (0..8).map(|at| word(number * 31 + at)).collect();
+    let mut out = Builder::new();
+    out.append("_id", number as i64).append("app_id", number as i64 % 10);
+    out.append("fingerprint", format!("{number:032x}").as_str());
+    out.append("app_name", format!("app-{}", number % 10).as_str()).append("environment", "production");
+    out.append("error_class", CLASSES[number % 4])
+        .append("where", format!("orders_{}#update", number % 97).as_str());
+    let message = format!("undefined method `{}' for {}", words[..2].join("_"), words[2..].join(" "));
+    out.append("message", message.as_str()).begin_array("words");
+    for word in &words {
+        out.push(word.as_str());
+    }
+    out.end().append("resolved", false).append("comments_count", 0).append("notices_count", 7);
+    out.begin_document("hosts");
+    for host in 0..5 {
+        out.append(&format!("h{host}"), host);
+    }
+    out.end().append("note", words.join(" the quick brown fox ").repeat(2).as_str());
+    out.finish()
+}
+
+/// One that reads of errors in the words of people, longer and not all ASCII.
+fn article(number: usize) -> DocumentBuf {
+    let text =
+        format!("La connexion a été refusée par le serveur n° {number}; connection refused. ").repeat(14);
+    let mut out = Builder::new();
+    out.append("_id", number as i64).append("text", text.as_str());
+    out.finish()
+}
+
+fn measure(title: &str, documents: &[DocumentBuf], filters: &[(&str, String)]) {
+    let context = Context::for_tests();
+    let matchers: Vec<Matcher> = filters
+        .iter()
+        .map(|(_, filter)| Matcher::parse(extended_json::parse(filter).unwrap().view(), &context).unwrap())
+        .collect();
+    let mut best = vec![(f64::MAX, 0); filters.len()];
+    for _ in 0..ROUNDS {
+        for (matcher, best) in matchers.iter().zip(&mut best) {
+            let begun = Instant::now();
+            let mut found = 0;
+            for document in documents {
+                found += usize::from(matcher.matches(black_box(document.view()), &context).unwrap());
+            }
+            best.0 = best.0.min(begun.elapsed().as_nanos() as f64 / documents.len() as f64);
+            best.1 = found;
+        }
+    }
+    println!("{title} ({} bytes)", documents[0].bytes().len());
+    for ((name, _), (nanos, found)) in filters.iter().zip(&best) {
+        println!("  {name:<44} {nanos:8.0} ns  {:5.2}  {found} found", nanos / best[0].0);
+    }
+}
+
+fn main() {
+    let problems: Vec<DocumentBuf> = (0..DOCUMENTS).map(problem).collect();
+    let term = word(31 * 77 + 3);
+    let any = |pattern: &str, options: &str| {
+        let fields = ["app_name", "environment", "error_class", "message", "where"];
+        let each = fields.map(|field| format!("{{{field}: {{$regex: '{pattern}', $options: '{options}'}}}}"));
+        format!("{{$or: [{}]}}", each.join(", "))
+    };
+    let one =
+        |pattern: &str, options: &str| format!("{{note: {{$regex: '{pattern}', $options: '{options}'}}}}");
+    measure(
+        "five fields of a problem",
+        &problems,
+        &[
+            ("by PCRE, i", any(&format!("(?>{term})"), "i")),
+            ("literal, i", any(&term, "i")),
+            ("by PCRE", any(&format!("(?>{term})"), "")),
+            ("literal", any(&term, "")),
+            ("not there at all", "{$or: [{a: 1}, {b: 1}, {c: 1}, {d: 1}, {e: 1}]}".to_string()),
+        ],
+    );
+    measure(
+        "its long note",
+        &problems,
+        &[
+            ("by PCRE, i", one(&format!("(?>{term})"), "i")),
+            ("literal, i", one(&term, "i")),
+            ("of two, i", one(&format!("{term}|{}", word(1)), "i")),
+            ("by PCRE, of two, i", one(&format!("(?>{term}|{})", word(1)), "i")),
+            ("by PCRE", one(&format!("(?>{term})"), "")),
+            ("literal", one(&term, "")),
+            ("prefix", one(&format!("^{term}"), "")),
+            ("prefix, i", one(&format!("^{term}"), "i")),
+            ("a part of it is literal", one(&format!("{term} +the"), "i")),
+            ("by PCRE, a part", one(&format!("(?>{term} +the)"), "i")),
+            ("five of them in an $in", {
+                let all: Vec<String> = (1..6).map(|number| format!("/{}/i", word(number))).collect();
+                format!("{{note: {{$in: [{}]}}}}", all.join(", "))
+            }),
+            ("by PCRE, five in an $in", {
+                let all: Vec<String> = (1..6).map(|number| format!("/(?>{})/i", word(number))).collect();
+                format!("{{note: {{$in: [{}]}}}}", all.join(", "))
+            }),
+        ],
+    );
+    let articles: Vec<DocumentBuf> = (0..DOCUMENTS).map(article).collect();
+    let text =
+        |pattern: &str, options: &str| format!("{{text: {{$regex: '{pattern}', $options: '{options}'}}}}");
+    measure(
+        "an article",
+        &articles,
+        &[
+            ("by PCRE, i", text("(?>brokenpipe)", "i")),
+            ("literal, i", text("brokenpipe", "i")),
+            ("by PCRE", text("(?>brokenpipe)", "")),
+            ("literal", text("brokenpipe", "")),
+            ("not ASCII", text("refusée par là", "")),
+            ("not ASCII, i", text("refusée par là", "i")),
+        ],
+    );
+}

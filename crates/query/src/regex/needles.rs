@@ -1,0 +1,120 @@
+//! Looking for one of several texts, by SIMD instructions where the machine has them.
+//!
+//! A short text is looked through for a rare letter of what is sought, in both cases. A longer one is
+//! put into lower case piece by piece, which takes less than a search that minds the case, and each
+//! piece is searched for every text; many texts are sought together.
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use memchr::memmem::Finder;
+use std::cell::RefCell;
+
+/// From so many texts on they are sought together.
+const MANY: usize = 12;
+
+/// Texts up to so many bytes are short.
+const SHORT: usize = 48;
+
+/// How much is put into lower case at a time: what stays in the nearest cache.
+const PIECE: usize = 16 * 1024;
+
+thread_local! {
+    static LOWERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Texts to look for, in lower case where case is not minded.
+#[derive(Debug)]
+pub(super) struct Needles {
+    few: Vec<Needle>,
+    many: Option<AhoCorasick>,
+    caseless: bool,
+    longest: usize,
+    shortest: usize,
+}
+
+#[derive(Debug)]
+struct Needle {
+    finder: Finder<'static>,
+    /// Where its rarest letter is.
+    rare: usize,
+}
+
+impl Needles {
+    pub(super) fn new(texts: Vec<&str>, caseless: bool) -> Needles {
+        let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
+        let shortest = texts.iter().map(|text| text.len()).min().unwrap_or(usize::MAX);
+        let many = (texts.len() >= MANY).then(|| together(&texts)).flatten();
+        let few = if many.is_some() { Vec::new() } else { texts.into_iter().map(Needle::new).collect() };
+        Needles { few, many, caseless, longest, shortest }
+    }
+
+    /// Whether one of them occurs.
+    #[inline]
+    pub(super) fn occur_in(&self, text: &[u8]) -> bool {
+        if text.len() < self.shortest {
+            return false;
+        }
+        match self.caseless {
+            false => self.occur_as_they_are(text),
+            true if self.many.is_none() && text.len() <= SHORT => {
+                self.few.iter().any(|needle| needle.occurs_whatever_case(text))
+            }
+            true => self.occur_lowered(text),
+        }
+    }
+
+    fn occur_as_they_are(&self, text: &[u8]) -> bool {
+        match &self.many {
+            Some(many) => many.is_match(text),
+            None => self.few.iter().any(|needle| needle.finder.find(text).is_some()),
+        }
+    }
+
+    /// The pieces overlap, so that nothing is missed between them.
+    fn occur_lowered(&self, text: &[u8]) -> bool {
+        LOWERED.with_borrow_mut(|lowered| {
+            let mut rest = text;
+            loop {
+                let piece = rest.get(..PIECE + self.longest).unwrap_or(rest);
+                lowered.clear();
+                lowered.extend(piece.iter().map(u8::to_ascii_lowercase));
+                if self.occur_as_they_are(lowered) {
+                    return true;
+                }
+                match rest.get(PIECE..).filter(|_| piece.len() < rest.len()) {
+                    Some(more) => rest = more,
+                    None => return false,
+                }
+            }
+        })
+    }
+}
+
+/// One automaton for all texts; `None` where they are too much for it.
+fn together(texts: &[&str]) -> Option<AhoCorasick> {
+    let kind = Some(AhoCorasickKind::ContiguousNFA).filter(|_| texts.len() > 1000);
+    AhoCorasick::builder().match_kind(MatchKind::Standard).kind(kind).build(texts).ok()
+}
+
+impl Needle {
+    fn new(text: &str) -> Needle {
+        let finder = Finder::new(text).into_owned();
+        let rare = (0..text.len()).min_by_key(|at| frequency(text.as_bytes().get(*at).copied())).unwrap_or(0);
+        Needle { finder, rare }
+    }
+
+    fn occurs_whatever_case(&self, text: &[u8]) -> bool {
+        let wanted = self.finder.needle();
+        let Some(last) = text.len().checked_sub(wanted.len()) else { return false };
+        let Some(&rare) = wanted.get(self.rare) else { return true };
+        let Some(places) = text.get(self.rare..=last + self.rare) else { return false };
+        memchr::memchr2_iter(rare, rare.to_ascii_uppercase(), places)
+            .any(|at| text.get(at..at + wanted.len()).is_some_and(|part| part.eq_ignore_ascii_case(wanted)))
+    }
+}
+
+/// How frequent a character is in texts and names, roughly.
+fn frequency(byte: Option<u8>) -> usize {
+    const FROM_FREQUENT: &[u8] = b" eatoinsrlcdumhpgfyb0w.1v2-3_k/:,xj5q48z679";
+    let place = FROM_FREQUENT.iter().position(|frequent| Some(*frequent) == byte);
+    place.map_or(0, |place| FROM_FREQUENT.len() - place)
+}
