@@ -11,10 +11,11 @@ use crate::duplicate::duplicate_key;
 use crate::index::{Building, DocumentKeys, Index, KeyOf};
 use crate::keys::{IndexEntry, RETRIES, RecordId};
 use base::{Namespace, Result};
+use foldhash::fast::RandomState;
 use std::collections::HashSet;
 use std::sync::Arc;
 use storage::store::{Beside, Change, Expect};
-use storage::{Ident, Key, Value};
+use storage::{Ident, Key, Op, Value};
 
 /// A change to documents, being put together.
 #[derive(Default)]
@@ -25,7 +26,7 @@ pub(crate) struct Changes {
     /// The collections expected to be the same, by tree.
     pub(crate) collections: Vec<Arc<Collection>>,
     /// The unique keys that these changes themselves take.
-    taken: HashSet<(Ident, Key)>,
+    taken: HashSet<(Ident, Key), RandomState>,
     /// How many documents are changed.
     pub(crate) documents: usize,
     /// Namespaces to tell of.
@@ -37,9 +38,7 @@ struct UniqueKey {
     expectation: usize,
     /// Which of the changed documents has it, counted from zero.
     document: usize,
-    namespace: Namespace,
     index: Arc<Index>,
-    key: KeyOf,
 }
 
 impl Changes {
@@ -145,20 +144,56 @@ impl Changes {
     /// or the collection has changed, so that the statement starts again.
     pub(crate) fn outcome_of(&self, expectation: usize) -> Applied {
         match self.unique.iter().find(|unique| unique.expectation == expectation) {
-            Some(UniqueKey { document, namespace, index, key, .. }) => {
-                Applied::Duplicate(*document, duplicate_key(namespace, index, key))
+            Some(unique) => {
+                let key = self.key_of(unique);
+                let has_index = |collection: &&Arc<Collection>| {
+                    let mut indexes = collection.data.iter().flat_map(|data| data.written_indexes());
+                    indexes.any(|index| Arc::ptr_eq(index, &unique.index))
+                };
+                match self.collections.iter().find(has_index) {
+                    Some(collection) => {
+                        let error = duplicate_key(&collection.namespace, &unique.index, &key);
+                        Applied::Duplicate(unique.document, error)
+                    }
+                    None => Applied::Again,
+                }
             }
             None => Applied::Again,
         }
     }
 
     /// The index being built that an expectation is about, if it is.
-    pub(crate) fn violated_build(&self, expectation: usize) -> Option<(&Arc<Building>, &KeyOf)> {
+    pub(crate) fn violated_build(&self, expectation: usize) -> Option<(&Arc<Building>, KeyOf)> {
         let unique = self.unique.iter().find(|unique| unique.expectation == expectation)?;
         let building = self.collections.iter().filter_map(|collection| collection.data.as_ref());
         let mut building = building.flat_map(|data| &data.building);
         let build = building.find(|build| Arc::ptr_eq(&build.index, &unique.index))?;
-        Some((build, &unique.key))
+        Some((build, self.key_of(unique)))
+    }
+
+    /// The tree and key string of an expectation about a unique key.
+    fn key_at(&self, expectation: usize) -> Option<(Ident, Key)> {
+        match self.change.expect.get(expectation)? {
+            Expect::Value { ident, key, .. } => Some((*ident, key.clone())),
+            Expect::NoneUnder { ident, prefix } => Some((*ident, prefix.clone())),
+            Expect::Generation { .. } => None,
+        }
+    }
+
+    /// The key that must be free, with the types that its entry notes.
+    fn key_of(&self, unique: &UniqueKey) -> KeyOf {
+        let Some((ident, key_string)) = self.key_at(unique.expectation) else {
+            return KeyOf { key_string: Vec::new(), type_bits: Vec::new() };
+        };
+        let is_unique = unique.index.unique();
+        let entry = self.change.batch.ops().iter().find_map(|op| match op {
+            Op::Put { ident: tree, key, value } if *tree == ident && key.starts_with(&key_string) => {
+                let entry = IndexEntry::from_parts(key, value, is_unique).ok()?;
+                (entry.key_string == &*key_string).then(|| entry.type_bits.to_vec())
+            }
+            _ => None,
+        });
+        KeyOf { key_string: key_string.to_vec(), type_bits: entry.unwrap_or_default() }
     }
 
     /// The keys that a transaction claims to make these changes: of records, and of unique indexes.
@@ -170,17 +205,13 @@ impl Changes {
             exclusive.extend(unique.map(|index| index.ident));
         }
         let touched = self.change.batch.ops().iter().filter_map(|op| match op {
-            storage::Op::Put { ident, key, .. } | storage::Op::Delete { ident, key }
-                if exclusive.contains(ident) =>
-            {
+            Op::Put { ident, key, .. } | Op::Delete { ident, key } if exclusive.contains(ident) => {
                 Some((*ident, key.clone()))
             }
             _ => None,
         });
         let prepared = self.unique.iter().filter(|unique| !unique.index.unique());
-        let prepared =
-            prepared.map(|unique| (unique.index.ident, Key::from(unique.key.key_string.as_slice())));
-        touched.chain(prepared).collect()
+        touched.chain(prepared.filter_map(|unique| self.key_at(unique.expectation))).collect()
     }
 
     fn expect_same<'a>(&mut self, collection: &'a Arc<Collection>) -> Result<&'a Data> {
@@ -192,8 +223,7 @@ impl Changes {
         }
         self.documents += 1;
         if self.documents == 2 {
-            let key = |unique: &UniqueKey| (unique.index.ident, Key::from(unique.key.key_string.as_slice()));
-            self.taken = self.unique.iter().map(key).collect();
+            self.taken = self.unique.iter().filter_map(|unique| self.key_at(unique.expectation)).collect();
         }
         Ok(data)
     }
@@ -227,13 +257,7 @@ impl Changes {
             true => Expect::NoneUnder { ident: at.0, prefix: at.1.clone() },
             false => Expect::Value { ident: at.0, key: at.1.clone(), value: None },
         });
-        self.unique.push(UniqueKey {
-            expectation,
-            document: self.documents - 1,
-            namespace: collection.namespace.clone(),
-            index: index.clone(),
-            key: key.clone(),
-        });
+        self.unique.push(UniqueKey { expectation, document: self.documents - 1, index: index.clone() });
         // A single document can't be in its own way: it has each key once.
         if self.documents > 1 {
             self.taken.insert(at);
@@ -260,7 +284,15 @@ impl Changes {
     }
 
     fn count(&mut self, collection: &Collection, data: &Data, records: i64, bytes: i64) {
-        self.change.beside.push(Beside::Count { counts: data.counts.clone(), records, bytes });
+        match self.change.beside.last_mut() {
+            Some(Beside::Count { counts, records: all_records, bytes: all_bytes })
+                if Arc::ptr_eq(counts, &data.counts) =>
+            {
+                *all_records += records;
+                *all_bytes += bytes;
+            }
+            _ => self.change.beside.push(Beside::Count { counts: data.counts.clone(), records, bytes }),
+        }
         if self.changed.last() != Some(&collection.namespace) {
             self.changed.push(collection.namespace.clone());
         }

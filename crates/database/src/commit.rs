@@ -83,7 +83,7 @@ impl Database {
                 Refusal::Expectation(number) => {
                     if let Some((build, key)) = changes.violated_build(number) {
                         // Two documents with one key end the build, and not the write.
-                        *build.build.duplicate.lock() = Some((key.key_string.clone(), key.type_bits.clone()));
+                        *build.build.duplicate.lock() = Some((key.key_string, key.type_bits));
                         return Ok(Applied::Again);
                     }
                     return Ok(changes.outcome_of(number));

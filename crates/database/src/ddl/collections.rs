@@ -69,6 +69,18 @@ impl Database {
         Ok(created.map(|(_, committed)| committed))
     }
 
+    /// The collection or view as an operation sees it, if it is there.
+    pub(crate) fn existing_collection(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+    ) -> Option<Arc<Collection>> {
+        match operation.transaction() {
+            Some(transaction) => transaction.view().catalog.get(namespace).cloned(),
+            None => self.collection(namespace),
+        }
+    }
+
     /// The collection, created with default options if it isn't there.
     pub(crate) fn collection_or_create(
         &self,
@@ -79,11 +91,7 @@ impl Database {
             return Err(err!(InvalidNamespace, "cannot write to {namespace}"));
         }
         loop {
-            let collection = match operation.transaction() {
-                Some(transaction) => transaction.view().catalog.get(namespace).cloned(),
-                None => self.collection(namespace),
-            };
-            if let Some(collection) = collection {
+            if let Some(collection) = self.existing_collection(operation, namespace) {
                 collection.data()?;
                 return Ok(collection);
             }

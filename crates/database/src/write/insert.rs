@@ -118,15 +118,21 @@ impl Database {
         insertions: &[Insertion<'_>],
         context: &Context,
     ) -> Result<Inserted> {
-        // A document that can't be stored makes no collection.
-        if let (None, Some(first)) = (self.collection(namespace), insertions.first()) {
-            self.prepare(first.request.document, context)?;
-        }
         let mut most = insertions.len();
         let mut failure: Option<Error> = None;
         loop {
             operation.check()?;
-            let planned = self.collection_or_create(operation, namespace)?;
+            let planned = match self.existing_collection(operation, namespace) {
+                Some(existing) => existing,
+                None => {
+                    // A document that can't be stored makes no collection.
+                    insertions
+                        .first()
+                        .map(|first| self.prepare(first.request.document, context))
+                        .transpose()?;
+                    self.collection_or_create(operation, namespace)?
+                }
+            };
             check_writable_within(operation, &planned)?;
             let data = planned.data()?;
             // Who tails a capped collection reads on from the last record: records must be committed in the
