@@ -210,6 +210,10 @@ fn update(data: &[u8]) {
     for position in [None, Some(0), Some(100)] {
         if let Ok(Some(changed)) = parsed.apply(subject().view(), position, false, &context) {
             assert!(validate(changed.bytes()).is_ok(), "an updated document is valid BSON");
+            if let Ok(Some(diff)) = parsed.diff(subject().view(), changed.view(), position, &context) {
+                let again = change::apply(subject().view(), diff.view()).map(DocumentBuf::into_bytes);
+                assert_eq!(again.ok(), Some(changed.into_bytes()), "the oplog tells what an update did");
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Events of change streams out of the operations of an entry.
 
 use super::description::describe;
-use super::diff::apply;
+use super::diff::carry_out;
 use super::entry::{Action, Entry, Operation};
 use super::oplog::append_session_id;
 use super::spec::{BeforeChange, FullDocument, Spec};
@@ -277,7 +277,7 @@ impl<'e> Happening<'e> {
                 append_or_null("fullDocument", found.as_ref().map(|found| found.view().into()), out);
             }
             (Action::Update { diff, .. }, FullDocument::WhenAvailable | FullDocument::Required) => {
-                let post_image = pre_image.map(|before| apply(before, diff)).transpose()?;
+                let post_image = pre_image.map(|before| carry_out(before, diff)).transpose()?;
                 if post_image.is_none() && spec.full_document == FullDocument::Required {
                     return Err(self.missing("post-image for all update events", "post-image"));
                 }

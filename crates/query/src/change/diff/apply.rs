@@ -18,18 +18,37 @@ enum Fate<'a> {
 
 type Fates<'a> = HashMap<&'a [u8], Fate<'a>, foldhash::fast::RandomState>;
 
-/// The document with a diff carried out; doing so once more changes nothing. Where the document isn't
-/// the one that the diff was made for, places of another shape become null, since in an oplog a later
-/// entry will write them.
+/// The document with a diff from anywhere carried out; doing so once more changes nothing. Where the
+/// document isn't the one that the diff was made for, places of another shape become null, since in an
+/// oplog a later entry will write them.
 ///
-/// The result of a diff from outside may be too large or too deep: whoever has such one looks at that.
+/// The result may be too large or too deep: whoever has a diff from outside looks at that.
 ///
 /// Errors: 4770500 and the like for what is no diff, 4728000 for a field that is named twice,
 /// CannotBackfillArray for a position far beyond the end of an array.
 pub fn apply(document: Document<'_>, diff: Document<'_>) -> Result<DocumentBuf> {
+    check(&SubDiff::Document(DocumentDiff::read(diff)?))?;
+    carry_out(document, diff)
+}
+
+/// The same with a diff that was made here, of which only the parts that matter are looked at.
+pub(in crate::change) fn carry_out(document: Document<'_>, diff: Document<'_>) -> Result<DocumentBuf> {
     let mut out = Builder::with_buffer(Vec::with_capacity(document.bytes().len() + diff.bytes().len()));
     fields(document, &DocumentDiff::read(diff)?, &mut out)?;
     Ok(out.finish())
+}
+
+/// Reads all of a diff, also what lies beneath fields that a document has not.
+fn check(diff: &SubDiff<'_>) -> Result<()> {
+    // The recursion is bounded by the depth of the diff, which is validated BSON.
+    match diff {
+        SubDiff::Document(diff) => fates(diff)?
+            .values()
+            .try_for_each(|fate| if let Fate::Sub(sub) = fate { check(sub) } else { Ok(()) }),
+        SubDiff::Array(diff) => diff
+            .entries()
+            .try_for_each(|entry| if let (_, ArrayEntry::Sub(sub)) = entry? { check(&sub) } else { Ok(()) }),
+    }
 }
 
 fn fates<'a>(diff: &DocumentDiff<'a>) -> Result<Fates<'a>> {

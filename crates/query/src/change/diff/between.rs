@@ -1,6 +1,6 @@
 //! The difference of two states of a document.
 
-use super::{ArrayNode, DocumentNode, ENTRY_BYTES, Node, apply, same_value};
+use super::{ArrayNode, DocumentNode, ENTRY_BYTES, Node, carry_out, same_value};
 use base::bson::{Array, Document, DocumentBuf, Element, Value};
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub fn between(before: Document<'_>, after: Document<'_>) -> Option<DocumentBuf>
         return None;
     }
     let diff = node.finish();
-    let exact = apply(before, diff.view()).is_ok_and(|result| result.bytes() == after.bytes());
+    let exact = carry_out(before, diff.view()).is_ok_and(|result| result.bytes() == after.bytes());
     exact.then_some(diff)
 }
 

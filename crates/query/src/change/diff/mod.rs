@@ -16,6 +16,7 @@ mod reader;
 mod tests;
 
 pub use apply::apply;
+pub(super) use apply::carry_out;
 pub use between::between;
 pub(super) use reader::{ArrayDiff, ArrayEntry, DocumentDiff, SubDiff};
 
