@@ -12,6 +12,7 @@ use crate::commit::Committed;
 use crate::database::Database;
 use crate::index::Index;
 use crate::keys::{CATALOG, RecordId};
+use crate::oplog::LoggedCommand;
 use crate::storage_error;
 use base::{Namespace, Result, err};
 use query::Interrupt;
@@ -31,6 +32,8 @@ pub(crate) struct CatalogChange<'db> {
     catalog_changed: bool,
     change: Change,
     changed: Vec<Namespace>,
+    /// What the log says of the change.
+    pub(crate) commands: Vec<LoggedCommand>,
     /// What indexes learn of their documents' arrays, with the entry that says so.
     learnt: Vec<(Arc<Index>, Vec<u32>)>,
 }
@@ -98,13 +101,17 @@ impl<'db> CatalogChange<'db> {
             catalog_changed: false,
             change: Change { earliest: database.earliest_cluster_time(), ..Change::default() },
             changed: Vec::new(),
+            commands: Vec::new(),
             learnt: Vec::new(),
         })
     }
 
     /// Commits it, and gives the lock back.
     pub(crate) fn commit(self) -> Result<std::result::Result<Committed, Refusal>> {
-        let CatalogChange { database, lock, snapshot, catalog, change, changed, learnt, .. } = self;
+        let CatalogChange {
+            database, lock, snapshot, catalog, mut change, changed, commands, learnt, ..
+        } = self;
+        database.log_commands(&mut change, &commands);
         // The snapshot goes first, so that the engine finds its trees unshared and changes them in place.
         drop(snapshot);
         let mut catalog = Some(catalog).filter(|_| self.catalog_changed);
@@ -119,9 +126,7 @@ impl<'db> CatalogChange<'db> {
             Ok(written) => written,
             Err((refusal, _)) => return Ok(Err(refusal)),
         };
-        for namespace in &changed {
-            database.watchers.notify(namespace);
-        }
+        database.watchers.notify_all(&changed);
         Ok(Ok(written.into()))
     }
 

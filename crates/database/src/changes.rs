@@ -10,6 +10,9 @@ use crate::commit::Applied;
 use crate::duplicate::duplicate_key;
 use crate::index::{Building, DocumentKeys, Index, KeyOf};
 use crate::keys::{IndexEntry, RETRIES, RecordId};
+use crate::oplog::Logged;
+use crate::write::RetryKey;
+use base::bson::DocumentBuf;
 use base::{Namespace, Result};
 use foldhash::fast::RandomState;
 use std::collections::HashSet;
@@ -27,6 +30,10 @@ pub(crate) struct Changes {
     pub(crate) collections: Vec<Arc<Collection>>,
     /// The unique keys that these changes themselves take.
     taken: HashSet<(Ident, Key), RandomState>,
+    /// What is logged of them, where changes are logged.
+    pub(crate) logged: Option<Vec<Logged>>,
+    /// The retryable write or the transaction that they belong to.
+    pub(crate) retry: Option<RetryKey>,
     /// How many documents are changed.
     pub(crate) documents: usize,
     /// Namespaces to tell of.
@@ -42,6 +49,19 @@ struct UniqueKey {
 }
 
 impl Changes {
+    /// Changes whose log is kept where `logs` says so.
+    pub(crate) fn new(logs: bool) -> Changes {
+        Changes { logged: logs.then(Vec::new), ..Changes::default() }
+    }
+
+    /// Notes which statement the change put together last belongs to.
+    pub(crate) fn of_statement(&mut self, retry: RetryKey) {
+        self.retry = Some(retry);
+        if let Some(last) = self.logged.as_mut().and_then(|logged| logged.last_mut()) {
+            last.of_statement(retry.statement);
+        }
+    }
+
     /// Whether there is nothing to store.
     pub(crate) fn is_empty(&self) -> bool {
         self.change.batch.is_empty()
@@ -65,12 +85,16 @@ impl Changes {
             }
         }
         self.count(collection, data, 1, document.len() as i64);
-        self.change.batch.put(data.ident, id.key(), Value::from(document));
+        let document = Value::from(document);
+        if let Some(logged) = &mut self.logged {
+            logged.push(Logged::insert(collection, document.clone()));
+        }
+        self.change.batch.put(data.ident, id.key(), document);
         Ok(())
     }
 
     /// Replaces the document of a record, which had these bytes; `old_keys` and `new_keys` are its keys in
-    /// each index, in order.
+    /// each index, in order, and `diff` what the log has of the change instead of the whole document.
     ///
     /// Errors: DuplicateKey, as for [`insert`](Self::insert).
     pub(crate) fn update(
@@ -80,6 +104,7 @@ impl Changes {
         before: &Value,
         document: Arc<[u8]>,
         (old_keys, new_keys): (&[DocumentKeys], &[DocumentKeys]),
+        diff: Option<DocumentBuf>,
     ) -> Result<()> {
         let data = self.expect_same(collection)?;
         self.expect_value(data.ident, id, before);
@@ -104,7 +129,11 @@ impl Changes {
         }
         self.mark(data, id);
         self.count(collection, data, 0, document.len() as i64 - before.len() as i64);
-        self.change.batch.put(data.ident, id.key(), Value::from(document));
+        let document = Value::from(document);
+        if let Some(logged) = &mut self.logged {
+            logged.push(Logged::update(collection, before, document.clone(), diff));
+        }
+        self.change.batch.put(data.ident, id.key(), document);
         Ok(())
     }
 
@@ -125,6 +154,9 @@ impl Changes {
         }
         self.mark(data, id);
         self.count(collection, data, -1, -(before.len() as i64));
+        if let Some(logged) = &mut self.logged {
+            logged.push(Logged::delete(collection, before));
+        }
         self.change.batch.delete(data.ident, id.key());
         Ok(())
     }

@@ -14,6 +14,7 @@ use crate::commit::Committed;
 use crate::database::Database;
 use crate::index::Index;
 use crate::keys::SAVED;
+use crate::oplog::LoggedCommand;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::namespace::check_database_name;
 use base::{Namespace, Result, err};
@@ -229,6 +230,10 @@ impl Database {
             let mut deleted = 0;
             for collection in change.collections(database)? {
                 if !collection.is_view() {
+                    if collection.records() > 0 {
+                        change.log(LoggedCommand::drop(&collection));
+                        change.log(LoggedCommand::create(&collection));
+                    }
                     deleted += change.clear(&collection)?;
                     change.forget_multikey(&collection, now)?;
                 }
@@ -264,6 +269,7 @@ impl CatalogChange<'_> {
         for collection in origin {
             let namespace = Namespace::new(to, collection.namespace.collection())?;
             let twin = self.twin(collection, namespace, now_millis);
+            self.log(LoggedCommand::create(&twin));
             self.put_collection(twin)?;
         }
         Ok(())

@@ -53,6 +53,8 @@ pub struct Options {
     pub expire_after_seconds: Option<i64>,
     /// Whether it was made without an index on `_id`, as collections of `local` may be.
     pub no_id_index: bool,
+    /// Whether the log keeps documents as they were before a change.
+    pub pre_images: bool,
     /// What documents must satisfy.
     pub validator: Option<Arc<Validator>>,
     /// The view's source and pipeline.

@@ -59,6 +59,9 @@ impl Database {
         if let Some(transaction) = operation.transaction() {
             return self.absorb(transaction, changes);
         }
+        if let Some(logged) = changes.logged.take() {
+            self.log_changes(&mut changes.change, logged, changes.retry);
+        }
         loop {
             changes.change.earliest = self.earliest_cluster_time();
             if self.store.must_wait().map_err(storage_error)? {
@@ -67,7 +70,7 @@ impl Database {
             let (refusal, change) =
                 match self.store.commit(std::mem::take(&mut changes.change)).map_err(storage_error)? {
                     Ok(written) => {
-                        changes.changed.iter().for_each(|namespace| self.watchers.notify(namespace));
+                        self.watchers.notify_all(&changes.changed);
                         return Ok(Applied::Done(written.into()));
                     }
                     Err(refused) => refused,

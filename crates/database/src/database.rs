@@ -20,7 +20,7 @@ use base::{Namespace, Result, err};
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use storage::store::{Change, Exclusive, Local, Store};
+use storage::store::{Change, Exclusive, Local, LogOptions, Store};
 use storage::{Batch, Engine, Ident, Snapshot};
 
 /// What an index build may hold in memory unless somebody says less: MongoDB's
@@ -47,6 +47,8 @@ pub struct Database {
     pub(crate) watchers: Watchers,
     pub(crate) history: History,
     pub(crate) strict: Strict,
+    /// Whether changes are logged.
+    pub(crate) logs: bool,
     /// Whether retryable writes are recorded: the engine outlives the process.
     pub(crate) keeps_retries: bool,
     /// The records found at opening, until somebody takes them.
@@ -98,9 +100,21 @@ impl Database {
     ///
     /// Errors: DataCorruptionDetected, and the engine's own.
     pub fn open(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, seed: u64) -> Result<Arc<Database>> {
+        Database::open_with(engine, clock, seed, None)
+    }
+
+    /// The same with a log of changes, as a replica set keeps one.
+    ///
+    /// Errors: as [`open`](Self::open).
+    pub fn open_with(
+        engine: Arc<dyn Engine>,
+        clock: Arc<dyn Clock>,
+        seed: u64,
+        log: Option<LogOptions>,
+    ) -> Result<Arc<Database>> {
         #[cfg(debug_assertions)]
         let engine: Arc<dyn Engine> = Arc::new(storage::contract::Checked::sampling(engine));
-        let store = Local::new(engine, None).map_err(storage_error)?;
+        let store = Local::new(engine, log).map_err(storage_error)?;
         Database::open_on(Arc::new(store), clock, seed)
     }
 
@@ -127,8 +141,10 @@ impl Database {
         let published = Published::new(generation, Arc::new(read.catalog));
         drop_trees(lock, &abandoned)?;
         let [_, process @ .., _, _] = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
-        Ok(Arc::new(Database {
+        let logs = store.log_bytes().is_some();
+        let database = Arc::new(Database {
             store,
+            logs,
             clock,
             published: RwLock::new(published),
             random: Random::new(seed),
@@ -146,7 +162,17 @@ impl Database {
             counters: Counters::default(),
             process,
             object_ids: AtomicU32::new(seed as u32),
-        }))
+        });
+        database.begin_log()?;
+        let synced = Arc::downgrade(&database);
+        database.engine().when_durable(Arc::new(move || {
+            if let Some(database) = synced.upgrade()
+                && database.watchers.any()
+            {
+                database.watchers.notify_everything();
+            }
+        }));
+        Ok(database)
     }
 
     /// The catalog and data as of now, for as long as the view is held.

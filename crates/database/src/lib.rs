@@ -25,6 +25,7 @@ pub mod index;
 mod index_filter;
 pub mod keys;
 mod operation;
+mod oplog;
 mod options;
 mod plan;
 mod read;

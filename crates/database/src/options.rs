@@ -138,6 +138,7 @@ impl<'a> Seen<'a> {
             false => None,
         };
         Ok(Options {
+            pre_images: false,
             capped,
             clustered: self.clustered,
             expire_after_seconds: self.expire_after_seconds,

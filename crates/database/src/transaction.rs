@@ -17,7 +17,9 @@ use crate::database::{Database, View};
 use crate::index::{Index, IndexSpec};
 use crate::keys::CATALOG;
 use crate::operation::Operation;
+use crate::oplog::Logged;
 use crate::storage_error;
+use crate::write::RetryKey;
 use base::{Error, Namespace, Result, err};
 use parking_lot::Mutex;
 use query::Interrupt;
@@ -48,8 +50,19 @@ struct Inner {
     /// Collections made in the transaction, as they are now.
     created: Vec<Arc<Collection>>,
     changed: Vec<Namespace>,
+    logged: Vec<Logged>,
+    retry: Option<RetryKey>,
     bytes: usize,
     ended: bool,
+}
+
+/// What a transaction has come to.
+struct Taken {
+    change: Change,
+    created: Vec<Arc<Collection>>,
+    changed: Vec<Namespace>,
+    logged: Vec<Logged>,
+    retry: Option<RetryKey>,
 }
 
 /// A bound on what transactions may hold.
@@ -64,10 +77,15 @@ impl Default for Transactions {
 }
 
 impl Database {
-    /// Begins a transaction that reads the state as of now, or as of the earlier time `at`.
+    /// Begins a transaction that reads the state as of now, or as of the earlier time `at`; `retry` is its
+    /// session and number, for the log.
     ///
     /// Errors: as [`snapshot_at`](Self::snapshot_at).
-    pub fn begin_transaction(self: &Arc<Self>, at: Option<u64>) -> Result<Arc<OpenTransaction>> {
+    pub fn begin_transaction(
+        self: &Arc<Self>,
+        at: Option<u64>,
+        retry: Option<RetryKey>,
+    ) -> Result<Arc<OpenTransaction>> {
         let (time, view) = match at {
             Some(at) => self.snapshot_at(Some(at))?,
             None => self.view_with_time(),
@@ -78,6 +96,8 @@ impl Database {
             change: Change::default(),
             created: Vec::new(),
             changed: Vec::new(),
+            logged: Vec::new(),
+            retry,
             bytes: 0,
             ended: false,
         };
@@ -99,11 +119,14 @@ impl Database {
         operation: &Operation,
         transaction: &OpenTransaction,
     ) -> Result<Committed> {
-        let Some((change, created, changed)) = transaction.take() else { return Err(has_ended()) };
+        let Some(Taken { mut change, created, changed, logged, retry }) = transaction.take() else {
+            return Err(has_ended());
+        };
+        self.log_transaction(&mut change, &created, logged, retry);
         let outcome = self.commit_taken(operation, change, &created);
         self.store.release(transaction.owner);
         let committed = outcome?;
-        changed.iter().for_each(|namespace| self.watchers.notify(namespace));
+        self.watchers.notify_all(&changed);
         Ok(committed)
     }
 
@@ -185,6 +208,7 @@ impl Database {
         }
         inner.add(changes.change, self.transactions.bytes_max.load(Relaxed))?;
         inner.changed.extend(changes.changed);
+        inner.logged.extend(changes.logged.into_iter().flatten());
         Ok(Applied::Done(Committed::default()))
     }
 
@@ -288,7 +312,7 @@ impl OpenTransaction {
     }
 
     /// Ends it, and gives what it has changed; `None` where it has ended before.
-    fn take(&self) -> Option<(Change, Vec<Arc<Collection>>, Vec<Namespace>)> {
+    fn take(&self) -> Option<Taken> {
         let mut inner = self.inner.lock();
         if std::mem::replace(&mut inner.ended, true) {
             return None;
@@ -298,7 +322,13 @@ impl OpenTransaction {
         inner.overlay = Arc::new(Overlay::new(Arc::new(Nothing)));
         let mut change = std::mem::take(&mut inner.change);
         change.owner = Some(self.owner);
-        Some((change, std::mem::take(&mut inner.created), std::mem::take(&mut inner.changed)))
+        Some(Taken {
+            change,
+            created: std::mem::take(&mut inner.created),
+            changed: std::mem::take(&mut inner.changed),
+            logged: std::mem::take(&mut inner.logged),
+            retry: inner.retry,
+        })
     }
 }
 

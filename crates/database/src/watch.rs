@@ -13,7 +13,8 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 /// Keeps a watcher in place until it is dropped.
 pub struct Watch {
     database: Arc<Database>,
-    namespace: Namespace,
+    /// `None` is everything.
+    namespace: Option<Namespace>,
     number: u64,
 }
 
@@ -22,13 +23,25 @@ impl Database {
     pub fn watch(self: &Arc<Self>, namespace: &Namespace, wake: Wake) -> Watch {
         let number = self.watchers.next.fetch_add(1, Relaxed);
         self.watchers.add(namespace, number, wake);
-        Watch { database: self.clone(), namespace: namespace.clone(), number }
+        Watch { database: self.clone(), namespace: Some(namespace.clone()), number }
+    }
+
+    /// Calls `wake` after every commit, and whenever the journal has been synced, until the watch is
+    /// dropped.
+    pub fn watch_all(self: &Arc<Self>, wake: Wake) -> Watch {
+        let number = self.watchers.next.fetch_add(1, Relaxed);
+        self.watchers.count.fetch_add(1, Relaxed);
+        self.watchers.everything.lock().push((number, wake));
+        Watch { database: self.clone(), namespace: None, number }
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.database.watchers.remove(&self.namespace, self.number);
+        match &self.namespace {
+            Some(namespace) => self.database.watchers.remove(namespace, self.number),
+            None => self.database.watchers.remove_from_all(self.number),
+        }
     }
 }
 
@@ -39,6 +52,8 @@ pub(crate) struct Watchers {
     count: AtomicUsize,
     next: AtomicU64,
     by_namespace: Mutex<HashMap<Namespace, Vec<(u64, Wake)>>>,
+    /// Who waits for whatever changes.
+    everything: Mutex<Vec<(u64, Wake)>>,
 }
 
 impl Watchers {
@@ -61,12 +76,34 @@ impl Watchers {
         }
     }
 
+    fn remove_from_all(&self, number: u64) {
+        let mut everything = self.everything.lock();
+        let before = everything.len();
+        everything.retain(|(known, _)| *known != number);
+        self.count.fetch_sub(before - everything.len(), Relaxed);
+    }
+
     /// Whether anyone waits for anything.
     pub(crate) fn any(&self) -> bool {
         self.count.load(Relaxed) != 0
     }
 
-    pub(crate) fn notify(&self, namespace: &Namespace) {
+    /// Tells all who wait for these namespaces, and those who wait for whatever changes.
+    pub(crate) fn notify_all(&self, namespaces: &[Namespace]) {
+        if !self.any() {
+            return;
+        }
+        namespaces.iter().for_each(|namespace| self.notify(namespace));
+        self.notify_everything();
+    }
+
+    /// Tells those who wait for whatever changes.
+    pub(crate) fn notify_everything(&self) {
+        let wakes: Vec<Wake> = self.everything.lock().iter().map(|(_, wake)| wake.clone()).collect();
+        wakes.iter().for_each(|wake| wake());
+    }
+
+    fn notify(&self, namespace: &Namespace) {
         if !self.any() {
             return;
         }

@@ -208,7 +208,7 @@ fn transactions_of_both_heed_each_other() {
     a.insert("{_id: 1, n: 0}").unwrap();
     let joined = |front: &Front| {
         let operation = front.database.operation(1);
-        operation.join(front.database.begin_transaction(None).unwrap());
+        operation.join(front.database.begin_transaction(None, None).unwrap());
         Arc::new(operation)
     };
     let (in_a, in_b) = (joined(&a), joined(&b));

@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::session_id;
 use base::bson::{Builder, Value};
 use base::{Error, ErrorCode, Result, err};
-use database::{Committed, Database, OpenTransaction, Operation};
+use database::{Committed, Database, OpenTransaction, Operation, RetryKey};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -264,7 +264,8 @@ impl Session {
                 ));
             }
             own.abort(server);
-            let transaction = server.database.begin_transaction(arguments.at_cluster_time)?;
+            let retry = RetryKey { session: self.id, number, statement: 0 };
+            let transaction = server.database.begin_transaction(arguments.at_cluster_time, Some(retry))?;
             server.transactions.started.fetch_add(1, Relaxed);
             server.transactions.open.fetch_add(1, Relaxed);
             own.number = Some(number);

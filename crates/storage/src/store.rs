@@ -138,10 +138,10 @@ pub struct Change {
     pub batch: Batch,
     /// What happens at the same moment.
     pub beside: Vec<Beside>,
-    /// The parts of the log's entries, where a log is kept: the number of an entry in the high half, that of
-    /// the part in the low one. The first entry has number 0, and each has a time of its own; the commit's is
-    /// that of the last.
+    /// The parts of the log's entry, by number, where a log is kept.
     pub log: Vec<(u32, Value)>,
+    /// How many times the commit takes, of which its own is the last; zero is one.
+    pub ticks: u32,
     /// The earliest time that the commit may be given: the clock's.
     pub earliest: u64,
     /// The transaction that commits, whose own claims don't stand in its way.
@@ -266,6 +266,10 @@ pub trait Store: Send + Sync {
 
     /// Says that an index is no longer built.
     fn end_build(&self, ident: Ident);
+
+    /// The present state, and the time up to which all of the log's entries are in it and would survive a
+    /// crash; none after it will have an earlier one. That is `earliest` where nothing is under way.
+    fn log_sight(&self, earliest: u64) -> (Sight, u64);
 
     /// The time of the oldest entry that the log keeps.
     fn log_begin(&self) -> Result<Option<u64>>;

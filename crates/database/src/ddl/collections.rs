@@ -7,6 +7,7 @@ use crate::commit::Committed;
 use crate::database::Database;
 use crate::index::{Index, IndexSpec};
 use crate::operation::Operation;
+use crate::oplog::LoggedCommand;
 use crate::options;
 use crate::validator::Validator;
 use base::bson::Document;
@@ -133,6 +134,7 @@ impl Database {
             for namespace in &namespaces {
                 change.drop_collection(namespace);
             }
+            change.log(LoggedCommand::drop_database(database));
             Ok((!namespaces.is_empty()).then_some(()))
         })?;
         Ok(dropped.map(|(_, committed)| committed))
@@ -160,9 +162,16 @@ impl Database {
                     return Err(err!(NamespaceExists, "a view already exists with that name: {to}"));
                 }
                 Some(_) if !drop_target => return Err(err!(NamespaceExists, "target namespace exists")),
-                Some(_) => {
+                Some(target) => {
+                    let target = target.clone();
                     change.drop_collection(to);
+                    // That is told with the renaming.
+                    change.commands.clear();
+                    change.log(LoggedCommand::rename(&source, to, Some(&target)));
                 }
+            }
+            if change.commands.is_empty() {
+                change.log(LoggedCommand::rename(&source, to, None));
             }
             change.remove_collection(from);
             let mut renamed = Collection::clone(&source);
@@ -279,8 +288,10 @@ impl Database {
         mut change_it: impl FnMut(&mut Collection) -> Result<()>,
     ) -> Result<Committed> {
         self.must_change_catalog(interrupt, |change| {
-            let mut collection = Collection::clone(change.catalog().require(namespace)?);
+            let before = change.catalog().require(namespace)?.clone();
+            let mut collection = Collection::clone(&before);
             change_it(&mut collection)?;
+            change.log(LoggedCommand::modify(&before, &collection));
             change.put_collection(collection).map(drop)
         })
     }
@@ -292,6 +303,7 @@ impl CatalogChange<'_> {
         let collection = self.database().new_collection(namespace, options);
         let idents = collection.data.iter().flat_map(Data::idents);
         idents.for_each(|ident| self.batch().create(ident));
+        self.log(LoggedCommand::create(&collection));
         self.put_collection(collection)
     }
 
@@ -299,6 +311,7 @@ impl CatalogChange<'_> {
     pub(crate) fn drop_collection(&mut self, namespace: &Namespace) -> Option<Arc<Collection>> {
         self.catalog().get(namespace)?;
         let dropped = self.remove_collection(namespace)?;
+        self.log(LoggedCommand::drop(&dropped));
         for ident in dropped.data.iter().flat_map(Data::idents) {
             self.drop_ident(ident);
         }

@@ -7,6 +7,7 @@ use crate::commit::Committed;
 use crate::database::Database;
 use crate::index::{Building, Index, IndexSpec};
 use crate::operation::Operation;
+use crate::oplog::LoggedCommand;
 use crate::options::check_id_collation;
 use crate::storage_error;
 use crate::transaction::OpenTransaction;
@@ -72,7 +73,10 @@ impl Database {
             if !builds.is_empty() {
                 let namespace = namespace.clone();
                 let build = IndexBuild { database: self, operation, context, namespace, uuid, builds };
-                let publish = &mut |_: &mut CatalogChange<'_>, collection: &mut Collection| {
+                let publish = &mut |change: &mut CatalogChange<'_>, collection: &mut Collection| {
+                    for built in &build.builds {
+                        change.log(LoggedCommand::create_index(collection, &built.index.spec));
+                    }
                     build.builds.iter().for_each(|built| add_index(collection, built.index.clone()));
                     Ok(())
                 };
@@ -155,6 +159,9 @@ impl Database {
             };
             for index in data.written_indexes().filter(|index| goes(index)) {
                 change.drop_ident(index.ident);
+            }
+            for index in data.indexes.iter().filter(|index| goes(index)) {
+                change.log(LoggedCommand::drop_index(&collection, &index.spec));
             }
             data.indexes.retain(|index| !goes(index));
             data.building.retain(|build| !goes(&build.index));
@@ -367,6 +374,7 @@ impl CatalogChange<'_> {
             let index = Index::new(spec.clone(), self.create_ident(), &[], now_millis);
             match is_empty {
                 true => {
+                    self.log(LoggedCommand::create_index(&collection, spec));
                     let place = if index.is_id() { 0 } else { data.indexes.len() };
                     data.indexes.insert(place, Arc::new(index));
                 }

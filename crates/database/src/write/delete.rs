@@ -108,14 +108,15 @@ impl Database {
         Err(too_many_retries())
     }
 
-    /// Empties a collection at once. `None` where an open transaction has changed something in it: then the
-    /// documents have to go one by one.
+    /// Empties a collection at once. `None` where the documents have to go one by one: for the log, or because
+    /// an open transaction has changed something among them.
     fn delete_all(
         &self,
         operation: &Operation,
         namespace: &Namespace,
     ) -> Result<Option<(u64, Option<Committed>)>> {
-        let mut one_by_one = operation.transaction().is_some();
+        // The log has an entry for each document.
+        let mut one_by_one = operation.transaction().is_some() || self.logs();
         if one_by_one {
             return Ok(None);
         }
@@ -157,7 +158,7 @@ impl Database {
             }
             check_writable_within(operation, &found.collection)?;
             let keys = keys_of(&found.collection, document, context)?;
-            let mut changes = Changes::default();
+            let mut changes = Changes::new(self.logs());
             changes.delete(&found.collection, record.id, &found.document, &keys)?;
             let gone = DocumentCow::Shared(found.document.to_shared());
             let answer = remember(Some(&gone), None)?;

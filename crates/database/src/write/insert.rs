@@ -145,7 +145,7 @@ impl Database {
                 Some(_) => 1,
                 None => (OPERATIONS_MAX / (1 + data.indexes.len())).max(1),
             };
-            let mut changes = Changes::default();
+            let mut changes = Changes::new(self.logs());
             let (mut count, mut bytes) = (0, 0);
             let mut refused = None;
             for insertion in insertions.iter().take(most.min(in_commit)) {
@@ -310,7 +310,7 @@ impl Database {
             let collection = self.catalog().require(namespace)?.clone();
             let Some(capped) = collection.options.capped else { return Ok(()) };
             let _turn = self.turn(collection.data()?.ident, RecordId(0), operation)?;
-            let mut changes = Changes::default();
+            let mut changes = Changes::new(self.logs());
             let limits = (capped, capped.max > 0);
             self.remove_oldest(operation, &mut changes, &collection, limits, context)?;
             if changes.is_empty() || self.apply(operation, changes)?.is_some() {

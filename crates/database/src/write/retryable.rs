@@ -101,6 +101,9 @@ fn from_entry(key: &[u8], value: &[u8]) -> Result<StoredRetry> {
 impl Database {
     /// Records what a statement answers, where records are kept.
     pub(crate) fn remember(&self, changes: &mut Changes, record: Option<(RetryKey, Document<'_>)>) {
+        if let Some((key, _)) = record {
+            changes.of_statement(key);
+        }
         if let Some((key, answer)) = record
             && self.keeps_retries
         {
@@ -109,9 +112,9 @@ impl Database {
         }
     }
 
-    /// A statement's key where records are kept: elsewhere nobody needs to make one.
+    /// A statement's key where records or a log are kept: elsewhere nobody needs to make one.
     pub(crate) fn kept(&self, retry: Option<RetryKey>) -> Option<RetryKey> {
-        retry.filter(|_| self.keeps_retries)
+        retry.filter(|_| self.keeps_retries || self.logs())
     }
 
     /// The records that an earlier process left, in the order of sessions; once, for whoever answers

@@ -205,10 +205,14 @@ impl Database {
             let new_keys = keys_of(collection, after.view(), context)?;
             check_writable_within(operation, collection)?;
             self.learn_multikey(operation, collection, &new_keys)?;
+            let diff = match self.logs() {
+                true => request.update.diff(before, after.view(), position, context)?,
+                false => None,
+            };
             let bytes: Arc<[u8]> = after.into_bytes().into();
             let after = DocumentCow::Shared(bytes.clone());
-            let mut changes = Changes::default();
-            changes.update(collection, record.id, &found.document, bytes, (&old_keys, &new_keys))?;
+            let mut changes = Changes::new(self.logs());
+            changes.update(collection, record.id, &found.document, bytes, (&old_keys, &new_keys), diff)?;
             let answer = remember(Some(&shown()), Some(&after))?;
             self.remember(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
             if let Some(committed) = self.apply(operation, changes)? {

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{Engine, Ident, Key, Position, Result, Snapshot};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -41,6 +41,10 @@ struct Writer {
     /// For each collection, by its tree, the catalog change that made it what it is.
     generations: HashMap<Ident, u64>,
     log: Option<Log>,
+    /// The commits whose entries may not survive a crash yet, by position and time.
+    unsynced: VecDeque<(Position, u64)>,
+    /// The time of the latest entry that would.
+    synced_time: u64,
 }
 
 /// The commit lock of a [`Local`].
@@ -127,18 +131,20 @@ impl Local {
 
     /// Applies a change that nothing stands in the way of.
     fn apply(&self, writer: &mut Writer, change: Change) -> Result<Written> {
-        let Change { mut batch, beside, log, earliest, .. } = change;
+        let Change { mut batch, beside, log, ticks, earliest, .. } = change;
         let first_time = (self.time.load(Ordering::Relaxed) + 1).max(earliest);
-        let more_entries = log.iter().map(|(part, _)| part >> 16).max().unwrap_or(0);
-        let time = first_time + u64::from(more_entries);
+        let time = first_time + u64::from(ticks.saturating_sub(1));
         let next_log = match &writer.log {
-            Some(present) if !log.is_empty() => Some(present.extended(&mut batch, first_time, log)),
+            Some(present) if !log.is_empty() => Some(present.extended(&mut batch, time, log)),
             _ => None,
         };
         batch.set_time(time);
         let position = self.engine.commit(batch)?;
         if next_log.is_some() {
             writer.log = next_log;
+            if self.engine.has_journal() {
+                writer.unsynced.push_back((position, time));
+            }
         }
         for beside in beside {
             match beside {
@@ -370,6 +376,20 @@ impl Store for Local {
 
     fn end_build(&self, ident: Ident) {
         self.builds.lock().remove(&ident);
+    }
+
+    fn log_sight(&self, earliest: u64) -> (Sight, u64) {
+        let mut writer = self.writer.lock();
+        let durable = self.engine.durable();
+        while let Some((_, time)) = writer.unsynced.front().copied().filter(|(at, _)| *at <= durable) {
+            writer.synced_time = time;
+            writer.unsynced.pop_front();
+        }
+        let end = match writer.unsynced.is_empty() {
+            true => self.time(earliest),
+            false => writer.synced_time,
+        };
+        (self.sight(), end)
     }
 
     fn log_begin(&self) -> Result<Option<u64>> {

@@ -107,8 +107,7 @@ impl Log {
         engine.commit(batch).map(drop)
     }
 
-    /// Adds entries to the batch that they tell of, as [`Change::log`](super::Change::log) has them, the first
-    /// with this time. Gives the log as it is once that is committed.
+    /// Adds an entry to the batch that it tells of. Gives the log as it is once that is committed.
     pub(super) fn extended(&self, batch: &mut Batch, time: u64, parts: Vec<(u32, Value)>) -> Log {
         let mut next = self.clone();
         if next.segments.back().is_none_or(|last| last.bytes >= next.bytes_max / STEPS) {
@@ -117,8 +116,7 @@ impl Log {
         if let Some(last) = next.segments.back_mut() {
             for (part, value) in parts {
                 last.bytes += 12 + value.len() as u64;
-                let (entry, part) = (part >> 16, part & 0xFFFF);
-                batch.put(last.ident(), key(time + u64::from(entry), part), value);
+                batch.put(last.ident(), key(time, part), value);
             }
         }
         next

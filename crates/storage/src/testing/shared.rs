@@ -156,6 +156,12 @@ impl Store for Shared {
         self.store.end_build(ident);
     }
 
+    fn log_sight(&self, earliest: u64) -> (Sight, u64) {
+        self.calls.call();
+        let (sight, end) = self.store.log_sight(earliest);
+        (self.counted(sight), end)
+    }
+
     fn log_begin(&self) -> Result<Option<u64>> {
         self.store.log_begin()
     }

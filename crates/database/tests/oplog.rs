@@ -1,0 +1,124 @@
+//! What is logged of statements, transactions and changes of the catalog.
+
+use base::Namespace;
+use base::bson::extended_json::parse;
+use base::bson::{DocumentBuf, Value};
+use database::language::{Context, Matcher, Update};
+use database::{Database, DeleteRequest, InsertRequest, Operation, SystemClock, UpdateRequest};
+use query::change::{Entry, oplog_documents};
+use query::context::Uninterrupted;
+use std::ops::Bound;
+use std::sync::Arc;
+use storage::MemoryEngine;
+use storage::store::LogOptions;
+
+struct Session {
+    database: Arc<Database>,
+    context: Arc<Context>,
+    namespace: Namespace,
+}
+
+impl Session {
+    fn new() -> Session {
+        let log = Some(LogOptions { bytes: 1 << 20 });
+        let engine = Arc::new(MemoryEngine::new());
+        Session {
+            database: Database::open_with(engine, Arc::new(SystemClock), 7, log).unwrap(),
+            context: Arc::new(Context::new(0, 7, Arc::new(Uninterrupted))),
+            namespace: Namespace::parse("test.c").unwrap(),
+        }
+    }
+
+    fn insert(&self, operation: &Operation, document: &str) {
+        let document = parse(document).unwrap();
+        let request = InsertRequest { document: document.view(), bypass_validation: false };
+        self.database.insert(operation, &self.namespace, request, &self.context).unwrap();
+    }
+
+    fn update(&self, operation: &Arc<Operation>, filter: &str, update: &str) {
+        let (filter, update) = (parse(filter).unwrap(), parse(update).unwrap());
+        let request = UpdateRequest {
+            matcher: Arc::new(Matcher::parse(filter.view(), &self.context).unwrap()),
+            update: Update::parse(Value::Document(update.view()), &[], &self.context).unwrap(),
+            multi: false,
+            upsert: false,
+            sort: None,
+            hint: None,
+            bypass_validation: false,
+        };
+        self.database.update(operation, &self.namespace, &request, &self.context).unwrap();
+    }
+
+    fn delete_all(&self) {
+        let matcher = Arc::new(Matcher::parse(DocumentBuf::empty().view(), &self.context).unwrap());
+        let request = DeleteRequest { matcher, single: false, hint: None };
+        let operation = Arc::new(self.database.operation(1));
+        self.database.delete(&operation, &self.namespace, &request, &self.context).unwrap();
+    }
+
+    /// The oplog's documents, told by what is the same in each run.
+    fn oplog(&self) -> Vec<String> {
+        let (mut cursor, end) = self.database.log_cursor(Bound::Unbounded).unwrap();
+        let mut told = Vec::new();
+        let mut last = 0;
+        while let Some(entry) = cursor.next_entry().unwrap() {
+            assert!(last < entry.time && entry.time <= end);
+            last = entry.time;
+            let entry = Entry::read(entry.time, &entry.parts).unwrap();
+            for document in oplog_documents(&entry) {
+                let view = document.view();
+                let field = |name: &str| view.get(name).map_or(String::new(), |value| value.to_string());
+                told.push(format!("{} {} {} {}", field("op"), field("ns"), field("o"), field("o2")));
+            }
+        }
+        told
+    }
+}
+
+#[test]
+fn each_change_has_its_entry_in_the_order_of_commits() {
+    let s = Session::new();
+    let operation = Arc::new(s.database.operation(1));
+    s.insert(&operation, "{_id: 1, a: 1}");
+    s.update(&operation, "{_id: 1}", "{$inc: {a: 1}}");
+    s.update(&operation, "{_id: 1}", "{b: 5}");
+    // What changes nothing is logged as nothing.
+    s.update(&operation, "{_id: 1}", "{$set: {b: 5}}");
+    let joined = s.database.operation(2);
+    joined.join(s.database.begin_transaction(None, None).unwrap());
+    let joined = Arc::new(joined);
+    s.insert(&joined, "{_id: 2}");
+    s.update(&joined, "{_id: 1}", "{$set: {c: 1}}");
+    assert_eq!(s.oplog().len(), 5);
+    s.database.commit_transaction(&joined, joined.transaction().unwrap()).unwrap();
+    s.delete_all();
+    s.database.drop_database(&Uninterrupted, "test").unwrap();
+    let told = s.oplog();
+    let starts = [
+        "\"n\" \"\" { msg: \"initiating set\" }",
+        "\"c\" \"test.$cmd\" { create: \"c\"",
+        "\"i\" \"test.c\" { _id: 1, a: 1 }",
+        "\"u\" \"test.c\" { $v: 2, diff: { u: { a: 2 } } } { _id: 1 }",
+        "\"u\" \"test.c\" { _id: 1, b: 5 } { _id: 1 }",
+        "\"c\" \"admin.$cmd\" { applyOps: [ { op: \"i\"",
+        "\"d\" \"test.c\" { _id: 1 }",
+        "\"d\" \"test.c\" { _id: 2 }",
+        "\"c\" \"test.$cmd\" { drop: \"c\" }",
+        "\"c\" \"test.$cmd\" { dropDatabase: 1 }",
+    ];
+    for (told, start) in told.iter().zip(starts) {
+        assert!(told.starts_with(start), "{told}\n{start}");
+    }
+    assert_eq!(told.len(), starts.len(), "{told:#?}");
+}
+
+#[test]
+fn a_standalone_logs_nothing() {
+    let s = Session {
+        database: Database::open(Arc::new(MemoryEngine::new()), Arc::new(SystemClock), 7).unwrap(),
+        ..Session::new()
+    };
+    s.insert(&s.database.operation(1), "{_id: 1}");
+    assert_eq!(s.database.log_bytes(), None);
+    assert!(s.oplog().is_empty());
+}
