@@ -13,7 +13,7 @@ use crate::keys::{IndexEntry, RETRIES, RecordId};
 use base::{Namespace, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
-use storage::store::{Beside, Change, Expect};
+use storage::store::{Beside, Change, Claim, Expect};
 use storage::{Ident, Key, Value};
 
 /// A change to documents, being put together.
@@ -161,8 +161,8 @@ impl Changes {
         Some((build, &unique.key))
     }
 
-    /// The keys that a transaction claims to make these changes: of records, and of unique indexes.
-    pub(crate) fn claims(&self) -> Vec<(Ident, Key)> {
+    /// What a transaction claims to make these changes: keys of records and of unique indexes.
+    pub(crate) fn claims(&self) -> Vec<Claim> {
         let mut exclusive: HashSet<Ident> = HashSet::new();
         for data in self.collections.iter().filter_map(|collection| collection.data.as_ref()) {
             exclusive.insert(data.ident);
@@ -173,13 +173,14 @@ impl Changes {
             storage::Op::Put { ident, key, .. } | storage::Op::Delete { ident, key }
                 if exclusive.contains(ident) =>
             {
-                Some((*ident, key.clone()))
+                Some(Claim::Key(*ident, key.clone()))
             }
             _ => None,
         });
-        let prepared = self.unique.iter().filter(|unique| !unique.index.unique());
-        let prepared =
-            prepared.map(|unique| (unique.index.ident, Key::from(unique.key.key_string.as_slice())));
+        let prepared = self.change.expect.iter().filter_map(|expect| match expect {
+            Expect::NoneUnder { ident, prefix } => Some(Claim::Under(*ident, prefix.clone())),
+            _ => None,
+        });
         touched.chain(prepared).collect()
     }
 

@@ -25,8 +25,9 @@ use storage::MemoryEngine;
 /// Runs the histories of so many seeds, or the one that is asked for.
 fn histories(count: u64, history: impl Fn(u64) -> Result<(), String>) {
     let seeds = asked().map_or(0..count, |seed| seed..seed + 1);
-    let failures: Vec<String> =
-        seeds.filter_map(|seed| history(seed).err().map(|what| format!("MODEL_SEED={seed}: {what}"))).collect();
+    let failures: Vec<String> = seeds
+        .filter_map(|seed| history(seed).err().map(|what| format!("MODEL_SEED={seed}: {what}")))
+        .collect();
     let first: String = failures.iter().take(5).map(|what| format!("{what}\n\n")).collect();
     assert!(failures.is_empty(), "{} of {count} histories are wrong:\n{first}", failures.len());
 }
