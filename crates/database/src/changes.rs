@@ -17,7 +17,7 @@ use base::{Namespace, Result};
 use foldhash::fast::RandomState;
 use std::collections::HashSet;
 use std::sync::Arc;
-use storage::store::{Beside, Change, Expect};
+use storage::store::{Beside, Change, Claim, Expect};
 use storage::{Ident, Key, Op, Value};
 
 /// A change to documents, being put together.
@@ -228,8 +228,8 @@ impl Changes {
         KeyOf { key_string: key_string.to_vec(), type_bits: entry.unwrap_or_default() }
     }
 
-    /// The keys that a transaction claims to make these changes: of records, and of unique indexes.
-    pub(crate) fn claims(&self) -> Vec<(Ident, Key)> {
+    /// What a transaction claims to make these changes: keys of records and of unique indexes.
+    pub(crate) fn claims(&self) -> Vec<Claim> {
         let mut exclusive: HashSet<Ident> = HashSet::new();
         for data in self.collections.iter().filter_map(|collection| collection.data.as_ref()) {
             exclusive.insert(data.ident);
@@ -238,12 +238,15 @@ impl Changes {
         }
         let touched = self.change.batch.ops().iter().filter_map(|op| match op {
             Op::Put { ident, key, .. } | Op::Delete { ident, key } if exclusive.contains(ident) => {
-                Some((*ident, key.clone()))
+                Some(Claim::Key(*ident, key.clone()))
             }
             _ => None,
         });
-        let prepared = self.unique.iter().filter(|unique| !unique.index.unique());
-        touched.chain(prepared.filter_map(|unique| self.key_at(unique.expectation))).collect()
+        let prepared = self.change.expect.iter().filter_map(|expect| match expect {
+            Expect::NoneUnder { ident, prefix } => Some(Claim::Under(*ident, prefix.clone())),
+            _ => None,
+        });
+        touched.chain(prepared).collect()
     }
 
     fn expect_same<'a>(&mut self, collection: &'a Arc<Collection>) -> Result<&'a Data> {

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use query::Interrupt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use storage::store::{Change, Expect, Owner, Refusal};
+use storage::store::{Change, Claim, Expect, Owner, Refusal};
 use storage::{Batch, Ident, Key, Op, Overlay, Snapshot};
 
 /// The most that the changes of one transaction may take, in bytes, about.
@@ -200,8 +200,8 @@ impl Database {
             (!is_own(ident)).then_some((ident, collection.generation))
         });
         let held: Vec<(Ident, u64)> = held.collect();
-        let keys: Vec<(Ident, Key)> =
-            changes.claims().into_iter().filter(|(ident, _)| !is_own(*ident)).collect();
+        let keys: Vec<Claim> =
+            changes.claims().into_iter().filter(|claim| !is_own(claim.place().0)).collect();
         self.claim(transaction, &inner, &keys, &held)?;
         if let Some(violated) = first_violated(&changes.change.expect, &inner.overlay)? {
             return Ok(changes.outcome_of(violated));
@@ -216,7 +216,7 @@ impl Database {
         &self,
         transaction: &OpenTransaction,
         inner: &Inner,
-        keys: &[(Ident, Key)],
+        keys: &[Claim],
         held: &[(Ident, u64)],
     ) -> Result<()> {
         let base = inner.overlay.base().as_ref();
@@ -240,7 +240,7 @@ impl Database {
         if inner.ended {
             return Err(has_ended());
         }
-        let name = [(CATALOG, Key::from(namespace.as_str().as_bytes()))];
+        let name = [Claim::Key(CATALOG, Key::from(namespace.as_str().as_bytes()))];
         self.claim(transaction, &inner, &name, &[])?;
         let collection = Arc::new(self.new_collection(namespace, options));
         let mut change = Change::default();

@@ -66,6 +66,38 @@ pub enum Expect {
     },
 }
 
+/// What a transaction claims.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Claim {
+    /// A key, with whatever is there or is not.
+    Key(Ident, Key),
+    /// All keys that consist of these bytes and eight more: those that [`Expect::NoneUnder`] means.
+    Under(Ident, Key),
+}
+
+impl Claim {
+    /// The tree, and the key or what keys begin with.
+    pub fn place(&self) -> (Ident, &Key) {
+        match self {
+            Claim::Key(ident, key) | Claim::Under(ident, key) => (*ident, key),
+        }
+    }
+
+    /// Whether two states are the same as far as it goes.
+    ///
+    /// Errors: the states'.
+    pub fn is_same(&self, a: &dyn Snapshot, b: &dyn Snapshot) -> Result<bool> {
+        let value = |of: &dyn Snapshot, ident: Ident, key: &Key| match of.contains(ident)? {
+            true => of.get(ident, key),
+            false => Ok(None),
+        };
+        match self {
+            Claim::Key(ident, key) => Ok(same(&value(a, *ident, key)?, &value(b, *ident, key)?)),
+            Claim::Under(ident, prefix) => Ok(under(a, *ident, prefix)? == under(b, *ident, prefix)?),
+        }
+    }
+}
+
 impl Expect {
     /// Whether it holds in a state. What is expected of a collection no state can tell: it passes.
     ///
@@ -89,13 +121,35 @@ fn same(a: &Option<Value>, b: &Option<Value>) -> bool {
 }
 
 fn none_under(state: &dyn Snapshot, ident: Ident, prefix: &Key) -> Result<bool> {
+    Ok(first_under(state, ident, prefix, &mut |_| true)?.is_none())
+}
+
+/// The keys that consist of a prefix and eight bytes more.
+fn under(state: &dyn Snapshot, ident: Ident, prefix: &Key) -> Result<Vec<Key>> {
+    let mut found = Vec::new();
+    if state.contains(ident)? {
+        first_under(state, ident, prefix, &mut |key| {
+            found.push(Key::from(key));
+            false
+        })?;
+    }
+    Ok(found)
+}
+
+/// The first of these keys that is accepted.
+fn first_under(
+    state: &dyn Snapshot,
+    ident: Ident,
+    prefix: &Key,
+    accept: &mut dyn FnMut(&[u8]) -> bool,
+) -> Result<Option<Key>> {
     let mut entries = state.scan(ident, Range::prefix(prefix), Direction::Forward)?;
     while let Some((key, _)) = entries.next()? {
-        if key.len() == prefix.len() + 8 {
-            return Ok(false);
+        if key.len() == prefix.len() + 8 && accept(key) {
+            return Ok(Some(Key::from(key)));
         }
     }
-    Ok(true)
+    Ok(None)
 }
 
 /// Running counts of a collection, changed with each commit.
@@ -208,7 +262,7 @@ pub trait Store: Send + Sync {
     fn claim(
         &self,
         owner: Owner,
-        keys: &[(Ident, Key)],
+        keys: &[Claim],
         held: &[(Ident, u64)],
         sight: &dyn Snapshot,
     ) -> Result<std::result::Result<(), Refusal>>;

@@ -1,13 +1,13 @@
 //! Keys that transactions are going to change, and trees that they rely on.
 
-use super::Owner;
+use super::{Claim, Owner};
 use crate::{Batch, Ident, Key, Op};
 use std::collections::HashMap;
 
 /// Who has claimed what. Changed under the commit lock.
 #[derive(Default)]
 pub(super) struct Claims {
-    keys: HashMap<(Ident, Key), Owner>,
+    keys: HashMap<Ident, HashMap<Key, Owner>>,
     /// How many transactions rely on a tree, and one of them.
     held: HashMap<Ident, Vec<Owner>>,
     owners: HashMap<Owner, Claimed>,
@@ -31,9 +31,9 @@ impl Claims {
         self.owners.contains_key(&owner)
     }
 
-    /// Who has claimed a key.
-    pub(super) fn holder(&self, key: &(Ident, Key)) -> Option<Owner> {
-        self.keys.get(key).copied()
+    /// Who has claimed a key, or all that begin with it.
+    pub(super) fn holder(&self, (ident, key): (Ident, &Key)) -> Option<Owner> {
+        self.keys.get(&ident)?.get(key).copied()
     }
 
     /// A transaction other than `own` that relies on a tree.
@@ -49,7 +49,7 @@ impl Claims {
         }
         batch.ops().iter().find_map(|op| match op {
             Op::Put { ident, key, .. } | Op::Delete { ident, key } => {
-                let holder = self.keys.get(&(*ident, key.clone())).copied();
+                let holder = self.holder((*ident, key));
                 holder.filter(|holder| Some(*holder) != own)
             }
             Op::Drop(ident) | Op::Clear(ident) => self.relies(*ident, own),
@@ -57,10 +57,11 @@ impl Claims {
         })
     }
 
-    /// Claims a key that nobody else has claimed.
-    pub(super) fn claim(&mut self, owner: Owner, key: &(Ident, Key)) {
-        if self.keys.insert(key.clone(), owner).is_none() {
-            self.owners.entry(owner).or_default().keys.push(key.clone());
+    /// Claims what nobody else has claimed.
+    pub(super) fn claim(&mut self, owner: Owner, claim: &Claim) {
+        let (ident, key) = claim.place();
+        if self.keys.entry(ident).or_default().insert(key.clone(), owner).is_none() {
+            self.owners.entry(owner).or_default().keys.push((ident, key.clone()));
         }
     }
 
@@ -76,8 +77,13 @@ impl Claims {
     /// Gives up all that a transaction has claimed.
     pub(super) fn release(&mut self, owner: Owner) {
         let Some(claimed) = self.owners.remove(&owner) else { return };
-        for key in claimed.keys {
-            self.keys.remove(&key);
+        for (ident, key) in claimed.keys {
+            if let Some(keys) = self.keys.get_mut(&ident) {
+                keys.remove(&key);
+                if keys.is_empty() {
+                    self.keys.remove(&ident);
+                }
+            }
         }
         for ident in claimed.held {
             if let Some(holders) = self.held.get_mut(&ident) {

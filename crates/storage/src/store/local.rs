@@ -3,9 +3,9 @@
 use super::claims::Claims;
 use super::log::{Log, LogOptions, first_time};
 use super::{
-    Beside, Build, Change, Counts, Exclusive, Expect, Outcome, Owner, Refusal, Sight, Store, Written, same,
+    Beside, Build, Change, Claim, Counts, Exclusive, Expect, Outcome, Owner, Refusal, Sight, Store, Written,
 };
-use crate::{Engine, Ident, Key, Position, Result, Snapshot};
+use crate::{Engine, Ident, Position, Result, Snapshot};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -118,6 +118,12 @@ impl Local {
         }
         let snapshot = self.engine.snapshot();
         for (number, expect) in change.expect.iter().enumerate() {
+            if let Expect::NoneUnder { ident, prefix } = expect
+                && let Some(owner) = writer.claims.holder((*ident, prefix))
+                && Some(owner) != change.owner
+            {
+                return Ok(Some(Refusal::Claimed(owner)));
+            }
             let holds = match expect {
                 Expect::Generation { ident, generation } => writer.generations.get(ident) == Some(generation),
                 expect => expect.holds(snapshot.as_ref())?,
@@ -257,7 +263,7 @@ impl Store for Local {
     fn claim(
         &self,
         owner: Owner,
-        keys: &[(Ident, Key)],
+        keys: &[Claim],
         held: &[(Ident, u64)],
         sight: &dyn Snapshot,
     ) -> Result<std::result::Result<(), Refusal>> {
@@ -268,17 +274,13 @@ impl Store for Local {
             }
         }
         let snapshot = self.engine.snapshot();
-        let value = |of: &dyn Snapshot, (ident, key): &(Ident, Key)| match of.contains(*ident)? {
-            true => of.get(*ident, key),
-            false => Ok(None),
-        };
         for key in keys {
-            match writer.claims.holder(key) {
+            match writer.claims.holder(key.place()) {
                 Some(holder) if holder == owner => continue,
                 Some(holder) => return Ok(Err(Refusal::Claimed(holder))),
                 None => {}
             }
-            if !same(&value(snapshot.as_ref(), key)?, &value(sight, key)?) {
+            if !key.is_same(snapshot.as_ref(), sight)? {
                 return Ok(Err(Refusal::Changed));
             }
         }

@@ -78,7 +78,7 @@ fn what_a_transaction_has_claimed_nobody_else_changes() {
     let store = store();
     store.commit(put(b"a", b"one")).unwrap().unwrap();
     let sight = store.sight().snapshot;
-    let keys = [(TREE, Key::from(b"a"))];
+    let keys = [Claim::Key(TREE, Key::from(b"a"))];
     let (own, other) = (Owner(7), Owner(8));
     store.claim(own, &keys, &[], sight.as_ref()).unwrap().unwrap();
     store.claim(own, &keys, &[], sight.as_ref()).unwrap().unwrap();
@@ -97,6 +97,25 @@ fn what_a_transaction_has_claimed_nobody_else_changes() {
     store.wait_released(own, &mut || false);
     assert_eq!(store.claim(other, &keys, &[], sight.as_ref()).unwrap(), Err(Refusal::Changed));
     assert!(store.commit(put(b"a", b"four")).unwrap().is_ok());
+}
+
+#[test]
+fn what_begins_with_a_claimed_key_string_nobody_else_adds() {
+    let store = store();
+    let (own, other) = (Owner(7), Owner(8));
+    let sight = store.sight().snapshot;
+    let keys = [Claim::Under(TREE, Key::from(b"abc"))];
+    let prepared = |record: &[u8]| Change {
+        expect: vec![Expect::NoneUnder { ident: TREE, prefix: Key::from(b"abc") }],
+        ..put(&[b"abc", record].concat(), b"")
+    };
+    store.claim(own, &keys, &[], sight.as_ref()).unwrap().unwrap();
+    assert_eq!(store.commit(prepared(b"00000001")).unwrap().unwrap_err().0, Refusal::Claimed(own));
+    let own_change = Change { owner: Some(own), ..prepared(b"00000002") };
+    store.commit(own_change).unwrap().unwrap();
+    store.release(own);
+    assert_eq!(store.claim(other, &keys, &[], sight.as_ref()).unwrap(), Err(Refusal::Changed));
+    assert_eq!(store.commit(prepared(b"00000001")).unwrap().unwrap_err().0, Refusal::Expectation(0));
 }
 
 #[test]

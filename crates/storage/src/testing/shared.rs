@@ -3,8 +3,8 @@
 //! Several of them may share one [`Local`], each with a database of its own, as several processes share a
 //! remote store: nothing that the databases must agree on may then lie in one of them.
 
-use crate::store::{Build, Change, Counts, Exclusive, Local, Outcome, Owner, Refusal, Sight, Store};
-use crate::{Cursor, Direction, Engine, Ident, Key, Position, Range, Result, Snapshot, Value};
+use crate::store::{Build, Change, Claim, Counts, Exclusive, Local, Outcome, Owner, Refusal, Sight, Store};
+use crate::{Cursor, Direction, Engine, Ident, Position, Range, Result, Snapshot, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -82,7 +82,7 @@ impl Store for Shared {
     fn claim(
         &self,
         owner: Owner,
-        keys: &[(Ident, Key)],
+        keys: &[Claim],
         held: &[(Ident, u64)],
         sight: &dyn Snapshot,
     ) -> Result<std::result::Result<(), Refusal>> {

@@ -1,0 +1,497 @@
+//! A session: runs statements against the database, and notes what it was told.
+
+use super::documents::{Doc, append_k};
+use super::history::{Failure, History, Kind, NAMESPACES, Started, Statement, Told};
+use super::random::Random;
+use super::statements::{Change, Ddl, Filter, Stmt};
+use base::bson::{Array, Builder, DocumentBuf, Value};
+use base::{Namespace, Result};
+use database::index::IndexSpec;
+use database::{
+    Action, AggregateRequest, BlockingHook, Committed, Cursor, Database, DeleteRequest, FindAndModifyRequest,
+    FindRequest, InsertRequest, OpenTransaction, Operation, RenameRequest, UpdateRequest,
+};
+use query::context::Uninterrupted;
+use query::matcher::Matcher;
+use query::{Context, Update};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+/// No statement takes so long unless it waits for something that doesn't come.
+const MAX_MILLIS: u64 = 20_000;
+
+/// What the sessions of a history share.
+pub(crate) struct Shared {
+    pub(crate) database: Arc<Database>,
+    pub(crate) history: History,
+    pub(crate) namespaces: Vec<Namespace>,
+    /// What long work runs through.
+    pub(crate) blocking: BlockingHook,
+    /// Times that snapshot reads were given, for transactions to begin at.
+    pub(crate) times: parking_lot::Mutex<Vec<u64>>,
+}
+
+/// One session, which does one thing at a time.
+pub(crate) struct Session {
+    shared: Arc<Shared>,
+    random: Random,
+    transaction: RefCell<Option<(usize, Arc<OpenTransaction>)>>,
+    /// A find read in part.
+    reading: RefCell<Option<Reading>>,
+    /// Whether it is in the middle of something.
+    pub(crate) busy: Cell<bool>,
+    /// Positions of commits that it was told of, and whether they were said to be durable.
+    pub(crate) acknowledged: RefCell<Vec<(u64, bool)>>,
+    /// How often it waits for the journal, in a hundred commits.
+    pub(crate) journaled: Cell<u64>,
+}
+
+struct Reading {
+    started: Started,
+    transaction: Option<usize>,
+    namespace: usize,
+    number: i64,
+    filter: Filter,
+    cursor: Cursor,
+    docs: Vec<Doc>,
+}
+
+/// How much of what a session does.
+#[derive(Clone, Copy)]
+pub(crate) struct Mix {
+    pub(crate) ddl: u64,
+    /// Of a hundred steps outside of transactions how many begin one.
+    pub(crate) begins: u64,
+}
+
+fn filter_of(filter: &Filter) -> DocumentBuf {
+    let mut out = Builder::new();
+    match filter {
+        Filter::All => {}
+        Filter::Id(id) => _ = out.append("_id", *id),
+        Filter::K(k) => _ = out.append("k", *k),
+        Filter::QAtLeast(q) => _ = out.begin_document("q").append("$gte", *q).end(),
+        Filter::U(u) => _ = out.append("u", *u),
+    }
+    out.finish()
+}
+
+fn change_of(change: &Change, number: i64) -> DocumentBuf {
+    let mut out = Builder::new();
+    match change {
+        Change::Inc => _ = out.begin_document("$inc").append("n", 1i64).end(),
+        Change::Toggle => _ = out.begin_document("$bit").begin_document("t").append("xor", 1i64).end().end(),
+        Change::Set(..) | Change::SetK(_) => {}
+    }
+    if change.signs() {
+        out.begin_document("$set").append("w", number);
+        match change {
+            Change::Set(field, value) => _ = out.append(field.name(), *value),
+            Change::SetK(k) => append_k(k, &mut out),
+            Change::Inc | Change::Toggle => {}
+        }
+        out.end();
+    }
+    out.finish()
+}
+
+/// An increment that inserts the document where it isn't there.
+fn upsert_of(doc: &Doc, number: i64) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.begin_document("$inc").append("n", 1i64).end();
+    out.begin_document("$set").append("w", number).end();
+    out.begin_document("$setOnInsert").append("u", doc.u).append("p", doc.p).append("q", doc.q);
+    append_k(&doc.k, &mut out);
+    out.append("t", doc.t).end();
+    out.finish()
+}
+
+/// What one operation runs with.
+struct Call {
+    operation: Arc<Operation>,
+    context: Arc<Context>,
+}
+
+impl Session {
+    pub(crate) fn new(shared: &Arc<Shared>, seed: u64) -> Session {
+        Session {
+            shared: shared.clone(),
+            random: Random::new(seed),
+            transaction: RefCell::default(),
+            reading: RefCell::default(),
+            busy: Cell::new(false),
+            acknowledged: RefCell::default(),
+            journaled: Cell::new(0),
+        }
+    }
+
+    fn call(&self) -> Call {
+        let operation = Operation::with_blocking(1, self.shared.blocking);
+        operation.set_max_time(MAX_MILLIS);
+        if let Some((_, transaction)) = &*self.transaction.borrow() {
+            operation.join(transaction.clone());
+        }
+        let operation = Arc::new(operation);
+        Call { context: Arc::new(Context::new(0, 1, operation.clone())), operation }
+    }
+
+    /// Does one thing at random.
+    pub(crate) fn step(&self, mix: Mix) {
+        let random = &self.random;
+        let in_transaction = self.transaction.borrow().is_some();
+        if self.reading.borrow().is_some() && random.percent(40) {
+            return self.read_on();
+        }
+        match in_transaction {
+            true if random.percent(20) => self.commit(),
+            true if random.percent(8) => self.abort(),
+            false if random.percent(mix.begins) => self.begin(),
+            false if random.percent(mix.ddl) => self.ddl(&Ddl::draw(random), self.namespace()),
+            _ => self.statement(in_transaction),
+        }
+    }
+
+    fn namespace(&self) -> usize {
+        match self.random.below(10) {
+            0..7 => 0,
+            7..9 => 1,
+            _ => 2,
+        }
+    }
+
+    /// Ends whatever it has open.
+    pub(crate) fn finish(&self) {
+        while self.reading.borrow().is_some() {
+            self.read_on();
+        }
+        if self.transaction.borrow().is_some() {
+            match self.random.percent(70) {
+                true => self.commit(),
+                false => self.abort(),
+            }
+        }
+    }
+
+    fn begin(&self) {
+        let started = self.shared.history.start();
+        let earlier = match self.random.percent(10) {
+            true => self.shared.times.lock().last().copied(),
+            false => None,
+        };
+        let Ok(transaction) = self.shared.database.begin_transaction(earlier, None) else { return };
+        let number = self.shared.history.next_transaction();
+        let (time, at_earlier) = (transaction.time(), earlier.is_some());
+        *self.transaction.borrow_mut() = Some((number, transaction));
+        self.shared.history.end(started, Kind::Begin { transaction: number, time, at_earlier });
+    }
+
+    fn commit(&self) {
+        let call = self.call();
+        let Some((number, transaction)) = self.transaction.borrow_mut().take() else { return };
+        self.give_up_reading();
+        let started = self.shared.history.start();
+        let outcome = self.shared.database.commit_transaction(&call.operation, &transaction);
+        let outcome = outcome.map_err(Failure::from).map(|committed| self.acknowledge(committed));
+        self.shared.history.end(started, Kind::Commit { transaction: number, outcome });
+    }
+
+    fn abort(&self) {
+        let Some((number, transaction)) = self.transaction.borrow_mut().take() else { return };
+        self.give_up_reading();
+        let started = self.shared.history.start();
+        self.shared.database.abort_transaction(&transaction);
+        self.shared.history.end(started, Kind::Abort { transaction: number });
+    }
+
+    fn give_up_reading(&self) {
+        self.reading.borrow_mut().take();
+    }
+
+    /// Notes a commit, and has it made durable now and then, as write concerns ask.
+    fn acknowledge(&self, committed: Committed) -> u64 {
+        let durable = self.random.percent(self.journaled.get())
+            && self.shared.database.wait_journaled(committed.position).is_ok();
+        self.acknowledged.borrow_mut().push((committed.position.0, durable));
+        committed.cluster_time
+    }
+
+    fn statement(&self, in_transaction: bool) {
+        let number = self.shared.history.next_number();
+        let stmt = Stmt::draw(&self.random, number, in_transaction);
+        self.run(stmt, self.namespace(), number);
+    }
+
+    /// Runs a statement, in the transaction if there is one.
+    pub(crate) fn run(&self, stmt: Stmt, namespace: usize, number: i64) {
+        let call = self.call();
+        let started = self.shared.history.start();
+        let transaction = self.transaction.borrow().as_ref().map(|(number, _)| *number);
+        let mut at = None;
+        if transaction.is_none()
+            && stmt.is_read()
+            && self.random.percent(30)
+            && let Ok((time, view)) = self.shared.database.snapshot_at(None)
+        {
+            call.operation.read_from(time, view);
+            self.shared.times.lock().push(time);
+            at = Some(time);
+        }
+        if let Stmt::Find(filter) = &stmt
+            && at.is_none()
+            && self.random.percent(30)
+            && self.reading.borrow().is_none()
+        {
+            if let Ok(cursor) = self.open(&call, namespace, filter) {
+                let (filter, docs) = (filter.clone(), Vec::new());
+                let reading = Reading { started, transaction, namespace, number, filter, cursor, docs };
+                *self.reading.borrow_mut() = Some(reading);
+                self.read_on();
+            }
+            return;
+        }
+        let outcome = self.carry_out(&call, namespace, number, &stmt).map_err(Failure::from);
+        let failed = outcome.is_err();
+        let statement = Statement { transaction, namespace, number, stmt, at, outcome };
+        self.shared.history.end(started, Kind::Statement(statement));
+        if failed && transaction.is_some() {
+            // As the server does: nothing of a transaction goes on after an error.
+            self.abort();
+        }
+    }
+
+    fn open(&self, call: &Call, namespace: usize, filter: &Filter) -> Result<Cursor> {
+        let filter = filter_of(filter);
+        let request = FindRequest::new(filter.view());
+        let namespace = &self.shared.namespaces[namespace];
+        self.shared.database.find(&call.operation, namespace, &request, &call.context)
+    }
+
+    /// Reads one more document, and notes the find once it has all.
+    fn read_on(&self) {
+        let Some(mut reading) = self.reading.borrow_mut().take() else { return };
+        match next(&mut reading.cursor, 1) {
+            Ok((docs, false)) => {
+                reading.docs.extend(docs.iter().filter_map(|doc| Doc::from_bson(doc.view())));
+                *self.reading.borrow_mut() = Some(reading);
+            }
+            Ok((docs, true)) => {
+                reading.docs.extend(docs.iter().filter_map(|doc| Doc::from_bson(doc.view())));
+                self.note_read(reading, None);
+            }
+            Err(error) => self.note_read(reading, Some(error.into())),
+        }
+    }
+
+    fn note_read(&self, reading: Reading, failure: Option<Failure>) {
+        let Reading { started, transaction, namespace, number, filter, docs, .. } = reading;
+        let told = Told { n: docs.len() as u64, docs, ..Told::default() };
+        let outcome = failure.map_or(Ok(told), Err);
+        let stmt = Stmt::Find(filter);
+        let statement = Statement { transaction, namespace, number, stmt, at: None, outcome };
+        self.shared.history.end(started, Kind::Statement(statement));
+    }
+
+    fn carry_out(&self, call: &Call, namespace: usize, number: i64, stmt: &Stmt) -> Result<Told> {
+        let Shared { database, namespaces, .. } = &*self.shared;
+        let Call { operation, context } = call;
+        let namespace = &namespaces[namespace];
+        let told = |committed: Option<Committed>| match transaction_of(operation) {
+            true => None,
+            false => committed.map(|committed| self.acknowledge(committed)),
+        };
+        match stmt {
+            Stmt::Insert(doc) => {
+                let document = doc.to_bson();
+                let insert = InsertRequest { document: document.view(), bypass_validation: false };
+                let committed = database.insert(operation, namespace, insert, context)?;
+                Ok(Told { n: 1, inserted: true, time: told(Some(committed)), ..Told::default() })
+            }
+            Stmt::Update { .. } | Stmt::Upsert(_) => {
+                let request = self.update_request(call, stmt, number)?;
+                let outcome = database.update(operation, namespace, &request, context)?;
+                let (n, inserted) = (outcome.matched, outcome.upserted.is_some());
+                Ok(Told { n, inserted, time: told(outcome.committed), ..Told::default() })
+            }
+            Stmt::FindAndModify { filter, change, new } => {
+                let matcher = Arc::new(Matcher::parse(filter_of(filter).view(), context)?);
+                let action = match change {
+                    None => Action::Remove,
+                    Some(_) => Action::Update {
+                        request: Box::new(self.update_request(call, stmt, number)?),
+                        return_new: *new,
+                    },
+                };
+                let request = FindAndModifyRequest { matcher, sort: None, hint: None, action };
+                let outcome = database.find_and_modify(operation, namespace, &request, context, None)?;
+                let docs = outcome.value.iter().filter_map(|value| Doc::from_bson(value.view())).collect();
+                Ok(Told { n: outcome.n, docs, time: told(outcome.committed), ..Told::default() })
+            }
+            Stmt::Delete { filter, multi } => {
+                let matcher = Arc::new(Matcher::parse(filter_of(filter).view(), context)?);
+                let request = DeleteRequest { matcher, single: !multi, hint: None };
+                let (n, committed) = database.delete(operation, namespace, &request, context)?;
+                Ok(Told { n, time: told(committed), ..Told::default() })
+            }
+            Stmt::Find(filter) => {
+                let mut cursor = self.open(call, self.index_of(namespace), filter)?;
+                let (docs, _) = next(&mut cursor, u64::MAX)?;
+                let docs: Vec<Doc> = docs.iter().filter_map(|doc| Doc::from_bson(doc.view())).collect();
+                Ok(Told { n: docs.len() as u64, docs, ..Told::default() })
+            }
+            Stmt::Sum(filter) => {
+                let stages = sum_of(filter);
+                let stages = stages.view().get("p").and_then(|stages| stages.as_array());
+                let request = AggregateRequest::new(stages.unwrap_or(Array::EMPTY));
+                let mut cursor = database.aggregate(operation, namespace, &request, context)?;
+                let (groups, _) = next(&mut cursor, u64::MAX)?;
+                let of = |name: &str| {
+                    groups.first().and_then(|group| group.view().get(name)?.as_i64()).unwrap_or(0)
+                };
+                Ok(Told { n: of("c") as u64, sum: of("s"), ..Told::default() })
+            }
+        }
+    }
+
+    fn index_of(&self, namespace: &Namespace) -> usize {
+        self.shared.namespaces.iter().position(|known| known == namespace).unwrap_or(0)
+    }
+
+    fn update_request(&self, call: &Call, stmt: &Stmt, number: i64) -> Result<UpdateRequest> {
+        let context = &call.context;
+        let change = match stmt {
+            Stmt::Upsert(doc) => upsert_of(doc, number),
+            Stmt::Update { change, .. } | Stmt::FindAndModify { change: Some(change), .. } => {
+                change_of(change, number)
+            }
+            _ => DocumentBuf::empty(),
+        };
+        Ok(UpdateRequest {
+            matcher: Arc::new(Matcher::parse(filter_of(&stmt.filter()).view(), context)?),
+            update: Update::parse(Value::Document(change.view()), &[], context)?,
+            multi: stmt.is_multi(),
+            upsert: matches!(stmt, Stmt::Upsert(_)),
+            sort: None,
+            hint: None,
+            bypass_validation: false,
+        })
+    }
+
+    /// Changes collections or indexes.
+    pub(crate) fn ddl(&self, ddl: &Ddl, namespace: usize) {
+        let call = self.call();
+        let started = self.shared.history.start();
+        let outcome = self.change(&call, ddl, namespace).map_err(Failure::from);
+        let outcome = outcome.map(|committed| committed.map(|committed| self.acknowledge(committed)));
+        self.shared.history.end(started, Kind::Ddl { namespace, ddl: ddl.clone(), outcome });
+    }
+
+    fn change(&self, call: &Call, ddl: &Ddl, namespace: usize) -> Result<Option<Committed>> {
+        let Shared { database, namespaces, .. } = &*self.shared;
+        let Call { operation, context } = call;
+        let namespace = &namespaces[namespace];
+        let create = |specs: &[DocumentBuf]| {
+            let parse = |spec: &DocumentBuf| IndexSpec::parse(spec.view(), namespace, context);
+            let specs: Vec<IndexSpec> = specs.iter().map(parse).collect::<Result<_>>()?;
+            Ok(database.create_indexes(operation, namespace, &specs, context)?.committed)
+        };
+        match ddl {
+            Ddl::Ensure => {
+                create(&[spec("u", Some("unique")), spec("p", Some("prepareUnique")), spec("k", None)])
+            }
+            Ddl::Build { unique } => create(&[spec("q", unique.then_some("unique"))]),
+            Ddl::DropIndex => {
+                let names = ["q".to_string()];
+                let dropped = database.drop_indexes(operation.as_ref(), namespace, Some(&names))?;
+                Ok(Some(dropped.1))
+            }
+            Ddl::Convert => database.convert_to_unique(operation, namespace, "p", false, context),
+            Ddl::Drop => {
+                Ok(database.drop_collection(operation.as_ref(), namespace)?.map(|dropped| dropped.1))
+            }
+            Ddl::Reset => Ok(database.reset_database(operation.as_ref(), namespace.database())?.1),
+            Ddl::Rename { to } => {
+                let (from, to) = (namespace.clone(), namespaces[*to].clone());
+                let request = RenameRequest { from, to, drop_target: self.random.percent(50) };
+                database.rename_collection(operation.as_ref(), &request).map(Some)
+            }
+        }
+    }
+}
+
+fn transaction_of(operation: &Operation) -> bool {
+    operation.transaction().is_some()
+}
+
+/// The specification of an index on one field, which is its name as well.
+fn spec(field: &str, option: Option<&str>) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.append("v", 2).begin_document("key").append(field, 1).end().append("name", field);
+    if let Some(option) = option {
+        out.append(option, true);
+    }
+    out.finish()
+}
+
+fn sum_of(filter: &Filter) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.begin_array("p");
+    out.push_document().append("$match", filter_of(filter).view()).end();
+    out.push_document().begin_document("$group").append("_id", Value::Null);
+    out.begin_document("c").append("$sum", 1).end().begin_document("s").append("$sum", "$n").end();
+    out.end().end().end();
+    out.finish()
+}
+
+/// The next documents of a cursor, and whether these were the last.
+fn next(cursor: &mut Cursor, count: u64) -> Result<(Vec<DocumentBuf>, bool)> {
+    let mut out = Builder::new();
+    out.begin_array("b");
+    let (_, ended) = cursor.next_batch(count, &mut out)?;
+    out.end();
+    let out = out.finish();
+    let batch = out.view().get("b").and_then(|batch| batch.as_array()).unwrap_or(Array::EMPTY);
+    let docs = batch.iter().filter_map(|value| value.as_document().map(|document| document.to_owned()));
+    Ok((docs.collect(), ended))
+}
+
+/// The namespaces, parsed.
+pub(crate) fn namespaces() -> Vec<Namespace> {
+    NAMESPACES.iter().map(|name| Namespace::parse(name).unwrap()).collect()
+}
+
+/// Makes the first two collections, and checks a collection in the end.
+impl Shared {
+    pub(crate) fn new(database: Arc<Database>, history: History, blocking: BlockingHook) -> Arc<Shared> {
+        let times = parking_lot::Mutex::default();
+        Arc::new(Shared { database, history, namespaces: namespaces(), blocking, times })
+    }
+
+    /// Whether documents, indexes, counts and catalog agree.
+    pub(crate) fn validate(&self) -> std::result::Result<(), String> {
+        let context = Context::new(0, 1, Arc::new(Uninterrupted));
+        for namespace in &self.namespaces {
+            if self.database.collection(namespace).is_none() {
+                continue;
+            }
+            let found = self.database.validate(namespace, database::validate::Depth::Full, &context);
+            let found = found.map_err(|error| format!("validating {namespace}: {error}"))?;
+            let odd: Vec<_> = found.indexes.iter().flat_map(|index| &index.errors).collect();
+            if !found.is_valid() || !found.warnings.is_empty() {
+                return Err(format!(
+                    "{namespace} is broken: {:?} {odd:?} {:?} {:?} {:?}",
+                    found.errors, found.warnings, found.extra, found.missing
+                ));
+            }
+            let counted = self.database.collection(namespace).map_or(0, |collection| collection.records());
+            if counted != found.records as i64 {
+                return Err(format!("{namespace} has {} documents, and counts {counted}", found.records));
+            }
+            let building = self.database.collection(namespace);
+            let building = building.and_then(|collection| Some(collection.data.as_ref()?.building.len()));
+            if building.unwrap_or(0) > 0 {
+                return Err(format!("{namespace} still has indexes that nobody builds"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! What the sessions of a history did, and were told.
+
+use super::documents::Doc;
+use super::recorder::Recorder;
+use super::statements::{Ddl, Stmt};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+
+/// The collections. The first two are made with all their indexes, the third only by renaming or inserting.
+pub(crate) const NAMESPACES: [&str; 3] = ["m.a", "m.b", "x.c"];
+
+/// Something that a session did.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    /// Begin and end in the order of all sessions' steps.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// How many commits were over before it began.
+    pub(crate) least: usize,
+    /// How many had begun when it ended.
+    pub(crate) most: usize,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Statement(Statement),
+    Begin { transaction: usize, time: u64, at_earlier: bool },
+    Commit { transaction: usize, outcome: Result<u64, Failure> },
+    Abort { transaction: usize },
+    Ddl { namespace: usize, ddl: Ddl, outcome: Result<Option<u64>, Failure> },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Statement {
+    pub(crate) transaction: Option<usize>,
+    pub(crate) namespace: usize,
+    pub(crate) number: i64,
+    pub(crate) stmt: Stmt,
+    /// The time of a snapshot read.
+    pub(crate) at: Option<u64>,
+    pub(crate) outcome: Result<Told, Failure>,
+}
+
+/// What a statement was told.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    /// Documents matched, deleted, inserted or counted.
+    pub(crate) n: u64,
+    pub(crate) inserted: bool,
+    pub(crate) docs: Vec<Doc>,
+    pub(crate) sum: i64,
+    /// The time of the last commit.
+    pub(crate) time: Option<u64>,
+}
+
+/// An error, by its code.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: i32,
+    pub(crate) message: String,
+}
+
+/// Collects the events.
+pub(crate) struct History {
+    pub(crate) recorder: Arc<Recorder>,
+    events: Mutex<Vec<Event>>,
+    steps: AtomicU64,
+    numbers: AtomicI64,
+    transactions: AtomicUsize,
+}
+
+/// An event under way.
+pub(crate) struct Started {
+    start: u64,
+    least: usize,
+}
+
+impl History {
+    pub(crate) fn new(recorder: Arc<Recorder>) -> History {
+        History {
+            recorder,
+            events: Mutex::default(),
+            steps: AtomicU64::new(0),
+            numbers: AtomicI64::new(1),
+            transactions: AtomicUsize::new(0),
+        }
+    }
+
+    /// The number of the next statement.
+    pub(crate) fn next_number(&self) -> i64 {
+        self.numbers.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// The number of the next transaction.
+    pub(crate) fn next_transaction(&self) -> usize {
+        self.transactions.fetch_add(1, Ordering::SeqCst)
+    }
+
+    pub(crate) fn start(&self) -> Started {
+        Started { start: self.steps.fetch_add(1, Ordering::SeqCst), least: self.recorder.done() }
+    }
+
+    pub(crate) fn end(&self, started: Started, kind: Kind) {
+        let most = self.recorder.begun();
+        let end = self.steps.fetch_add(1, Ordering::SeqCst);
+        let Started { start, least } = started;
+        self.events.lock().push(Event { start, end, least, most, kind });
+    }
+
+    /// All events in the order in which they began.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        let mut events = self.events.lock().clone();
+        events.sort_by_key(|event| event.start);
+        events
+    }
+}
+
+impl From<base::Error> for Failure {
+    fn from(error: base::Error) -> Failure {
+        Failure { code: error.code().number(), message: error.to_string() }
+    }
+}

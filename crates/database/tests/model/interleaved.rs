@@ -1,0 +1,121 @@
+//! Histories on one thread: which session does what, and what comes between the two halves of a statement, is
+//! decided by a seed alone.
+//!
+//! Transactions interleave statement by statement. Where a statement has been worked out and is about to be
+//! committed, and where long work begins, other sessions' statements may run in between. Nobody can wait: a
+//! statement that would wait fails instead, and there must have been somebody to wait for.
+
+use super::check::check;
+use super::client::{Mix, Session, Shared};
+use super::history::History;
+use super::random::Random;
+use super::recorder::Recorder;
+use super::replay::Replay;
+use super::statements::Ddl;
+use database::{Database, ManualClock};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use storage::Engine;
+
+/// How deep statements may run within statements.
+const DEPTH_MAX: usize = 3;
+
+/// The sessions of the history that this thread runs.
+pub(crate) struct World {
+    pub(crate) shared: Arc<Shared>,
+    sessions: Vec<Session>,
+    random: Random,
+    depth: Cell<usize>,
+    mix: Mix,
+}
+
+thread_local! {
+    static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
+}
+
+/// Lets other sessions come in between.
+pub(crate) fn pause() {
+    if let Some(world) = WORLD.with_borrow(Clone::clone) {
+        world.interrupt();
+    }
+}
+
+/// Long work: others may come before it.
+fn long_work(work: &mut dyn FnMut()) {
+    pause();
+    work();
+}
+
+impl World {
+    /// Opens a database in an engine, and lets sessions begin.
+    pub(crate) fn new(engine: Arc<dyn Engine>, seed: u64, mix: Mix) -> Rc<World> {
+        let recorder = Arc::new(Recorder::new(engine, pause));
+        let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+        let database = Database::open(recorder.clone(), clock, seed).unwrap();
+        // Nobody is there to end what a statement would wait for.
+        database.wait_through(|_| {});
+        let shared = Shared::new(database, History::new(recorder), long_work);
+        let random = Random::new(seed);
+        let count = 2 + random.below(4);
+        let sessions =
+            (0..count).map(|number| Session::new(&shared, seed.wrapping_mul(31) + number)).collect();
+        Rc::new(World { shared, sessions, random, depth: Cell::new(0), mix })
+    }
+
+    /// Makes the collections and runs so many steps.
+    pub(crate) fn run(self: &Rc<Self>, steps: u64) {
+        self.sessions[0].ddl(&Ddl::Ensure, 0);
+        self.sessions[0].ddl(&Ddl::Ensure, 1);
+        WORLD.set(Some(self.clone()));
+        (0..steps).for_each(|_| self.step());
+        WORLD.set(None);
+    }
+
+    pub(crate) fn finish(&self) {
+        self.sessions.iter().for_each(Session::finish);
+    }
+
+    pub(crate) fn sessions(&self) -> &[Session] {
+        &self.sessions
+    }
+
+    fn step(&self) {
+        let session = self.random.pick(&self.sessions);
+        if !session.busy.replace(true) {
+            session.step(self.mix);
+            session.busy.set(false);
+        }
+    }
+
+    fn interrupt(&self) {
+        if self.depth.get() < DEPTH_MAX && self.random.percent(25) {
+            self.depth.set(self.depth.get() + 1);
+            (0..1 + self.random.below(3)).for_each(|_| self.step());
+            self.depth.set(self.depth.get() - 1);
+        }
+    }
+
+    /// Checks everything. Errors: what is wrong.
+    pub(crate) fn verdict(&self) -> Result<(), String> {
+        let (entries, events) = (self.shared.history.recorder.committed(), self.shared.history.events());
+        let checked = Replay::of(entries).and_then(|replay| {
+            if super::asked().is_some() {
+                replay.show();
+                events.iter().for_each(|event| eprintln!("{event:?}"));
+            }
+            check(&replay, &events)
+        });
+        checked.and_then(|()| self.shared.validate())
+    }
+}
+
+/// Runs a history and checks it. Errors: what is wrong.
+pub(crate) fn history(engine: Arc<dyn Engine>, seed: u64) -> Result<(), String> {
+    let random = Random::new(!seed);
+    let mix = Mix { ddl: *random.pick(&[0, 0, 3, 12]), begins: *random.pick(&[10, 30, 50]) };
+    let world = World::new(engine, seed, mix);
+    world.run(20 + random.below(40));
+    world.finish();
+    world.verdict()
+}

@@ -1,0 +1,43 @@
+//! Random histories of transactions and single statements, checked against a model of snapshot isolation.
+//!
+//! Sessions insert, update, delete and read a handful of documents, alone and in transactions, while
+//! collections and indexes come and go (`client.rs`, `statements.rs`). An engine keeps each batch that was
+//! committed (`recorder.rs`), so the order of everything is known afterwards (`replay.rs`), and what each
+//! session was told can be compared with what it must have been (`check.rs`).
+//!
+//! `MODEL_SEED=7 cargo test -p database --test model` runs the history of one seed alone; a failure prints it.
+
+#![allow(clippy::unwrap_used)]
+
+mod check;
+mod client;
+mod documents;
+mod history;
+mod interleaved;
+mod random;
+mod recorder;
+mod replay;
+mod statements;
+
+use std::sync::Arc;
+use storage::MemoryEngine;
+
+/// Runs the histories of so many seeds, or the one that is asked for.
+fn histories(count: u64, history: impl Fn(u64) -> Result<(), String>) {
+    let seeds = asked().map_or(0..count, |seed| seed..seed + 1);
+    let failures: Vec<String> = seeds
+        .filter_map(|seed| history(seed).err().map(|what| format!("MODEL_SEED={seed}: {what}")))
+        .collect();
+    let first: String = failures.iter().take(5).map(|what| format!("{what}\n\n")).collect();
+    assert!(failures.is_empty(), "{} of {count} histories are wrong:\n{first}", failures.len());
+}
+
+/// The seed whose history is to be run alone, and shown if it fails.
+fn asked() -> Option<u64> {
+    std::env::var("MODEL_SEED").ok()?.parse().ok()
+}
+
+#[test]
+fn interleaved_sessions_see_snapshots() {
+    histories(2000, |seed| interleaved::history(Arc::new(MemoryEngine::new()), seed));
+}

@@ -1,0 +1,122 @@
+//! An engine that keeps every batch committed, in order: what really happened, whatever anybody was told.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use storage::{Batch, Durability, Engine, Op, Position, Result, Snapshot, Statistics};
+
+/// A batch, and what came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) time: u64,
+    pub(crate) ops: Vec<Op>,
+    /// Where it stands; `None` where the engine refused it, or hasn't answered.
+    pub(crate) position: Option<Position>,
+}
+
+/// Passes everything on to an engine.
+pub(crate) struct Recorder {
+    engine: Arc<dyn Engine>,
+    entries: Mutex<Vec<Entry>>,
+    /// How many batches were begun, and how many are over.
+    begun: AtomicUsize,
+    done: AtomicUsize,
+    /// Called where a writer is about to commit, with no locks held.
+    pause: fn(),
+}
+
+impl Recorder {
+    pub(crate) fn new(engine: Arc<dyn Engine>, pause: fn()) -> Recorder {
+        let (begun, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Recorder { engine, entries: Mutex::default(), begun, done, pause }
+    }
+
+    /// The batches that the engine took.
+    pub(crate) fn committed(&self) -> Vec<Entry> {
+        self.entries.lock().iter().filter(|entry| entry.position.is_some()).cloned().collect()
+    }
+
+    /// All batches, those that the engine refused included.
+    pub(crate) fn attempted(&self) -> Vec<Entry> {
+        self.entries.lock().clone()
+    }
+
+    /// How many commits are over: whoever begins to read now sees at least these.
+    pub(crate) fn done(&self) -> usize {
+        self.done.load(Ordering::SeqCst)
+    }
+
+    /// How many commits have begun: whoever has read by now has seen no more.
+    pub(crate) fn begun(&self) -> usize {
+        self.begun.load(Ordering::SeqCst)
+    }
+}
+
+impl Engine for Recorder {
+    fn snapshot(&self) -> Arc<dyn Snapshot> {
+        self.engine.snapshot()
+    }
+
+    fn commit(&self, batch: Batch) -> Result<Position> {
+        let mut entries = self.entries.lock();
+        entries.push(Entry { time: batch.time(), ops: batch.ops().to_vec(), position: None });
+        let begun = self.done.load(Ordering::SeqCst) + 1;
+        self.begun.store(begun, Ordering::SeqCst);
+        let committed = self.engine.commit(batch);
+        match &committed {
+            Ok(position) => {
+                if let Some(entry) = entries.last_mut() {
+                    entry.position = Some(*position);
+                }
+                self.done.store(begun, Ordering::SeqCst);
+            }
+            Err(_) => self.begun.store(begun - 1, Ordering::SeqCst),
+        }
+        committed
+    }
+
+    fn wait_journaled(&self, position: Position) -> Result<()> {
+        self.engine.wait_journaled(position)
+    }
+
+    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+        (self.pause)();
+        self.engine.wait_for_room(go_on)
+    }
+
+    fn latest_time(&self) -> u64 {
+        self.engine.latest_time()
+    }
+
+    fn durable(&self) -> Position {
+        self.engine.durable()
+    }
+
+    fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.engine.when_durable(wake);
+    }
+
+    fn sync_soon(&self) {
+        self.engine.sync_soon();
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        self.engine.checkpoint()
+    }
+
+    fn durability(&self) -> Durability {
+        self.engine.durability()
+    }
+
+    fn has_journal(&self) -> bool {
+        self.engine.has_journal()
+    }
+
+    fn name(&self) -> &'static str {
+        self.engine.name()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.engine.statistics()
+    }
+}
