@@ -15,6 +15,7 @@ mod signals;
 
 use clap::Parser;
 use cli::{Cli, Verb};
+use config::Config;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
@@ -43,6 +44,14 @@ fn main() -> ExitCode {
     };
     let arguments = std::env::args().collect();
     let config = options.into_config(arguments).unwrap_or_else(|error| give_up(&error, &expanded.origins));
+    if let Some(name) = first_user(&config) {
+        complain(&format!(
+            "{name} is set, and there are no users yet: everybody who reaches {} could read and write. \
+             Unset it to accept that, or listen on a loopback address.",
+            config.settings.bind
+        ));
+        return ExitCode::from(2);
+    }
     match serve::serve(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -50,6 +59,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The variable by which images of MongoDB are told their first user, where passing over it would leave
+/// a server open that somebody believes to be closed.
+fn first_user(config: &Config) -> Option<&'static str> {
+    const VARIABLES: &[&str] = &["MONGO_INITDB_ROOT_USERNAME", "MONGO_INITDB_ROOT_USERNAME_FILE"];
+    let set = VARIABLES.iter().find(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
+    set.copied().filter(|_| !config.settings.bind.is_loopback())
 }
 
 /// Tells an error of the command line, and what else was set that nobody typed.
