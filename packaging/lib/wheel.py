@@ -64,7 +64,7 @@ def write(out: pathlib.Path, name: str, tag: str, files: dict[str, bytes], summa
         for path, content in files.items():
             entry = zipfile.ZipInfo(path, (2026, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = (0o755 if "/scripts/" in path else 0o644) << 16
+            entry.external_attr = (0o100755 if "/scripts/" in path else 0o100644) << 16
             archive.writestr(entry, content)
 
 
