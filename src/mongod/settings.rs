@@ -78,6 +78,7 @@ impl Options {
             replica_set,
             engine: engine.name(),
             ephemeral: engine == Engine::Memory,
+            syncs: !self.has("nojournal"),
             test_commands,
             connections_max: self.number("maxConns")?.unwrap_or(Settings::default().connections_max),
             ..Settings::default()
