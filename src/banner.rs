@@ -48,7 +48,7 @@ pub(crate) fn log_start(address: SocketAddr, config: &Config, start: Start) {
     let settings = &config.settings;
     if settings.ephemeral {
         server::logging::startup_warning(
-            "The memory engine keeps everything in RAM: all data is lost when this server ends",
+            "This is Vellum with its memory engine: all data is lost when this server ends",
         );
     }
     if !settings.bind.is_loopback() {

@@ -33,7 +33,8 @@ pub(crate) struct Expanded {
 
 /// Completes the command line of `serve`; that of any other verb stays as it is.
 ///
-/// Fails on a file that can't be read, and on options in it that don't exist.
+/// Fails on a file that can't be read. Options in it that don't exist are found with those that were
+/// typed, so that the nearest right one is told of either.
 pub(crate) fn expand(
     words: Vec<OsString>,
     environment: impl Iterator<Item = (OsString, OsString)>,
@@ -125,8 +126,8 @@ fn from_file(path: &Path, options: &Command) -> Result<Vec<Lower>, String> {
     let table: toml::Table = text.parse().map_err(|error| format!("{shown}: {error}"))?;
     let mut found = Vec::new();
     for (key, value) in table {
-        if !is_option(options, &key) || key == "config" {
-            return Err(format!("{shown}: there is no option '{key}'{}", nearest(options, &key)));
+        if matches!(key.as_str(), "config" | "help") {
+            return Err(format!("{shown}: '{key}' is for the command line alone"));
         }
         let word = match (&value, is_flag(options, &key)) {
             (toml::Value::Boolean(on), true) => on.then(|| format!("--{key}").into()),
@@ -149,15 +150,6 @@ fn is_option(options: &Command, name: &str) -> bool {
 fn is_flag(options: &Command, name: &str) -> bool {
     let argument = options.get_arguments().find(|argument| argument.get_long() == Some(name));
     argument.is_some_and(|argument| matches!(argument.get_action(), ArgAction::SetTrue))
-}
-
-/// ", perhaps 'x'?" for the option that shares the most letters at the start.
-fn nearest(options: &Command, key: &str) -> String {
-    let names = options.get_arguments().filter_map(|argument| argument.get_long());
-    let plain = |text: &str| text.to_ascii_lowercase().replace(['_', '-'], "");
-    let common = |name: &str| plain(name).chars().zip(plain(key).chars()).take_while(|(a, b)| a == b).count();
-    let best = names.max_by_key(|name| common(name)).filter(|name| common(name) > 1);
-    best.map_or_else(String::new, |name| format!("; perhaps '{name}'?"))
 }
 
 fn truth(text: &str) -> Option<bool> {
@@ -236,7 +228,6 @@ mod tests {
     #[test]
     fn mistakes_in_a_file_are_named() {
         for (name, text, part) in [
-            ("unknown", "cache_size = 5", "perhaps 'cache-size'?"),
             ("broken", "port = = 5", "line 1"),
             ("flag", "strict = 1", "strict: expected true or false"),
             ("kind", "port = [1]", "port: expected"),

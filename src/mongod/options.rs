@@ -36,7 +36,6 @@ const fn known(name: &'static str, path: &'static str, treatment: Treatment) -> 
 }
 
 /// Every option of mongod 8.0, by name.
-// tidy: sorted
 pub(super) const OPTIONS: &[Known] = &[
     known("auth", "", Refused("there are no users yet")),
     known("bind_ip", "net.bindIp", Value),
@@ -63,9 +62,9 @@ pub(super) const OPTIONS: &[Known] = &[
     known("journalCommitInterval", "storage.journal.commitIntervalMs", Value),
     known("keyFile", "security.keyFile", Value),
     known("listenBacklog", "net.listenBacklog", Refused("the backlog is fixed")),
-    known("logRotate", "systemLog.logRotate", Value),
     known("logappend", "systemLog.logAppend", Switch),
     known("logpath", "systemLog.path", Value),
+    known("logRotate", "systemLog.logRotate", Value),
     known("maxConns", "net.maxIncomingConnections", Value),
     known("networkMessageCompressors", "net.compression.compressors", Value),
     known("noauth", "", Switch),
@@ -85,12 +84,12 @@ pub(super) const OPTIONS: &[Known] = &[
     known("setParameter", "", Value),
     known("shardsvr", "", Refused(NO_SHARDS)),
     known("shutdown", "", Refused("send the process SIGTERM, or the command shutdown")),
+    known("slowms", "operationProfiling.slowOpThresholdMs", Refused("slow operations are not logged")),
     known(
         "slowOpSampleRate",
         "operationProfiling.slowOpSampleRate",
         Refused("slow operations are not logged"),
     ),
-    known("slowms", "operationProfiling.slowOpThresholdMs", Refused("slow operations are not logged")),
     known("storageEngine", "storage.engine", Value),
     known("syncdelay", "storage.syncPeriodSecs", Value),
     known("sysinfo", "", Refused("there is nothing to show")),
@@ -106,10 +105,10 @@ pub(super) const OPTIONS: &[Known] = &[
     known("tlsAllowInvalidCertificates", "net.tls.allowInvalidCertificates", Refused(NO_TLS)),
     known("tlsAllowInvalidHostnames", "net.tls.allowInvalidHostnames", Refused(NO_TLS)),
     known("tlsCAFile", "net.tls.CAFile", Refused(NO_TLS)),
-    known("tlsCRLFile", "net.tls.CRLFile", Refused(NO_TLS)),
     known("tlsCertificateKeyFile", "net.tls.certificateKeyFile", Refused(NO_TLS)),
     known("tlsCertificateKeyFilePassword", "net.tls.certificateKeyFilePassword", Refused(NO_TLS)),
     known("tlsClusterFile", "net.tls.clusterFile", Refused(NO_TLS)),
+    known("tlsCRLFile", "net.tls.CRLFile", Refused(NO_TLS)),
     known("tlsDisabledProtocols", "net.tls.disabledProtocols", Refused(NO_TLS)),
     known("tlsMode", "net.tls.mode", Value),
     known("transitionToAuth", "security.transitionToAuth", Refused("there are no users yet")),
@@ -218,6 +217,12 @@ mod tests {
             ("setParameter", "b=2"),
         ];
         assert_eq!(given, expected.map(|(name, value)| (name, value.to_string())));
+    }
+
+    #[test]
+    fn the_table_is_sorted() {
+        let plain = |name: &str| name.to_ascii_lowercase().replace('_', "");
+        assert!(OPTIONS.is_sorted_by_key(|known| plain(known.name)));
     }
 
     #[test]
