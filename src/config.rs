@@ -1,153 +1,51 @@
-//! The command line, checked: wrong options are refused with the nearest right one, bad values
-//! with what a good one looks like.
+//! Options turned into what the server is told: every contradiction is found here, before anything
+//! is opened.
 
+use crate::cli::{Cli, Durability, Engine, LogFormat, LogLevel, ServeOptions};
+use clap::CommandFactory;
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use server::Settings;
-use std::net::{IpAddr, Ipv4Addr};
+use server::logging::{self, Destination};
 use std::path::PathBuf;
 use std::time::Duration;
 use storage::DiskOptions;
 
-/// A MongoDB-compatible document database in one small binary.
-///
-/// Without options it listens on 127.0.0.1:27017 and keeps everything in memory: the right thing
-/// for test suites and for trying things out. Any MongoDB driver, mongosh or Compass connects.
-#[derive(Parser, Debug)]
-#[command(
-    name = "vellum",
-    version,
-    long_version = concat!(env!("CARGO_PKG_VERSION"), ", follows MongoDB 8.0 (wire version 25)"),
-    args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  \
-        vellum                             mongodb://127.0.0.1:27017/\n  \
-        vellum --port 0 --parent-pipe      a free port; ends with the process that started it\n  \
-        vellum --data /var/lib/vellum      documents on disk, durable within 100 ms\n  \
-        vellum --replset rs0               a replica set of one, for transactions and change streams"
-)]
-pub(crate) struct Cli {
-    /// What to do; without a verb, serve.
-    #[command(subcommand)]
-    verb: Option<Verb>,
-    #[command(flatten)]
-    serve: ServeOptions,
+/// What the server does, decided.
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// What the server is told.
+    pub(crate) settings: Settings,
+    /// What the engine promises, in one line.
+    pub(crate) promise: String,
+    /// Where and how data is kept on disk; `None` for the memory engine.
+    pub(crate) disk: Option<DiskOptions>,
+    /// Whether to repair that and exit.
+    pub(crate) repair: bool,
+    /// Whether to exit when standard input closes.
+    pub(crate) parent_pipe: bool,
+    /// How to log.
+    pub(crate) log: logging::Options,
+    /// What to print once clients can connect.
+    pub(crate) greeting: Greeting,
+    /// A file to write the process's number to.
+    pub(crate) pid_file: Option<PathBuf>,
+    /// Server parameters to begin with.
+    pub(crate) parameters: Vec<(String, String)>,
+    /// What whoever connects with a shell should be told.
+    pub(crate) warnings: Vec<String>,
 }
 
-/// The verbs.
-#[derive(Subcommand, Debug)]
-enum Verb {
-    /// Listen for clients and serve them (what happens without a verb, too)
-    Serve(ServeOptions),
-    /// Measure a server: experiments and load tests
-    Lab(Box<lab::Options>),
-}
-
-/// The options of `serve`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct ServeOptions {
-    /// Address to listen on; anyone who reaches it can read and write, as there are no users yet
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = parse_address)]
-    bind: IpAddr,
-
-    /// Port to listen on; 0 picks a free one, which the first line printed tells
-    #[arg(long, value_name = "PORT", default_value_t = 27017, value_parser = clap::value_parser!(u16))]
-    port: u16,
-
-    /// Where documents live; unless said, on disk if --data is given, else in memory
-    #[arg(long, value_enum)]
-    engine: Option<Engine>,
-
-    /// Directory to keep documents in, made if it isn't there
-    #[arg(long, value_name = "DIR", required_if_eq("engine", "disk"))]
-    data: Option<PathBuf>,
-
-    /// What a write survives without asking for more
-    #[arg(long, value_name = "LEVEL", value_enum, requires = "data", default_value_t = Durability::Relaxed)]
-    durability: Durability,
-
-    /// How often the journal is synced when durability is relaxed, in milliseconds
-    #[arg(long, value_name = "MS", requires = "data", default_value_t = 100,
-        value_parser = clap::value_parser!(u64).range(1..=500))]
-    journal_commit_interval: u64,
-
-    /// Memory for documents read and changed, such as 512M or 4G
-    #[arg(long, value_name = "BYTES", requires = "data", default_value = "256M", value_parser = parse_size)]
-    cache_size: u64,
-
-    /// Directory for the journal, on another volume perhaps; to be named at every start
-    #[arg(long, value_name = "DIR", requires = "data")]
-    journal_dir: Option<PathBuf>,
-
-    /// Salvage what is sound in --data, build all indexes anew, tell what is lost, and exit
-    #[arg(long, requires = "data")]
-    repair: bool,
-
-    /// Show this server as the primary of a replica set of one, by this name
-    #[arg(long, value_name = "NAME", value_parser = parse_set_name)]
-    replset: Option<String>,
-
-    /// Address that a replica set tells its clients, instead of the one they dialled
-    #[arg(long, value_name = "HOST:PORT", requires = "replset", value_parser = parse_advertised)]
-    advertise: Option<String>,
-
-    /// Exit when standard input closes, so that no test run leaves a server behind
-    #[arg(long)]
-    parent_pipe: bool,
-
-    /// Let clients make commands fail and set the clock; unless said, on while --bind is a loopback address
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
-    test_commands: Option<bool>,
-
-    /// Tell at the end, and by strictReport, of collection scans, in-memory sorts, unused and duplicate indexes
-    #[arg(long)]
-    strict: bool,
-
-    /// How much to log, to standard error
-    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
-    log_level: LogLevel,
-}
-
-/// The engines.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
-enum Engine {
-    /// In memory: nothing is written to disk, and everything is gone when the process ends
-    Memory,
-    /// On disk, in the directory of --data
-    Disk,
-}
-
-impl Engine {
-    fn name(self) -> &'static str {
-        match self {
-            Engine::Memory => "memory",
-            Engine::Disk => "disk",
-        }
-    }
-}
-
-/// What a write survives without asking for more; a write that asks for j: true always gets it.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
-enum Durability {
-    /// The journal is never synced unasked: for tests of what a durable server does
-    None,
-    /// Journaled at once, synced every so often: what MongoDB does
-    Relaxed,
-    /// Every write waits for a sync, which it shares with all that wait
-    Journaled,
-}
-
-impl Durability {
-    fn level(self) -> storage::Durability {
-        match self {
-            Durability::None => storage::Durability::None,
-            Durability::Relaxed => storage::Durability::Relaxed,
-            Durability::Journaled => storage::Durability::Journaled,
-        }
-    }
+/// What is printed on standard output once clients can connect.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Greeting {
+    /// The connection string, and below it what somebody who has just started a server wants to know.
+    Banner,
+    /// Nothing: the log is on standard output, as mongod's is.
+    Nothing,
 }
 
 /// What a crash, or just the end, costs: printed at start, so that nobody is surprised.
-fn promise(disk: Option<&DiskOptions>) -> String {
+pub(crate) fn promise(disk: Option<&DiskOptions>) -> String {
     let Some(options) = disk else {
         let what = "no journal, nothing is written to disk; all data is lost when this process ends";
         return format!("memory engine: {what}");
@@ -168,14 +66,24 @@ fn promise(disk: Option<&DiskOptions>) -> String {
     format!("disk engine in {}: {what}", options.directory.display())
 }
 
-/// The levels of the log.
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum LogLevel {
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
+impl Engine {
+    /// As serverStatus shows it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Engine::Memory => "memory",
+            Engine::Disk => "disk",
+        }
+    }
+}
+
+impl Durability {
+    fn level(self) -> storage::Durability {
+        match self {
+            Durability::None => storage::Durability::None,
+            Durability::Relaxed => storage::Durability::Relaxed,
+            Durability::Journaled => storage::Durability::Journaled,
+        }
+    }
 }
 
 impl LogLevel {
@@ -190,52 +98,22 @@ impl LogLevel {
     }
 }
 
-/// What the binary does, decided.
-#[derive(Debug)]
-pub(crate) struct Config {
-    /// What the server is told.
-    pub(crate) settings: Settings,
-    /// What the engine promises, in one line.
-    pub(crate) promise: String,
-    /// Where and how data is kept on disk; `None` for the memory engine.
-    pub(crate) disk: Option<DiskOptions>,
-    /// Whether to repair that and exit.
-    pub(crate) repair: bool,
-    /// Whether to exit when standard input closes.
-    pub(crate) parent_pipe: bool,
-    /// How much to log.
-    pub(crate) log_level: log::LevelFilter,
-}
-
-/// What the binary is asked to do.
-#[derive(Debug)]
-pub(crate) enum Work {
-    /// Serve clients.
-    Serve(Box<Config>),
-    /// Measure servers.
-    Lab(Box<lab::Options>),
-}
-
-impl Cli {
-    /// Turns the parsed options into work. Fails where they contradict one another.
-    pub(crate) fn into_work(self, arguments: Vec<String>) -> Result<Work, clap::Error> {
-        let options = match self.verb {
-            Some(Verb::Lab(options)) => return Ok(Work::Lab(options)),
-            Some(Verb::Serve(options)) => options,
-            None => self.serve,
-        };
-        options.into_config(arguments).map(Box::new).map(Work::Serve)
-    }
-}
-
 impl ServeOptions {
-    fn into_config(self, arguments: Vec<String>) -> Result<Config, clap::Error> {
+    /// Decides what to do. Fails where options contradict one another.
+    pub(crate) fn into_config(self, arguments: Vec<String>) -> Result<Config, clap::Error> {
         let disk = self.disk();
         let engine = if disk.is_some() { Engine::Disk } else { Engine::Memory };
         if self.engine.is_some_and(|named| named != engine) {
             let what = "--engine memory keeps nothing in a directory: leave one of --engine and --data out";
             return Err(Cli::command().error(ErrorKind::ArgumentConflict, what));
         }
+        let log = logging::Options {
+            level: self.log_level.filter(),
+            json: self.log_format == LogFormat::Json,
+            to: self
+                .log_file
+                .map_or(Destination::StandardError, |path| Destination::File { path, append: true }),
+        };
         Ok(Config {
             settings: Settings {
                 arguments,
@@ -254,7 +132,11 @@ impl ServeOptions {
             disk,
             repair: self.repair,
             parent_pipe: self.parent_pipe,
-            log_level: self.log_level.filter(),
+            log,
+            greeting: Greeting::Banner,
+            pid_file: None,
+            parameters: Vec::new(),
+            warnings: Vec::new(),
         })
     }
 
@@ -269,65 +151,20 @@ impl ServeOptions {
     }
 }
 
-/// A number of bytes, with K, M or G for the powers of 1024.
-fn parse_size(text: &str) -> Result<u64, String> {
-    const LEAST: u64 = 16 << 20;
-    let (number, shift) = match text.char_indices().last() {
-        Some((at, 'k' | 'K')) => (text.get(..at), 10),
-        Some((at, 'm' | 'M')) => (text.get(..at), 20),
-        Some((at, 'g' | 'G')) => (text.get(..at), 30),
-        _ => (Some(text), 0),
-    };
-    let number = number.and_then(|number| number.parse::<u64>().ok());
-    match number.and_then(|number| number.checked_mul(1 << shift)) {
-        Some(bytes) if bytes >= LEAST => Ok(bytes),
-        Some(_) => Err("at least 16M are needed".to_string()),
-        None => Err("expected a number of bytes, such as 268435456, 512M or 4G".to_string()),
-    }
-}
-
-fn parse_address(text: &str) -> Result<IpAddr, String> {
-    if text == "localhost" {
-        return Ok(Ipv4Addr::LOCALHOST.into());
-    }
-    let hint = "not an IP address; 127.0.0.1 serves this machine alone, 0.0.0.0 every network it is on";
-    text.parse().map_err(|_| hint.to_string())
-}
-
-fn parse_set_name(text: &str) -> Result<String, String> {
-    let is_good = !text.is_empty()
-        && text.len() <= 64
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
-    if is_good {
-        Ok(text.to_string())
-    } else {
-        Err("a name is made of letters, digits, '-', '_' and '.'".to_string())
-    }
-}
-
-fn parse_advertised(text: &str) -> Result<String, String> {
-    // Clients compare addresses in lower case.
-    let is_good = text
-        .rsplit_once(':')
-        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0));
-    if is_good {
-        Ok(text.to_ascii_lowercase())
-    } else {
-        Err("expected HOST:PORT, such as db.example:27017".to_string())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+    use crate::cli::Verb;
+    use clap::Parser;
 
     fn parse(line: &str) -> Result<Config, String> {
         let cli = Cli::try_parse_from(line.split_whitespace()).map_err(|error| error.to_string())?;
-        match cli.into_work(Vec::new()).map_err(|error| error.to_string())? {
-            Work::Serve(config) => Ok(*config),
-            Work::Lab(_) => Err("the lab".to_string()),
-        }
+        let options = match cli.verb {
+            None => cli.serve,
+            Some(Verb::Serve(options)) => *options,
+            Some(other) => return Err(format!("{other:?}")),
+        };
+        options.into_config(Vec::new()).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -363,6 +200,14 @@ mod tests {
     fn strictness_is_asked_for() {
         assert!(!parse("vellum").unwrap().settings.strict);
         assert!(parse("vellum serve --strict").unwrap().settings.strict);
+    }
+
+    #[test]
+    fn logs_go_where_they_are_sent() {
+        let log = parse("vellum --log-format json --log-file f").unwrap().log;
+        assert!(log.json && log.to == Destination::File { path: "f".into(), append: true });
+        let log = parse("vellum").unwrap().log;
+        assert!(!log.json && log.to == Destination::StandardError);
     }
 
     #[test]
@@ -402,9 +247,16 @@ mod tests {
             ("vellum --data d --cache-size 1M", "16M"),
             ("vellum --data d --cache-size much", "512M"),
             ("vellum --data d --durability some", "journaled"),
+            ("vellum --log-format xml", "json"),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn the_help_fits_two_screens() {
+        let lines = Cli::command().term_width(100).render_help().to_string().lines().count();
+        assert!(lines <= 60, "{lines} lines");
     }
 }

@@ -11,8 +11,6 @@ use storage::{DiskEngine, Ident, Lost, Salvage};
 
 /// Repairs the data directory of a configuration.
 pub(crate) fn repair(config: &Config) -> Result<(), String> {
-    server::logging::start(config.log_level);
-    crate::log_panics();
     let options = config.disk.as_ref().ok_or("--repair needs --data")?;
     let salvage = DiskEngine::salvage(options).map_err(|error| error.to_string())?;
     let now = SystemClock.now_millis();

@@ -1,4 +1,4 @@
-module vellumtest
+module github.com/vellum-db/vellum/clients/go
 
 go 1.25.0
 

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -52,12 +51,12 @@ func (w *lastWords) String() string {
 	return strings.TrimSpace(string(w.text))
 }
 
-// Start runs the program that VELLUM_BINARY names, or else the vellum on the path, with these further options.
-// The error of a server that doesn't start is the server's own message.
+// Start runs the program that VELLUM_BINARY names, or the one that a release of this module carries, or else the
+// vellum on the path, with these further options. The error of a server that doesn't start is the server's own message.
 func Start(args ...string) (*Server, error) {
-	program := os.Getenv("VELLUM_BINARY")
-	if program == "" {
-		program = "vellum"
+	program, err := findProgram()
+	if err != nil {
+		return nil, fmt.Errorf("vellum did not start: %w", err)
 	}
 	cmd := exec.Command(program, append([]string{"serve", "--port", "0", "--parent-pipe"}, args...)...)
 	said := &lastWords{}

@@ -10,7 +10,7 @@ const path = require("node:path");
 /** Writes the packages into a folder and returns their folders. */
 function pack(out, programs) {
   const manifest = JSON.parse(fs.readFileSync(path.join(__dirname, "package.json"), "utf8"));
-  const { version, license } = manifest;
+  const { version, license, homepage, repository } = manifest;
   manifest.optionalDependencies = {};
   const folders = Object.entries(programs).map(([platform, program]) => {
     const [os, cpu] = platform.split("-");
@@ -20,7 +20,8 @@ function pack(out, programs) {
     fs.mkdirSync(path.dirname(file), { recursive: true });
     fs.copyFileSync(program, file);
     fs.chmodSync(file, 0o755);
-    const own = { name, version, license, description: `The vellum server for ${platform}`, os: [os], cpu: [cpu] };
+    const description = `The vellum server for ${platform}`;
+    const own = { name, version, license, homepage, repository, description, os: [os], cpu: [cpu] };
     fs.writeFileSync(path.join(folder, "package.json"), JSON.stringify(own, null, 2) + "\n");
     manifest.optionalDependencies[name] = version;
     return folder;

@@ -12,6 +12,7 @@
 //! - `fairness`: long work keeps nobody waiting.
 //! - `interrupts`: killOp and maxTimeMS end whatever runs.
 //! - `sessions`: a session's statements wait for one another.
+//! - `starting`: what is printed and logged at first, where options come from, signals.
 //! - `strict`: what `--strict` reports.
 //! - `tidy`: rules about the sources themselves.
 //!
@@ -35,6 +36,8 @@ mod scripts;
 mod server;
 mod sessions;
 mod space;
+#[cfg(unix)]
+mod starting;
 mod strict;
 mod tidy;
 mod unstable;

@@ -13,7 +13,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("query", &["base"]),
     ("server", &["base", "database"]),
     ("storage", &[]),
-    ("vellum", &["database", "lab", "server", "storage"]),
+    ("vellum", &["base", "database", "server", "storage"]),
 ];
 
 const FILE_LINES_MAX: usize = 900;

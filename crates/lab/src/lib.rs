@@ -19,6 +19,7 @@ mod target;
 
 pub use error::{Error, Result};
 pub use options::Options;
+pub use target::floor::run as floor;
 
 use std::process::ExitCode;
 

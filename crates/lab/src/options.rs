@@ -41,9 +41,6 @@ pub(crate) enum Verb {
     },
     /// Differences between two runs, with their confidence
     Compare(Compare),
-    /// The responder of canned replies, which the other verbs start for themselves
-    #[command(hide = true)]
-    Floor,
 }
 
 /// What all experiments take.

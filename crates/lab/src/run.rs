@@ -105,7 +105,6 @@ pub(crate) fn verb(verb: Verb) -> ExitCode {
     };
     runtime.block_on(async {
         match verb {
-            Verb::Floor => target::floor::run(),
             Verb::Micro(common) => run(common, experiment::Micro).await,
             Verb::Run { workload, common } => match experiment::Run::open(&workload) {
                 Ok(experiment) => run(common, experiment).await,
@@ -276,7 +275,7 @@ fn command(
     common: &Common,
     infos: &[TargetInfo],
 ) -> String {
-    let mut words: Vec<String> = vec!["vellum".to_string()];
+    let mut words: Vec<String> = vec!["vellum".to_string(), "lab".to_string()];
     for argument in arguments.skip(1) {
         let given = common.targets.iter().find(|given| argument.ends_with(&given.uri));
         let info = given.and_then(|given| infos.iter().find(|info| info.name == given.name));
@@ -328,7 +327,7 @@ mod tests {
             uri: "mongodb://***@h/?a=1".to_string(),
             fingerprint: Fingerprint::default(),
         };
-        let words = ["/x/vellum", "lab", "clean", "--target", "a=mongodb://me:secret@h/?a=1"];
+        let words = ["/x/vellum-lab", "clean", "--target", "a=mongodb://me:secret@h/?a=1"];
         let line = command(words.map(String::from).into_iter(), 7, &common, &[info]);
         assert_eq!(line, "vellum lab clean --target 'a=mongodb://***@h/?a=1' --seed 7");
     }

@@ -35,6 +35,7 @@ mod waits;
 mod wire;
 mod write_concern;
 
+pub use commands::VERSION;
 pub use local::LocalConnection;
 pub use net::serve;
 pub use server::{Server, Settings, seed};

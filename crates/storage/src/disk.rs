@@ -116,6 +116,7 @@ pub struct DiskEngine {
     /// The directory's lock, given back last.
     directory: Mutex<Option<Directory>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    replayed: u64,
 }
 
 impl DiskEngine {
@@ -141,7 +142,9 @@ impl DiskEngine {
         let base = Base::open(files, directory.base.clone(), cache, Arc::clone(&control))?;
         let loaded = base.load()?;
         let mut state = State::new(loaded.view, loaded.trees, loaded.position, loaded.time);
+        let mut count = 0;
         let replay = |position, batch| {
+            count += 1;
             let below = state.prepare(&batch)?;
             state.apply(batch, &below, position);
             Ok(())
@@ -155,9 +158,15 @@ impl DiskEngine {
             durability: options.durability,
             directory: Mutex::new(Some(directory)),
             threads: Mutex::default(),
+            replayed: count,
         };
         engine.start(loaded.next_table, options.journal_commit_interval)?;
         Ok(engine)
+    }
+
+    /// How many commits were replayed from the journal when the directory was opened.
+    pub fn replayed(&self) -> u64 {
+        self.replayed
     }
 
     fn start(&self, next_table: u64, interval: Duration) -> Result<()> {

@@ -41,7 +41,8 @@ def find_binary(binary: Optional[str] = None) -> str:
     if wanted:
         found = shutil.which(wanted)
         if found is None:
-            raise StartError(f"there is no program {wanted!r}")
+            named = "" if binary else ", which VELLUM_BINARY names"
+            raise StartError(f"there is no program {wanted!r}{named}")
         return found
     name = "vellum.exe" if os.name == "nt" else "vellum"
     schemes = [sysconfig.get_path("scripts"), os.path.dirname(sys.executable)]
@@ -53,7 +54,10 @@ def find_binary(binary: Optional[str] = None) -> str:
             return candidate
     found = shutil.which(name)
     if found is None:
-        raise StartError("the vellum binary is neither installed with this package nor on the path; set VELLUM_BINARY")
+        raise StartError(
+            "there is no program vellum in this environment or on the path: `pip install vellum-db` brings it, and "
+            "VELLUM_BINARY names one that is elsewhere"
+        )
     return found
 
 

@@ -30,7 +30,7 @@ const BATCH_MAX: i32 = 100_000;
 const WIRE_VERSION: i32 = 25;
 
 /// Serves on a free loopback port, which the first line printed tells, until standard input ends.
-pub(crate) fn run() -> ExitCode {
+pub fn run() -> ExitCode {
     let served = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| {
         let address = listener.local_addr()?;
         let mut out = io::stdout();

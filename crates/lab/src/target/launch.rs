@@ -1,14 +1,16 @@
 //! Servers that the lab starts: Vellum at each notch of its dial, and the floor.
 //!
-//! Both are this very binary, on free loopback ports, told their connection string by the first
-//! line they print. They end when their standard input closes, so that none outlives the lab
+//! Vellum is the server beside this program or on the path, the floor this program itself, each on
+//! a free loopback port, told its connection string by the first line it prints. They end when their standard input closes, so that none outlives the lab
 //! however the lab ends; and, being in a process group of their own, Ctrl-C doesn't reach them
 //! before the lab has written its report.
 
 use super::{Scratch, Target};
 use crate::error::{Error, Result};
 use crate::options::Given;
+use std::env::consts::EXE_SUFFIX;
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -16,8 +18,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Names another binary to start, for tests, whose own is not Vellum.
-const SERVER: &str = "VELLUM_LAB_SERVER";
+/// Names the server to start, as for the helper packages of test suites.
+const SERVER: &str = "VELLUM_BINARY";
 
 /// How long a server may take to tell where it listens.
 const START: Duration = Duration::from_secs(30);
@@ -113,11 +115,11 @@ async fn notch(name: &str, durability: Option<&str>, directory: &Path) -> Result
         let options = ["--data".as_ref(), data.as_os_str(), "--durability".as_ref(), level.as_ref()];
         arguments.extend(options);
     }
-    start(name, &arguments, scratch, data.clone()).await
+    start(name, &server(), &arguments, scratch, data.clone()).await
 }
 
 /// Starts another server like this one, with data of its own below `directory`, and reaches it;
-/// `None` if it isn't one of those that the lab starts from its own binary.
+/// `None` if it isn't one of those that the lab starts.
 ///
 /// # Errors
 /// It can't be started.
@@ -136,30 +138,41 @@ pub(crate) async fn another(target: &Target, directory: &Path) -> Option<Result<
 /// # Errors
 /// It can't be started.
 pub(crate) async fn floor() -> Result<Target> {
-    let mut target = start("floor", &["lab".as_ref(), "floor".as_ref()], None, None).await?;
+    let own = std::env::current_exe().map_err(|error| failed("floor", error))?;
+    let mut target = start("floor", &own, &["floor".as_ref()], None, None).await?;
     target.is_floor = true;
     Ok(target)
 }
 
 async fn start(
     name: &str,
+    program: &Path,
     arguments: &[&OsStr],
     scratch: Option<Scratch>,
     data: Option<PathBuf>,
 ) -> Result<Target> {
-    let failed =
-        |why: String| Error::Target { name: name.to_string(), message: format!("can't be started: {why}") };
-    let binary = binary().map_err(|error| failed(error.to_string()))?;
-    let mut command = Command::new(binary);
+    let mut command = Command::new(program);
     command.args(arguments).stdout(Stdio::piped());
-    let mut started = Started::spawn(&mut command, scratch).map_err(|error| failed(error.to_string()))?;
+    let mut started = Started::spawn(&mut command, scratch)
+        .map_err(|error| failed(name, format!("{}: {error}; {SERVER} names a server", program.display())))?;
     started.data = data;
-    let uri = tokio::task::block_in_place(|| started.first_line()).map_err(failed)?;
+    let uri = tokio::task::block_in_place(|| started.first_line()).map_err(|why| failed(name, why))?;
     Target::reach(&Given { name: name.to_string(), uri }, Some(started)).await
 }
 
-fn binary() -> io::Result<PathBuf> {
-    std::env::var_os(SERVER).map_or_else(std::env::current_exe, |path| Ok(path.into()))
+fn failed(name: &str, why: impl Display) -> Error {
+    Error::Target { name: name.to_string(), message: format!("can't be started: {why}") }
+}
+
+/// The server: the one that is named, or beside this program, or on the path.
+fn server() -> PathBuf {
+    let name = format!("vellum{EXE_SUFFIX}");
+    std::env::var_os(SERVER).map(PathBuf::from).unwrap_or_else(|| {
+        let own = std::env::current_exe().ok();
+        own.map(|own| own.with_file_name(&name))
+            .filter(|beside| beside.is_file())
+            .unwrap_or_else(|| name.into())
+    })
 }
 
 #[cfg(test)]

@@ -28,8 +28,8 @@ fn get_log(call: &mut Call<'_>) -> Result<Answer> {
             return Ok(Answer::Done);
         }
         "global" => logging::recent(),
-        // mongosh shows each of these lines as a warning; there are none.
-        "startupWarnings" => (Vec::new(), 0),
+        // mongosh greets with these.
+        "startupWarnings" => logging::startup_warnings(),
         other => return Err(err!(OperationFailed, "No log named '{other}'")),
     };
     call.reply.append("totalLinesWritten", written as i64).begin_array("log");
@@ -42,14 +42,21 @@ fn get_log(call: &mut Call<'_>) -> Result<Answer> {
 
 /// The row of `logRotate`.
 pub(crate) const LOG_ROTATE: Command =
-    Command::new("logRotate", Kind::Admin, "Starts a new log file, of which there is none.", log_rotate)
+    Command::new("logRotate", Kind::Admin, "Starts a new log file, where the log goes to one.", log_rotate)
         .admin_only();
 
 fn log_rotate(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
-    log::info!("logRotate: the log goes to standard error, nothing to rotate");
+    let rotated =
+        logging::rotate().map_err(|error| err!(FileRenameFailed, "Failed to rotate the log: {error}"))?;
+    match rotated {
+        Some(old) => {
+            log::info!(id = 23166, c = "CONTROL"; "Log rotated; what came before is in {}", old.display())
+        }
+        None => log::info!("logRotate: the log goes to no file, nothing to rotate"),
+    }
     Ok(Answer::Done)
 }
 

@@ -8,7 +8,7 @@ use base::bson::{MAX_DOCUMENT_SIZE, Value};
 use std::fs;
 
 /// The MongoDB version whose behaviour is followed, as clients compare it.
-pub(crate) const VERSION: &str = "8.0.0";
+pub const VERSION: &str = "8.0.0";
 const VERSION_ARRAY: [i32; 4] = [8, 0, 0, 0];
 
 /// The row of `ping`.

@@ -81,5 +81,7 @@ pub(crate) mod validate;
 pub(crate) mod vellum_clock;
 pub(crate) mod write_batch;
 
+pub use diagnostics::VERSION;
+
 #[cfg(test)]
 mod tests;

@@ -67,3 +67,45 @@ fn get_config(call: &mut Call<'_>) -> Result<Answer> {
     reply.append("replicaSetId", call.server.topology.process_id).end().end();
     Ok(Answer::Done)
 }
+
+/// The row of `replSetInitiate`.
+pub(crate) const INITIATE: Command =
+    Command::new("replSetInitiate", Kind::Admin, "Says that the set is there already.", initiate)
+        .admin_only();
+
+/// The set is there from the start, so what launchers of mongod send first finds it so.
+fn initiate(call: &mut Call<'_>) -> Result<Answer> {
+    if !call.server.is_replica_set() {
+        return no_replication(call);
+    }
+    Err(err!(AlreadyInitialized, "already initialized"))
+}
+
+/// The row of `replSetReconfig`.
+pub(crate) const RECONFIGURE: Command =
+    Command::new("replSetReconfig", Kind::Admin, "Takes the configuration that there is.", reconfigure)
+        .admin_only();
+
+/// Takes a configuration of the set of one as it is; any other can't be honoured.
+fn reconfigure(call: &mut Call<'_>) -> Result<Answer> {
+    let Some(name) = call.server.settings.replica_set.clone() else { return no_replication(call) };
+    let mut fields = call.fields();
+    let config = fields.command_value();
+    fields.flag("force")?;
+    fields.finish()?;
+    let own = own_address(call);
+    let config = config.as_document();
+    let member = config
+        .and_then(|config| config.get("members")?.as_array())
+        .map(|members| members.iter().collect::<Vec<_>>())
+        .filter(|members| members.len() == 1)
+        .and_then(|members| members.first()?.as_document()?.get("host")?.as_str());
+    let named = config.and_then(|config| config.get("_id")?.as_str());
+    if named != Some(name.as_str()) || member != Some(own.as_str()) {
+        return Err(err!(
+            NewReplicaSetConfigurationIncompatible,
+            "the configuration has to be that of {name} with the one member {own}"
+        ));
+    }
+    Ok(Answer::Done)
+}

@@ -79,7 +79,12 @@ impl Directory {
 fn locking(path: &Path, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => {
-            Error::Unavailable(format!("another process has the data directory {} open", path.display()))
+            // The error's text is the number that the other process has left, where it could be read.
+            let process = error.to_string().parse::<u32>().map(|id| format!(" ({id})")).unwrap_or_default();
+            Error::Unavailable(format!(
+                "another process{process} has the data directory {} open",
+                path.display()
+            ))
         }
         _ => during("locking", path, error),
     }

@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::fmt::Debug;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -92,8 +92,20 @@ impl Files for SystemFiles {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
         let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
-        file.try_lock()?;
-        Ok(Box::new(file))
+        match file.try_lock() {
+            Ok(()) => {
+                // Only for whoever finds it locked, so that a full disk keeps nobody from opening.
+                let _ = file
+                    .set_len(0)
+                    .and_then(|()| (&file).write_all(std::process::id().to_string().as_bytes()));
+                Ok(Box::new(file))
+            }
+            Err(fs::TryLockError::WouldBlock) => {
+                let process = fs::read_to_string(path).unwrap_or_default();
+                Err(io::Error::new(io::ErrorKind::WouldBlock, process))
+            }
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
     }
 }
 

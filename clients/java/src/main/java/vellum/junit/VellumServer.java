@@ -27,12 +27,13 @@ public final class VellumServer implements AutoCloseable {
     private final MongoClient client;
 
     /**
-     * Starts the program that VELLUM_BINARY names, or else the vellum on the path, on a free port.
+     * Starts the program that VELLUM_BINARY names, or that of vellum-server on the class path, or else the vellum on
+     * the path, on a free port.
      *
      * @throws IllegalStateException with the server's own message if it doesn't start
      */
     public VellumServer(String... options) {
-        String program = System.getenv().getOrDefault("VELLUM_BINARY", "vellum");
+        String program = Program.find();
         List<String> command = new ArrayList<>(List.of(program, "serve", "--port", "0", "--parent-pipe"));
         command.addAll(List.of(options));
         try {

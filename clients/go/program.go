@@ -1,0 +1,78 @@
+package vellumtest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+)
+
+// embedded is this platform's program, compressed: releases of the module set it, the source tree doesn't.
+var embedded []byte
+
+// findProgram tells which program to run.
+func findProgram() (string, error) {
+	if named := os.Getenv("VELLUM_BINARY"); named != "" {
+		found, err := exec.LookPath(named)
+		if err != nil {
+			return "", fmt.Errorf("VELLUM_BINARY names no program: %w", err)
+		}
+		return found, nil
+	}
+	if len(embedded) > 0 {
+		return unpack(embedded)
+	}
+	if found, err := exec.LookPath("vellum"); err == nil {
+		return found, nil
+	}
+	return "", fmt.Errorf("there is no vellum for %s/%s in this module, and none on the path: set VELLUM_BINARY to the program, "+
+		"or take the module of a release, which carries it", runtime.GOOS, runtime.GOARCH)
+}
+
+// unpack puts the program into the user's cache, once for each version of it.
+func unpack(compressed []byte) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	sum := sha256.Sum256(compressed)
+	folder := filepath.Join(cache, "vellum", hex.EncodeToString(sum[:8]))
+	name := "vellum"
+	if runtime.GOOS == "windows" {
+		name = "vellum.exe"
+	}
+	path := filepath.Join(folder, name)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return "", err
+	}
+	reader, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return "", err
+	}
+	// Under another name first: other test binaries may be doing the same.
+	file, err := os.CreateTemp(folder, "unpacking-")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(file.Name())
+	_, err = io.Copy(file, reader)
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Chmod(file.Name(), 0o700)
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	return path, err
+}

@@ -1,0 +1,173 @@
+//! One record as a line: text for people, or JSON in mongod's form for programs.
+
+use super::time::format_time;
+use log::kv::{Error, Key, Value, VisitSource};
+use log::{Level, Record};
+use std::fmt::Write;
+
+/// The component of a record that names none.
+const COMPONENT: &str = "-";
+
+/// What a record carries beside its message.
+#[derive(Default)]
+struct Extras {
+    id: i64,
+    component: Option<String>,
+    attributes: Vec<(String, String)>,
+}
+
+impl Extras {
+    /// Those of a record; attributes are JSON.
+    fn of(record: &Record<'_>) -> Extras {
+        let mut extras = Extras::default();
+        // The visitor below never fails.
+        let _ = record.key_values().visit(&mut extras);
+        extras
+    }
+}
+
+impl<'a> VisitSource<'a> for Extras {
+    fn visit_pair(&mut self, key: Key<'a>, value: Value<'a>) -> Result<(), Error> {
+        match key.as_str() {
+            "id" => self.id = value.to_i64().unwrap_or_default(),
+            "c" => self.component = Some(value.to_string()),
+            key => {
+                let json = match (value.to_bool(), value.to_i64()) {
+                    (Some(flag), _) => flag.to_string(),
+                    (None, Some(number)) => number.to_string(),
+                    (None, None) => quoted(&value.to_string()),
+                };
+                self.attributes.push((key.to_string(), json));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A line for people: time, level, crate, message, attributes.
+pub(super) fn text(record: &Record<'_>, now: i64) -> String {
+    let crate_name = record.target().split("::").next().unwrap_or_default();
+    let mut line = format!("{} {:<5} {crate_name}: {}", format_time(now), record.level(), record.args());
+    for (name, value) in Extras::of(record).attributes {
+        // Writing to a string doesn't fail.
+        let _ = write!(line, " {name}={value}");
+    }
+    line
+}
+
+/// A line for programs, in the form that mongod writes, with at most so much of the message.
+pub(super) fn json(record: &Record<'_>, now: i64, message_max: usize) -> String {
+    let extras = Extras::of(record);
+    let message = record.args().to_string();
+    let message = message.get(..floor_char_boundary(&message, message_max)).unwrap_or_default();
+    let thread = std::thread::current();
+    let thread = thread.name().unwrap_or("-");
+    let component = extras.component.as_deref().unwrap_or(COMPONENT);
+    let mut line = object(now, severity(record.level()), component, extras.id, thread, message);
+    if !extras.attributes.is_empty() {
+        let attributes = extras.attributes.iter().map(|(name, value)| format!("{}:{value}", quoted(name)));
+        // Writing to a string doesn't fail.
+        let _ = write!(line, ",\"attr\":{{{}}}", attributes.collect::<Vec<_>>().join(","));
+    }
+    line.push('}');
+    line
+}
+
+/// A warning without a record.
+pub(super) fn plain(now: i64, message: &str) -> String {
+    object(now, "W", "CONTROL", 0, "main", message) + "}"
+}
+
+/// All but the end of the object.
+fn object(now: i64, severity: &str, component: &str, id: i64, thread: &str, message: &str) -> String {
+    let time = format_time(now);
+    // mongod writes the zone as an offset.
+    let time = time.trim_end_matches('Z');
+    format!(
+        r#"{{"t":{{"$date":"{time}+00:00"}},"s":"{severity}","c":{},"id":{id},"ctx":{},"msg":{}"#,
+        quoted(component),
+        quoted(thread),
+        quoted(message)
+    )
+}
+
+fn severity(level: Level) -> &'static str {
+    match level {
+        Level::Error => "E",
+        Level::Warn => "W",
+        Level::Info => "I",
+        Level::Debug => "D1",
+        Level::Trace => "D2",
+    }
+}
+
+/// The greatest index not above `at` where a character begins, or the end.
+fn floor_char_boundary(text: &str, at: usize) -> usize {
+    let mut end = text.len().min(at);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    end
+}
+
+/// A string as JSON writes it.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c < ' ' => {
+                // Writing to a string doesn't fail.
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record<T>(what: impl FnOnce(&Record<'_>) -> T) -> T {
+        let pairs =
+            [("id", Value::from(23016)), ("c", "NETWORK".into()), ("port", 5.into()), ("on", "a\"b".into())];
+        what(
+            &Record::builder()
+                .args(format_args!("Waiting\nfor é"))
+                .level(Level::Info)
+                .target("server::net")
+                .key_values(&pairs)
+                .build(),
+        )
+    }
+
+    #[test]
+    fn text_is_for_people() {
+        let line = record(|record| text(record, 0));
+        assert_eq!(line, "1970-01-01T00:00:00.000Z INFO  server: Waiting\nfor é port=5 on=\"a\\\"b\"");
+    }
+
+    #[test]
+    fn json_is_of_mongods_form() {
+        let line = record(|record| json(record, 0, usize::MAX));
+        let start =
+            r#"{"t":{"$date":"1970-01-01T00:00:00.000+00:00"},"s":"I","c":"NETWORK","id":23016,"ctx":""#;
+        assert!(line.starts_with(start), "{line}");
+        let end = r#","msg":"Waiting\nfor é","attr":{"port":5,"on":"a\"b"}}"#;
+        assert!(line.ends_with(end), "{line}");
+    }
+
+    #[test]
+    fn long_messages_are_cut_at_a_character() {
+        let line = record(|record| json(record, 0, 13));
+        assert!(line.contains(r#""msg":"Waiting\nfor ","#), "{line}");
+    }
+}

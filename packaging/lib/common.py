@@ -1,0 +1,161 @@
+"""What all packages share: names of platforms, the version, files with fixed times."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import gzip
+import hashlib
+import io
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tarfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+CACHE = pathlib.Path(os.environ.get("VELLUM_TEST_CACHE", ROOT / ".test-cache")) / "packaging"
+
+SUMMARY = "A MongoDB-compatible document database in one small binary, whose durability is a dial"
+LICENCE = "MPL-2.0"
+HOMEPAGE = "https://github.com/vellum-db/vellum"
+
+# The same sources make the same bytes: nothing remembers when it was packaged.
+EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "1767225600"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Platform:
+    """One system and processor, by the names that each kind of package has for it."""
+
+    name: str  # Node's
+    triple: str  # Rust's
+    wheel: str  # pip's
+    debian: str = ""
+    oci: str = ""
+    go: str = ""
+
+    @property
+    def suffix(self) -> str:
+        """The end of a program's name."""
+        return ".exe" if self.name.startswith("win32") else ""
+
+
+PLATFORMS = {
+    platform.name: platform
+    for platform in [
+        Platform("linux-x64", "x86_64-unknown-linux-gnu", "manylinux_2_17_x86_64.manylinux2014_x86_64",
+                 "amd64", "amd64", "linux_amd64"),
+        Platform("linux-arm64", "aarch64-unknown-linux-gnu", "manylinux_2_17_aarch64.manylinux2014_aarch64",
+                 "arm64", "arm64", "linux_arm64"),
+        Platform("darwin-x64", "x86_64-apple-darwin", "macosx_10_12_x86_64", go="darwin_amd64"),
+        Platform("darwin-arm64", "aarch64-apple-darwin", "macosx_11_0_arm64", go="darwin_arm64"),
+        Platform("win32-x64", "x86_64-pc-windows-msvc", "win_amd64", go="windows_amd64"),
+    ]
+}
+
+# What a package is made from: each platform's folder with vellum, and perhaps vellum-lab.
+Programs = dict[Platform, pathlib.Path]
+
+
+def platform(name: str) -> Platform:
+    """The platform of a name, or the end with the names that there are."""
+    if name not in PLATFORMS:
+        raise SystemExit(f"there is no platform {name}; there are {', '.join(PLATFORMS)}")
+    return PLATFORMS[name]
+
+
+@functools.cache
+def version() -> str:
+    """The workspace's."""
+    text = (ROOT / "Cargo.toml").read_text()
+    found = re.search(r'^version = "(.*)"$', text, re.M)
+    assert found, "Cargo.toml tells no version"
+    return found[1]
+
+
+def server(platform: Platform, folder: pathlib.Path) -> pathlib.Path:
+    """The server's program."""
+    path = folder / f"vellum{platform.suffix}"
+    if not path.is_file():
+        raise SystemExit(f"there is no {path}")
+    return path
+
+
+def lab(platform: Platform, folder: pathlib.Path) -> pathlib.Path | None:
+    """The lab's program, where it was made."""
+    path = folder / f"vellum-lab{platform.suffix}"
+    return path if path.is_file() else None
+
+
+@functools.cache
+def pages() -> pathlib.Path:
+    """A folder with the man pages and the shells' completions."""
+    out = CACHE / "pages"
+    shutil.rmtree(out, ignore_errors=True)
+    run(["cargo", "run", "--quiet", "--example", "pages", "--", str(out)], cwd=ROOT)
+    return out
+
+
+def run(command: list[str], cwd: pathlib.Path | None = None, env: dict[str, str] | None = None) -> None:
+    """Run a tool; what it says is shown where it fails."""
+    done = subprocess.run(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}:\n{done.stdout.decode('utf-8', 'replace')}")
+
+
+def tar(files: dict[str, tuple[bytes, int]], links: dict[str, str] | None = None,
+        folders: dict[str, tuple[int, int]] | None = None) -> bytes:
+    """An archive of files (content, mode), links, and folders (mode, owner)."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        def add(name: str, mode: int, kind: bytes, content: bytes = b"", target: str = "", owner: int = 0) -> None:
+            entry = tarfile.TarInfo(name)
+            entry.mode, entry.type, entry.mtime = mode, kind, EPOCH
+            entry.size, entry.linkname, entry.uid, entry.gid = len(content), target, owner, owner
+            archive.addfile(entry, io.BytesIO(content))
+        parents = {str(parent) for name in [*files, *(links or {}), *(folders or {})]
+                   for parent in pathlib.PurePosixPath(name).parents if str(parent) != "."}
+        for name in sorted(parents | set(folders or {})):
+            mode, owner = (folders or {}).get(name, (0o755, 0))
+            add(name, mode, tarfile.DIRTYPE, owner=owner)
+        for name, (content, mode) in sorted(files.items()):
+            add(name, mode, tarfile.REGTYPE, content)
+        for name, target in sorted((links or {}).items()):
+            add(name, 0o777, tarfile.SYMTYPE, target=target)
+    return buffer.getvalue()
+
+
+def gzipped(content: bytes) -> bytes:
+    """Compressed, without a time."""
+    return gzip.compress(content, 9, mtime=0)
+
+
+def documents() -> dict[str, bytes]:
+    """What every package carries."""
+    import notices
+
+    files = {name: (ROOT / name).read_bytes() for name in ["LICENSE", "NOTICE"]}
+    return {**files, "THIRD-PARTY-LICENSES": notices.texts().encode()}
+
+
+def sha256(content: bytes) -> str:
+    """In hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def weigh(out: pathlib.Path) -> None:
+    """Sizes and checksums of what was made."""
+    files = sorted(path for path in out.rglob("*") if path.is_file())
+    lines = [f"{path.stat().st_size / 1e6:8.1f} MB  {path.relative_to(out)}\n" for path in files
+             if path.suffix in {".whl", ".tgz", ".deb", ".gz", ".tar", ".jar", ".zip"}]
+    (out / "sizes.txt").write_text("".join(lines))
+    sums = [f"{sha256(path.read_bytes())}  {path.relative_to(out)}\n" for path in files]
+    (out / "checksums.txt").write_text("".join(sums))
+
+
+def write_json(path: pathlib.Path, content: object) -> None:
+    """For people, too."""
+    path.write_text(json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,79 @@
+"""The programs: compiled with the profile `dist`, linked by zig against an old glibc."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import common
+
+# The oldest that Rust's standard library works with, of 2012: CentOS 7 has it.
+GLIBC = "2.17"
+REQUIREMENTS = ["ziglang==0.15.2", "cargo-zigbuild==0.24.0"]
+
+# The server's size is promised (issue: one small binary); the lab's is not.
+SERVER_MEGABYTES_MAX = 15.0
+
+
+def programs(platform: common.Platform) -> pathlib.Path:
+    """Compile server and lab for a platform, and return the folder with both."""
+    if not platform.name.startswith("linux"):
+        raise SystemExit(f"{platform.name} is compiled on such a machine: see .github/workflows/release.yml")
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", common.ROOT / "target"))
+    environment = tools()
+    add_target(platform)
+    for package in ["vellum", "lab"]:
+        # One after the other: together they would share the features of what both need.
+        print(f"-- {package} for {platform.name}", flush=True)
+        command = ["cargo", "zigbuild", "--quiet", "--profile", "dist", "--package", package, "--bins",
+                   "--target", f"{platform.triple}.{GLIBC}"]
+        common.run(command, common.ROOT, environment)
+    folder = target / platform.triple / "dist"
+    check(common.server(platform, folder))
+    return folder
+
+
+def tools() -> dict[str, str]:
+    """An environment in which cargo finds zig."""
+    home = common.CACHE / "zig"
+    stamp = home / "ready"
+    if not stamp.exists() or stamp.read_text() != "\n".join(REQUIREMENTS):
+        shutil.rmtree(home, ignore_errors=True)
+        common.run([sys.executable, "-m", "venv", str(home)])
+        common.run([str(home / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", *REQUIREMENTS])
+        stamp.write_text("\n".join(REQUIREMENTS))
+    return {**os.environ, "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+
+
+def add_target(platform: common.Platform) -> None:
+    """The target's standard library, where rustup has to bring it."""
+    sysroot = subprocess.run(["rustc", "--print", "sysroot"], cwd=common.ROOT, capture_output=True, text=True, check=True)
+    if not (pathlib.Path(sysroot.stdout.strip()) / "lib" / "rustlib" / platform.triple).exists():
+        common.run(["rustup", "target", "add", platform.triple], common.ROOT)
+
+
+def check(program: pathlib.Path) -> None:
+    """Small, and in need of the C library alone, in the old version."""
+    megabytes = program.stat().st_size / 1e6
+    if megabytes > SERVER_MEGABYTES_MAX:
+        raise SystemExit(f"{program} has {megabytes:.1f} MB, more than {SERVER_MEGABYTES_MAX}")
+    needed, versions = needs(program)
+    strange = [name for name in needed if not name.startswith(("libc.so", "libm.so", "libpthread.so", "libdl.so",
+                                                               "librt.so", "libutil.so", "ld-linux"))]
+    if strange:
+        raise SystemExit(f"{program} needs {', '.join(strange)}")
+    newer = [version for version in versions if tuple(map(int, version.split("."))) > tuple(map(int, GLIBC.split(".")))]
+    if newer:
+        raise SystemExit(f"{program} needs glibc {', '.join(newer)}")
+
+
+def needs(program: pathlib.Path) -> tuple[list[str], list[str]]:
+    """The shared libraries that a program names, and the versions of glibc's symbols that it uses."""
+    text = subprocess.run(["objdump", "-p", str(program)], capture_output=True, text=True, check=False).stdout
+    lines = [line.split() for line in text.splitlines()]
+    needed = [words[1] for words in lines if len(words) == 2 and words[0] == "NEEDED"]
+    versions = [word.removeprefix("GLIBC_") for words in lines for word in words if word.startswith("GLIBC_")]
+    return needed, sorted(set(versions))

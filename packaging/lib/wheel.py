@@ -1,0 +1,73 @@
+"""Wheels: vellum-db carries the program, pytest-vellum asks for it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import pathlib
+import zipfile
+
+import common
+
+MODULE = '''"""The program of Vellum, a MongoDB-compatible database: installed as ``vellum`` among the environment's scripts."""
+
+__version__ = "{version}"
+'''
+
+
+def make(out: pathlib.Path, programs: common.Programs) -> None:
+    """A wheel for each platform, and one for all."""
+    for platform, folder in programs.items():
+        program = common.server(platform, folder)
+        files = {
+            "vellum_db/__init__.py": MODULE.format(version=common.version()).encode(),
+            "vellum_db/py.typed": b"",
+            f"vellum_db-{common.version()}.data/scripts/{program.name}": program.read_bytes(),
+        }
+        write(out, "vellum-db", f"py3-none-{platform.wheel}", files, common.SUMMARY, common.ROOT / "README.md", [])
+    source = common.ROOT / "clients" / "python"
+    files = {
+        str(path.relative_to(source / "src")): path.read_bytes()
+        for path in sorted((source / "src").rglob("*"))
+        if path.is_file() and path.suffix in {".py", ".typed"}
+    }
+    extra = {"entry_points.txt": b"[pytest11]\nvellum = vellum.pytest_plugin\n"}
+    summary = "A MongoDB-compatible server for test suites: a fresh database for every test in microseconds"
+    needs = [f"vellum-db=={common.version()}"]
+    write(out, "pytest-vellum", "py3-none-any", files, summary, source / "README.md", needs, extra)
+
+
+def write(out: pathlib.Path, name: str, tag: str, files: dict[str, bytes], summary: str, readme: pathlib.Path,
+          needs: list[str], extra: dict[str, bytes] | None = None) -> None:
+    """One wheel, as the specification of binary distributions says."""
+    version = common.version()
+    stem = f"{name.replace('-', '_')}-{version}"
+    info = f"{stem}.dist-info"
+    metadata = [
+        "Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", f"Summary: {summary}",
+        f"License-Expression: {common.LICENCE}", "License-File: LICENSE", "License-File: NOTICE", "License-File: THIRD-PARTY-LICENSES",
+        f"Project-URL: Homepage, {common.HOMEPAGE}", f"Project-URL: Changelog, {common.HOMEPAGE}/blob/main/CHANGELOG.md",
+        "Requires-Python: >=3.9", "Description-Content-Type: text/markdown",
+        *(f"Requires-Dist: {need}" for need in needs),
+    ]
+    head, _, tags = tag.partition("-none-")
+    expanded = "".join(f"Tag: {head}-none-{one}\n" for one in tags.split("."))
+    files = dict(files)
+    files[f"{info}/METADATA"] = ("\n".join(metadata) + "\n\n").encode() + readme.read_bytes()
+    pure = "true" if tags == "any" else "false"
+    files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: vellum\nRoot-Is-Purelib: {pure}\n{expanded}".encode()
+    files.update({f"{info}/licenses/{name}": content for name, content in common.documents().items()})
+    files.update({f"{info}/{name}": content for name, content in (extra or {}).items()})
+    record = "".join(f"{path},sha256={digest(content)},{len(content)}\n" for path, content in files.items())
+    files[f"{info}/RECORD"] = (record + f"{info}/RECORD,,\n").encode()
+    with zipfile.ZipFile(out / f"{stem}-{tag}.whl", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for path, content in files.items():
+            entry = zipfile.ZipInfo(path, (2026, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = (0o100755 if "/scripts/" in path else 0o100644) << 16
+            archive.writestr(entry, content)
+
+
+def digest(content: bytes) -> str:
+    """As RECORD wants it."""
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

@@ -1,0 +1,35 @@
+//! Writes the man pages and the shells' completions into a folder: what packages carry beside the
+//! program. `cargo run --example pages -- OUT`; packaging/build does.
+
+#[allow(dead_code)]
+#[path = "../src/cli.rs"]
+mod cli;
+
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+use std::io;
+use std::path::{Path, PathBuf};
+
+fn main() -> io::Result<()> {
+    let out =
+        std::env::args_os().nth(1).map(PathBuf::from).ok_or_else(|| io::Error::other("usage: pages OUT"))?;
+    std::fs::create_dir_all(&out)?;
+    let command = cli::Cli::command();
+    page(&command, "vellum", &out)?;
+    for verb in command.get_subcommands() {
+        page(verb, &format!("vellum-{}", verb.get_name()), &out)?;
+    }
+    for shell in [Shell::Bash, Shell::Fish, Shell::Zsh] {
+        clap_complete::generate_to(shell, &mut cli::Cli::command(), "vellum", &out)?;
+    }
+    Ok(())
+}
+
+fn page(command: &Command, name: &str, out: &Path) -> io::Result<()> {
+    // A page's name stays as long as the process, which ends soon.
+    let name: &'static str = name.to_string().leak();
+    let command = command.clone().name(name).bin_name(name.replacen('-', " ", 1)).display_name(name);
+    let mut text = Vec::new();
+    clap_mangen::Man::new(command).render(&mut text)?;
+    std::fs::write(out.join(format!("{name}.1")), text)
+}

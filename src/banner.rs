@@ -1,0 +1,122 @@
+//! What is said once clients can connect: on standard output for people, and as lines of the log.
+
+use crate::config::Config;
+use server::Settings;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// How the data directory was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Start {
+    /// There is none.
+    Memory,
+    /// Nothing had to be replayed.
+    Clean,
+    /// So many commits of the journal were replayed.
+    Recovered(u64),
+}
+
+impl Start {
+    fn text(self) -> String {
+        match self {
+            Start::Memory => "empty".to_string(),
+            Start::Clean => "clean, nothing to recover".to_string(),
+            Start::Recovered(1) => "recovered, 1 commit replayed from the journal".to_string(),
+            Start::Recovered(count) => format!("recovered, {count} commits replayed from the journal"),
+        }
+    }
+}
+
+/// What people are shown. The first line is the connection string, which programs read.
+pub(crate) fn banner(address: SocketAddr, config: &Config, start: Start) -> String {
+    let uri = connection_string(address, &config.settings);
+    let data =
+        config.disk.as_ref().map_or("in memory".to_string(), |disk| disk.directory.display().to_string());
+    format!(
+        "{uri}\n{}\n\
+         Vellum {}, process {}, listening on {address}\n\
+         data: {data}; start: {}\n\
+         try: mongosh '{uri}'\n",
+        config.promise,
+        env!("CARGO_PKG_VERSION"),
+        std::process::id(),
+        start.text(),
+    )
+}
+
+/// The same as lines of the log, the last one with the words and the number that tools wait for.
+pub(crate) fn log_start(address: SocketAddr, config: &Config, start: Start) {
+    let settings = &config.settings;
+    if settings.ephemeral {
+        server::logging::startup_warning(
+            "This is Vellum with its memory engine: all data is lost when this server ends",
+        );
+    }
+    if !settings.bind.is_loopback() {
+        server::logging::startup_warning(&format!(
+            "There are no users: anyone who reaches {} can read and write everything",
+            settings.bind
+        ));
+    }
+    let uri = connection_string(address, settings);
+    let directory = config.disk.as_ref().map(|disk| disk.directory.display().to_string()).unwrap_or_default();
+    log::info!(
+        c = "CONTROL", version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), engine = settings.engine,
+        durability = durability(config), data = directory.as_str(), start = start.text().as_str(), uri = uri.as_str();
+        "Vellum has started"
+    );
+    if let Some(name) = &settings.replica_set {
+        log::info!(
+            id = 21331, c = "REPL", set = name.as_str();
+            "Transition to primary complete; database writes are now permitted"
+        );
+    }
+    log::info!(id = 23016, c = "NETWORK", port = address.port(), ssl = "off"; "Waiting for connections");
+}
+
+fn durability(config: &Config) -> &'static str {
+    match config.disk.as_ref().map(|disk| disk.durability) {
+        None => "nothing outlives the process",
+        Some(storage::Durability::None) => "none",
+        Some(storage::Durability::Relaxed) => "relaxed",
+        Some(storage::Durability::Journaled) => "journaled",
+    }
+}
+
+/// What clients are given.
+pub(crate) fn connection_string(address: SocketAddr, settings: &Settings) -> String {
+    let reachable = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    let host = match &settings.advertise {
+        Some(advertised) => advertised.clone(),
+        None => SocketAddr::new(reachable, address.port()).to_string(),
+    };
+    match &settings.replica_set {
+        Some(name) => format!("mongodb://{host}/?replicaSet={name}"),
+        None => format!("mongodb://{host}/"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_connection_string_is_one_that_connects() {
+        let everywhere: SocketAddr = ([0, 0, 0, 0], 5).into();
+        let mut settings = Settings::default();
+        assert_eq!(connection_string(everywhere, &settings), "mongodb://127.0.0.1:5/");
+        settings.replica_set = Some("rs0".to_string());
+        assert_eq!(connection_string(everywhere, &settings), "mongodb://127.0.0.1:5/?replicaSet=rs0");
+        settings.advertise = Some("db:7".to_string());
+        assert_eq!(connection_string(everywhere, &settings), "mongodb://db:7/?replicaSet=rs0");
+    }
+
+    #[test]
+    fn a_start_tells_whether_anything_was_recovered() {
+        assert_eq!(Start::Recovered(1).text(), "recovered, 1 commit replayed from the journal");
+        assert!(Start::Recovered(5).text().contains("5 commits"));
+    }
+}

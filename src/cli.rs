@@ -1,0 +1,257 @@
+//! The command line: wrong options are refused with the nearest right one, bad values with what a
+//! good one looks like. Nothing but clap is needed here, so that the man page and the shells'
+//! completions can be made from this file alone (packaging/pages.rs).
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+/// A MongoDB-compatible document database in one small binary.
+///
+/// Without options it listens on 127.0.0.1:27017 and keeps everything in memory. Any MongoDB driver,
+/// mongosh or Compass connects.
+#[derive(Parser, Debug)]
+#[command(
+    name = "vellum",
+    version,
+    long_version = concat!(env!("CARGO_PKG_VERSION"), ", follows MongoDB 8.0 (wire version 25)"),
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    disable_help_flag = true,
+    max_term_width = 120,
+    after_help = "Each option can also stand in the file of --config (port = 27018) or the environment (VELLUM_PORT=27018);\n\
+        the command line goes before the environment, and that before the file.\n\n\
+        Examples:\n  \
+        vellum                             mongodb://127.0.0.1:27017/\n  \
+        vellum --port 0 --parent-pipe      a free port; ends with the process that started it\n  \
+        vellum --data /var/lib/vellum      documents on disk, durable within 100 ms\n  \
+        vellum --replset rs0               the primary of a replica set of one member"
+)]
+pub(crate) struct Cli {
+    /// What to do; without a verb, serve.
+    #[command(subcommand)]
+    pub(crate) verb: Option<Verb>,
+    /// The options of `serve`, which need no verb.
+    #[command(flatten)]
+    pub(crate) serve: ServeOptions,
+}
+
+/// The verbs.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Verb {
+    /// Listen for clients and serve them (what happens without a verb, too)
+    #[command(disable_help_flag = true)]
+    Serve(Box<ServeOptions>),
+    /// Ask a server whether it answers: exit code 0 if it does
+    Ping(PingOptions),
+    /// Serve with mongod's own options, as a program called mongod does
+    #[command(disable_help_flag = true)]
+    Mongod(Words),
+    /// Measure servers: runs the program vellum-lab
+    #[command(disable_help_flag = true)]
+    Lab(Words),
+}
+
+/// Words that somebody else makes sense of.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Words {
+    /// Options, which --help lists
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    pub(crate) words: Vec<OsString>,
+}
+
+/// The options of `ping`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PingOptions {
+    /// The server's connection string
+    #[arg(default_value = "mongodb://127.0.0.1:27017/")]
+    pub(crate) uri: String,
+
+    /// How long to wait for an answer, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) timeout: u64,
+
+    /// Say nothing, not even that it answered
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// The options of `serve`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ServeOptions {
+    /// Address to listen on; anyone who reaches it can read and write, as there are no users yet
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = parse_address)]
+    pub(crate) bind: IpAddr,
+
+    /// Port to listen on; 0 picks a free one, which the first line printed tells
+    #[arg(long, value_name = "PORT", default_value_t = 27017, value_parser = clap::value_parser!(u16))]
+    pub(crate) port: u16,
+
+    /// Where documents live; unless said, on disk if --data is given, else in memory
+    #[arg(long, value_enum)]
+    pub(crate) engine: Option<Engine>,
+
+    /// Directory to keep documents in, made if it isn't there
+    #[arg(long, value_name = "DIR", required_if_eq("engine", "disk"))]
+    pub(crate) data: Option<PathBuf>,
+
+    /// What a write survives without asking for more
+    #[arg(long, value_name = "LEVEL", value_enum, requires = "data", default_value_t = Durability::Relaxed)]
+    pub(crate) durability: Durability,
+
+    /// How often the journal is synced when durability is relaxed, in milliseconds
+    #[arg(long, value_name = "MS", requires = "data", default_value_t = 100,
+        value_parser = clap::value_parser!(u64).range(1..=500))]
+    pub(crate) journal_commit_interval: u64,
+
+    /// Memory for documents read and changed, such as 512M or 4G
+    #[arg(long, value_name = "BYTES", requires = "data", default_value = "256M", value_parser = parse_size)]
+    pub(crate) cache_size: u64,
+
+    /// Directory for the journal, on another volume perhaps; to be named at every start
+    #[arg(long, value_name = "DIR", requires = "data")]
+    pub(crate) journal_dir: Option<PathBuf>,
+
+    /// Salvage what is sound in --data, build all indexes anew, tell what is lost, and exit
+    #[arg(long, requires = "data")]
+    pub(crate) repair: bool,
+
+    /// Show this server as the primary of a replica set of one, by this name
+    #[arg(long, value_name = "NAME", value_parser = parse_set_name)]
+    pub(crate) replset: Option<String>,
+
+    /// Address that a replica set tells its clients, instead of the one they dialled
+    #[arg(long, value_name = "HOST:PORT", requires = "replset", value_parser = parse_advertised)]
+    pub(crate) advertise: Option<String>,
+
+    /// Exit when standard input closes, so that no test run leaves a server behind
+    #[arg(long)]
+    pub(crate) parent_pipe: bool,
+
+    /// Let clients make commands fail and set the clock; unless said, on while --bind is a loopback address
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) test_commands: Option<bool>,
+
+    /// Tell at the end, and by strictReport, of collection scans, in-memory sorts, unused and duplicate indexes
+    #[arg(long)]
+    pub(crate) strict: bool,
+
+    /// How much to log
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
+    pub(crate) log_level: LogLevel,
+
+    /// How to write log lines: as text, or each a JSON object as mongod's
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+
+    /// Log to this file instead of standard error; SIGUSR1 begins a new one, SIGHUP opens it again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log_file: Option<PathBuf>,
+
+    /// A TOML file of these options
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Print this
+    #[arg(long, short, action = ArgAction::HelpShort)]
+    help: Option<bool>,
+}
+
+/// Options that mean something only with a data directory.
+pub(crate) const DISK_OPTIONS: &[&str] =
+    &["data", "durability", "journal-commit-interval", "cache-size", "journal-dir", "repair"];
+
+/// The engines.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Engine {
+    /// In memory: nothing is written to disk, and everything is gone when the process ends
+    Memory,
+    /// On disk, in the directory of --data
+    Disk,
+}
+
+/// What a write survives without asking for more; a write that asks for j: true always gets it.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Durability {
+    /// The journal is never synced unasked: for tests of what a durable server does
+    None,
+    /// Journaled at once, synced every so often: what MongoDB does
+    Relaxed,
+    /// Every write waits for a sync, which it shares with all that wait
+    Journaled,
+}
+
+/// The levels of the log.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum LogLevel {
+    /// What went wrong
+    Error,
+    /// And what may
+    Warn,
+    /// And what happens seldom
+    Info,
+    /// And what happens often
+    Debug,
+    /// And everything else
+    Trace,
+}
+
+/// The forms of a log line.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
+pub(crate) enum LogFormat {
+    /// For people
+    Text,
+    /// For programs, in mongod's form
+    Json,
+}
+
+/// A number of bytes, with K, M or G for the powers of 1024.
+fn parse_size(text: &str) -> Result<u64, String> {
+    const LEAST: u64 = 16 << 20;
+    let (number, shift) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (text.get(..at), 10),
+        Some((at, 'm' | 'M')) => (text.get(..at), 20),
+        Some((at, 'g' | 'G')) => (text.get(..at), 30),
+        _ => (Some(text), 0),
+    };
+    let number = number.and_then(|number| number.parse::<u64>().ok());
+    match number.and_then(|number| number.checked_mul(1 << shift)) {
+        Some(bytes) if bytes >= LEAST => Ok(bytes),
+        Some(_) => Err("at least 16M are needed".to_string()),
+        None => Err("expected a number of bytes, such as 268435456, 512M or 4G".to_string()),
+    }
+}
+
+/// An address to listen on.
+pub(crate) fn parse_address(text: &str) -> Result<IpAddr, String> {
+    if text == "localhost" {
+        return Ok(Ipv4Addr::LOCALHOST.into());
+    }
+    let hint = "not an IP address; 127.0.0.1 serves this machine alone, 0.0.0.0 every network it is on";
+    text.parse().map_err(|_| hint.to_string())
+}
+
+/// The name of a replica set.
+pub(crate) fn parse_set_name(text: &str) -> Result<String, String> {
+    let is_good = !text.is_empty()
+        && text.len() <= 64
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
+    if is_good {
+        Ok(text.to_string())
+    } else {
+        Err("a name is made of letters, digits, '-', '_' and '.'".to_string())
+    }
+}
+
+fn parse_advertised(text: &str) -> Result<String, String> {
+    // Clients compare addresses in lower case.
+    let is_good = text
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0));
+    if is_good {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err("expected HOST:PORT, such as db.example:27017".to_string())
+    }
+}

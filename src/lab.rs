@@ -1,0 +1,56 @@
+//! `vellum lab`: hands over to the program `vellum-lab`, which lies beside this one or on the path.
+//!
+//! It is a program of its own since the drivers that it measures with would make every server
+//! larger.
+
+use std::env::consts::EXE_SUFFIX;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Runs the lab with these arguments.
+pub(crate) fn run(words: &[OsString]) -> ExitCode {
+    let own = std::env::current_exe().ok();
+    let program = program(own.as_deref());
+    let mut command = Command::new(&program);
+    command.args(words);
+    if let Some(own) = own.filter(|_| std::env::var_os("VELLUM_BINARY").is_none()) {
+        // The server to measure, unless another is named.
+        command.env("VELLUM_BINARY", own);
+    }
+    let error = replace(&mut command);
+    let error = match error {
+        Ok(code) => return code,
+        Err(error) => error,
+    };
+    let why = match error.kind() {
+        io::ErrorKind::NotFound => {
+            "there is no program vellum-lab beside this one or on the path. It is in the \
+             tarball and the Debian package; from source: cargo install --path crates/lab"
+                .to_string()
+        }
+        _ => format!("{}: {error}", program.display()),
+    };
+    crate::complain(&why);
+    ExitCode::from(2)
+}
+
+fn program(own: Option<&Path>) -> PathBuf {
+    let name = format!("vellum-lab{EXE_SUFFIX}");
+    let beside = own.map(|own| own.with_file_name(&name)).filter(|beside| beside.is_file());
+    beside.unwrap_or_else(|| name.into())
+}
+
+/// Becomes the other program, so that signals and standard input are its own.
+#[cfg(unix)]
+fn replace(command: &mut Command) -> io::Result<ExitCode> {
+    use std::os::unix::process::CommandExt;
+    Err(command.exec())
+}
+
+#[cfg(not(unix))]
+fn replace(command: &mut Command) -> io::Result<ExitCode> {
+    let status = command.status()?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}

@@ -1,0 +1,243 @@
+//! Options from the environment and a file: what the command line leaves open is put before it, as
+//! if it had been typed.
+//!
+//! The command line goes before the environment, and the environment before the file. An option
+//! keeps its name: `--cache-size` is `VELLUM_CACHE_SIZE` and `cache-size = "1G"`.
+
+use crate::cli::{DISK_OPTIONS, ServeOptions};
+use clap::{ArgAction, Args, Command};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+const PREFIX: &str = "VELLUM_";
+
+/// Kubernetes tells every container of a service named vellum its address in `VELLUM_PORT`.
+const SERVICE_LINK: &str = "tcp://";
+
+/// An option that a layer below the command line sets.
+struct Lower {
+    name: String,
+    /// As it would be typed; nothing for a flag that is off.
+    word: Option<OsString>,
+    /// Where it was found.
+    origin: String,
+}
+
+/// A command line that has everything in it.
+pub(crate) struct Expanded {
+    /// What to parse.
+    pub(crate) words: Vec<OsString>,
+    /// Options that weren't typed, and where they come from: for errors, as nobody sees them.
+    pub(crate) origins: Vec<String>,
+}
+
+/// Completes the command line of `serve`; that of any other verb stays as it is.
+///
+/// Fails on a file that can't be read. Options in it that don't exist are found with those that were
+/// typed, so that the nearest right one is told of either.
+pub(crate) fn expand(
+    words: Vec<OsString>,
+    environment: impl Iterator<Item = (OsString, OsString)>,
+) -> Result<Expanded, String> {
+    let verb = words.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
+    let asks = words.iter().any(|word| ["--help", "-h", "--version", "-V"].iter().any(|asked| word == asked));
+    if verb.is_some_and(|verb| verb != "serve") || asks {
+        return Ok(Expanded { words, origins: Vec::new() });
+    }
+    let options = ServeOptions::augment_args(Command::new("serve"));
+    let mut lower = from_environment(environment, &options)?;
+    let named = lower.iter().find(|lower| lower.name == "config").map(|lower| lower.value());
+    if let Some(file) = typed(&words, "config").or(named) {
+        let file = PathBuf::from(file);
+        for found in from_file(&file, &options)? {
+            if !lower.iter().any(|above| above.name == found.name) {
+                lower.push(found);
+            }
+        }
+    }
+    // Data directories below don't matter to whoever asks for the memory engine.
+    let in_memory = typed(&words, "engine").is_some_and(|engine| engine == "memory");
+    lower.retain(|lower| {
+        typed(&words, &lower.name).is_none() && !(in_memory && DISK_OPTIONS.contains(&lower.name.as_str()))
+    });
+    let at = if verb.is_some() { 2 } else { 1 }.min(words.len());
+    let mut words = words;
+    words.splice(at..at, lower.iter_mut().filter_map(|lower| lower.word.take()));
+    Ok(Expanded { words, origins: lower.into_iter().map(|lower| lower.origin).collect() })
+}
+
+impl Lower {
+    fn value(&self) -> OsString {
+        let word = self.word.clone().unwrap_or_default();
+        let text = word.to_string_lossy();
+        text.split_once('=').map_or_else(OsString::new, |(_, value)| value.into())
+    }
+}
+
+/// The value that was typed for an option; empty for a flag.
+fn typed(words: &[OsString], name: &str) -> Option<OsString> {
+    let option = format!("--{name}");
+    words.iter().enumerate().find_map(|(at, word)| {
+        if word.as_os_str() == OsStr::new(&option) {
+            return Some(words.get(at + 1).cloned().unwrap_or_default());
+        }
+        let value = word.to_str()?.strip_prefix(&option)?.strip_prefix('=')?;
+        Some(value.into())
+    })
+}
+
+/// What the environment sets.
+fn from_environment(
+    environment: impl Iterator<Item = (OsString, OsString)>,
+    options: &Command,
+) -> Result<Vec<Lower>, String> {
+    let mut found = Vec::new();
+    for (variable, value) in environment {
+        let Some(name) = variable.to_str().and_then(|variable| variable.strip_prefix(PREFIX)) else {
+            continue;
+        };
+        let name = name.to_ascii_lowercase().replace('_', "-");
+        if !is_option(options, &name) || value.is_empty() {
+            continue;
+        }
+        if name == "port" && value.to_string_lossy().starts_with(SERVICE_LINK) {
+            continue;
+        }
+        let origin = variable.to_string_lossy().into_owned();
+        let mut word = OsString::from(format!("--{name}"));
+        let word = if is_flag(options, &name) {
+            truth(&value.to_string_lossy())
+                .ok_or_else(|| format!("{origin}: expected true or false"))?
+                .then_some(word)
+        } else {
+            word.push("=");
+            word.push(&value);
+            Some(word)
+        };
+        found.push(Lower { name, word, origin });
+    }
+    Ok(found)
+}
+
+/// What a file sets.
+fn from_file(path: &Path, options: &Command) -> Result<Vec<Lower>, String> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
+    let table: toml::Table = text.parse().map_err(|error| format!("{shown}: {error}"))?;
+    let mut found = Vec::new();
+    for (key, value) in table {
+        if matches!(key.as_str(), "config" | "help") {
+            return Err(format!("{shown}: '{key}' is for the command line alone"));
+        }
+        let word = match (&value, is_flag(options, &key)) {
+            (toml::Value::Boolean(on), true) => on.then(|| format!("--{key}").into()),
+            (_, true) => return Err(format!("{shown}: {key}: expected true or false")),
+            (toml::Value::String(text), _) => Some(format!("--{key}={text}").into()),
+            (toml::Value::Integer(number), _) => Some(format!("--{key}={number}").into()),
+            (toml::Value::Boolean(on), _) => Some(format!("--{key}={on}").into()),
+            _ => return Err(format!("{shown}: {key}: expected a string, an integer or a boolean")),
+        };
+        let origin = format!("{key} in {shown}");
+        found.push(Lower { name: key, word, origin });
+    }
+    Ok(found)
+}
+
+fn is_option(options: &Command, name: &str) -> bool {
+    name != "help" && options.get_arguments().any(|argument| argument.get_long() == Some(name))
+}
+
+fn is_flag(options: &Command, name: &str) -> bool {
+    let argument = options.get_arguments().find(|argument| argument.get_long() == Some(name));
+    argument.is_some_and(|argument| matches!(argument.get_action(), ArgAction::SetTrue))
+}
+
+fn truth(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Some(true),
+        "0" | "false" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expanded(line: &str, environment: &[(&str, &str)]) -> Result<String, String> {
+        let words = line.split_whitespace().map(OsString::from).collect();
+        let environment =
+            environment.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let words = expand(words, environment)?.words;
+        Ok(words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "))
+    }
+
+    fn file(name: &str, text: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("vellum-{name}-{}.toml", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn the_environment_fills_what_was_not_typed() {
+        let environment =
+            [("VELLUM_PORT", "5"), ("VELLUM_STRICT", "yes"), ("VELLUM_BINARY", "x"), ("PORT", "6")];
+        assert_eq!(expanded("vellum", &environment).unwrap(), "vellum --port=5 --strict");
+        assert_eq!(
+            expanded("vellum serve --port 7", &environment).unwrap(),
+            "vellum serve --strict --port 7"
+        );
+        assert_eq!(expanded("vellum --port=7", &environment).unwrap(), "vellum --strict --port=7");
+        for line in ["vellum ping", "vellum lab clean", "vellum --help"] {
+            assert_eq!(expanded(line, &environment).unwrap(), line);
+        }
+        for (name, value) in
+            [("VELLUM_STRICT", "0"), ("VELLUM_DATA", ""), ("VELLUM_PORT", "tcp://10.0.0.1:5")]
+        {
+            assert_eq!(expanded("vellum", &[(name, value)]).unwrap(), "vellum");
+        }
+        assert!(expanded("vellum", &[("VELLUM_STRICT", "perhaps")]).unwrap_err().contains("VELLUM_STRICT"));
+    }
+
+    #[test]
+    fn the_file_fills_what_is_still_open() {
+        let path = file(
+            "fills",
+            "port = 5\ncache-size = \"1G\"\nstrict = true\nrepair = false\ntest-commands = false",
+        );
+        let line = format!("vellum --config {}", path.display());
+        let found = expanded(&line, &[("VELLUM_PORT", "6")]).unwrap();
+        for word in ["--port=6", "--cache-size=1G", "--strict", "--test-commands=false"] {
+            assert!(found.split(' ').any(|found| found == word), "{found}");
+        }
+        assert!(!found.contains("--port=5") && !found.contains("--repair"), "{found}");
+        let named = expanded("vellum", &[("VELLUM_CONFIG", &path.display().to_string())]).unwrap();
+        assert!(named.contains("--port=5"), "{named}");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn memory_leaves_data_directories_alone() {
+        let environment = [("VELLUM_DATA", "d"), ("VELLUM_PORT", "5")];
+        assert_eq!(
+            expanded("vellum --engine memory", &environment).unwrap(),
+            "vellum --port=5 --engine memory"
+        );
+    }
+
+    #[test]
+    fn mistakes_in_a_file_are_named() {
+        for (name, text, part) in [
+            ("broken", "port = = 5", "line 1"),
+            ("flag", "strict = 1", "strict: expected true or false"),
+            ("kind", "port = [1]", "port: expected"),
+            ("nested", "config = \"x\"", "'config'"),
+        ] {
+            let path = file(name, text);
+            let error = expanded(&format!("vellum --config={}", path.display()), &[]).unwrap_err();
+            assert!(error.contains(part) && error.contains(".toml"), "{error}");
+            std::fs::remove_file(path).unwrap();
+        }
+        assert!(expanded("vellum --config /nowhere", &[]).unwrap_err().contains("/nowhere"));
+    }
+}

@@ -1,0 +1,137 @@
+//! In mongod's place: its options, its log, its exit codes, for launchers that were written for it.
+//!
+//! The program does this when it is called `mongod`, through a link, or as `vellum mongod`. Options
+//! that have no meaning here are refused by name, so that no launcher gets less than it asked for.
+
+mod file;
+mod fork;
+mod options;
+mod settings;
+
+use crate::serve::{Failure, Kind, serve};
+pub(crate) use fork::{leave_terminal, ready};
+use server::logging::{self, Destination};
+use settings::Options;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// mongod's exit codes.
+const BAD_OPTIONS: u8 = 2;
+const NET_ERROR: u8 = 48;
+const UNCAUGHT: u8 = 100;
+
+/// Serves with mongod's options: the words behind the program's name.
+pub(crate) fn run(words: &[OsString]) -> ExitCode {
+    match prepare(words) {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(options)) => start(options, words),
+        Err(why) => bad_options(&why),
+    }
+}
+
+fn bad_options(why: &str) -> ExitCode {
+    // Nobody is left to be told when standard error is gone.
+    let _ =
+        writeln!(io::stderr(), "Error parsing command line: {why}\ntry 'mongod --help' for more information");
+    ExitCode::from(BAD_OPTIONS)
+}
+
+/// The options of command line and file; `None` where they asked for words only.
+fn prepare(words: &[OsString]) -> Result<Option<Options>, String> {
+    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut given = options::parse(&words)?;
+    for (asked, text) in [("help", help as fn() -> String), ("version", version)] {
+        if given.iter().any(|(name, _)| *name == asked) {
+            // Whoever closed standard output doesn't want to know.
+            let _ = io::stdout().write_all(text().as_bytes());
+            return Ok(None);
+        }
+    }
+    if let Some((_, path)) = given.iter().find(|(name, _)| *name == "config") {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("Error reading config file {path}: {error}"))?;
+        let lower = file::parse(&text)?;
+        given.extend(lower.into_iter().filter(|(name, _)| *name != "config"));
+    }
+    Ok(Some(Options(given)))
+}
+
+fn start(options: Options, words: &[OsString]) -> ExitCode {
+    let forks = options.has("fork") && !fork::is_child();
+    let directory = options.directory();
+    let config = match options.into_config(std::env::args().collect()) {
+        Ok(config) => config,
+        Err(why) => return bad_options(&why),
+    };
+    if forks {
+        return fork::start(words);
+    }
+    let told = config.log.to != Destination::StandardOutput;
+    let result = match directory.is_dir() || config.repair {
+        true => serve(config),
+        false => logging::start(&config.log).map_err(|error| Failure::new(Kind::Other, error)).and_then(|()| {
+            Err(Failure::new(
+                Kind::Data,
+                format!(
+                    "NonExistentPath: Data directory {} not found. Create the missing directory or specify another \
+                     path using (1) the --dbpath command line option, or (2) by adding the 'storage.dbPath' option \
+                     in the configuration file.",
+                    directory.display()
+                ),
+            ))
+        }),
+    };
+    let Err(failure) = result else { return ExitCode::SUCCESS };
+    if told {
+        // The log is in a file, and somebody waits at a terminal.
+        let _ = writeln!(io::stderr(), "{}", failure.message);
+    }
+    match failure.kind {
+        Kind::Options => ExitCode::from(BAD_OPTIONS),
+        Kind::Address => {
+            log::error!(id = 20568, c = "NETWORK", error = failure.message.as_str(); "Error setting up listener");
+            ExitCode::from(NET_ERROR)
+        }
+        Kind::Data => {
+            log::error!(
+                id = 20557, c = "STORAGE", error = failure.message.as_str();
+                "DBException in initAndListen, terminating"
+            );
+            ExitCode::from(UNCAUGHT)
+        }
+        Kind::Other => {
+            log::error!(c = "CONTROL"; "{}", failure.message);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The version in the form that launchers read. Scripts look for both lines.
+fn version() -> String {
+    let arch = std::env::consts::ARCH;
+    format!(
+        "db version v{}\nBuild Info: {{\n    \"version\": \"{0}\",\n    \"gitVersion\": \"unknown\",\n    \
+         \"modules\": [],\n    \"allocator\": \"system\",\n    \"environment\": {{\n        \
+         \"distarch\": \"{arch}\",\n        \"target_arch\": \"{arch}\"\n    }},\n    \
+         \"vellum\": \"{}\"\n}}\n",
+        server::VERSION,
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+fn help() -> String {
+    let mut text = String::from(
+        "Usage: mongod [options]\n\nVellum in mongod's place. These options have their effect, or that which they \
+         have here anyhow:\n\n",
+    );
+    for known in options::OPTIONS {
+        match known.treatment {
+            options::Treatment::Switch => text.push_str(&format!("  --{}\n", known.name)),
+            options::Treatment::Value => text.push_str(&format!("  --{} VALUE\n", known.name)),
+            options::Treatment::Refused(_) => {}
+        }
+    }
+    text.push_str("\nmongod's other options are refused, with the reason.\n");
+    text
+}

@@ -1,0 +1,243 @@
+//! mongod's options: a table of all of them, and the words of a command line taken apart by it.
+
+/// What is done with an option.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Treatment {
+    /// A switch that is honoured.
+    Switch,
+    /// Takes a value, which is honoured or refused.
+    Value,
+    /// Refused by name: the reason.
+    Refused(&'static str),
+}
+
+use Treatment::{Refused, Switch, Value};
+
+const NO_SHARDS: &str = "there is no sharding";
+const NO_TLS: &str = "there is no TLS yet";
+const NO_SYSLOG: &str = "there is no syslog; --logpath names a file";
+const NO_SOCKET: &str = "there is no Unix domain socket";
+const NOT_WIRED_TIGER: &str = "the storage engine is not WiredTiger";
+const NO_AUDIT: &str = "there is no such feature here";
+
+/// An option.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// Its name without dashes.
+    pub(super) name: &'static str,
+    /// Its name in a configuration file; empty where it has none.
+    pub(super) path: &'static str,
+    /// What is done with it.
+    pub(super) treatment: Treatment,
+}
+
+const fn known(name: &'static str, path: &'static str, treatment: Treatment) -> Known {
+    Known { name, path, treatment }
+}
+
+/// Every option of mongod 8.0, by name.
+pub(super) const OPTIONS: &[Known] = &[
+    known("auth", "", Refused("there are no users yet")),
+    known("bind_ip", "net.bindIp", Value),
+    known("bind_ip_all", "net.bindIpAll", Switch),
+    known("clusterAuthMode", "security.clusterAuthMode", Value),
+    known(
+        "clusterIpSourceAllowlist",
+        "security.clusterIpSourceAllowlist",
+        Refused("members are not checked"),
+    ),
+    known("config", "", Value),
+    known("configExpand", "", Refused("values of the file are never commands")),
+    known("configsvr", "", Refused(NO_SHARDS)),
+    known("cpu", "", Refused("there is nothing to show")),
+    known("dbpath", "storage.dbPath", Value),
+    known("directoryperdb", "storage.directoryPerDB", Refused("all databases share one file")),
+    known("enableMajorityReadConcern", "replication.enableMajorityReadConcern", Value),
+    known("filePermissions", "net.unixDomainSocket.filePermissions", Refused(NO_SOCKET)),
+    known("fork", "processManagement.fork", Switch),
+    known("help", "", Switch),
+    known("inMemorySizeGB", "storage.inMemory.engineConfig.inMemorySizeGB", Refused("memory is not bounded")),
+    known("ipv6", "net.ipv6", Switch),
+    known("journal", "storage.journal.enabled", Switch),
+    known("journalCommitInterval", "storage.journal.commitIntervalMs", Value),
+    known("keyFile", "security.keyFile", Value),
+    known("listenBacklog", "net.listenBacklog", Refused("the backlog is fixed")),
+    known("logappend", "systemLog.logAppend", Switch),
+    known("logpath", "systemLog.path", Value),
+    known("logRotate", "systemLog.logRotate", Value),
+    known("maxConns", "net.maxIncomingConnections", Value),
+    known("networkMessageCompressors", "net.compression.compressors", Value),
+    known("noauth", "", Switch),
+    known("nojournal", "", Switch),
+    known("noscripting", "", Switch),
+    known("notablescan", "", Switch),
+    known("nounixsocket", "", Switch),
+    known("oplogSize", "replication.oplogSizeMB", Value),
+    known("pidfilepath", "processManagement.pidFilePath", Value),
+    known("port", "net.port", Value),
+    known("profile", "", Value),
+    known("profileFilter", "operationProfiling.filter", Refused("there is no profiler")),
+    known("quiet", "systemLog.quiet", Switch),
+    known("redactClientLogData", "security.redactClientLogData", Refused(NO_AUDIT)),
+    known("repair", "storage.repair", Switch),
+    known("replSet", "replication.replSetName", Value),
+    known("setParameter", "", Value),
+    known("shardsvr", "", Refused(NO_SHARDS)),
+    known("shutdown", "", Refused("send the process SIGTERM, or the command shutdown")),
+    known("slowms", "operationProfiling.slowOpThresholdMs", Refused("slow operations are not logged")),
+    known(
+        "slowOpSampleRate",
+        "operationProfiling.slowOpSampleRate",
+        Refused("slow operations are not logged"),
+    ),
+    known("storageEngine", "storage.engine", Value),
+    known("syncdelay", "storage.syncPeriodSecs", Value),
+    known("sysinfo", "", Refused("there is nothing to show")),
+    known("syslog", "", Refused(NO_SYSLOG)),
+    known("syslogFacility", "systemLog.syslogFacility", Refused(NO_SYSLOG)),
+    known("timeStampFormat", "systemLog.timeStampFormat", Value),
+    known("timeZoneInfo", "processManagement.timeZoneInfo", Refused("the rules of time zones are built in")),
+    known(
+        "tlsAllowConnectionsWithoutCertificates",
+        "net.tls.allowConnectionsWithoutCertificates",
+        Refused(NO_TLS),
+    ),
+    known("tlsAllowInvalidCertificates", "net.tls.allowInvalidCertificates", Refused(NO_TLS)),
+    known("tlsAllowInvalidHostnames", "net.tls.allowInvalidHostnames", Refused(NO_TLS)),
+    known("tlsCAFile", "net.tls.CAFile", Refused(NO_TLS)),
+    known("tlsCertificateKeyFile", "net.tls.certificateKeyFile", Refused(NO_TLS)),
+    known("tlsCertificateKeyFilePassword", "net.tls.certificateKeyFilePassword", Refused(NO_TLS)),
+    known("tlsClusterFile", "net.tls.clusterFile", Refused(NO_TLS)),
+    known("tlsCRLFile", "net.tls.CRLFile", Refused(NO_TLS)),
+    known("tlsDisabledProtocols", "net.tls.disabledProtocols", Refused(NO_TLS)),
+    known("tlsMode", "net.tls.mode", Value),
+    known("transitionToAuth", "security.transitionToAuth", Refused("there are no users yet")),
+    known("unixSocketPrefix", "net.unixDomainSocket.pathPrefix", Refused(NO_SOCKET)),
+    known("upgrade", "", Refused("data files need no upgrade")),
+    known("verbose", "", Switch),
+    known("version", "", Switch),
+    known("wiredTigerCacheSizeGB", "storage.wiredTiger.engineConfig.cacheSizeGB", Value),
+    known(
+        "wiredTigerCollectionBlockCompressor",
+        "storage.wiredTiger.collectionConfig.blockCompressor",
+        Refused(NOT_WIRED_TIGER),
+    ),
+    known(
+        "wiredTigerDirectoryForIndexes",
+        "storage.wiredTiger.engineConfig.directoryForIndexes",
+        Refused(NOT_WIRED_TIGER),
+    ),
+    known("wiredTigerEngineConfigString", "", Refused(NOT_WIRED_TIGER)),
+    known(
+        "wiredTigerIndexPrefixCompression",
+        "storage.wiredTiger.indexConfig.prefixCompression",
+        Refused(NOT_WIRED_TIGER),
+    ),
+    known(
+        "wiredTigerJournalCompressor",
+        "storage.wiredTiger.engineConfig.journalCompressor",
+        Refused(NOT_WIRED_TIGER),
+    ),
+];
+
+/// An option that was given, with its value; that of a switch is "true" or "false".
+pub(super) type Given = (&'static str, String);
+
+/// The option of a name.
+pub(super) fn find(name: &str) -> Option<&'static Known> {
+    OPTIONS.iter().find(|known| known.name == name)
+}
+
+/// Takes a command line apart; its words in mongod's own errors.
+pub(super) fn parse(words: &[String]) -> Result<Vec<Given>, String> {
+    let mut given = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let Some((name, mut value)) = split(word) else {
+            return Err(format!("unrecognised option '{word}'"));
+        };
+        // Verbosity may be told by repeated letters: -vv.
+        if word.starts_with("-v") && word.chars().skip(1).all(|c| c == 'v') {
+            given.push(("verbose", (word.len() - 1).to_string()));
+            continue;
+        }
+        let known = find(name).ok_or_else(|| format!("unrecognised option '{word}'"))?;
+        match known.treatment {
+            Refused(why) => return Err(format!("--{name} means nothing to Vellum: {why}")),
+            Switch if name == "verbose" => given.push(("verbose", value.unwrap_or_else(|| "1".to_string()))),
+            Switch if value.is_some() => {
+                return Err(format!("option '--{name}' does not take any arguments"));
+            }
+            Switch => given.push((known.name, "true".to_string())),
+            Value => {
+                let value = value.take().or_else(|| words.next().cloned());
+                let value =
+                    value.ok_or_else(|| format!("the required argument for option '--{name}' is missing"))?;
+                if known.name != "setParameter" && given.iter().any(|(name, _)| *name == known.name) {
+                    return Err(format!("Multiple occurrences of option \"--{name}\""));
+                }
+                given.push((known.name, value));
+            }
+        }
+    }
+    Ok(given)
+}
+
+/// The name in a word, and the value if it is in the same word.
+fn split(word: &str) -> Option<(&str, Option<String>)> {
+    let rest = match word {
+        "-f" => "config",
+        "-h" | "-?" => "help",
+        _ if word.starts_with("-v") => "verbose",
+        _ => word.strip_prefix("--")?,
+    };
+    match rest.split_once('=') {
+        Some((name, value)) => Some((name, Some(value.to_string()))),
+        None => Some((rest, None)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Result<Vec<Given>, String> {
+        parse(&line.split_whitespace().map(str::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn words_are_taken_apart_as_mongod_does() {
+        let given = words("--port 5 --dbpath=/x -vv --noauth --setParameter a=1 --setParameter b=2").unwrap();
+        let expected = [
+            ("port", "5"),
+            ("dbpath", "/x"),
+            ("verbose", "2"),
+            ("noauth", "true"),
+            ("setParameter", "a=1"),
+            ("setParameter", "b=2"),
+        ];
+        assert_eq!(given, expected.map(|(name, value)| (name, value.to_string())));
+    }
+
+    #[test]
+    fn the_table_is_sorted() {
+        let plain = |name: &str| name.to_ascii_lowercase().replace('_', "");
+        assert!(OPTIONS.is_sorted_by_key(|known| plain(known.name)));
+    }
+
+    #[test]
+    fn mistakes_are_told_in_mongods_words() {
+        for (line, part) in [
+            ("--prot 5", "unrecognised option '--prot'"),
+            ("serve", "unrecognised option 'serve'"),
+            ("--port", "argument for option '--port' is missing"),
+            ("--port 1 --port 2", "Multiple occurrences"),
+            ("--fork=1", "does not take any arguments"),
+            ("--auth", "no users yet"),
+            ("--shardsvr", "no sharding"),
+        ] {
+            let error = words(line).unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! What mongod's options come to: the same configuration as Vellum's own.
+
+use super::options::Given;
+use crate::cli::{Engine, parse_set_name};
+use crate::config::{Config, Greeting, promise};
+use server::Settings;
+use server::logging::{self, Destination};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+use storage::{DiskOptions, Durability};
+
+/// Where mongod keeps data unless told.
+const DBPATH: &str = "/data/db";
+
+/// The least cache that the disk engine works with, in bytes.
+const CACHE_MIN: f64 = (16 << 20) as f64;
+
+/// The cache unless told, in bytes.
+const CACHE: u64 = 256 << 20;
+
+/// How often the disk engine makes a checkpoint at the least, in seconds.
+const CHECKPOINT_SECONDS: f64 = 60.0;
+
+/// Options by name, the command line's before the file's.
+pub(super) struct Options(pub(super) Vec<Given>);
+
+impl Options {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a switch is on.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| value != "false")
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, String> {
+        let parse = |text: &str| {
+            text.parse().map_err(|_| format!("the argument ('{text}') for option '--{name}' is invalid"))
+        };
+        self.get(name).map(parse).transpose()
+    }
+
+    /// A value that can only be what it is anyhow.
+    fn only(&self, name: &str, good: &[&str], why: &str) -> Result<(), String> {
+        match self.get(name).filter(|value| !good.contains(value)) {
+            Some(value) => Err(format!("--{name} {value} means nothing to Vellum: {why}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Decides. Fails on what contradicts itself, has no meaning here, or isn't there yet.
+    pub(super) fn into_config(self, arguments: Vec<String>) -> Result<Config, String> {
+        self.check()?;
+        let engine = match self.get("storageEngine").unwrap_or("wiredTiger") {
+            "wiredTiger" => Engine::Disk,
+            "ephemeralForTest" | "inMemory" => Engine::Memory,
+            other => return Err(format!("Cannot start server with an unknown storage engine: {other}")),
+        };
+        let disk = match engine {
+            Engine::Disk => Some(self.disk()?),
+            Engine::Memory => {
+                if self.get("wiredTigerCacheSizeGB").is_some() {
+                    return Err("--wiredTigerCacheSizeGB means nothing in memory".to_string());
+                }
+                None
+            }
+        };
+        let bind = self.bind()?;
+        self.check_key_file(bind)?;
+        let (parameters, test_commands) = self.parameters()?;
+        let replica_set = self.get("replSet").map(set_name).transpose()?;
+        let settings = Settings {
+            arguments,
+            bind,
+            port: self.number("port")?.unwrap_or(27017),
+            replica_set,
+            engine: engine.name(),
+            ephemeral: engine == Engine::Memory,
+            syncs: !self.has("nojournal"),
+            test_commands,
+            connections_max: self.number("maxConns")?.unwrap_or(Settings::default().connections_max),
+            ..Settings::default()
+        };
+        Ok(Config {
+            settings,
+            promise: promise(disk.as_ref()),
+            disk,
+            repair: self.has("repair"),
+            parent_pipe: false,
+            log: self.log()?,
+            greeting: Greeting::Nothing,
+            pid_file: self.get("pidfilepath").map(PathBuf::from),
+            parameters,
+            warnings: self.warnings(),
+        })
+    }
+
+    /// What can be told wrong by looking at one option.
+    fn check(&self) -> Result<(), String> {
+        self.only("clusterAuthMode", &["keyFile"], "there are no certificates yet")?;
+        self.only("enableMajorityReadConcern", &["true", "1"], "majority is what was written")?;
+        self.only("logRotate", &["rename"], "SIGHUP opens the log again")?;
+        self.only(
+            "networkMessageCompressors",
+            &["snappy,zstd,zlib"],
+            "clients choose among snappy, zstd and zlib",
+        )?;
+        self.only("profile", &["0"], "there is no profiler")?;
+        self.only("timeStampFormat", &["iso8601-utc"], "times in the log are UTC")?;
+        self.only("tlsMode", &["disabled"], "there is no TLS yet")?;
+        if self.number::<f64>("syncdelay")?.is_some_and(|delay| delay > 0.0 && delay < CHECKPOINT_SECONDS) {
+            let why = "a checkpoint is made after 60 seconds at the latest, or as changes need room";
+            return Err(format!("--syncdelay below 60 means nothing to Vellum: {why}"));
+        }
+        if self.number::<f64>("oplogSize")?.is_some_and(|size| size <= 0.0) {
+            return Err("bad --oplogSize, arg must be greater than 0".to_string());
+        }
+        if self.has("fork") && self.get("logpath").is_none() {
+            return Err("--fork has to be used with --logpath".to_string());
+        }
+        if self.has("journal") && self.has("nojournal") {
+            return Err("Can't specify both --journal and --nojournal options.".to_string());
+        }
+        Ok(())
+    }
+
+    fn disk(&self) -> Result<DiskOptions, String> {
+        let mut options = DiskOptions::new(self.directory());
+        if self.has("nojournal") {
+            options.durability = Durability::None;
+        }
+        if let Some(millis) = self.number("journalCommitInterval")? {
+            if !(1..=500).contains(&millis) {
+                return Err("--journalCommitInterval out of allowed range (1-500ms)".to_string());
+            }
+            options.journal_commit_interval = Duration::from_millis(millis);
+        }
+        options.cache_bytes = CACHE;
+        if let Some(gigabytes) = self.number::<f64>("wiredTigerCacheSizeGB")? {
+            let bytes = gigabytes * f64::from(1 << 30);
+            if !bytes.is_finite() || bytes < CACHE_MIN {
+                return Err("--wiredTigerCacheSizeGB: at least 0.016 are needed".to_string());
+            }
+            options.cache_bytes = bytes as u64;
+        }
+        Ok(options)
+    }
+
+    /// The data directory, which mongod never makes.
+    pub(super) fn directory(&self) -> PathBuf {
+        PathBuf::from(self.get("dbpath").unwrap_or(DBPATH))
+    }
+
+    /// The one address to listen on.
+    fn bind(&self) -> Result<IpAddr, String> {
+        let all =
+            if self.has("ipv6") { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
+        if self.has("bind_ip_all") {
+            return Ok(all);
+        }
+        let Some(list) = self.get("bind_ip") else { return Ok(Ipv4Addr::LOCALHOST.into()) };
+        let mut addresses = Vec::new();
+        for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            let address = match name {
+                "localhost" => Ipv4Addr::LOCALHOST.into(),
+                "*" => all,
+                _ => name
+                    .parse()
+                    .map_err(|_| format!("--bind_ip {name}: Vellum takes IP addresses and localhost"))?,
+            };
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        match addresses.as_slice() {
+            [one] => Ok(*one),
+            several => {
+                // An address of everything takes the others in.
+                let everything = several.iter().find(|address| address.is_unspecified()).copied();
+                everything
+                    .ok_or_else(|| format!("--bind_ip {list}: Vellum listens on one address, or on all"))
+            }
+        }
+    }
+
+    /// There is nobody to show the key to in a set of one. As nobody has to log in either, the server
+    /// stays where only this machine reaches it.
+    fn check_key_file(&self, bind: IpAddr) -> Result<(), String> {
+        let Some(path) = self.get("keyFile") else { return Ok(()) };
+        std::fs::read(path).map_err(|error| format!("--keyFile {path}: {error}"))?;
+        match bind.is_loopback() {
+            true => Ok(()),
+            false => {
+                Err(format!("--keyFile and {bind}: there are no users yet, so anyone could read and write"))
+            }
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let key = "--keyFile is given and nobody has to log in: there are no users yet";
+        self.get("keyFile").map(|_| key.to_string()).into_iter().collect()
+    }
+
+    /// Those for `setParameter`, and whether test commands are allowed.
+    fn parameters(&self) -> Result<(Vec<(String, String)>, bool), String> {
+        let mut parameters = Vec::new();
+        let mut test_commands = false;
+        for (_, text) in self.0.iter().filter(|(name, _)| *name == "setParameter") {
+            let (name, value) =
+                text.split_once('=').ok_or_else(|| format!("Illegal option assignment: \"{text}\""))?;
+            match (name, value) {
+                ("enableTestCommands", _) => test_commands = matches!(value, "1" | "true"),
+                // None is collected.
+                ("diagnosticDataCollectionEnabled", "false" | "0") => {}
+                _ => parameters.push((name.to_string(), value.to_string())),
+            }
+        }
+        if self.has("notablescan") {
+            parameters.push(("notablescan".to_string(), "true".to_string()));
+        }
+        Ok((parameters, test_commands))
+    }
+
+    fn log(&self) -> Result<logging::Options, String> {
+        let append = self.has("logappend");
+        let to = match self.get("logpath") {
+            Some(path) => Destination::File { path: path.into(), append },
+            None if append => return Err("--logappend has to be used with --logpath".to_string()),
+            None => Destination::StandardOutput,
+        };
+        let level = match self.number::<u32>("verbose")? {
+            None | Some(0) => log::LevelFilter::Info,
+            Some(1) => log::LevelFilter::Debug,
+            Some(_) => log::LevelFilter::Trace,
+        };
+        Ok(logging::Options { level, json: true, to })
+    }
+}
+
+/// The name of a set, without the seeds that old versions took behind a slash.
+fn set_name(text: &str) -> Result<String, String> {
+    parse_set_name(text).map_err(|why| format!("--replSet {text}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::parse;
+    use super::*;
+
+    fn config(line: &str) -> Result<Config, String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+        Options(parse(&words)?).into_config(Vec::new())
+    }
+
+    #[test]
+    fn engines_are_chosen_by_mongods_names() {
+        let found = config("--dbpath /x --wiredTigerCacheSizeGB 0.5 --journalCommitInterval 50").unwrap();
+        let disk = found.disk.unwrap();
+        assert_eq!((disk.directory, disk.cache_bytes), (PathBuf::from("/x"), 512 << 20));
+        assert_eq!(disk.journal_commit_interval, Duration::from_millis(50));
+        assert_eq!(config("").unwrap().disk.unwrap().directory, PathBuf::from("/data/db"));
+        assert_eq!(config("--nojournal").unwrap().disk.unwrap().durability, Durability::None);
+        for engine in ["ephemeralForTest", "inMemory"] {
+            let found = config(&format!("--storageEngine {engine} --dbpath /x")).unwrap();
+            assert!(found.disk.is_none() && found.settings.ephemeral);
+        }
+    }
+
+    #[test]
+    fn addresses_come_to_one() {
+        for (line, expected) in [
+            ("", "127.0.0.1"),
+            ("--bind_ip localhost", "127.0.0.1"),
+            ("--bind_ip 127.0.0.1,localhost", "127.0.0.1"),
+            ("--bind_ip_all", "0.0.0.0"),
+            ("--bind_ip_all --ipv6", "::"),
+            ("--bind_ip 127.0.0.1,0.0.0.0", "0.0.0.0"),
+            ("--bind_ip ::1", "::1"),
+        ] {
+            assert_eq!(config(line).unwrap().settings.bind.to_string(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_passed_on() {
+        let found =
+            config("--setParameter enableTestCommands=1 --setParameter ttlMonitorSleepSecs=5").unwrap();
+        assert!(found.settings.test_commands);
+        assert_eq!(found.parameters, [("ttlMonitorSleepSecs".to_string(), "5".to_string())]);
+        assert!(!config("").unwrap().settings.test_commands);
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_refused_by_name() {
+        for (line, part) in [
+            ("--storageEngine rocks", "unknown storage engine: rocks"),
+            ("--bind_ip 127.0.0.1,127.0.0.2", "one address"),
+            ("--bind_ip db.example", "db.example"),
+            ("--port x", "'x'"),
+            ("--syncdelay 10", "--syncdelay"),
+            ("--oplogSize 0", "--oplogSize"),
+            ("--fork", "--logpath"),
+            ("--logappend", "--logpath"),
+            ("--keyFile /nowhere/key", "/nowhere/key"),
+            ("--profile 1", "--profile 1"),
+            ("--tlsMode requireTLS", "TLS"),
+            ("--setParameter x", "Illegal option assignment"),
+            ("--storageEngine inMemory --wiredTigerCacheSizeGB 1", "in memory"),
+            ("--wiredTigerCacheSizeGB 0.001", "0.016"),
+            ("--replSet a/b", "--replSet a/b"),
+        ] {
+            let error = config(line).unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+}

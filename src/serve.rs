@@ -1,0 +1,198 @@
+//! Serving: the engine that was asked for, the database on it, the server before it.
+
+use crate::banner::{self, Start};
+use crate::config::{Config, Greeting};
+use crate::{arenas, mongod, signals};
+use base::bson::{Builder, Value};
+use database::{Database, SettableClock};
+use server::{LocalConnection, Server};
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use storage::{DiskEngine, Engine, MemoryEngine};
+
+/// Why a server didn't serve.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// What to do about it, roughly.
+    pub(crate) kind: Kind,
+    /// What to tell.
+    pub(crate) message: String,
+}
+
+/// The kinds of failures, which mongod's exit codes tell apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Kind {
+    /// An option that only a running server could check.
+    Options,
+    /// The address can't be listened on.
+    Address,
+    /// The data directory can't be used.
+    Data,
+    /// Anything else.
+    Other,
+}
+
+impl Failure {
+    /// A failure of a kind.
+    pub(crate) fn new(kind: Kind, message: impl Display) -> Failure {
+        Failure { kind, message: message.to_string() }
+    }
+}
+
+/// Serves until told to stop.
+pub(crate) fn serve(config: Config) -> Result<(), Failure> {
+    if config.disk.is_some() {
+        arenas::limit();
+    }
+    server::logging::start(&config.log)
+        .map_err(|error| Failure::new(Kind::Options, format!("cannot open the log: {error}")))?;
+    log_panics();
+    mongod::leave_terminal();
+    if config.repair {
+        return crate::repair::repair(&config).map_err(|why| Failure::new(Kind::Data, why));
+    }
+    signals::watch()
+        .map_err(|error| Failure::new(Kind::Other, format!("cannot watch for signals: {error}")))?;
+    let (bind, port) = (config.settings.bind, config.settings.port);
+    let disk = open_disk(&config)?;
+    let start = match &disk {
+        None => Start::Memory,
+        Some(disk) if disk.replayed() == 0 => Start::Clean,
+        Some(disk) => Start::Recovered(disk.replayed()),
+    };
+    let engine: Arc<dyn Engine> = match &disk {
+        Some(disk) => disk.clone(),
+        None => Arc::new(MemoryEngine::new()),
+    };
+    let database = Database::open(engine, Arc::<SettableClock>::default(), server::seed());
+    let database =
+        database.map_err(|error| Failure::new(Kind::Data, format!("cannot open the database: {error}")))?;
+    let server = Arc::new(Server::new(config.settings.clone(), database.clone()));
+    set_parameters(&server, &config.parameters)?;
+    let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
+    if config.parent_pipe {
+        stop_with_parent(server.clone());
+    }
+    let served = server::serve(&server, |address| announce(address, &config, start));
+    let served = served.map_err(|error| Failure::new(Kind::Address, explain(&error, bind, port)));
+    if config.settings.strict {
+        report(&database);
+    }
+    drop(pid_file);
+    // Here and not when the last reference goes, so that the process doesn't end before it is done.
+    let closed = disk.map_or(Ok(()), |disk| disk.close());
+    served
+        .and(closed.map_err(|error| Failure::new(Kind::Data, format!("closing the data directory: {error}"))))
+}
+
+fn open_disk(config: &Config) -> Result<Option<Arc<DiskEngine>>, Failure> {
+    let Some(options) = &config.disk else { return Ok(None) };
+    let failed = |message: String| Failure::new(Kind::Data, message);
+    let disk = DiskEngine::open(options).map_err(|error| failed(error.to_string()))?;
+    // Behind the engine's lock: no other process uses the directory.
+    let temporary = options.directory.join("_tmp");
+    database::spill_into(&temporary).map_err(|error| failed(format!("{}: {error}", temporary.display())))?;
+    Ok(Some(Arc::new(disk)))
+}
+
+fn announce(address: SocketAddr, config: &Config, start: Start) {
+    for warning in &config.warnings {
+        server::logging::startup_warning(warning);
+    }
+    banner::log_start(address, config, start);
+    if config.greeting == Greeting::Banner {
+        let text = banner::banner(address, config, start);
+        let mut out = io::stdout();
+        // Whoever closed standard output doesn't want to know.
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
+    mongod::ready();
+}
+
+/// Sets parameters as a client would, before there are any.
+fn set_parameters(server: &Arc<Server>, parameters: &[(String, String)]) -> Result<(), Failure> {
+    let mut connection = LocalConnection::new(server);
+    for (name, text) in parameters {
+        let value = match (text.as_str(), text.parse::<i64>()) {
+            ("true", _) => Value::Boolean(true),
+            ("false", _) => Value::Boolean(false),
+            (_, Ok(number)) => Value::Int64(number),
+            (text, _) => Value::String(text),
+        };
+        let mut command = Builder::new();
+        command.append("setParameter", 1).append(name, value).append("$db", "admin");
+        let reply = connection.command(command.finish().view());
+        let refused = match &reply {
+            None => Some("no answer"),
+            Some(reply) if reply.view().get("ok").and_then(|ok| ok.as_i64()) == Some(1) => None,
+            Some(reply) => Some(reply.view().get("errmsg").and_then(|why| why.as_str()).unwrap_or("refused")),
+        };
+        if let Some(why) = refused {
+            return Err(Failure::new(Kind::Options, format!("--setParameter {name}={text}: {why}")));
+        }
+    }
+    Ok(())
+}
+
+/// A file with the process's number, gone when the server has ended.
+struct PidFile(PathBuf);
+
+impl PidFile {
+    fn write(path: &Path) -> Result<PidFile, Failure> {
+        let written = std::fs::write(path, format!("{}\n", std::process::id()));
+        written.map_err(|error| Failure::new(Kind::Options, format!("{}: {error}", path.display())))?;
+        Ok(PidFile(path.to_path_buf()))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // Somebody else has removed it: then it is gone as well.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Tells what `--strict` found, whatever the log's level: it was asked for.
+fn report(database: &Database) {
+    let lines = database.strict_report().lines().into_iter();
+    let text: String = lines.map(|line| format!("strict: {line}\n")).collect();
+    // Whoever closed standard error doesn't want to know.
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+fn explain(error: &io::Error, bind: IpAddr, port: u16) -> String {
+    let address = SocketAddr::new(bind, port);
+    match error.kind() {
+        ErrorKind::AddrInUse => format!(
+            "cannot listen on {address}: Address already in use. Choose another with --port, or --port 0 for a free one."
+        ),
+        ErrorKind::AddrNotAvailable => {
+            format!("cannot listen on {address}: this machine has no such address.")
+        }
+        ErrorKind::PermissionDenied => {
+            format!("cannot listen on {address}: not permitted. Ports below 1024 often need privileges.")
+        }
+        _ => format!("cannot listen on {address}: {error}"),
+    }
+}
+
+/// Stops the server when standard input ends, as it does when the parent process does.
+fn stop_with_parent(server: Arc<Server>) {
+    std::thread::spawn(move || {
+        let mut buffer = [0; 256];
+        while let Ok(1..) = io::stdin().read(&mut buffer) {}
+        log::info!("standard input closed: stopping");
+        server.stop();
+    });
+}
+
+/// Panics go to the log, so that getLog shows them; the connection concerned is closed.
+pub(crate) fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let backtrace = std::backtrace::Backtrace::capture();
+        log::error!("{panic}\n{backtrace}");
+    }));
+}

@@ -1,0 +1,47 @@
+// mongodb-memory-server itself, with `systemBinary` naming a link called mongod to Vellum.
+import assert from "node:assert";
+import test from "node:test";
+import { MongoClient } from "mongodb";
+import { MongoMemoryReplSet, MongoMemoryServer } from "mongodb-memory-server-core";
+
+const binary = { systemBinary: process.env.VELLUM_AS_MONGOD, checkMD5: false, version: "8.0.0" };
+
+async function use(uri) {
+  const client = await MongoClient.connect(uri);
+  const people = client.db("test").collection("people");
+  await people.insertOne({ name: "Ada" });
+  assert.equal(await people.countDocuments(), 1);
+  await client.close();
+}
+
+for (const storageEngine of ["wiredTiger", "ephemeralForTest"]) {
+  test(`a single server, ${storageEngine}`, async () => {
+    const server = await MongoMemoryServer.create({ binary, instance: { storageEngine } });
+    await use(server.getUri());
+    assert.equal(await server.stop(), true);
+  });
+}
+
+test("a replica set of one", async () => {
+  const set = await MongoMemoryReplSet.create({ binary, replSet: { count: 1, storageEngine: "wiredTiger" } });
+  await set.waitUntilRunning();
+  await use(set.getUri());
+  assert.equal(await set.stop(), true);
+});
+
+test("an argument of the caller's own", async () => {
+  const args = ["--setParameter", "ttlMonitorEnabled=false", "--nounixsocket", "--quiet"];
+  const server = await MongoMemoryServer.create({ binary, instance: { args } });
+  await use(server.getUri());
+  await server.stop();
+});
+
+test("what isn't there is refused by name", async () => {
+  await assert.rejects(MongoMemoryServer.create({ binary, instance: { args: ["--syslog"] } }));
+  await assert.rejects(MongoMemoryServer.create({ binary, auth: { enable: true } }));
+});
+
+test("a data directory that isn't there is told of in mongod's words", async () => {
+  const created = MongoMemoryServer.create({ binary, instance: { dbPath: "/nowhere/at/all" } });
+  await assert.rejects(created, /dbPath|NonExistentPath|ENOENT|directory/i);
+});

@@ -1,0 +1,196 @@
+//! The first minutes: what is printed and logged, options from the environment and a file, signals,
+//! a data directory in use, `ping`, and the lab that isn't there.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A directory of a test's own, gone afterwards.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("start-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left is in the target directory.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn vellum(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A server whose banner has been read.
+struct Started {
+    child: Child,
+    banner: Vec<String>,
+}
+
+impl Started {
+    fn new(command: &mut Command) -> Started {
+        let mut child = command.spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut banner = Vec::new();
+        for line in output.lines().map_while(Result::ok) {
+            let last = line.starts_with("try: ");
+            banner.push(line);
+            if last {
+                break;
+            }
+        }
+        assert!(banner.first().is_some_and(|line| line.starts_with("mongodb://")), "{banner:?}");
+        Started { child, banner }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
+    }
+
+    /// Ends the server as its parent's end does; what it logged to standard error.
+    fn end(mut self) -> String {
+        drop(self.child.stdin.take());
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{log}");
+        log
+    }
+}
+
+fn output(command: &mut Command) -> (Option<i32>, String) {
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !is_there() {
+        assert!(Instant::now() < end, "{what} never came");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+const FREE: &[&str] = &["--port", "0", "--parent-pipe"];
+
+#[test]
+fn the_banner_tells_what_one_wants_to_know() {
+    let scratch = Scratch::new("banner");
+    let data = scratch.path("data");
+    let arguments = [FREE, &["--data", &data]].concat();
+    let server = Started::new(&mut vellum(&arguments));
+    let pid = server.child.id();
+    let text = server.banner.join("\n");
+    let uri = server.banner[0].clone();
+    for part in [
+        &format!("disk engine in {data}"),
+        &format!("process {pid}"),
+        "start: clean",
+        &format!("mongosh '{uri}'"),
+        env!("CARGO_PKG_VERSION"),
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let (code, said) = output(&mut vellum(&["ping", &uri]));
+    assert!(code == Some(0) && said.contains("answers"), "{said}");
+    let (code, said) = output(&mut vellum(&arguments));
+    assert!(code == Some(1) && said.contains(&format!("({pid})")), "{said}");
+    let log = server.end();
+    assert!(log.contains("Waiting for connections") && log.contains(&format!("pid={pid}")), "{log}");
+    let (code, said) = output(&mut vellum(&["ping", "--quiet", &uri]));
+    assert!(code == Some(1) && said.is_empty(), "{said}");
+}
+
+#[test]
+fn a_killed_server_tells_that_it_recovered() {
+    let scratch = Scratch::new("recovered");
+    let data = scratch.path("data");
+    let arguments = [FREE, &["--data", &data]].concat();
+    let mut server = Started::new(&mut vellum(&arguments));
+    let address = server.banner[0].trim_start_matches("mongodb://").trim_end_matches('/').to_string();
+    let mut client = crate::client::Client::connect(&address, Duration::from_secs(20)).unwrap();
+    let insert = "{insert: 'c', documents: [{a: 1}], writeConcern: {j: true}, $db: 'test'}";
+    client.command(&base::bson::extended_json::parse(insert).unwrap()).unwrap();
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let server = Started::new(&mut vellum(&arguments));
+    assert!(server.banner.iter().any(|line| line.contains("start: recovered")), "{:?}", server.banner);
+    server.end();
+}
+
+#[test]
+fn options_come_from_the_environment_and_a_file() {
+    let scratch = Scratch::new("layers");
+    let file = scratch.path("vellum.toml");
+    fs::write(&file, "port = 1\nreplset = \"rs7\"\nparent-pipe = true\n").unwrap();
+    let server = Started::new(vellum(&["--config", &file]).env("VELLUM_PORT", "0"));
+    assert!(server.banner[0].ends_with("/?replicaSet=rs7"), "{:?}", server.banner);
+    server.end();
+    fs::write(&file, "prot = 1\n").unwrap();
+    let (code, said) = output(&mut vellum(&["--config", &file]));
+    assert!(code == Some(2) && said.contains("'--port'") && said.contains("prot in "), "{said}");
+    let (code, said) = output(vellum(&[]).env("VELLUM_PORT", "99999"));
+    assert!(code == Some(2) && said.contains("VELLUM_PORT") && said.contains("99999"), "{said}");
+    let (code, said) = output(vellum(&["--bind", "0.0.0.0"]).env("MONGO_INITDB_ROOT_USERNAME", "me"));
+    assert!(code == Some(2) && said.contains("MONGO_INITDB_ROOT_USERNAME"), "{said}");
+}
+
+#[test]
+fn signals_change_the_log_and_end_nothing() {
+    let scratch = Scratch::new("signals");
+    let log = scratch.path("log");
+    let arguments = [FREE, &["--log-file", &log, "--log-format", "json"]].concat();
+    let server = Started::new(&mut vellum(&arguments));
+    let has = |path: &str, part: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(part));
+    wait_for("the line tools wait for", || has(&log, r#""id":23016"#));
+    fs::rename(&log, scratch.path("moved")).unwrap();
+    server.signal(Signal::SIGHUP);
+    wait_for("the log opened again", || has(&log, "SIGHUP"));
+    server.signal(Signal::SIGUSR1);
+    let files = || fs::read_dir(&scratch.0).unwrap().count();
+    wait_for("the new log", || files() == 3 && has(&log, "SIGUSR1"));
+    assert!(has(&scratch.path("moved"), "Waiting for connections"));
+    let (code, said) = output(&mut vellum(&["ping", &server.banner[0]]));
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(server.end(), "");
+}
+
+#[test]
+fn the_lab_is_a_program_of_its_own() {
+    let scratch = Scratch::new("lab");
+    // Alone in a folder, so that no vellum-lab lies beside it.
+    let alone = scratch.0.join("vellum");
+    fs::copy(env!("CARGO_BIN_EXE_vellum"), &alone).unwrap();
+    let run = |path: &Path| output(Command::new(&alone).args(["lab", "clean"]).env("PATH", path));
+    let (code, said) = run(&scratch.0);
+    assert!(code == Some(2) && said.contains("vellum-lab") && said.contains("cargo install"), "{said}");
+    fs::write(scratch.0.join("vellum-lab"), "#!/bin/sh\necho \"$1 $VELLUM_BINARY\"\nexit 7\n").unwrap();
+    Command::new("chmod").arg("+x").arg(scratch.0.join("vellum-lab")).status().unwrap();
+    let (code, said) = run(Path::new("/usr/bin:/bin"));
+    assert!(code == Some(7) && said.trim() == format!("clean {}", alone.display()), "{said}");
+}
+
+#[test]
+fn hidden_verbs_are_not_suggested() {
+    let (code, said) = output(&mut vellum(&["pin"]));
+    assert!(code == Some(2) && said.contains("ping"), "{said}");
+    let (_, said) = output(&mut vellum(&["--help"]));
+    assert!(!said.contains("floor") && said.lines().count() <= 60, "{said}");
+}
