@@ -122,3 +122,26 @@ fn a_standalone_logs_nothing() {
     assert_eq!(s.database.log_bytes(), None);
     assert!(s.oplog().is_empty());
 }
+
+#[test]
+fn the_journal_writes_a_logged_document_once() {
+    use storage::testing::FaultyFiles;
+    use storage::{DiskEngine, DiskOptions, Engine};
+    let bytes_of_an_insert = |log: Option<LogOptions>| {
+        let engine = DiskEngine::open_on(Arc::new(FaultyFiles::new()), &DiskOptions::new("/data")).unwrap();
+        let engine: Arc<dyn Engine> = Arc::new(engine);
+        let s = Session {
+            database: Database::open_with(engine.clone(), Arc::new(SystemClock), 7, log).unwrap(),
+            ..Session::new()
+        };
+        let text = "x".repeat(460);
+        s.insert(&s.database.operation(1), "{_id: 0}");
+        let before = engine.statistics().journal_bytes;
+        (1..=100)
+            .for_each(|id| s.insert(&s.database.operation(1), &format!("{{_id: {id}, text: '{text}'}}")));
+        (engine.statistics().journal_bytes - before) / 100
+    };
+    let (without, with) = (bytes_of_an_insert(None), bytes_of_an_insert(Some(LogOptions { bytes: 1 << 26 })));
+    println!("{without} bytes of journal for an insert without the oplog, {with} with it");
+    assert!(with < without + without / 5, "{with} bytes instead of {without}");
+}
