@@ -4,8 +4,9 @@
 //! either honoured by the handlers through [`Arguments`] or refused here by its own name.
 
 use crate::command::Command;
+use crate::read_concern;
 use crate::session_id;
-use crate::transaction::Participation;
+use crate::transaction_rules::{self, Given, Part};
 use crate::write_concern::WriteConcern;
 use base::bson::{Document, Element, Value};
 use base::{Result, err};
@@ -20,47 +21,21 @@ pub(crate) struct Arguments<'a> {
     /// The number of the retryable write, or of the transaction, within its session.
     pub(crate) transaction_number: Option<i64>,
     /// How the command takes part in a transaction, where it does.
-    pub(crate) transaction: Option<Participation>,
+    pub(crate) transaction: Option<Part>,
     /// The numbers of a retryable write's statements, where the client counts them itself.
     pub(crate) statement_id: Option<i32>,
     /// As `statement_id`, for several statements.
     pub(crate) statement_ids: Option<base::bson::Array<'a>>,
     /// How long the command may take; zero is no limit and reads as `None`.
     pub(crate) max_time: Option<Duration>,
-    /// The read concern's level, where one was given.
-    pub(crate) read_concern: Option<ReadConcern>,
-    /// The cluster time that a snapshot read names.
-    pub(crate) at_cluster_time: Option<u64>,
+    /// The read concern.
+    pub(crate) read_concern: read_concern::Asked,
     /// The write concern, where one was given.
     pub(crate) write_concern: Option<WriteConcern>,
     /// The client's remark, for logs and currentOp.
     pub(crate) comment: Option<Value<'a>>,
     /// Whether only commands of the stable API may run.
     pub(crate) api_strict: bool,
-}
-
-/// How settled the data must be that a command reads. On one node all levels read the same.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs)]
-pub(crate) enum ReadConcern {
-    Local,
-    Available,
-    Majority,
-    Linearizable,
-    Snapshot,
-}
-
-impl ReadConcern {
-    /// The level's name.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            ReadConcern::Local => "local",
-            ReadConcern::Available => "available",
-            ReadConcern::Majority => "majority",
-            ReadConcern::Linearizable => "linearizable",
-            ReadConcern::Snapshot => "snapshot",
-        }
-    }
 }
 
 /// The names read here; [`Fields`](crate::fields::Fields) leaves them out. Sorted.
@@ -73,6 +48,7 @@ const GENERIC: &[&str] = &[
     "apiVersion",
     "autocommit",
     "comment",
+    "coordinator",
     "lsid",
     "maxTimeMS",
     "readConcern",
@@ -102,7 +78,7 @@ impl<'a> Arguments<'a> {
     pub(crate) fn read(body: Document<'a>, command: &Command, topology: &Topology) -> Result<Arguments<'a>> {
         let mut arguments = Arguments::default();
         let mut api = Api::default();
-        let (mut autocommit, mut start) = (None, None);
+        let mut given = Given::default();
         // The first field is the command itself, whatever its name.
         for element in body.iter().skip(1).filter(|element| is_generic(element.name())) {
             let value = element.value();
@@ -113,12 +89,13 @@ impl<'a> Arguments<'a> {
                 "stmtIds" => {
                     arguments.statement_ids = Some(typed(&element, command, "array", value.as_array())?)
                 }
-                "startTransaction" => start = Some(typed(&element, command, "bool", value.as_bool())?),
-                "autocommit" => autocommit = Some(typed(&element, command, "bool", value.as_bool())?),
+                "startTransaction" => given.start = Some(typed(&element, command, "bool", value.as_bool())?),
+                "autocommit" => given.autocommit = Some(typed(&element, command, "bool", value.as_bool())?),
+                "coordinator" => refuse_coordinator(&element, command)?,
                 "maxTimeMS" => arguments.max_time = max_time(&element, command)?,
                 "readConcern" => {
-                    (arguments.read_concern, arguments.at_cluster_time) =
-                        read_concern(&element, command, body.find("startTransaction").is_some())?;
+                    let document = typed(&element, command, "object", value.as_document())?;
+                    arguments.read_concern = read_concern::Asked::parse(document, command)?;
                 }
                 "writeConcern" => {
                     let document = typed(&element, command, "object", value.as_document())?;
@@ -137,14 +114,19 @@ impl<'a> Arguments<'a> {
             }
         }
         arguments.api_strict = api.check(command)?;
-        if arguments.read_concern == Some(ReadConcern::Snapshot) && !topology.is_replica_set {
-            return Err(err!(
-                NotAReplicaSet,
-                "node needs to be a replica set member to use readConcern: snapshot"
-            ));
-        }
-        arguments.check_transaction((autocommit, start), command, topology.is_replica_set)?;
+        given.session = arguments.session.is_some();
+        given.number = arguments.transaction_number;
+        arguments.transaction = given.part(command, topology.is_replica_set)?;
+        arguments.check_concerns(command, topology)?;
         Ok(arguments)
+    }
+
+    fn check_concerns(&self, command: &Command, topology: &Topology) -> Result<()> {
+        let Some(part) = self.transaction else {
+            return self.read_concern.check(command, topology.is_replica_set);
+        };
+        let has_write_concern = self.write_concern.as_ref().is_some_and(|concern| !concern.is_empty());
+        transaction_rules::check_concerns(part, command, &self.read_concern, has_write_concern)
     }
 }
 
@@ -200,6 +182,16 @@ fn transaction_number(value: Value<'_>) -> Result<i64> {
     }
 }
 
+/// Only a shard coordinates a transaction; of that there is none.
+///
+/// Errors: TypeMismatch; NotImplemented for true.
+fn refuse_coordinator(element: &Element<'_>, command: &Command) -> Result<()> {
+    match typed(element, command, "bool", element.value().as_bool())? {
+        true => Err(err!(NotImplemented, "BSON field '{}.coordinator' is not implemented", command.name)),
+        false => Ok(()),
+    }
+}
+
 fn statement_id(value: Value<'_>) -> Result<i32> {
     match value {
         Value::Int32(number) => Ok(number),
@@ -226,87 +218,6 @@ fn max_time(element: &Element<'_>, command: &Command) -> Result<Option<Duration>
         return Err(err!(BadValue, "{millis} value for maxTimeMS is out of range [0, {}]", i32::MAX));
     }
     Ok((millis > 0).then(|| Duration::from_millis(millis as u64)))
-}
-
-fn read_concern(
-    element: &Element<'_>,
-    command: &Command,
-    starts_transaction: bool,
-) -> Result<(Option<ReadConcern>, Option<u64>)> {
-    let document = typed(element, command, "object", element.value().as_document())?;
-    let mut level = None;
-    let mut at = None;
-    for field in document {
-        match field.name() {
-            "level" => level = Some(read_concern_level(field.value())?),
-            // One node has seen every cluster time that it has given out.
-            "afterClusterTime" if matches!(field.value(), Value::Timestamp(_)) => {}
-            "atClusterTime" if matches!(field.value(), Value::Timestamp(_)) => {
-                at = match field.value() {
-                    Value::Timestamp(time) => Some(time),
-                    _ => None,
-                };
-            }
-            "provenance" => {}
-            name => {
-                return Err(err!(
-                    IDLUnknownField,
-                    "BSON field '{}.readConcern.{name}' is an unknown field.",
-                    command.name
-                ));
-            }
-        }
-    }
-    if at.is_some() && level != Some(ReadConcern::Snapshot) {
-        return Err(err!(
-            InvalidOptions,
-            "readConcern.atClusterTime is only supported with readConcern level snapshot"
-        ));
-    }
-    // A transaction has a read concern, whatever its first statement is.
-    if starts_transaction {
-        return Ok((level, at));
-    }
-    if level == Some(ReadConcern::Snapshot) && !command.reads_snapshots() {
-        return Err(err!(
-            InvalidOptions,
-            "Command {} does not support {{ readConcern: {{ level: \"snapshot\" }} }} :: caused by :: read concern \
-             snapshot is not supported",
-            command.name
-        ));
-    }
-    if !command.takes_read_concern && level.is_some_and(|level| level != ReadConcern::Local) {
-        return Err(err!(
-            InvalidOptions,
-            "Command {} does not support this readConcern :: caused by :: read concern not supported",
-            command.name
-        ));
-    }
-    Ok((level, at))
-}
-
-/// Reads the level of a read concern.
-pub(crate) fn read_concern_level(value: Value<'_>) -> Result<ReadConcern> {
-    Ok(match value.as_str() {
-        Some("local") => ReadConcern::Local,
-        Some("available") => ReadConcern::Available,
-        Some("majority") => ReadConcern::Majority,
-        Some("linearizable") => ReadConcern::Linearizable,
-        Some("snapshot") => ReadConcern::Snapshot,
-        Some(other) => {
-            return Err(err!(
-                BadValue,
-                "Enumeration value '{other}' for field 'readConcern.level' is not a valid value."
-            ));
-        }
-        None => {
-            return Err(err!(
-                TypeMismatch,
-                "BSON field 'readConcern.level' is the wrong type '{}', expected type 'string'",
-                value.kind().alias()
-            ));
-        }
-    })
 }
 
 /// Any read preference suits one node, yet nonsense isn't taken silently.

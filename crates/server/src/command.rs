@@ -39,6 +39,10 @@ pub(crate) struct Command {
     pub(crate) takes_read_concern: bool,
     /// Whether it takes a write concern.
     pub(crate) takes_write_concern: bool,
+    /// Whether it may be part of a transaction.
+    pub(crate) in_transactions: bool,
+    /// Whether it is retryable with a transaction number.
+    pub(crate) retryable_write: bool,
     /// What runs it.
     pub(crate) run: Handler,
 }
@@ -55,6 +59,8 @@ impl Command {
             stable_api: false,
             takes_read_concern: false,
             takes_write_concern: matches!(kind, Kind::Write),
+            in_transactions: false,
+            retryable_write: false,
             run,
         }
     }
@@ -91,6 +97,23 @@ impl Command {
     pub(crate) const fn takes_read_concern(mut self) -> Command {
         self.takes_read_concern = true;
         self
+    }
+
+    /// May be part of a transaction.
+    pub(crate) const fn in_transactions(mut self) -> Command {
+        self.in_transactions = true;
+        self
+    }
+
+    /// Is a write that may be retried with a transaction number, and part of a transaction.
+    pub(crate) const fn retryable_write(mut self) -> Command {
+        self.retryable_write = true;
+        self.in_transactions()
+    }
+
+    /// Whether it commits or aborts transactions.
+    pub(crate) fn ends_transactions(&self) -> bool {
+        matches!(self.name, "abortTransaction" | "commitTransaction")
     }
 
     /// Whether it can read as of one cluster time.

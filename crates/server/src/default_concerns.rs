@@ -3,8 +3,8 @@
 //! They lie in `config.settings`, as MongoDB keeps them, and so outlive the process where data does; what counts is
 //! the copy read at the start and changed by the command.
 
-use crate::arguments::ReadConcern;
 use crate::direct;
+use crate::read_concern::ReadConcern;
 use crate::server::Server;
 use crate::write_concern::{Provenance, WriteConcern};
 use base::bson::{Builder, Document, Value};
@@ -93,7 +93,7 @@ impl Custom {
             _ => None,
         };
         Ok(Custom {
-            read: level.map(crate::arguments::read_concern_level).transpose()?,
+            read: level.map(ReadConcern::parse).transpose()?,
             write: document("defaultWriteConcern").map(WriteConcern::parse).transpose()?,
             updated,
         })

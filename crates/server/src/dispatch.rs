@@ -5,9 +5,9 @@ use crate::call::{Answer, Call, Wait};
 use crate::command::{self, Command, Kind};
 use crate::connection::{self, Began, ConnectionState};
 use crate::fail_point::{Failure, Target};
-use crate::reply::{self, Retry};
+use crate::reply::{self, LabelContext};
 use crate::server::Server;
-use crate::transaction;
+use crate::transaction_rules::{self, Part};
 use crate::waits;
 use crate::wire::Request;
 use crate::write_concern::Effective;
@@ -68,7 +68,7 @@ pub(crate) fn run(
         request,
         command,
         exhaust_allowed,
-        retry: Retry::default(),
+        context: LabelContext::default(),
         labels: None,
         write_concern_error: None,
     };
@@ -114,7 +114,7 @@ struct Run<'a> {
     request: &'a Request<'a>,
     command: &'static Command,
     exhaust_allowed: bool,
-    retry: Retry,
+    context: LabelContext,
     labels: Option<Vec<String>>,
     /// What a failing write says of its write concern besides: its statements may have had
     /// effects before it failed.
@@ -130,12 +130,16 @@ impl<'a> Run<'a> {
         }
         let topology = Topology { is_replica_set: server.is_replica_set() };
         let arguments = Arguments::read(self.request.body, command, &topology)?;
-        let ends_transaction = command.name.ends_with("Transaction");
-        self.retry.transaction = arguments.transaction.is_some();
-        self.retry.ends_transaction = ends_transaction;
-        self.retry.retryable_write = arguments.transaction_number.is_some()
-            && command.kind == Kind::Write
-            && (arguments.transaction.is_none() || ends_transaction);
+        let in_transaction = arguments.transaction.is_some();
+        self.context = LabelContext {
+            retryable_write: arguments.transaction_number.is_some() && !in_transaction,
+            in_transaction,
+            ends_transaction: command.ends_transactions(),
+        };
+        if in_transaction {
+            let writes = command.kind == Kind::Write && !command.ends_transactions();
+            transaction_rules::check_namespace(self.request.database, self.collection(), writes)?;
+        }
         let is_resumed = state.began.is_some();
         self.begin(state, &arguments)?;
         let mut failure = match is_resumed {
@@ -182,7 +186,7 @@ impl<'a> Run<'a> {
             waits::keep(state, failure);
             return Ok(Ran::Wait(wait));
         }
-        if self.retry.retryable_write && !self.retry.ends_transaction && self.server.fail_points.active() {
+        if self.context.retryable_write && self.server.fail_points.active() {
             let statements = self.new_statements(state, &arguments);
             let write = self.server.fail_points.check_retryable_write(statements);
             failure = write.unwrap_or(failure);
@@ -213,7 +217,7 @@ impl<'a> Run<'a> {
         let answer = (self.command.run)(&mut call);
         let streams = call.streams;
         if in_transaction && let Some(session) = &state.session {
-            let failed = answer.is_err() || std::mem::take(&mut state.statement_failed);
+            let failed = std::mem::take(&mut state.statement_failed) || answer.is_err();
             session.leave_transaction(self.server, failed);
             if failed {
                 self.server.database.cursors.kill_transaction(&session.id);
@@ -247,15 +251,14 @@ impl<'a> Run<'a> {
         let (Some(number), Some(session)) = (arguments.transaction_number, &state.session) else {
             return Ok(None);
         };
-        let Some(participation) = arguments.transaction else {
+        let Some(part) = arguments.transaction else {
             session.pass_transaction(self.server, number)?;
             return Ok(None);
         };
-        if self.retry.ends_transaction {
+        if self.command.ends_transactions() {
             return Ok(None);
         }
-        transaction::check_namespace(self.command, self.request.database, self.collection())?;
-        session.enter_transaction(self.server, number, participation.starts, arguments).map(Some)
+        session.enter_transaction(self.server, number, part == Part::First, arguments).map(Some)
     }
 
     /// What fail points that don't carry the command out make of it.
@@ -287,7 +290,11 @@ impl<'a> Run<'a> {
         log::debug!("{} on {}: {error}", self.command.name, self.request.database);
         match &self.labels {
             Some(labels) => reply::failure(&mut reply, error, labels),
-            None => reply::failure(&mut reply, error, reply::labels(error.code(), self.retry)),
+            None => {
+                let concern = self.write_concern_error.as_ref().map(Error::code);
+                let labels = reply::labels(Some(error.code()), concern, self.context);
+                reply::failure(&mut reply, error, labels);
+            }
         }
         if let Some(error) = &self.write_concern_error {
             reply::write_concern_error(&mut reply, error);
@@ -371,7 +378,7 @@ impl<'a> Run<'a> {
         reply.append("writeConcernError", error);
         match &self.labels {
             Some(labels) => reply::append_labels(reply, labels),
-            None => reply::append_labels(reply, reply::labels(code, self.retry)),
+            None => reply::append_labels(reply, reply::labels(None, Some(code), self.context)),
         }
         self.append_topology_version(reply, code);
     }

@@ -3,18 +3,17 @@
 //! A failed command, an element of `writeErrors`, a `writeConcernError`. Labels tell drivers
 //! what they may retry; they are computed here from the code and what the command was.
 
-use crate::transaction::is_transient;
 use base::bson::{Builder, Document};
 use base::{Error, ErrorCode};
 
 /// What labels depend on besides the code.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Retry {
-    /// The command is a retryable write: a write with a txnNumber, or the end of a transaction.
+pub(crate) struct LabelContext {
+    /// The command is a retryable write: a write with a txnNumber, outside of transactions.
     pub(crate) retryable_write: bool,
-    /// The command is part of a transaction.
-    pub(crate) transaction: bool,
-    /// The command ends a transaction.
+    /// The command is a statement of a transaction, or ends one.
+    pub(crate) in_transaction: bool,
+    /// It ends one.
     pub(crate) ends_transaction: bool,
 }
 
@@ -53,12 +52,43 @@ pub(crate) fn is_not_primary(code: ErrorCode) -> bool {
     )
 }
 
-/// The labels that belong to an error with this code.
-pub(crate) fn labels(code: ErrorCode, retry: Retry) -> &'static [&'static str] {
-    if retry.transaction && is_transient(code, retry.ends_transaction) {
+/// Whether a transaction that met this error may be run once more from its beginning. Ended by
+/// commitTransaction or abortTransaction, it may be only where it is known not to have happened.
+pub(crate) fn is_transient(code: ErrorCode, ends_transaction: bool, has_write_concern_error: bool) -> bool {
+    use ErrorCode as C;
+    match code {
+        C::WriteConflict
+        | C::LockTimeout
+        | C::PreparedTransactionInProgress
+        | C::SnapshotTooOld
+        | C::SnapshotUnavailable => true,
+        C::NoSuchTransaction => !(ends_transaction && has_write_concern_error),
+        code => !ends_transaction && is_retryable(code),
+    }
+}
+
+/// The labels that belong to a failed command with this code, or to a writeConcernError with that. Drivers
+/// add UnknownTransactionCommitResult themselves.
+pub(crate) fn labels(
+    code: Option<ErrorCode>,
+    write_concern_code: Option<ErrorCode>,
+    context: LabelContext,
+) -> &'static [&'static str] {
+    let LabelContext { retryable_write, in_transaction, ends_transaction } = context;
+    let is_transient = |code| is_transient(code, ends_transaction, write_concern_code.is_some());
+    if in_transaction && code.is_some_and(is_transient) {
         return &["TransientTransactionError"];
     }
-    if retry.retryable_write && is_retryable(code) { &["RetryableWriteError"] } else { &[] }
+    let retryable = [code, write_concern_code].into_iter().flatten().any(is_retryable);
+    if retryable && (retryable_write || in_transaction && ends_transaction) {
+        return &["RetryableWriteError"];
+    }
+    match code {
+        Some(ErrorCode::ChangeStreamFatalError | ErrorCode::ChangeStreamHistoryLost) => {
+            &["NonResumableChangeStreamError"]
+        }
+        _ => &[],
+    }
 }
 
 /// Appends `errorLabels` unless there are none.
@@ -121,11 +151,41 @@ mod tests {
         }
     }
 
+    const WRITE: LabelContext =
+        LabelContext { retryable_write: true, in_transaction: false, ends_transaction: false };
+    const STATEMENT: LabelContext =
+        LabelContext { retryable_write: false, in_transaction: true, ends_transaction: false };
+    const COMMIT: LabelContext = LabelContext { ends_transaction: true, ..STATEMENT };
+
     #[test]
-    fn only_retryable_writes_are_labelled() {
-        let write = Retry { retryable_write: true, ..Retry::default() };
-        assert_eq!(labels(ErrorCode::NotWritablePrimary, write), ["RetryableWriteError"]);
-        assert!(labels(ErrorCode::NotWritablePrimary, Retry::default()).is_empty());
-        assert!(labels(ErrorCode::DuplicateKey, write).is_empty());
+    fn errors_are_labelled_by_what_may_be_sent_again() {
+        use ErrorCode as C;
+        let of = |code, context| labels(Some(code), None, context).first().copied().unwrap_or("");
+        let plain = LabelContext::default();
+        let (write, transient) = ("RetryableWriteError", "TransientTransactionError");
+        for (code, outside, retried, statement, commit) in [
+            (C::NotWritablePrimary, "", write, transient, write),
+            (C::WriteConflict, "", "", transient, transient),
+            (C::LockTimeout, "", "", transient, transient),
+            (C::SnapshotUnavailable, "", "", transient, transient),
+            (C::NoSuchTransaction, "", "", transient, transient),
+            (C::TransactionCommitted, "", "", "", ""),
+            (C::TransactionTooOld, "", "", "", ""),
+            (C::DuplicateKey, "", "", "", ""),
+            (C::Interrupted, "", "", "", ""),
+        ] {
+            let found = [plain, WRITE, STATEMENT, COMMIT].map(|context| of(code, context));
+            assert_eq!(found, [outside, retried, statement, commit], "{code:?}");
+        }
+        assert_eq!(of(C::ChangeStreamHistoryLost, plain), "NonResumableChangeStreamError");
+    }
+
+    #[test]
+    fn write_concern_errors_are_labelled_for_what_may_be_sent_again() {
+        let of = |context| labels(None, Some(ErrorCode::PrimarySteppedDown), context);
+        assert_eq!((of(WRITE), of(COMMIT)), (&["RetryableWriteError"][..], &["RetryableWriteError"][..]));
+        assert!(of(STATEMENT).is_empty() && of(LabelContext::default()).is_empty());
+        let timed_out = Some(ErrorCode::WriteConcernFailed);
+        assert!(labels(Some(ErrorCode::NoSuchTransaction), timed_out, COMMIT).is_empty());
     }
 }

@@ -1,49 +1,21 @@
-//! The transaction of a session: none, under way, committed or aborted; and which commands may be part of one.
+//! The transaction of a session: none, under way, committed or aborted.
 //!
 //! A session has one transaction at a time, known by its number. A command names it by `txnNumber` with
 //! `autocommit: false`, and begins it with `startTransaction: true`. What a statement fails with ends the
 //! transaction. Statements of one session run one after another, so the state changes under nobody's feet
 //! but the clock's, killSessions' and the session's end.
 
-use crate::arguments::{Arguments, ReadConcern};
-use crate::command::Command;
+use crate::arguments::Arguments;
+use crate::read_concern::ReadConcern;
 use crate::server::Server;
 use crate::session::Session;
 use crate::session_id;
 use base::bson::{Builder, Value};
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, Result, err};
 use database::{Committed, Database, OpenTransaction, Operation, RetryKey};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-
-/// The commands that may be part of a transaction. Sorted.
-const ALLOWED: &[&str] = &[
-    "abortTransaction",
-    "aggregate",
-    "bulkWrite",
-    "commitTransaction",
-    "create",
-    "createIndexes",
-    "delete",
-    "distinct",
-    "find",
-    "findAndModify",
-    "getMore",
-    "insert",
-    "killCursors",
-    "update",
-];
-
-/// The commands that may carry a transaction number without being part of a transaction. Sorted.
-const RETRYABLE: &[&str] = &["bulkWrite", "delete", "findAndModify", "insert", "update"];
-
-/// How a command takes part in a transaction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Participation {
-    /// Whether it begins the transaction.
-    pub(crate) starts: bool,
-}
 
 /// A session's latest transaction.
 #[derive(Default)]
@@ -83,155 +55,6 @@ pub(crate) struct TransactionCounters {
     active: AtomicI64,
 }
 
-impl Arguments<'_> {
-    /// Checks what a command says of transactions, before it is known whether there is one.
-    ///
-    /// Errors: InvalidOptions and others as MongoDB's, OperationNotSupportedInTransaction for a command that
-    /// can't be part of one, IllegalOperation on a standalone.
-    pub(crate) fn check_transaction(
-        &mut self,
-        (autocommit, start): (Option<bool>, Option<bool>),
-        command: &Command,
-        is_replica_set: bool,
-    ) -> Result<()> {
-        if self.transaction_number.is_some() && self.session.is_none() {
-            return Err(err!(
-                InvalidOptions,
-                "Transaction number requires a session ID to also be specified"
-            ));
-        }
-        if self.transaction_number.is_none() && autocommit.is_some() {
-            return Err(err!(
-                InvalidOptions,
-                "'autocommit' field requires a transaction number to also be specified"
-            ));
-        }
-        match autocommit {
-            Some(true) => return Err(err!(InvalidOptions, "Specifying autocommit=true is not allowed.")),
-            Some(false) => {}
-            None if start.is_some() => {
-                return Err(err!(
-                    InvalidOptions,
-                    "'startTransaction' field requires 'autocommit' field to also be specified"
-                ));
-            }
-            None => return self.check_no_transaction(command),
-        }
-        if start == Some(false) {
-            return Err(err!(InvalidOptions, "Specifying startTransaction=false is not allowed."));
-        }
-        if !is_replica_set {
-            return Err(err!(
-                IllegalOperation,
-                "Transaction numbers are only allowed on a replica set member or mongos"
-            ));
-        }
-        let ends = command.name.ends_with("Transaction");
-        self.transaction = Some(Participation { starts: start.is_some() });
-        check_allowed(command)?;
-        if start.is_some() && ends {
-            return Err(err!(
-                OperationNotSupportedInTransaction,
-                "Cannot run '{}' as the first command of a transaction.",
-                command.name
-            ));
-        }
-        if self.write_concern.is_some() && !ends {
-            return Err(err!(
-                InvalidOptions,
-                "writeConcern is not allowed within a multi-statement transaction"
-            ));
-        }
-        match self.read_concern {
-            Some(_) if start.is_none() => {
-                Err(err!(InvalidOptions, "Only the first command in a transaction may specify a readConcern"))
-            }
-            None | Some(ReadConcern::Local | ReadConcern::Majority | ReadConcern::Snapshot) => Ok(()),
-            Some(_) => Err(err!(
-                InvalidOptions,
-                "The readConcern level must be either 'local' (default), 'majority' or 'snapshot' in order to run in \
-                 a transaction"
-            )),
-        }
-    }
-
-    fn check_no_transaction(&self, command: &Command) -> Result<()> {
-        match self.transaction_number {
-            Some(_) if RETRYABLE.binary_search(&command.name).is_err() => Err(err!(
-                50768,
-                "txnNumber may only be provided for multi-document transactions and retryable write commands. \
-                 autocommit:false was not provided, and {} is not a retryable write command.",
-                command.name
-            )),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn check_allowed(command: &Command) -> Result<()> {
-    if ALLOWED.binary_search(&command.name).is_ok() {
-        return Ok(());
-    }
-    let alternative = match command.name {
-        "count" => {
-            " Please see http://dochub.mongodb.org/core/transaction-count for a recommended alternative."
-        }
-        _ => "",
-    };
-    Err(err!(
-        OperationNotSupportedInTransaction,
-        "Cannot run '{}' in a multi-document transaction.{alternative}",
-        command.name
-    ))
-}
-
-/// Checks that a transaction may touch a namespace.
-///
-/// Errors: OperationNotSupportedInTransaction.
-pub(crate) fn check_namespace(command: &Command, database: &str, collection: &str) -> Result<()> {
-    let ends = command.name.ends_with("Transaction");
-    let is_read = matches!(command.name, "find" | "aggregate" | "distinct" | "getMore" | "killCursors");
-    if matches!(database, "config" | "local") || (database == "admin" && !ends && !is_read) {
-        return Err(err!(
-            OperationNotSupportedInTransaction,
-            "Cannot run command against the '{database}' database in a transaction."
-        ));
-    }
-    if collection.starts_with("system.") && !is_read && collection != "system.views" {
-        return Err(err!(
-            OperationNotSupportedInTransaction,
-            "Cannot run command against the '{database}.{collection}' collection in a transaction."
-        ));
-    }
-    Ok(())
-}
-
-/// Whether a client may try the whole transaction again after this error of one of its statements, or of its
-/// end.
-pub(crate) fn is_transient(code: ErrorCode, ends: bool) -> bool {
-    use ErrorCode as C;
-    match code {
-        C::WriteConflict
-        | C::LockTimeout
-        | C::NoSuchTransaction
-        | C::SnapshotUnavailable
-        | C::SnapshotTooOld
-        | C::PreparedTransactionInProgress => true,
-        C::NotWritablePrimary
-        | C::NotPrimaryNoSecondaryOk
-        | C::NotPrimaryOrSecondary
-        | C::PrimarySteppedDown
-        | C::InterruptedDueToReplStateChange
-        | C::InterruptedAtShutdown
-        | C::ShutdownInProgress
-        | C::HostUnreachable
-        | C::HostNotFound
-        | C::NetworkTimeout
-        | C::SocketException => !ends,
-        _ => false,
-    }
-}
-
 impl Session {
     /// Begins or goes on with a transaction for one of its statements.
     ///
@@ -244,20 +67,11 @@ impl Session {
         starts: bool,
         arguments: &Arguments<'_>,
     ) -> Result<Arc<OpenTransaction>> {
-        let newest_write = self.newest_write();
         let mut own = self.transaction.lock();
-        let newest = own.number.max(newest_write);
-        if newest.is_some_and(|newest| newest > number) {
-            return Err(err!(
-                TransactionTooOld,
-                "Cannot start transaction with {{ txnNumber: {number} }} on session {} because a newer transaction \
-                 with txnNumber {} has already started on this session.",
-                session_id::text(&self.id),
-                newest.unwrap_or_default()
-            ));
-        }
+        let newest = own.newest(self);
+        own.check_age(self, number)?;
         if starts {
-            if own.number == Some(number) && !matches!(own.state, State::None) {
+            if newest == Some(number) {
                 return Err(err!(
                     ConflictingOperationInProgress,
                     "Only servers in a sharded cluster can start a new transaction at the active transaction number"
@@ -265,7 +79,7 @@ impl Session {
             }
             own.abort(server);
             let retry = RetryKey { session: self.id, number, statement: 0 };
-            let transaction = server.database.begin_transaction(arguments.at_cluster_time, Some(retry))?;
+            let transaction = server.database.begin_transaction(arguments.read_concern.at, Some(retry))?;
             server.transactions.started.fetch_add(1, Relaxed);
             server.transactions.open.fetch_add(1, Relaxed);
             own.number = Some(number);
@@ -273,12 +87,12 @@ impl Session {
                 transaction,
                 began: Instant::now(),
                 began_millis: server.database.now_millis(),
-                read_concern: arguments.read_concern,
+                read_concern: arguments.read_concern.level,
                 active: Duration::ZERO,
                 running: None,
             });
         }
-        own.current(number, newest)?;
+        own.current(self, number)?;
         own.run(server)
     }
 
@@ -302,9 +116,9 @@ impl Session {
         number: i64,
     ) -> Result<Committed> {
         let mut own = self.transaction.lock();
-        own.check_number(self, number)?;
+        own.find(self, number)?;
         match std::mem::take(&mut own.state) {
-            State::None => Err(no_match(number, own.number)),
+            State::None => Err(own.no_match(self, number)),
             State::Aborted => {
                 own.state = State::Aborted;
                 Err(aborted(number))
@@ -333,9 +147,9 @@ impl Session {
     /// Errors: NoSuchTransaction, TransactionCommitted, TransactionTooOld.
     pub(crate) fn abort_transaction(&self, server: &Server, number: i64) -> Result<()> {
         let mut own = self.transaction.lock();
-        own.check_number(self, number)?;
+        own.find(self, number)?;
         match &own.state {
-            State::None => Err(no_match(number, own.number)),
+            State::None => Err(own.no_match(self, number)),
             State::Aborted => Err(aborted(number)),
             State::Committed(_) => Err(committed(number)),
             State::Open(_) => {
@@ -380,8 +194,7 @@ impl Session {
             )),
             Some(newest) if newest == number && !matches!(own.state, State::None) => Err(err!(
                 IncompleteTransactionHistory,
-                "Cannot run a retryable write with txnNumber {number} on session {}: the number is a transaction's",
-                session_id::text(&self.id)
+                "Cannot retry a retryable write that has been converted into a transaction"
             )),
             _ => {
                 own.abort(server);
@@ -417,13 +230,51 @@ impl Session {
 }
 
 impl Transaction {
-    /// Checks that a statement of this number goes on with the transaction under way.
-    fn current(&self, number: i64, newest: Option<i64>) -> Result<()> {
-        if self.number != Some(number) {
-            return Err(no_match(number, newest));
+    /// The newest number of the session, be it a transaction's or a retryable write's.
+    fn newest(&self, session: &Session) -> Option<i64> {
+        self.number.max(session.newest_write())
+    }
+
+    /// Errors: TransactionTooOld.
+    fn check_age(&self, session: &Session, number: i64) -> Result<()> {
+        let Some(newest) = self.newest(session).filter(|newest| *newest > number) else { return Ok(()) };
+        let (kind, counter) = match self.number == Some(newest) {
+            true => ("transaction", 0),
+            false => ("retryable write", -1),
+        };
+        Err(err!(
+            TransactionTooOld,
+            "Cannot start transaction with {{ txnNumber: {number} }} on session {} because a newer {kind} with \
+             txnNumberAndRetryCounter {{ txnNumber: {newest}, txnRetryCounter: {counter} }} has already started on this \
+             session.",
+            session_id::text(&session.id)
+        ))
+    }
+
+    /// Errors: TransactionTooOld; NoSuchTransaction where the newest number is another, or a write's.
+    fn find(&self, session: &Session, number: i64) -> Result<()> {
+        self.check_age(session, number)?;
+        match self.number == Some(number) && self.newest(session) == Some(number) {
+            true => Ok(()),
+            false => Err(self.no_match(session, number)),
         }
+    }
+
+    fn no_match(&self, session: &Session, number: i64) -> Error {
+        err!(
+            NoSuchTransaction,
+            "Given transaction number {number} on session {} using txnRetryCounter 0 does not match any in-progress \
+             transactions. The active transaction number is {}",
+            session_id::text(&session.id),
+            self.newest(session).unwrap_or(-1)
+        )
+    }
+
+    /// Checks that a statement of this number goes on with the transaction under way.
+    fn current(&self, session: &Session, number: i64) -> Result<()> {
+        self.find(session, number)?;
         match &self.state {
-            State::None => Err(no_match(number, newest)),
+            State::None => Err(self.no_match(session, number)),
             State::Aborted => Err(aborted(number)),
             State::Committed(_) => Err(committed(number)),
             State::Open(_) => Ok(()),
@@ -432,7 +283,8 @@ impl Transaction {
 
     /// Begins a statement of the transaction under way.
     fn run(&mut self, server: &Server) -> Result<Arc<OpenTransaction>> {
-        let State::Open(open) = &mut self.state else { return Err(no_match(0, self.number)) };
+        let number = self.number.unwrap_or(-1);
+        let State::Open(open) = &mut self.state else { return Err(aborted(number)) };
         open.running = Some(Instant::now());
         server.transactions.active.fetch_add(1, Relaxed);
         Ok(open.transaction.clone())
@@ -459,19 +311,6 @@ impl Transaction {
             self.state = State::Aborted;
         }
     }
-
-    fn check_number(&self, session: &Session, number: i64) -> Result<()> {
-        match self.number {
-            Some(newest) if newest > number => Err(err!(
-                TransactionTooOld,
-                "Cannot continue transaction with {{ txnNumber: {number} }} on session {} because a newer transaction \
-                 with txnNumber {newest} has already started on this session.",
-                session_id::text(&session.id)
-            )),
-            Some(newest) if newest == number => Ok(()),
-            newest => Err(no_match(number, newest)),
-        }
-    }
 }
 
 impl TransactionCounters {
@@ -489,45 +328,10 @@ impl TransactionCounters {
     }
 }
 
-fn no_match(number: i64, active: Option<i64>) -> Error {
-    match active {
-        Some(active) => err!(
-            NoSuchTransaction,
-            "Given transaction number {number} does not match any in-progress transactions. The active transaction \
-             number is {active}"
-        ),
-        None => err!(
-            NoSuchTransaction,
-            "Given transaction number {number} does not match any in-progress transactions. The active transaction \
-             number is -1"
-        ),
-    }
-}
-
 fn aborted(number: i64) -> Error {
     err!(NoSuchTransaction, "Transaction with {{ txnNumber: {number} }} has been aborted.")
 }
 
 fn committed(number: i64) -> Error {
     err!(TransactionCommitted, "Transaction with {{ txnNumber: {number} }} has been committed.")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_names_are_sorted() {
-        assert!(ALLOWED.is_sorted() && RETRYABLE.is_sorted());
-    }
-
-    #[test]
-    fn only_what_another_try_may_mend_is_transient() {
-        assert!(
-            is_transient(ErrorCode::WriteConflict, false) && is_transient(ErrorCode::WriteConflict, true)
-        );
-        assert!(is_transient(ErrorCode::InterruptedAtShutdown, false));
-        assert!(!is_transient(ErrorCode::InterruptedAtShutdown, true));
-        assert!(!is_transient(ErrorCode::DuplicateKey, false));
-    }
 }

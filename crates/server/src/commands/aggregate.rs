@@ -2,10 +2,10 @@
 
 use super::cursor_reply;
 use super::explain;
-use crate::arguments::ReadConcern;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
+use crate::read_concern::ReadConcern;
 use base::bson::{Array, Document, Value};
 use base::{Namespace, Result, err};
 use database::language::Collation;
@@ -16,7 +16,8 @@ pub(crate) const AGGREGATE: Command =
     Command::new("aggregate", Kind::Read, "Runs an aggregation pipeline.", aggregate)
         .stable_api()
         .takes_read_concern()
-        .takes_write_concern();
+        .takes_write_concern()
+        .in_transactions();
 
 /// Stages that the stable API leaves out, `$collStats` apart, which may count.
 const UNSTABLE_STAGES: [&str; 6] =
@@ -55,7 +56,7 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
     let database = &call.server.database;
     let cursor =
         database.aggregate(&surroundings.operation, &parts.namespace, &request, &surroundings.context)?;
-    if cursor.writes && call.arguments.read_concern == Some(ReadConcern::Linearizable) {
+    if cursor.writes && call.arguments.read_concern.level == Some(ReadConcern::Linearizable) {
         return Err(err!(
             InvalidOptions,
             "{} cannot be used with a 'linearizable' read concern level",

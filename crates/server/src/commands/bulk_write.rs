@@ -7,6 +7,7 @@ use super::update::Statement;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
+use crate::{reply, transaction_rules};
 use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
 use base::{Error, Namespace, Result, err};
 use database::language::Collation;
@@ -23,7 +24,8 @@ pub(crate) const BULK_WRITE: Command = Command::new(
     bulk_write,
 )
 .admin_only()
-.stable_api();
+.stable_api()
+.retryable_write();
 
 /// One element of `ops`, not yet parsed.
 enum Operation<'a> {
@@ -72,6 +74,12 @@ fn bulk_write(call: &mut Call<'_>) -> Result<Answer> {
         ));
     }
     let namespaces: Vec<Namespace> = namespaces.iter().map(namespace).collect::<Result<_>>()?;
+    let in_transaction = call.arguments.transaction.is_some();
+    if in_transaction {
+        namespaces.iter().try_for_each(|namespace| {
+            transaction_rules::check_namespace(namespace.database(), namespace.collection(), true)
+        })?;
+    }
     let operations =
         operations.iter().map(|operation| read(operation, &namespaces)).collect::<Result<Vec<_>>>()?;
 
@@ -105,10 +113,15 @@ fn bulk_write(call: &mut Call<'_>) -> Result<Answer> {
                     replies.push(done.to_reply(position));
                 }
             }
+            Err(error) if in_transaction && reply::is_transient(error.code(), false, false) => {
+                return Err(error);
+            }
             Err(error) => {
+                // One statement's failure is that of the whole transaction.
+                call.connection.statement_failed = in_transaction;
                 totals.errors += 1;
                 replies.push(failure(position, &error));
-                if ordered {
+                if ordered || in_transaction {
                     break;
                 }
             }

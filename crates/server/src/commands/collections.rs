@@ -9,7 +9,9 @@ use database::RenameRequest;
 
 /// The row of `create`.
 pub(crate) const CREATE: Command =
-    Command::new("create", Kind::Write, "Creates a collection or a view.", create).stable_api();
+    Command::new("create", Kind::Write, "Creates a collection or a view.", create)
+        .stable_api()
+        .in_transactions();
 
 fn create(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

@@ -1,8 +1,8 @@
 //! What the commands on documents share: their operation, their context, fields that several take.
 
-use crate::arguments::ReadConcern;
 use crate::call::Call;
 use crate::fields::Fields;
+use crate::read_concern::ReadConcern;
 use crate::write_concern::Effective;
 use crate::{net, reply};
 use base::bson::Document;
@@ -87,8 +87,8 @@ impl Call<'_> {
         variables: Option<Document<'_>>,
     ) -> Result<Surroundings> {
         let operation = self.operation();
-        if self.arguments.read_concern == Some(ReadConcern::Snapshot) && self.transaction.is_none() {
-            let (time, view) = self.server.database.snapshot_at(self.arguments.at_cluster_time)?;
+        if self.arguments.read_concern.level == Some(ReadConcern::Snapshot) && self.transaction.is_none() {
+            let (time, view) = self.server.database.snapshot_at(self.arguments.read_concern.at)?;
             operation.read_from(time, view);
         }
         let mut context = self.context(&operation);

@@ -1,9 +1,9 @@
 //! `getDefaultRWConcern` and `setDefaultRWConcern`: what holds where a command says nothing.
 
-use crate::arguments::{ReadConcern, read_concern_level};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
+use crate::read_concern::ReadConcern;
 use crate::write_concern::WriteConcern;
 use base::bson::{Document, Value};
 use base::{Result, err};
@@ -67,7 +67,7 @@ fn level_of(document: Document<'_>) -> Result<Option<ReadConcern>> {
         }
     }
     let mut fields = Fields::of_document("readConcern", document);
-    let level = fields.any("level")?.map(read_concern_level).transpose()?;
+    let level = fields.any("level")?.map(ReadConcern::parse).transpose()?;
     if fields.any("provenance")?.is_some() {
         return Err(err!(BadValue, "'provenance' must be unset in default read concern"));
     }

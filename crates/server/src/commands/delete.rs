@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// The row of the table.
 pub(crate) const DELETE: Command =
-    Command::new("delete", Kind::Write, "Removes documents.", delete).stable_api();
+    Command::new("delete", Kind::Write, "Removes documents.", delete).stable_api().retryable_write();
 
 /// One element of `deletes`, not yet parsed.
 pub(crate) struct Statement<'a> {

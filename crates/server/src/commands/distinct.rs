@@ -11,7 +11,8 @@ use database::language::Collation;
 /// The row of the table.
 pub(crate) const DISTINCT: Command =
     Command::new("distinct", Kind::Read, "Lists the different values of a field.", distinct)
-        .takes_read_concern();
+        .takes_read_concern()
+        .in_transactions();
 
 /// The command's fields.
 pub(crate) struct Parts<'a> {

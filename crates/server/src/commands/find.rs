@@ -10,8 +10,10 @@ use database::language::Collation;
 use database::{FIRST_BATCH, FindRequest};
 
 /// The row of the table.
-pub(crate) const FIND: Command =
-    Command::new("find", Kind::Read, "Finds documents.", find).stable_api().takes_read_concern();
+pub(crate) const FIND: Command = Command::new("find", Kind::Read, "Finds documents.", find)
+    .stable_api()
+    .takes_read_concern()
+    .in_transactions();
 
 /// The command's fields.
 pub(crate) struct Parts<'a> {

@@ -14,7 +14,8 @@ use std::sync::Arc;
 /// The row of the table.
 pub(crate) const FIND_AND_MODIFY: Command =
     Command::new("findAndModify", Kind::Write, "Changes or removes one document and returns it.", run)
-        .stable_api();
+        .stable_api()
+        .retryable_write();
 
 /// The command's fields.
 pub(crate) struct Parts<'a> {

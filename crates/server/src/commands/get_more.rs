@@ -18,7 +18,8 @@ const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
 pub(crate) const GET_MORE: Command =
     Command::new("getMore", Kind::Read, "Fetches the next batch of a cursor.", get_more)
         .stable_api()
-        .takes_read_concern();
+        .takes_read_concern()
+        .in_transactions();
 
 fn get_more(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

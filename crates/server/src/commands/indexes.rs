@@ -11,7 +11,9 @@ use database::index::IndexSpec;
 
 /// The row of `createIndexes`.
 pub(crate) const CREATE_INDEXES: Command =
-    Command::new("createIndexes", Kind::Write, "Creates indexes.", create_indexes).stable_api();
+    Command::new("createIndexes", Kind::Write, "Creates indexes.", create_indexes)
+        .stable_api()
+        .in_transactions();
 
 fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

@@ -10,7 +10,7 @@ use database::{InsertRequest, Insertion};
 
 /// The row of the table.
 pub(crate) const INSERT: Command =
-    Command::new("insert", Kind::Write, "Inserts documents.", insert).stable_api();
+    Command::new("insert", Kind::Write, "Inserts documents.", insert).stable_api().retryable_write();
 
 fn insert(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

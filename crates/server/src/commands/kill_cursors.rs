@@ -8,7 +8,7 @@ use base::{Result, err};
 
 /// The row of the table.
 pub(crate) const KILL_CURSORS: Command =
-    Command::new("killCursors", Kind::Admin, "Ends cursors.", kill_cursors).stable_api();
+    Command::new("killCursors", Kind::Admin, "Ends cursors.", kill_cursors).stable_api().in_transactions();
 
 fn kill_cursors(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

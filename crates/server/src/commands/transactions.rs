@@ -10,11 +10,15 @@ use std::sync::Arc;
 pub(crate) const COMMIT_TRANSACTION: Command =
     Command::new("commitTransaction", Kind::Write, "Commits a transaction.", commit)
         .admin_only()
-        .stable_api();
+        .stable_api()
+        .in_transactions();
 
 /// The row of `abortTransaction`.
 pub(crate) const ABORT_TRANSACTION: Command =
-    Command::new("abortTransaction", Kind::Write, "Aborts a transaction.", abort).admin_only().stable_api();
+    Command::new("abortTransaction", Kind::Write, "Aborts a transaction.", abort)
+        .admin_only()
+        .stable_api()
+        .in_transactions();
 
 fn commit(call: &mut Call<'_>) -> Result<Answer> {
     let (session, number) = transaction(call)?;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// The row of the table.
 pub(crate) const UPDATE: Command =
-    Command::new("update", Kind::Write, "Updates documents.", update).stable_api();
+    Command::new("update", Kind::Write, "Updates documents.", update).stable_api().retryable_write();
 
 /// One element of `updates`, not yet parsed.
 pub(crate) struct Statement<'a> {

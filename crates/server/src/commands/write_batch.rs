@@ -3,7 +3,6 @@
 use super::retry::Retryable;
 use crate::call::Call;
 use crate::reply;
-use crate::transaction::is_transient;
 use base::bson::DocumentBuf;
 use base::{Error, ErrorCode, Result, err};
 use database::{Committed, RetryKey};
@@ -72,7 +71,7 @@ impl WriteBatch {
         let ends_command =
             matches!(error.code(), ErrorCode::InterruptedAtShutdown | ErrorCode::InvalidNamespace);
         // What another try of the whole transaction may mend is no failure of one statement.
-        if ends_command || (self.in_transaction && is_transient(error.code(), false)) {
+        if ends_command || (self.in_transaction && reply::is_transient(error.code(), false, false)) {
             return Err(error);
         }
         // Time that has run out has run out for the statements behind this one too.
@@ -84,7 +83,8 @@ impl WriteBatch {
     /// Appends `writeErrors`, waits for the write concern, and appends what came of that.
     pub(crate) fn finish(self, call: &mut Call<'_>) -> Result<()> {
         if !self.errors.is_empty() {
-            call.connection.statement_failed = true;
+            // One statement's failure is that of the whole transaction.
+            call.connection.statement_failed = self.in_transaction;
             call.reply.begin_array("writeErrors");
             for (position, error) in &self.errors {
                 reply::write_error(call.reply, *position as i32, error);

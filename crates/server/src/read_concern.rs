@@ -1,0 +1,122 @@
+//! Read concerns: how settled the data must be that a command reads. On one node all levels read the same,
+//! but a snapshot.
+
+use crate::command::Command;
+use base::bson::{Document, Value};
+use base::{Result, err};
+
+/// The levels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub(crate) enum ReadConcern {
+    Local,
+    Available,
+    Majority,
+    Linearizable,
+    Snapshot,
+}
+
+/// A read concern as a command gave it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Asked {
+    /// The level, where one was given.
+    pub(crate) level: Option<ReadConcern>,
+    /// The cluster time that a snapshot read names.
+    pub(crate) at: Option<u64>,
+    /// Whether it says anything at all.
+    pub(crate) says_something: bool,
+}
+
+impl ReadConcern {
+    /// The level's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ReadConcern::Local => "local",
+            ReadConcern::Available => "available",
+            ReadConcern::Majority => "majority",
+            ReadConcern::Linearizable => "linearizable",
+            ReadConcern::Snapshot => "snapshot",
+        }
+    }
+
+    /// Reads a level.
+    ///
+    /// Errors: BadValue, TypeMismatch.
+    pub(crate) fn parse(value: Value<'_>) -> Result<ReadConcern> {
+        Ok(match value.as_str() {
+            Some("local") => ReadConcern::Local,
+            Some("available") => ReadConcern::Available,
+            Some("majority") => ReadConcern::Majority,
+            Some("linearizable") => ReadConcern::Linearizable,
+            Some("snapshot") => ReadConcern::Snapshot,
+            Some(other) => {
+                return Err(err!(
+                    BadValue,
+                    "Enumeration value '{other}' for field 'readConcern.level' is not a valid value."
+                ));
+            }
+            None => {
+                return Err(err!(
+                    TypeMismatch,
+                    "BSON field 'readConcern.level' is the wrong type '{}', expected type 'string'",
+                    value.kind().alias()
+                ));
+            }
+        })
+    }
+}
+
+impl Asked {
+    /// Reads a command's `readConcern`.
+    ///
+    /// Errors: IDLUnknownField; InvalidOptions; those of the level.
+    pub(crate) fn parse(document: Document<'_>, command: &Command) -> Result<Asked> {
+        let mut asked = Asked { says_something: !document.is_empty(), ..Asked::default() };
+        for field in document {
+            match (field.name(), field.value()) {
+                ("level", value) => asked.level = Some(ReadConcern::parse(value)?),
+                // One node has seen every cluster time that it has given out.
+                ("afterClusterTime", Value::Timestamp(_)) | ("provenance", _) => {}
+                ("atClusterTime", Value::Timestamp(time)) => asked.at = Some(time),
+                (name, _) => {
+                    return Err(err!(
+                        IDLUnknownField,
+                        "BSON field '{}.readConcern.{name}' is an unknown field.",
+                        command.name
+                    ));
+                }
+            }
+        }
+        match asked.at {
+            Some(_) if asked.level != Some(ReadConcern::Snapshot) => Err(err!(
+                InvalidOptions,
+                "readConcern.atClusterTime is only supported with readConcern level snapshot"
+            )),
+            _ => Ok(asked),
+        }
+    }
+
+    /// Whether a command outside of a transaction takes it.
+    ///
+    /// Errors: NotAReplicaSet for a snapshot of a standalone; InvalidOptions.
+    pub(crate) fn check(&self, command: &Command, is_replica_set: bool) -> Result<()> {
+        match self.level {
+            Some(ReadConcern::Snapshot) if !command.reads_snapshots() => Err(err!(
+                InvalidOptions,
+                "Command {} does not support {{ readConcern: {{ level: \"snapshot\" }} }} :: caused by :: read concern \
+                 snapshot is not supported",
+                command.name
+            )),
+            Some(ReadConcern::Snapshot) if !is_replica_set => Err(err!(
+                NotAReplicaSet,
+                "node needs to be a replica set member to use readConcern: snapshot"
+            )),
+            Some(level) if !command.takes_read_concern && level != ReadConcern::Local => Err(err!(
+                InvalidOptions,
+                "Command {} does not support this readConcern :: caused by :: read concern not supported",
+                command.name
+            )),
+            _ => Ok(()),
+        }
+    }
+}
