@@ -68,10 +68,12 @@ impl Database {
     ///
     /// Errors: as [`snapshot_at`](Self::snapshot_at).
     pub fn begin_transaction(self: &Arc<Self>, at: Option<u64>) -> Result<Arc<OpenTransaction>> {
-        let (time, view) = match at {
-            Some(at) => self.snapshot_at(Some(at))?,
-            None => self.view_with_time(),
+        let (owner, sight, time) = self.store.begin(self.earliest_cluster_time());
+        let view = match at {
+            Some(at) => self.snapshot_at(Some(at)),
+            None => self.catalog_at(&sight).map(|catalog| (time, View { snapshot: sight.snapshot, catalog })),
         };
+        let (time, view) = view.inspect_err(|_| self.store.release(owner))?;
         let inner = Inner {
             overlay: Arc::new(Overlay::new(view.snapshot)),
             catalog: view.catalog,
@@ -81,7 +83,6 @@ impl Database {
             bytes: 0,
             ended: false,
         };
-        let owner = self.store.new_owner();
         Ok(Arc::new(OpenTransaction { database: self.clone(), owner, time, inner: Mutex::new(inner) }))
     }
 

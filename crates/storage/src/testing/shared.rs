@@ -4,7 +4,7 @@
 //! remote store: nothing that the databases must agree on may then lie in one of them.
 
 use crate::store::{Build, Change, Claim, Counts, Exclusive, Local, Outcome, Owner, Refusal, Sight, Store};
-use crate::{Cursor, Direction, Engine, Ident, Key, Position, Range, Result, Snapshot, Value};
+use crate::{Cursor, Direction, Engine, Ident, Position, Range, Result, Snapshot, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -136,8 +136,10 @@ impl Store for Shared {
         self.store.new_ident()
     }
 
-    fn new_owner(&self) -> Owner {
-        self.store.new_owner()
+    fn begin(&self, earliest: u64) -> (Owner, Sight, u64) {
+        self.calls.call();
+        let (owner, sight, time) = self.store.begin(earliest);
+        (owner, self.counted(sight), time)
     }
 
     fn counts(&self, ident: Ident, read: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>> {
