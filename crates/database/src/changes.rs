@@ -8,7 +8,7 @@
 use crate::collection::{Collection, Data};
 use crate::commit::Applied;
 use crate::duplicate::duplicate_key;
-use crate::index::{Building, DocumentKeys, Index, KeyOf};
+use crate::index::{DocumentKeys, Index, KeyOf};
 use crate::keys::{IndexEntry, RETRIES, RecordId};
 use base::{Namespace, Result};
 use std::collections::HashSet;
@@ -87,6 +87,7 @@ impl Changes {
         let built = data.indexes.len();
         for (at, (index, (old, new))) in data.written_indexes().zip(old_keys.iter().zip(new_keys)).enumerate()
         {
+            self.expect_own(collection, data, index, old, id);
             for key in old.keys.iter().filter(|key| new.keys.binary_search(key).is_err()) {
                 self.delete_entry(index, key, id);
             }
@@ -120,6 +121,7 @@ impl Changes {
         let data = self.expect_same(collection)?;
         self.expect_value(data.ident, id, before);
         for (index, document_keys) in data.written_indexes().zip(keys) {
+            self.expect_own(collection, data, index, document_keys, id);
             for key in &document_keys.keys {
                 self.delete_entry(index, key, id);
             }
@@ -152,13 +154,16 @@ impl Changes {
         }
     }
 
-    /// The index being built that an expectation is about, if it is.
-    pub(crate) fn violated_build(&self, expectation: usize) -> Option<(&Arc<Building>, &KeyOf)> {
-        let unique = self.unique.iter().find(|unique| unique.expectation == expectation)?;
+    /// Where an expectation is about a key of an index being built, lets the build fail: two documents with
+    /// one key end the build, and not the write. Whether it was.
+    pub(crate) fn fails_build(&self, expectation: usize) -> bool {
+        let unique = self.unique.iter().find(|unique| unique.expectation == expectation);
+        let Some(UniqueKey { index, key, .. }) = unique else { return false };
         let building = self.collections.iter().filter_map(|collection| collection.data.as_ref());
         let mut building = building.flat_map(|data| &data.building);
-        let build = building.find(|build| Arc::ptr_eq(&build.index, &unique.index))?;
-        Some((build, &unique.key))
+        let Some(build) = building.find(|build| Arc::ptr_eq(&build.index, index)) else { return false };
+        *build.build.duplicate.lock() = Some((key.key_string.clone(), key.type_bits.clone()));
+        true
     }
 
     /// What a transaction claims to make these changes: keys of records and of unique indexes.
@@ -211,7 +216,8 @@ impl Changes {
         index: &Arc<Index>,
         key: &KeyOf,
     ) -> Result<()> {
-        let prepared = index.spec.prepare_unique;
+        // Entries of an index that is unique already have no record id behind their key.
+        let prepared = index.spec.prepare_unique && !index.unique();
         if !prepared && !index.unique() {
             return Ok(());
         }
@@ -223,23 +229,50 @@ impl Changes {
         if self.taken.contains(&at) {
             return Err(duplicate_key(&collection.namespace, index, key));
         }
-        let expectation = self.change.expect.len();
+        self.note_unique(collection, index, key);
         self.change.expect.push(match prepared {
             true => Expect::NoneUnder { ident: at.0, prefix: at.1.clone() },
             false => Expect::Value { ident: at.0, key: at.1.clone(), value: None },
-        });
-        self.unique.push(UniqueKey {
-            expectation,
-            document: self.documents - 1,
-            namespace: collection.namespace.clone(),
-            index: index.clone(),
-            key: key.clone(),
         });
         // A single document can't be in its own way: it has each key once.
         if self.documents > 1 {
             self.taken.insert(at);
         }
         Ok(())
+    }
+
+    /// Expects of a unique index being built that a record's keys lead to the record, as far as they are there
+    /// yet: the builder may have come upon another record with the same key before.
+    fn expect_own(
+        &mut self,
+        collection: &Collection,
+        data: &Data,
+        index: &Arc<Index>,
+        keys: &DocumentKeys,
+        record: RecordId,
+    ) {
+        let mut building = data.building.iter();
+        let build = building.find(|build| Arc::ptr_eq(&build.index, index));
+        if !index.unique() || build.is_none_or(|build| build.build.has_failed()) {
+            return;
+        }
+        for key in &keys.keys {
+            let entry = IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record };
+            let (place, value) = entry.to_parts(true);
+            self.note_unique(collection, index, key);
+            self.change.expect.push(Expect::NoneOr { ident: index.ident, key: place, value });
+        }
+    }
+
+    /// Notes which key the next expectation is about.
+    fn note_unique(&mut self, collection: &Collection, index: &Arc<Index>, key: &KeyOf) {
+        self.unique.push(UniqueKey {
+            expectation: self.change.expect.len(),
+            document: self.documents - 1,
+            namespace: collection.namespace.clone(),
+            index: index.clone(),
+            key: key.clone(),
+        });
     }
 
     fn put_entry(&mut self, index: &Index, key: &KeyOf, record: RecordId) {

@@ -112,7 +112,7 @@ impl Operation {
     }
 
     /// The same, long work going through `hook`.
-    pub(crate) fn with_blocking(id: u64, hook: BlockingHook) -> Operation {
+    pub fn with_blocking(id: u64, hook: BlockingHook) -> Operation {
         Operation { blocking: hook, ..Operation::new(id) }
     }
 

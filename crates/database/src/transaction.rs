@@ -182,7 +182,10 @@ impl Database {
             changes.claims().into_iter().filter(|claim| !is_own(claim.place().0)).collect();
         self.claim(transaction, &inner, &keys, &held)?;
         if let Some(violated) = first_violated(&changes.change.expect, &inner.overlay)? {
-            return Ok(changes.outcome_of(violated));
+            return Ok(match changes.fails_build(violated) {
+                true => Applied::Again,
+                false => changes.outcome_of(violated),
+            });
         }
         inner.add(changes.change, self.transactions.bytes_max.load(Relaxed))?;
         inner.changed.extend(changes.changed);
