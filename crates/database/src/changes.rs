@@ -8,7 +8,7 @@
 use crate::collection::{Collection, Data};
 use crate::commit::Applied;
 use crate::duplicate::duplicate_key;
-use crate::index::{Building, DocumentKeys, Index, KeyOf};
+use crate::index::{DocumentKeys, Index, KeyOf};
 use crate::keys::{IndexEntry, RETRIES, RecordId};
 use crate::oplog::Logged;
 use crate::write::RetryKey;
@@ -111,6 +111,7 @@ impl Changes {
         let built = data.indexes.len();
         for (at, (index, (old, new))) in data.written_indexes().zip(old_keys.iter().zip(new_keys)).enumerate()
         {
+            self.expect_own(data, index, old, id);
             for key in old.keys.iter().filter(|key| new.keys.binary_search(key).is_err()) {
                 self.delete_entry(index, key, id);
             }
@@ -148,6 +149,7 @@ impl Changes {
         let data = self.expect_same(collection)?;
         self.expect_value(data.ident, id, before);
         for (index, document_keys) in data.written_indexes().zip(keys) {
+            self.expect_own(data, index, document_keys, id);
             for key in &document_keys.keys {
                 self.delete_entry(index, key, id);
             }
@@ -194,13 +196,19 @@ impl Changes {
         }
     }
 
-    /// The index being built that an expectation is about, if it is.
-    pub(crate) fn violated_build(&self, expectation: usize) -> Option<(&Arc<Building>, KeyOf)> {
-        let unique = self.unique.iter().find(|unique| unique.expectation == expectation)?;
+    /// Where an expectation is about a key of an index being built, lets the build fail: two documents with
+    /// one key end the build, and not the write. Whether it was.
+    pub(crate) fn fails_build(&self, expectation: usize) -> bool {
+        let unique = self.unique.iter().find(|unique| unique.expectation == expectation);
+        let Some(unique) = unique else { return false };
         let building = self.collections.iter().filter_map(|collection| collection.data.as_ref());
         let mut building = building.flat_map(|data| &data.building);
-        let build = building.find(|build| Arc::ptr_eq(&build.index, &unique.index))?;
-        Some((build, self.key_of(unique)))
+        let Some(build) = building.find(|build| Arc::ptr_eq(&build.index, &unique.index)) else {
+            return false;
+        };
+        let key = self.key_of(unique);
+        *build.build.duplicate.lock() = Some((key.key_string, key.type_bits));
+        true
     }
 
     /// The tree and key string of an expectation about a unique key.
@@ -208,6 +216,7 @@ impl Changes {
         match self.change.expect.get(expectation)? {
             Expect::Value { ident, key, .. } => Some((*ident, key.clone())),
             Expect::NoneUnder { ident, prefix } => Some((*ident, prefix.clone())),
+            Expect::NoneOr { ident, key, .. } => Some((*ident, key.clone())),
             Expect::Generation { .. } => None,
         }
     }
@@ -275,7 +284,8 @@ impl Changes {
         index: &Arc<Index>,
         key: &KeyOf,
     ) -> Result<()> {
-        let prepared = index.spec.prepare_unique;
+        // Entries of an index that is unique already have no record id behind their key.
+        let prepared = index.spec.prepare_unique && !index.unique();
         if !prepared && !index.unique() {
             return Ok(());
         }
@@ -287,17 +297,41 @@ impl Changes {
         if self.taken.contains(&at) {
             return Err(duplicate_key(&collection.namespace, index, key));
         }
-        let expectation = self.change.expect.len();
+        self.note_unique(index);
         self.change.expect.push(match prepared {
             true => Expect::NoneUnder { ident: at.0, prefix: at.1.clone() },
             false => Expect::Value { ident: at.0, key: at.1.clone(), value: None },
         });
-        self.unique.push(UniqueKey { expectation, document: self.documents - 1, index: index.clone() });
         // A single document can't be in its own way: it has each key once.
         if self.documents > 1 {
             self.taken.insert(at);
         }
         Ok(())
+    }
+
+    /// Expects of a unique index being built that a record's keys lead to the record, as far as they are there
+    /// yet: the builder may have come upon another record with the same key before.
+    fn expect_own(&mut self, data: &Data, index: &Arc<Index>, keys: &DocumentKeys, record: RecordId) {
+        let mut building = data.building.iter();
+        let build = building.find(|build| Arc::ptr_eq(&build.index, index));
+        if !index.unique() || build.is_none_or(|build| build.build.has_failed()) {
+            return;
+        }
+        for key in &keys.keys {
+            let entry = IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record };
+            let (place, value) = entry.to_parts(true);
+            self.note_unique(index);
+            self.change.expect.push(Expect::NoneOr { ident: index.ident, key: place, value });
+        }
+    }
+
+    /// Notes which key the next expectation is about.
+    fn note_unique(&mut self, index: &Arc<Index>) {
+        self.unique.push(UniqueKey {
+            expectation: self.change.expect.len(),
+            document: self.documents - 1,
+            index: index.clone(),
+        });
     }
 
     fn put_entry(&mut self, index: &Index, key: &KeyOf, record: RecordId) {

@@ -83,14 +83,8 @@ impl Database {
                     return Ok(Applied::Again);
                 }
                 Refusal::Changed => return Ok(Applied::Again),
-                Refusal::Expectation(number) => {
-                    if let Some((build, key)) = changes.violated_build(number) {
-                        // Two documents with one key end the build, and not the write.
-                        *build.build.duplicate.lock() = Some((key.key_string, key.type_bits));
-                        return Ok(Applied::Again);
-                    }
-                    return Ok(changes.outcome_of(number));
-                }
+                Refusal::Expectation(number) if changes.fails_build(number) => return Ok(Applied::Again),
+                Refusal::Expectation(number) => return Ok(changes.outcome_of(number)),
             }
         }
     }

@@ -86,10 +86,12 @@ impl Database {
         at: Option<u64>,
         retry: Option<RetryKey>,
     ) -> Result<Arc<OpenTransaction>> {
-        let (time, view) = match at {
-            Some(at) => self.snapshot_at(Some(at))?,
-            None => self.view_with_time(),
+        let (owner, sight, time) = self.store.begin(self.earliest_cluster_time());
+        let view = match at {
+            Some(at) => self.snapshot_at(Some(at)),
+            None => self.catalog_at(&sight).map(|catalog| (time, View { snapshot: sight.snapshot, catalog })),
         };
+        let (time, view) = view.inspect_err(|_| self.store.release(owner))?;
         let inner = Inner {
             overlay: Arc::new(Overlay::new(view.snapshot)),
             catalog: view.catalog,
@@ -101,7 +103,6 @@ impl Database {
             bytes: 0,
             ended: false,
         };
-        let owner = self.store.new_owner();
         Ok(Arc::new(OpenTransaction { database: self.clone(), owner, time, inner: Mutex::new(inner) }))
     }
 
@@ -204,7 +205,10 @@ impl Database {
             changes.claims().into_iter().filter(|claim| !is_own(claim.place().0)).collect();
         self.claim(transaction, &inner, &keys, &held)?;
         if let Some(violated) = first_violated(&changes.change.expect, &inner.overlay)? {
-            return Ok(changes.outcome_of(violated));
+            return Ok(match changes.fails_build(violated) {
+                true => Applied::Again,
+                false => changes.outcome_of(violated),
+            });
         }
         inner.add(changes.change, self.transactions.bytes_max.load(Relaxed))?;
         inner.changed.extend(changes.changed);

@@ -13,6 +13,7 @@ mod claims;
 mod local;
 mod log;
 mod marks;
+mod recent;
 #[cfg(test)]
 mod tests;
 
@@ -49,6 +50,15 @@ pub enum Expect {
         /// What was read there.
         value: Option<Value>,
     },
+    /// A key has this value, or none.
+    NoneOr {
+        /// The tree.
+        ident: Ident,
+        /// Where in the tree.
+        key: Key,
+        /// The value.
+        value: Value,
+    },
     /// No key consists of these bytes and eight more: no entry of an index that isn't unique has this key
     /// string.
     NoneUnder {
@@ -83,17 +93,23 @@ impl Claim {
         }
     }
 
-    /// Whether two states are the same as far as it goes.
+    /// Whether there is anything that it means in a state, and whether that is the same in another.
     ///
     /// Errors: the states'.
-    pub fn is_same(&self, a: &dyn Snapshot, b: &dyn Snapshot) -> Result<bool> {
+    pub fn compare(&self, sight: &dyn Snapshot, present: &dyn Snapshot) -> Result<(bool, bool)> {
         let value = |of: &dyn Snapshot, ident: Ident, key: &Key| match of.contains(ident)? {
             true => of.get(ident, key),
             false => Ok(None),
         };
         match self {
-            Claim::Key(ident, key) => Ok(same(&value(a, *ident, key)?, &value(b, *ident, key)?)),
-            Claim::Under(ident, prefix) => Ok(under(a, *ident, prefix)? == under(b, *ident, prefix)?),
+            Claim::Key(ident, key) => {
+                let there = value(sight, *ident, key)?;
+                Ok((there.is_some(), same(&there, &value(present, *ident, key)?)))
+            }
+            Claim::Under(ident, prefix) => {
+                let there = under(sight, *ident, prefix)?;
+                Ok((!there.is_empty(), there == under(present, *ident, prefix)?))
+            }
         }
     }
 }
@@ -105,6 +121,9 @@ impl Expect {
     pub fn holds(&self, state: &dyn Snapshot) -> Result<bool> {
         match self {
             Expect::Value { ident, key, value } => Ok(same(&state.get(*ident, key)?, value)),
+            Expect::NoneOr { ident, key, value } => {
+                Ok(state.get(*ident, key)?.is_none_or(|there| there == *value))
+            }
             Expect::NoneUnder { ident, prefix } => none_under(state, *ident, prefix),
             Expect::Generation { .. } => Ok(true),
         }
@@ -258,7 +277,8 @@ pub trait Store: Send + Sync {
     /// still and stay so.
     ///
     /// Refuses, having claimed nothing: with an expectation's number where the collection of that number has
-    /// changed, and where a key has been claimed by another or changed since the sight.
+    /// changed, and where a key has been claimed by another or changed since the sight. A key that has its
+    /// value of before again counts as changed, as far as the store remembers.
     fn claim(
         &self,
         owner: Owner,
@@ -267,7 +287,7 @@ pub trait Store: Send + Sync {
         sight: &dyn Snapshot,
     ) -> Result<std::result::Result<(), Refusal>>;
 
-    /// Gives up all claims of a transaction.
+    /// Ends a transaction, which gives up all its claims.
     fn release(&self, owner: Owner);
 
     /// Waits until a transaction has given its claims up, asking `go_on` at least every ten milliseconds;
@@ -305,8 +325,9 @@ pub trait Store: Send + Sync {
     /// A number for a new tree, which nobody else is given.
     fn new_ident(&self) -> Ident;
 
-    /// A number for a new transaction, which nobody else is given.
-    fn new_owner(&self) -> Owner;
+    /// Begins a transaction: gives it a number that nobody else is given, and the present state with its
+    /// time. It is open until [`release`](Self::release).
+    fn begin(&self, earliest: u64) -> (Owner, Sight, u64);
 
     /// The running counts of a collection, by its tree; `read` finds out what they are where nobody has
     /// asked for them before.

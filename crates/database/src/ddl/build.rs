@@ -23,12 +23,13 @@ use base::bson::{Document, DocumentBuf};
 use base::{Error, Namespace, Result, err};
 use query::context::Uninterrupted;
 use query::{Context, Interrupt, Sorter};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::{Direction, Range};
 
-/// How many entries are loaded under the lock at a time.
-const LOADED_AT_ONCE: usize = 128;
+/// How many entries are loaded under the lock at a time; few where tests come between them.
+const LOADED_AT_ONCE: usize = if cfg!(debug_assertions) { 3 } else { 128 };
 
 /// The least that the sorter of one index may hold, in bytes.
 const SORTER_MIN: usize = 1024 * 1024;
@@ -117,8 +118,11 @@ impl IndexBuild<'_> {
             "Index Build: scanning collection",
             data.counts.records.load(Relaxed).max(0) as u64,
         );
+        // Records beyond came with their entries, after the builds had been registered.
+        let greatest = self.builds.iter().map(|build| build.build.changed.greatest()).max().unwrap_or(0);
+        let loaded = Range { upper: Bound::Included(RecordId(greatest).key()), ..Range::all() };
         let mut records =
-            view.snapshot.scan(data.ident, Range::all(), Direction::Forward).map_err(storage_error)?;
+            view.snapshot.scan(data.ident, loaded, Direction::Forward).map_err(storage_error)?;
         while let Some((key, value)) = records.next().map_err(storage_error)? {
             self.operation.check()?;
             progress.advance();
@@ -215,14 +219,15 @@ impl IndexBuild<'_> {
     /// Takes the builds away with all that has been loaded.
     pub(super) fn abort(&self) {
         let aborted = self.database.change_catalog(&Uninterrupted, |change| {
-            let found = change.catalog().all().find(|now| now.uuid == self.uuid).cloned();
+            // Under whatever name it goes by now: in another database it has another UUID as well.
+            let own = |now: &Arc<Collection>| {
+                let building = now.data.iter().flat_map(|data| &data.building);
+                building.filter(|known| self.is_own(known)).map(|own| own.index.ident).collect::<Vec<_>>()
+            };
+            let found = change.catalog().all().find(|now| !own(now).is_empty()).cloned();
             let Some(found) = found else { return Ok(None) };
             let mut collection = Collection::clone(&found);
-            let registered = found.data.iter().flat_map(|data| &data.building);
-            let own = registered.filter(|known| self.is_own(known));
-            for build in own {
-                change.drop_ident(build.index.ident);
-            }
+            own(&found).into_iter().for_each(|ident| change.drop_ident(ident));
             self.unregister(&mut collection);
             change.put_collection(collection).map(Some)
         });

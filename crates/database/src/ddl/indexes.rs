@@ -323,6 +323,18 @@ fn add_index(collection: &mut Collection, index: Arc<Index>) {
 }
 
 impl CatalogChange<'_> {
+    /// Takes builds away that nobody goes on with: whoever ended them couldn't, as where a disk was full.
+    /// Whether there were any.
+    fn drop_abandoned(&mut self, data: &mut Data) -> bool {
+        let store = &self.database().store;
+        let is_abandoned = |build: &Arc<Building>| store.build(build.index.ident).is_none();
+        let (abandoned, building) = std::mem::take(&mut data.building).into_iter().partition(is_abandoned);
+        data.building = building;
+        let abandoned: Vec<Arc<Building>> = abandoned;
+        abandoned.iter().for_each(|build| self.drop_ident(build.index.ident));
+        !abandoned.is_empty()
+    }
+
     /// Adds indexes to a collection that has no documents, and has them built with one that has.
     fn register(
         &mut self,
@@ -348,6 +360,7 @@ impl CatalogChange<'_> {
             .map_err(storage_error)?
             .then(|| self.snapshot().entries(data.ident).map_err(storage_error));
         let is_empty = is_empty.transpose()?.is_none_or(|entries| entries == 0);
+        let has_dropped = self.drop_abandoned(data);
         let mut builds = Vec::new();
         for spec in specs {
             if spec.clustered {
@@ -382,7 +395,7 @@ impl CatalogChange<'_> {
             }
         }
         outcome.after = data.indexes.len() + builds.len();
-        if outcome.after == outcome.before && !outcome.created_collection {
+        if outcome.after == outcome.before && !outcome.created_collection && !has_dropped {
             return Ok(Registered::Nothing);
         }
         let uuid = changed.uuid;

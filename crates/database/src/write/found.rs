@@ -42,6 +42,10 @@ impl Found {
         database: &'db Database,
         operation: &Operation,
     ) -> Result<Option<Turn<'db>>> {
+        if operation.transaction().is_some() {
+            // It doesn't wait for others, who may be waiting for its end at the head of the queue.
+            return Ok(None);
+        }
         let ident = self.collection.data()?.ident;
         let turn = database.turn_if_contended(ident, self.id, self.losses, operation)?;
         // Whoever had the turn before has changed it.

@@ -141,7 +141,11 @@ impl Database {
                 Some(_) => Some(self.turn(data.ident, RecordId(0), operation)?),
                 None => None,
             };
+            // Two documents with one key of an index being built end the build, and not the insertion: which
+            // is found out one commit after the other.
+            let builds_unique = data.building.iter().any(|build| build.index.unique());
             let in_commit = match planned.options.capped {
+                _ if builds_unique => 1,
                 Some(_) => 1,
                 None => (OPERATIONS_MAX / (1 + data.indexes.len())).max(1),
             };

@@ -227,7 +227,8 @@ impl<'a> Checker<'a> {
                 let created = self.replay.states[own.sees].get(name).is_none();
                 let by_other =
                     self.transactions.iter().filter(|other| other.number != own.number).any(|other| {
-                        let overlaps = other.begin.start < event.end && other.end > event.start;
+                        // One that has ended meanwhile may have touched what it left as it was.
+                        let overlaps = other.begin.start < event.end && other.end > own.begin.start;
                         let touched = other.touched.iter();
                         let mut touched = touched.filter(|(start, _)| *start < event.end);
                         overlaps
@@ -242,7 +243,16 @@ impl<'a> Checker<'a> {
                         || diffs
                             .any(|diff| touched_by(statement.namespace, diff).any(|t| touches.contains(&t)))
                 });
-                if !by_other && !by_commit {
+                // Entries of an index being built are claimed like those of others, and are loaded meanwhile.
+                let by_build = self.events.iter().any(|other| {
+                    let builds = matches!(
+                        other.kind,
+                        Kind::Ddl { namespace, ddl: Ddl::Ensure | Ddl::Build { .. } | Ddl::Convert, .. }
+                            if namespace == statement.namespace
+                    );
+                    builds && other.start < event.end && other.end > own.begin.start
+                });
+                if !by_other && !by_commit && !by_build {
                     return Err(format!("transaction {}: nothing conflicts with {event:?}", own.number));
                 }
             }
@@ -287,7 +297,8 @@ impl<'a> Checker<'a> {
                 return Err(format!("instead of {net:?} it has stored {stored:?}"));
             }
             let ids: BTreeSet<i64> = expected.changes.iter().map(|change| change.0).collect();
-            for other in own.sees..number {
+            // One that began at an earlier time is only compared with what was there then.
+            for other in own.sees.max(own.begin.least)..number {
                 let diffs = self.replay.diffs[other].iter();
                 let mut diffs = diffs.filter(|diff| diff.namespace == expected.namespace);
                 if let Some(lost) =
@@ -397,6 +408,12 @@ impl<'a> Checker<'a> {
                     let unique = self.replay.unique(commits, name);
                     match &statement.stmt {
                         Stmt::Insert(doc) | Stmt::Upsert(doc) => collides(&docs, None, doc, &unique),
+                        // One may be in the other's way.
+                        Stmt::InsertMany(several) => several.iter().enumerate().any(|(at, doc)| {
+                            let mut docs = Docs::clone(&docs);
+                            docs.extend(several[..at].iter().map(|doc| (doc.id, doc.clone())));
+                            collides(&docs, None, doc, &unique)
+                        }),
                         stmt => docs.values().filter(|doc| stmt.filter().matches(doc)).any(|doc| {
                             let after = stmt.transform(doc, statement.number);
                             after.is_some_and(|after| collides(&docs, Some(doc), &after, &unique))
@@ -504,6 +521,9 @@ impl<'a> Checker<'a> {
             if clears {
                 continue;
             }
+            if self.inserted(&statements, number, diffs)? {
+                continue;
+            }
             let single = self.told.get(&time).and_then(|event| match &event.kind {
                 Kind::Statement(statement) => Some(statement),
                 _ => None,
@@ -535,6 +555,20 @@ impl<'a> Checker<'a> {
             *multiple.entry(owner).or_default() += 1;
         }
         for (number, (event, statement)) in &statements {
+            if let (Stmt::InsertMany(several), None, Ok(told)) =
+                (&statement.stmt, statement.transaction, &statement.outcome)
+            {
+                let stored = |number: usize| {
+                    let diffs = self.replay.diffs[number].iter().flat_map(|diff| &diff.changes);
+                    diffs
+                        .filter(|(_, _, after)| after.as_ref().is_some_and(|doc| several.contains(doc)))
+                        .count()
+                };
+                let stored: usize = (event.least..event.most).map(stored).sum();
+                if stored != several.len() || told.n != stored as u64 {
+                    return Err(format!("{event:?} has stored {stored} documents"));
+                }
+            }
             let Stmt::Update { change, multi: true, .. } = &statement.stmt else { continue };
             let (None, Ok(told), true) = (statement.transaction, &statement.outcome, change.signs()) else {
                 continue;
@@ -544,6 +578,27 @@ impl<'a> Checker<'a> {
             }
         }
         self.deleted(&gone)
+    }
+
+    /// Whether a commit inserts what one statement had to insert.
+    fn inserted(
+        &self,
+        statements: &HashMap<i64, (&Event, &Statement)>,
+        number: usize,
+        diffs: &[Diff],
+    ) -> Result<bool, String> {
+        let [Diff { namespace, changes }] = diffs else { return Ok(false) };
+        let Some((_, None, Some(first))) = changes.first() else { return Ok(false) };
+        let Some((event, statement)) = statements.get(&first.w) else { return Ok(false) };
+        let Stmt::InsertMany(several) = &statement.stmt else { return Ok(false) };
+        let own = |(_, before, after): &(i64, Option<Doc>, Option<Doc>)| {
+            before.is_none() && after.as_ref().is_some_and(|after| several.contains(after))
+        };
+        let ran = statement.transaction.is_none() && (event.least..event.most).contains(&number);
+        match ran && NAMESPACES[statement.namespace] == namespace && changes.iter().all(own) {
+            true => Ok(true),
+            false => Err(format!("{event:?} has stored {changes:?} in commit {number}")),
+        }
     }
 
     fn multiple_update(

@@ -9,7 +9,7 @@ use base::{Namespace, Result};
 use database::index::IndexSpec;
 use database::{
     Action, AggregateRequest, BlockingHook, Committed, Cursor, Database, DeleteRequest, FindAndModifyRequest,
-    FindRequest, InsertRequest, OpenTransaction, Operation, RenameRequest, UpdateRequest,
+    FindRequest, InsertRequest, Insertion, OpenTransaction, Operation, RenameRequest, UpdateRequest,
 };
 use query::context::Uninterrupted;
 use query::matcher::Matcher;
@@ -22,7 +22,8 @@ const MAX_MILLIS: u64 = 20_000;
 
 /// What the sessions of a history share.
 pub(crate) struct Shared {
-    pub(crate) database: Arc<Database>,
+    /// One, or two on the same store.
+    pub(crate) databases: Vec<Arc<Database>>,
     pub(crate) history: History,
     pub(crate) namespaces: Vec<Namespace>,
     /// What long work runs through.
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
 /// One session, which does one thing at a time.
 pub(crate) struct Session {
     shared: Arc<Shared>,
+    database: Arc<Database>,
     random: Random,
     transaction: RefCell<Option<(usize, Arc<OpenTransaction>)>>,
     /// A find read in part.
@@ -115,6 +117,7 @@ struct Call {
 impl Session {
     pub(crate) fn new(shared: &Arc<Shared>, seed: u64) -> Session {
         Session {
+            database: shared.databases[seed as usize % shared.databases.len()].clone(),
             shared: shared.clone(),
             random: Random::new(seed),
             transaction: RefCell::default(),
@@ -178,7 +181,7 @@ impl Session {
             true => self.shared.times.lock().last().copied(),
             false => None,
         };
-        let Ok(transaction) = self.shared.database.begin_transaction(earlier, None) else { return };
+        let Ok(transaction) = self.database.begin_transaction(earlier, None) else { return };
         let number = self.shared.history.next_transaction();
         let (time, at_earlier) = (transaction.time(), earlier.is_some());
         *self.transaction.borrow_mut() = Some((number, transaction));
@@ -190,7 +193,7 @@ impl Session {
         let Some((number, transaction)) = self.transaction.borrow_mut().take() else { return };
         self.give_up_reading();
         let started = self.shared.history.start();
-        let outcome = self.shared.database.commit_transaction(&call.operation, &transaction);
+        let outcome = self.database.commit_transaction(&call.operation, &transaction);
         let outcome = outcome.map_err(Failure::from).map(|committed| self.acknowledge(committed));
         self.shared.history.end(started, Kind::Commit { transaction: number, outcome });
     }
@@ -199,7 +202,7 @@ impl Session {
         let Some((number, transaction)) = self.transaction.borrow_mut().take() else { return };
         self.give_up_reading();
         let started = self.shared.history.start();
-        self.shared.database.abort_transaction(&transaction);
+        self.database.abort_transaction(&transaction);
         self.shared.history.end(started, Kind::Abort { transaction: number });
     }
 
@@ -210,7 +213,7 @@ impl Session {
     /// Notes a commit, and has it made durable now and then, as write concerns ask.
     fn acknowledge(&self, committed: Committed) -> u64 {
         let durable = self.random.percent(self.journaled.get())
-            && self.shared.database.wait_journaled(committed.position).is_ok();
+            && self.database.wait_journaled(committed.position).is_ok();
         self.acknowledged.borrow_mut().push((committed.position.0, durable));
         committed.cluster_time
     }
@@ -230,7 +233,7 @@ impl Session {
         if transaction.is_none()
             && stmt.is_read()
             && self.random.percent(30)
-            && let Ok((time, view)) = self.shared.database.snapshot_at(None)
+            && let Ok((time, view)) = self.database.snapshot_at(None)
         {
             call.operation.read_from(time, view);
             self.shared.times.lock().push(time);
@@ -263,7 +266,7 @@ impl Session {
         let filter = filter_of(filter);
         let request = FindRequest::new(filter.view());
         let namespace = &self.shared.namespaces[namespace];
-        self.shared.database.find(&call.operation, namespace, &request, &call.context)
+        self.database.find(&call.operation, namespace, &request, &call.context)
     }
 
     /// Reads one more document, and notes the find once it has all.
@@ -292,7 +295,7 @@ impl Session {
     }
 
     fn carry_out(&self, call: &Call, namespace: usize, number: i64, stmt: &Stmt) -> Result<Told> {
-        let Shared { database, namespaces, .. } = &*self.shared;
+        let (database, namespaces) = (&self.database, &self.shared.namespaces);
         let Call { operation, context } = call;
         let namespace = &namespaces[namespace];
         let told = |committed: Option<Committed>| match transaction_of(operation) {
@@ -305,6 +308,22 @@ impl Session {
                 let insert = InsertRequest { document: document.view(), bypass_validation: false };
                 let committed = database.insert(operation, namespace, insert, context)?;
                 Ok(Told { n: 1, inserted: true, time: told(Some(committed)), ..Told::default() })
+            }
+            Stmt::InsertMany(docs) => {
+                let documents: Vec<DocumentBuf> = docs.iter().map(Doc::to_bson).collect();
+                let insert = |document| Insertion {
+                    request: InsertRequest { document, bypass_validation: false },
+                    record: None,
+                };
+                let views = documents.iter().map(DocumentBuf::view);
+                let insertions: Vec<Insertion<'_>> = views.map(insert).collect();
+                let inserted = database.insert_many(operation, namespace, &insertions, context);
+                let time = told(inserted.committed);
+                match inserted.error {
+                    // What was inserted before stays.
+                    Some(error) => Err(error),
+                    None => Ok(Told { n: inserted.count as u64, inserted: true, time, ..Told::default() }),
+                }
             }
             Stmt::Update { .. } | Stmt::Upsert(_) => {
                 let request = self.update_request(call, stmt, number)?;
@@ -386,7 +405,7 @@ impl Session {
     }
 
     fn change(&self, call: &Call, ddl: &Ddl, namespace: usize) -> Result<Option<Committed>> {
-        let Shared { database, namespaces, .. } = &*self.shared;
+        let (database, namespaces) = (&self.database, &self.shared.namespaces);
         let Call { operation, context } = call;
         let namespace = &namespaces[namespace];
         let create = |specs: &[DocumentBuf]| {
@@ -459,39 +478,42 @@ pub(crate) fn namespaces() -> Vec<Namespace> {
     NAMESPACES.iter().map(|name| Namespace::parse(name).unwrap()).collect()
 }
 
-/// Makes the first two collections, and checks a collection in the end.
 impl Shared {
-    pub(crate) fn new(database: Arc<Database>, history: History, blocking: BlockingHook) -> Arc<Shared> {
+    pub(crate) fn new(
+        databases: Vec<Arc<Database>>,
+        history: History,
+        blocking: BlockingHook,
+    ) -> Arc<Shared> {
         let times = parking_lot::Mutex::default();
-        Arc::new(Shared { database, history, namespaces: namespaces(), blocking, times })
+        Arc::new(Shared { databases, history, namespaces: namespaces(), blocking, times })
     }
 
     /// Whether documents, indexes, counts and catalog agree.
     pub(crate) fn validate(&self) -> std::result::Result<(), String> {
-        let context = Context::new(0, 1, Arc::new(Uninterrupted));
-        for namespace in &self.namespaces {
-            if self.database.collection(namespace).is_none() {
-                continue;
-            }
-            let found = self.database.validate(namespace, database::validate::Depth::Full, &context);
-            let found = found.map_err(|error| format!("validating {namespace}: {error}"))?;
-            let odd: Vec<_> = found.indexes.iter().flat_map(|index| &index.errors).collect();
-            if !found.is_valid() || !found.warnings.is_empty() {
-                return Err(format!(
-                    "{namespace} is broken: {:?} {odd:?} {:?} {:?} {:?}",
-                    found.errors, found.warnings, found.extra, found.missing
-                ));
-            }
-            let counted = self.database.collection(namespace).map_or(0, |collection| collection.records());
-            if counted != found.records as i64 {
-                return Err(format!("{namespace} has {} documents, and counts {counted}", found.records));
-            }
-            let building = self.database.collection(namespace);
-            let building = building.and_then(|collection| Some(collection.data.as_ref()?.building.len()));
-            if building.unwrap_or(0) > 0 {
-                return Err(format!("{namespace} still has indexes that nobody builds"));
-            }
-        }
-        Ok(())
+        self.databases.iter().try_for_each(|database| {
+            self.namespaces.iter().try_for_each(|namespace| validate(database, namespace))
+        })
+    }
+}
+
+fn validate(database: &Database, namespace: &Namespace) -> std::result::Result<(), String> {
+    let Some(collection) = database.collection(namespace) else { return Ok(()) };
+    let context = Context::new(0, 1, Arc::new(Uninterrupted));
+    let found = database.validate(namespace, database::validate::Depth::Full, &context);
+    let found = found.map_err(|error| format!("validating {namespace}: {error}"))?;
+    let odd: Vec<_> = found.indexes.iter().flat_map(|index| &index.errors).collect();
+    if !found.is_valid() || !found.warnings.is_empty() {
+        return Err(format!(
+            "{namespace} is broken: {:?} {odd:?} {:?} {:?} {:?}",
+            found.errors, found.warnings, found.extra, found.missing
+        ));
+    }
+    if collection.records() != found.records as i64 {
+        let counted = collection.records();
+        return Err(format!("{namespace} has {} documents, and counts {counted}", found.records));
+    }
+    match collection.data.as_ref().map_or(0, |data| data.building.len()) {
+        0 => Ok(()),
+        _ => Err(format!("{namespace} still has indexes that nobody builds")),
     }
 }

@@ -16,7 +16,9 @@ use database::{Database, ManualClock};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use storage::Engine;
+use storage::store::Local;
 
 /// How deep statements may run within statements.
 const DEPTH_MAX: usize = 3;
@@ -48,14 +50,24 @@ fn long_work(work: &mut dyn FnMut()) {
 }
 
 impl World {
-    /// Opens a database in an engine, and lets sessions begin.
-    pub(crate) fn new(engine: Arc<dyn Engine>, seed: u64, mix: Mix) -> Rc<World> {
+    /// Opens a database in an engine, or two on one store, and lets sessions begin.
+    pub(crate) fn new(engine: Arc<dyn Engine>, two: bool, seed: u64, mix: Mix) -> Rc<World> {
         let recorder = Arc::new(Recorder::new(engine, pause));
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
-        let database = Database::open(recorder.clone(), clock, seed).unwrap();
+        let databases = match two {
+            false => vec![Database::open(recorder.clone(), clock, seed).unwrap()],
+            true => {
+                let store = Arc::new(Local::new(recorder.clone(), None).unwrap());
+                let open = |number: u64| {
+                    let store = Arc::new(storage::testing::Shared::new(&store, Duration::ZERO));
+                    Database::open_on(store, clock.clone(), seed + number).unwrap()
+                };
+                (0..2).map(open).collect()
+            }
+        };
         // Nobody is there to end what a statement would wait for.
-        database.wait_through(|_| {});
-        let shared = Shared::new(database, History::new(recorder), long_work);
+        databases.iter().for_each(|database| database.wait_through(|_| {}));
+        let shared = Shared::new(databases, History::new(recorder), long_work);
         let random = Random::new(seed);
         let count = 2 + random.below(4);
         let sessions =
@@ -72,8 +84,14 @@ impl World {
         WORLD.set(None);
     }
 
+    /// Ends everything. Indexes whose builds could not wait for a transaction's end are taken away now.
     pub(crate) fn finish(&self) {
         self.sessions.iter().for_each(Session::finish);
+        for (number, namespace) in self.shared.namespaces.iter().enumerate() {
+            if self.shared.databases[0].collection(namespace).is_some() {
+                self.sessions[0].ddl(&Ddl::Ensure, number);
+            }
+        }
     }
 
     pub(crate) fn sessions(&self) -> &[Session] {
@@ -111,10 +129,10 @@ impl World {
 }
 
 /// Runs a history and checks it. Errors: what is wrong.
-pub(crate) fn history(engine: Arc<dyn Engine>, seed: u64) -> Result<(), String> {
+pub(crate) fn history(engine: Arc<dyn Engine>, two: bool, seed: u64) -> Result<(), String> {
     let random = Random::new(!seed);
     let mix = Mix { ddl: *random.pick(&[0, 0, 3, 12]), begins: *random.pick(&[10, 30, 50]) };
-    let world = World::new(engine, seed, mix);
+    let world = World::new(engine, two, seed, mix);
     world.run(20 + random.below(40));
     world.finish();
     world.verdict()

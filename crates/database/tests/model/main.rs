@@ -39,5 +39,10 @@ fn asked() -> Option<u64> {
 
 #[test]
 fn interleaved_sessions_see_snapshots() {
-    histories(2000, |seed| interleaved::history(Arc::new(MemoryEngine::new()), seed));
+    histories(2000, |seed| interleaved::history(Arc::new(MemoryEngine::new()), false, seed));
+}
+
+#[test]
+fn two_databases_on_one_store_see_snapshots() {
+    histories(1000, |seed| interleaved::history(Arc::new(MemoryEngine::new()), true, seed));
 }

@@ -33,6 +33,8 @@ pub(crate) enum Change {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Stmt {
     Insert(Doc),
+    /// In one commit or several, up to the first that can't be inserted.
+    InsertMany(Vec<Doc>),
     Update {
         filter: Filter,
         change: Change,
@@ -179,7 +181,8 @@ impl Stmt {
             false => Filter::draw(random),
         };
         match random.below(20) {
-            0..4 => Stmt::Insert(draw_doc(random, number)),
+            0..3 => Stmt::Insert(draw_doc(random, number)),
+            3 => Stmt::InsertMany((0..2 + random.below(2)).map(|_| draw_doc(random, number)).collect()),
             4..8 => Stmt::Update { filter: one(random), change: Change::draw(random), multi: false },
             8 => {
                 let change = if random.percent(70) { Change::Inc } else { Change::Toggle };
@@ -205,6 +208,7 @@ impl Stmt {
     pub(crate) fn filter(&self) -> Filter {
         match self {
             Stmt::Insert(doc) | Stmt::Upsert(doc) => Filter::Id(doc.id),
+            Stmt::InsertMany(_) => Filter::All,
             Stmt::Update { filter, .. }
             | Stmt::FindAndModify { filter, .. }
             | Stmt::Delete { filter, .. }
@@ -214,7 +218,10 @@ impl Stmt {
     }
 
     pub(crate) fn is_multi(&self) -> bool {
-        matches!(self, Stmt::Update { multi: true, .. } | Stmt::Delete { multi: true, .. })
+        matches!(
+            self,
+            Stmt::InsertMany(_) | Stmt::Update { multi: true, .. } | Stmt::Delete { multi: true, .. }
+        )
     }
 
     /// What becomes of one document that it has found; `None` is its end.
@@ -225,7 +232,7 @@ impl Stmt {
             }
             Stmt::Upsert(_) => Some(Change::Inc.transform(before, number)),
             Stmt::Delete { .. } | Stmt::FindAndModify { change: None, .. } => None,
-            Stmt::Insert(_) | Stmt::Find(_) | Stmt::Sum(_) => Some(before.clone()),
+            Stmt::Insert(_) | Stmt::InsertMany(_) | Stmt::Find(_) | Stmt::Sum(_) => Some(before.clone()),
         }
     }
 
@@ -247,6 +254,12 @@ impl Stmt {
             Stmt::Insert(doc) => {
                 put(docs, None, doc.clone(), unique)?;
                 return Ok(Effects { n: 1, inserted: true, ..Effects::default() });
+            }
+            Stmt::InsertMany(several) => {
+                for doc in several {
+                    put(docs, None, doc.clone(), unique)?;
+                }
+                return Ok(Effects { n: several.len() as u64, inserted: true, ..Effects::default() });
             }
             Stmt::Upsert(doc) if found.is_empty() => {
                 put(docs, None, doc.clone(), unique)?;

@@ -2,6 +2,7 @@
 
 use super::claims::Claims;
 use super::log::{Log, LogOptions, first_time};
+use super::recent::Recent;
 use super::{
     Beside, Build, Change, Claim, Counts, Exclusive, Expect, Outcome, Owner, Refusal, Sight, Store, Written,
 };
@@ -38,6 +39,7 @@ pub struct Local {
 #[derive(Default)]
 struct Writer {
     claims: Claims,
+    recent: Recent,
     /// For each collection, by its tree, the catalog change that made it what it is.
     generations: HashMap<Ident, u64>,
     log: Option<Log>,
@@ -145,13 +147,16 @@ impl Local {
             _ => None,
         };
         batch.set_time(time);
+        let places = writer.recent.places(&batch);
         let position = self.engine.commit(batch)?;
+        writer.recent.note(places, time);
         if next_log.is_some() {
             writer.log = next_log;
             if self.engine.has_journal() {
                 writer.unsynced.push_back((position, time));
             }
         }
+        let mut gone = Vec::new();
         for beside in beside {
             match beside {
                 Beside::Count { counts, records, bytes } => {
@@ -165,11 +170,18 @@ impl Local {
                 }
                 Beside::Generation(ident, None) => {
                     writer.generations.remove(&ident);
-                    self.counts.lock().remove(&ident);
+                    gone.push(ident);
                 }
             }
         }
-        self.time.store(time, Ordering::Release);
+        // One that was renamed is there under its new name.
+        gone.retain(|ident| !writer.generations.contains_key(ident));
+        if !gone.is_empty() {
+            let mut counts = self.counts.lock();
+            gone.iter().for_each(|ident| _ = counts.remove(ident));
+        }
+        // Whoever asked for the time meanwhile may have been told a later one.
+        self.time.fetch_max(time, Ordering::AcqRel);
         self.position.fetch_max(position.0, Ordering::AcqRel);
         Ok(Written { position, time })
     }
@@ -280,7 +292,8 @@ impl Store for Local {
                 Some(holder) => return Ok(Err(Refusal::Claimed(holder))),
                 None => {}
             }
-            if !key.is_same(snapshot.as_ref(), sight)? {
+            let (was_there, is_same) = key.compare(sight, snapshot.as_ref())?;
+            if !is_same || writer.recent.has_changed(owner, key, was_there) {
                 return Ok(Err(Refusal::Changed));
             }
         }
@@ -290,7 +303,11 @@ impl Store for Local {
     }
 
     fn release(&self, owner: Owner) {
-        self.writer.lock().claims.release(owner);
+        let mut writer = self.writer.lock();
+        writer.claims.release(owner);
+        let forgotten = writer.recent.end(owner);
+        drop(writer);
+        drop(forgotten);
         self.happen();
     }
 
@@ -351,8 +368,12 @@ impl Store for Local {
         Ident(self.next_ident.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn new_owner(&self) -> Owner {
-        Owner(self.next_owner.fetch_add(1, Ordering::Relaxed))
+    fn begin(&self, earliest: u64) -> (Owner, Sight, u64) {
+        let owner = Owner(self.next_owner.fetch_add(1, Ordering::Relaxed));
+        let mut writer = self.writer.lock();
+        let time = self.time(earliest);
+        writer.recent.begin(owner, time);
+        (owner, self.sight(), time)
     }
 
     fn counts(&self, ident: Ident, read: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>> {

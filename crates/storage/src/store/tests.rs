@@ -169,3 +169,20 @@ fn counts_and_the_log_change_with_the_batch() {
     assert_eq!(read.next_entry().unwrap(), None);
     assert_eq!(store.log_begin().unwrap(), Some(written.time));
 }
+
+#[test]
+fn a_value_that_was_away_meanwhile_counts_as_changed() {
+    let store = store();
+    store.commit(put(b"a", b"one")).unwrap().unwrap();
+    let keys = [Claim::Key(TREE, Key::from(b"a"))];
+    let (early, sight, time) = store.begin(0);
+    store.commit(put(b"a", b"two")).unwrap().unwrap();
+    let back = store.commit(put(b"a", b"one")).unwrap().unwrap();
+    assert!(time < back.time);
+    assert_eq!(store.claim(early, &keys, &[], sight.snapshot.as_ref()).unwrap(), Err(Refusal::Changed));
+    let (late, sight, time) = store.begin(0);
+    assert_eq!(time, back.time);
+    store.claim(late, &keys, &[], sight.snapshot.as_ref()).unwrap().unwrap();
+    store.release(early);
+    store.release(late);
+}

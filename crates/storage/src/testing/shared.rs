@@ -136,8 +136,10 @@ impl Store for Shared {
         self.store.new_ident()
     }
 
-    fn new_owner(&self) -> Owner {
-        self.store.new_owner()
+    fn begin(&self, earliest: u64) -> (Owner, Sight, u64) {
+        self.calls.call();
+        let (owner, sight, time) = self.store.begin(earliest);
+        (owner, self.counted(sight), time)
     }
 
     fn counts(&self, ident: Ident, read: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>> {
