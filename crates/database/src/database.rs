@@ -177,17 +177,13 @@ impl Database {
 
     /// The catalog and data as of now, for as long as the view is held.
     pub fn view(&self) -> View {
-        loop {
-            let sight = self.store.sight();
-            match self.catalog_at(&sight) {
-                Ok(catalog) => return View { snapshot: sight.snapshot, catalog },
-                // Whoever writes next meets the same error and can tell it.
-                Err(error) => {
-                    log::error!("the catalog can't be read: {error}");
-                    return View { snapshot: sight.snapshot, catalog: self.latest_catalog() };
-                }
-            }
-        }
+        let sight = self.store.sight();
+        let catalog = self.catalog_at(&sight).unwrap_or_else(|error| {
+            // Whoever writes next meets the same error and can tell it.
+            log::error!("the catalog can't be read: {error}");
+            self.latest_catalog()
+        });
+        View { snapshot: sight.snapshot, catalog }
     }
 
     /// The catalog of a generation, if it is the latest known or the one before. Whoever got his sight just
