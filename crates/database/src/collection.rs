@@ -61,6 +61,8 @@ pub struct Options {
     pub view: Option<View>,
     /// What commands compare strings by unless they say otherwise, and indexes made here, too.
     pub collation: Collation,
+    /// Whether the log keeps documents as they were before a change: `changeStreamPreAndPostImages`.
+    pub pre_images: bool,
     /// Options that are kept and shown, and change nothing here (storageEngine and its like).
     pub kept: DocumentBuf,
 }
@@ -160,6 +162,9 @@ impl Options {
             crate::clustered::append_to(name, &mut out);
         }
         out.append_optional("expireAfterSeconds", self.expire_after_seconds.map(Value::Int64));
+        if self.pre_images {
+            out.begin_document("changeStreamPreAndPostImages").append("enabled", true).end();
+        }
         if let Some(view) = &self.view {
             out.append("viewOn", view.on.as_str()).append("pipeline", &view.pipeline);
         }
