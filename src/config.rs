@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 use storage::DiskOptions;
+use storage::store::LogOptions;
 
 /// A MongoDB-compatible document database in one small binary.
 ///
@@ -85,6 +86,10 @@ pub(crate) struct ServeOptions {
     /// Show this server as the primary of a replica set of one, by this name
     #[arg(long, value_name = "NAME", value_parser = parse_set_name)]
     replset: Option<String>,
+
+    /// Most bytes of changes that a replica set keeps for change streams and local.oplog.rs
+    #[arg(long, value_name = "BYTES", requires = "replset", default_value = "64M", value_parser = parse_size)]
+    oplog_size: u64,
 
     /// Address that a replica set tells its clients, instead of the one they dialled
     #[arg(long, value_name = "HOST:PORT", requires = "replset", value_parser = parse_advertised)]
@@ -199,6 +204,8 @@ pub(crate) struct Config {
     pub(crate) promise: String,
     /// Where and how data is kept on disk; `None` for the memory engine.
     pub(crate) disk: Option<DiskOptions>,
+    /// How much of the changes is kept; `None` without a replica set.
+    pub(crate) log: Option<LogOptions>,
     /// Whether to repair that and exit.
     pub(crate) repair: bool,
     /// Whether to exit when standard input closes.
@@ -236,7 +243,9 @@ impl ServeOptions {
             let what = "--engine memory keeps nothing in a directory: leave one of --engine and --data out";
             return Err(Cli::command().error(ErrorKind::ArgumentConflict, what));
         }
+        let log = self.replset.is_some().then_some(LogOptions { bytes: self.oplog_size });
         Ok(Config {
+            log,
             settings: Settings {
                 arguments,
                 bind: self.bind,
@@ -344,6 +353,7 @@ mod tests {
         for line in ["vellum --port 0 --replset rs0", "vellum serve --replset rs0 --port 0"] {
             let config = parse(line).unwrap();
             assert_eq!((config.settings.port, config.settings.replica_set.as_deref()), (0, Some("rs0")));
+            assert_eq!(config.log, Some(LogOptions { bytes: 64 << 20 }));
         }
     }
 
@@ -393,6 +403,8 @@ mod tests {
             ("vellum --replset a/b", "letters, digits"),
             ("vellum --replset rs0 --advertise here", "HOST:PORT"),
             ("vellum --advertise a:1", "--replset"),
+            ("vellum --oplog-size 64M", "--replset"),
+            ("vellum --replset rs0 --oplog-size 1M", "16M"),
             ("vellum --engine disc", "memory"),
             ("vellum serv", "serve"),
             ("vellum --engine disk", "--data"),

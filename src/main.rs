@@ -55,7 +55,8 @@ fn serve(config: Config) -> Result<(), String> {
         Some(disk) => disk.clone(),
         None => Arc::new(MemoryEngine::new()),
     };
-    let database = Database::open(engine, Arc::<SettableClock>::default(), server::seed());
+    let clock = Arc::<SettableClock>::default();
+    let database = Database::open_with(engine, clock, server::seed(), config.log);
     let database = database.map_err(|error| format!("cannot open the database: {error}"))?;
     let server = Arc::new(Server::new(config.settings.clone(), database.clone()));
     if config.parent_pipe {

@@ -61,8 +61,6 @@ pub struct Options {
     pub view: Option<View>,
     /// What commands compare strings by unless they say otherwise, and indexes made here, too.
     pub collation: Collation,
-    /// Whether the log keeps documents as they were before a change: `changeStreamPreAndPostImages`.
-    pub pre_images: bool,
     /// Options that are kept and shown, and change nothing here (storageEngine and its like).
     pub kept: DocumentBuf,
 }

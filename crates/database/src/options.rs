@@ -143,7 +143,6 @@ impl<'a> Seen<'a> {
             false => None,
         };
         Ok(Options {
-            pre_images: false,
             capped,
             clustered: self.clustered,
             expire_after_seconds: self.expire_after_seconds,
