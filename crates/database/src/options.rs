@@ -233,9 +233,8 @@ pub(crate) fn images(option: Document<'_>, command: &str) -> Result<bool> {
             }
         }
     }
-    enabled.ok_or_else(|| {
-        err!(40414, "BSON field '{command}.{OPTION}.enabled' is missing but a required field")
-    })
+    enabled
+        .ok_or_else(|| err!(40414, "BSON field '{command}.{OPTION}.enabled' is missing but a required field"))
 }
 
 /// Whether a collection may keep images at all.
@@ -243,10 +242,7 @@ pub(crate) fn images(option: Document<'_>, command: &str) -> Result<bool> {
 /// Errors: InvalidOptions for views and in databases of the server's own.
 pub(crate) fn check_images(namespace: &Namespace, is_view: bool) -> Result<()> {
     if is_view {
-        return Err(err!(
-            InvalidOptions,
-            "option not supported on a view: changeStreamPreAndPostImages"
-        ));
+        return Err(err!(InvalidOptions, "option not supported on a view: changeStreamPreAndPostImages"));
     }
     match namespace.database() {
         "admin" | "config" | "local" => Err(err!(

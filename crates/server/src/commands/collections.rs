@@ -209,8 +209,7 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
     let Some(collection) = database.collection(&namespace) else {
         return Err(err!(NamespaceNotFound, "ns does not exist"));
     };
-    let others =
-        [validator.is_some(), level.is_some(), action.is_some(), expiry.is_some(), images.is_some()];
+    let others = [validator.is_some(), level.is_some(), action.is_some(), expiry.is_some(), images.is_some()];
     if dry_run && (others.contains(&true) || capped_size.is_some() || capped_max.is_some() || index.is_none())
     {
         return Err(err!(InvalidOptions, "collMod only supports dry run mode for making an index unique"));
