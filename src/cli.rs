@@ -121,6 +121,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "NAME", value_parser = parse_set_name)]
     pub(crate) replset: Option<String>,
 
+    /// Most bytes of changes that a replica set keeps for change streams and local.oplog.rs
+    #[arg(long, value_name = "BYTES", requires = "replset", default_value = "64M", value_parser = parse_size)]
+    pub(crate) oplog_size: u64,
+
     /// Address that a replica set tells its clients, instead of the one they dialled
     #[arg(long, value_name = "HOST:PORT", requires = "replset", value_parser = parse_advertised)]
     pub(crate) advertise: Option<String>,

@@ -9,6 +9,7 @@ use server::logging::{self, Destination};
 use std::path::PathBuf;
 use std::time::Duration;
 use storage::DiskOptions;
+use storage::store::LogOptions;
 
 /// What the server does, decided.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct Config {
     pub(crate) promise: String,
     /// Where and how data is kept on disk; `None` for the memory engine.
     pub(crate) disk: Option<DiskOptions>,
+    /// How much of the changes is kept; `None` without a replica set.
+    pub(crate) oplog: Option<LogOptions>,
     /// Whether to repair that and exit.
     pub(crate) repair: bool,
     /// Whether to exit when standard input closes.
@@ -114,7 +117,9 @@ impl ServeOptions {
                 .log_file
                 .map_or(Destination::StandardError, |path| Destination::File { path, append: true }),
         };
+        let oplog = self.replset.is_some().then_some(LogOptions { bytes: self.oplog_size });
         Ok(Config {
+            oplog,
             settings: Settings {
                 arguments,
                 bind: self.bind,
@@ -181,6 +186,7 @@ mod tests {
         for line in ["vellum --port 0 --replset rs0", "vellum serve --replset rs0 --port 0"] {
             let config = parse(line).unwrap();
             assert_eq!((config.settings.port, config.settings.replica_set.as_deref()), (0, Some("rs0")));
+            assert_eq!(config.oplog, Some(LogOptions { bytes: 64 << 20 }));
         }
     }
 
@@ -238,6 +244,8 @@ mod tests {
             ("vellum --replset a/b", "letters, digits"),
             ("vellum --replset rs0 --advertise here", "HOST:PORT"),
             ("vellum --advertise a:1", "--replset"),
+            ("vellum --oplog-size 64M", "--replset"),
+            ("vellum --replset rs0 --oplog-size 1M", "16M"),
             ("vellum --engine disc", "memory"),
             ("vellum serv", "serve"),
             ("vellum --engine disk", "--data"),

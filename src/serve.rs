@@ -67,7 +67,8 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
         Some(disk) => disk.clone(),
         None => Arc::new(MemoryEngine::new()),
     };
-    let database = Database::open(engine, Arc::<SettableClock>::default(), server::seed());
+    let clock = Arc::<SettableClock>::default();
+    let database = Database::open_with(engine, clock, server::seed(), config.oplog);
     let database =
         database.map_err(|error| Failure::new(Kind::Data, format!("cannot open the database: {error}")))?;
     let server = Arc::new(Server::new(config.settings.clone(), database.clone()));

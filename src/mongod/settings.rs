@@ -8,6 +8,7 @@ use server::logging::{self, Destination};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
+use storage::store::LogOptions;
 use storage::{DiskOptions, Durability};
 
 /// Where mongod keeps data unless told.
@@ -83,7 +84,12 @@ impl Options {
             connections_max: self.number("maxConns")?.unwrap_or(Settings::default().connections_max),
             ..Settings::default()
         };
+        // A standalone has no oplog, whatever its size would be.
+        let megabytes = self.number::<f64>("oplogSize")?.unwrap_or(64.0);
+        let bytes = (megabytes * 1024.0 * 1024.0) as u64;
+        let oplog = settings.replica_set.is_some().then_some(LogOptions { bytes });
         Ok(Config {
+            oplog,
             settings,
             promise: promise(disk.as_ref()),
             disk,

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use storage::store::LogOptions;
 use storage::testing::Mirror;
 use storage::{DiskEngine, DiskOptions, Durability, Engine, MemoryEngine};
 
@@ -30,7 +31,10 @@ impl Mirrored {
             DiskOptions { durability: Durability::None, cache_bytes: 4 << 20, ..DiskOptions::new(&*data) };
         let engine = Arc::new(Mirror::new(MemoryEngine::new(), DiskEngine::open(&options).unwrap()));
         let clock = Arc::<SettableClock>::default();
-        let database = Database::open(engine.clone(), clock, server::seed()).unwrap();
+        let database = {
+            let log = is_replica_set.then_some(LogOptions { bytes: 64 << 20 });
+            Database::open_with(engine.clone(), clock, server::seed(), log).unwrap()
+        };
         // Said to be in memory alone, as the recorded replies are.
         let settings =
             Settings { replica_set: is_replica_set.then(|| "rs0".to_string()), ..Settings::default() };

@@ -29,6 +29,7 @@ const HIDDEN: &[&str] = &[
     "localUpdateWallClockTime",
     "millis",
     "optimizationTimeMillis",
+    "postBatchResumeToken",
     "startTime",
     "updateOpTime",
     "updateWallClockTime",
@@ -82,7 +83,9 @@ impl Names {
             Value::String(_) if name == "_data" => Some(self.name("token", value)),
             Value::String(text) if is_own_address(text) => Some(Value::String("<address>").to_owned()),
             Value::String(text) if name == "errmsg" => Some(self.name_within(text)),
-            Value::Binary { subtype: 4, .. } if name == "uuid" => Some(Value::String("<uuid>").to_owned()),
+            Value::Binary { subtype: 4, .. } if matches!(name, "uuid" | "collectionUUID" | "ui") => {
+                Some(Value::String("<uuid>").to_owned())
+            }
             _ => None,
         }
     }

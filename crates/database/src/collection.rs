@@ -160,6 +160,9 @@ impl Options {
             crate::clustered::append_to(name, &mut out);
         }
         out.append_optional("expireAfterSeconds", self.expire_after_seconds.map(Value::Int64));
+        if self.pre_images {
+            out.begin_document("changeStreamPreAndPostImages").append("enabled", true).end();
+        }
         if let Some(view) = &self.view {
             out.append("viewOn", view.on.as_str()).append("pipeline", &view.pipeline);
         }

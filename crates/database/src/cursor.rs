@@ -1,10 +1,11 @@
 //! Open cursors: streams of documents that clients fetch batch by batch.
 
+use crate::change_stream::Progress;
 use crate::commit::uuid_text;
 use crate::database::Database;
 use crate::operation::Operation;
 use crate::session_id::SessionId;
-use base::bson::{Builder, DocumentCow};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
 use base::random::Random;
 use base::{Error, ErrorCode, Namespace, Result, err};
 use parking_lot::Mutex;
@@ -67,6 +68,9 @@ pub struct Cursor {
     pub(crate) wanted: Option<u64>,
     /// What is left of maxTimeMS between requests, in milliseconds; zero is no limit.
     remaining_millis: u64,
+    /// How far the change stream has come, if it is one, and where a client resumes behind what it has been
+    /// given.
+    stream: Option<(Progress, DocumentBuf)>,
     source: Box<dyn Stage>,
     /// A document that did not fit into the last batch.
     pending: Option<DocumentCow>,
@@ -91,9 +95,34 @@ impl Cursor {
             begun: false,
             wanted: None,
             remaining_millis: 0,
+            stream: None,
             source,
             pending: None,
         }
+    }
+
+    /// Says that the documents are the events of a change stream.
+    pub(crate) fn streams(&mut self, progress: Progress) {
+        let reached = progress.reached();
+        self.stream = Some((progress, reached));
+        self.tailable = true;
+        self.await_data = true;
+    }
+
+    /// Where a client resumes that has been given all batches so far: a change stream's
+    /// `postBatchResumeToken`.
+    pub fn resume_token(&self) -> Option<Document<'_>> {
+        self.stream.as_ref().map(|(_, token)| token.view())
+    }
+
+    /// Whether it is a change stream.
+    pub fn is_change_stream(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Whether a cursor that has nothing more now will have more later.
+    pub fn goes_on(&self) -> bool {
+        self.tailable && !self.stream.as_ref().is_some_and(|(progress, _)| progress.has_ended())
     }
 
     /// Gives up the cursor for its stream.
@@ -137,7 +166,12 @@ impl Cursor {
                 Some(document) => Some(document),
                 None => self.source.next()?,
             };
-            let Some(document) = next else { return Ok((appended, true)) };
+            let Some(document) = next else {
+                if let Some((progress, token)) = &mut self.stream {
+                    *token = progress.reached();
+                }
+                return Ok((appended, true));
+            };
             let length = document.view().bytes().len();
             check_size(length)?;
             let size = out.len() - start + length;
@@ -146,6 +180,11 @@ impl Cursor {
                 return Ok((appended, false));
             }
             out.push(document.view());
+            if let Some((_, token)) = &mut self.stream
+                && let Some(id) = document.view().get("_id").and_then(|id| id.as_document())
+            {
+                *token = id.to_owned();
+            }
             appended += 1;
             if let Some(wanted) = &mut self.wanted {
                 *wanted = wanted.saturating_sub(1);

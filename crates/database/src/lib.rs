@@ -7,6 +7,7 @@
 pub mod catalog;
 mod catalog_change;
 mod catalog_read;
+mod change_stream;
 mod changes;
 mod clean_slate;
 mod clock;

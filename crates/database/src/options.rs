@@ -29,6 +29,7 @@ struct Seen<'a> {
     expire_after_seconds: Option<i64>,
     id_index: bool,
     no_id_index: bool,
+    pre_images: Option<bool>,
     capped: bool,
     size: Option<i64>,
     max: Option<i64>,
@@ -86,7 +87,8 @@ impl<'a> Seen<'a> {
                 self.kept.append(name, false);
             }
             "temp" | "flags" if !value.is_truthy() => {}
-            "timeseries" | "changeStreamPreAndPostImages" | "encryptedFields" | "temp" | "flags" => {
+            "changeStreamPreAndPostImages" => self.pre_images = Some(images(object(name, value)?, "create")?),
+            "timeseries" | "encryptedFields" | "temp" | "flags" => {
                 return Err(err!(NotImplemented, "create option '{name}' is not supported"));
             }
             _ => return Err(err!(40415, "BSON field 'create.{name}' is an unknown field.")),
@@ -103,6 +105,9 @@ impl<'a> Seen<'a> {
             ));
         }
         let capped = self.capped()?;
+        if self.pre_images.is_some() {
+            check_images(namespace, self.view_on.is_some())?;
+        }
         if let Some(id) = &self.id_collation {
             check_id_collation(id, &self.collation)?;
         }
@@ -138,7 +143,6 @@ impl<'a> Seen<'a> {
             false => None,
         };
         Ok(Options {
-            pre_images: false,
             capped,
             clustered: self.clustered,
             expire_after_seconds: self.expire_after_seconds,
@@ -146,6 +150,7 @@ impl<'a> Seen<'a> {
             validator,
             view,
             collation: self.collation,
+            pre_images: self.pre_images.unwrap_or(false),
             kept: self.kept.finish(),
         })
     }
@@ -204,6 +209,48 @@ impl<'a> Seen<'a> {
                 Ok(Some(Capped { size: rounded, max: self.max.unwrap_or(0).max(0) }))
             }
         }
+    }
+}
+
+/// Whether `changeStreamPreAndPostImages` says that images are kept.
+///
+/// Errors: 40414 without `enabled`, 40415 for unknown fields, TypeMismatch.
+pub(crate) fn images(option: Document<'_>, command: &str) -> Result<bool> {
+    const OPTION: &str = "changeStreamPreAndPostImages";
+    let mut enabled = None;
+    for field in option {
+        match (field.name(), field.value()) {
+            ("enabled", Value::Boolean(flag)) => enabled = Some(flag),
+            ("enabled", value) => {
+                return Err(err!(
+                    TypeMismatch,
+                    "BSON field '{command}.{OPTION}.enabled' is the wrong type '{}', expected type 'bool'",
+                    value.kind().alias()
+                ));
+            }
+            (other, _) => {
+                return Err(err!(40415, "BSON field '{command}.{OPTION}.{other}' is an unknown field."));
+            }
+        }
+    }
+    enabled
+        .ok_or_else(|| err!(40414, "BSON field '{command}.{OPTION}.enabled' is missing but a required field"))
+}
+
+/// Whether a collection may keep images at all.
+///
+/// Errors: InvalidOptions for views and in databases of the server's own.
+pub(crate) fn check_images(namespace: &Namespace, is_view: bool) -> Result<()> {
+    if is_view {
+        return Err(err!(InvalidOptions, "option not supported on a view: changeStreamPreAndPostImages"));
+    }
+    match namespace.database() {
+        "admin" | "config" | "local" => Err(err!(
+            InvalidOptions,
+            "Change stream pre- and post-images are not supported on collections in '{}' database",
+            namespace.database()
+        )),
+        _ => Ok(()),
     }
 }
 

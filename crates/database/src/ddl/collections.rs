@@ -209,6 +209,24 @@ impl Database {
         })
     }
 
+    /// Lets the log keep documents as they were before a change, or not, as `changeStreamPreAndPostImages` of
+    /// collMod says.
+    ///
+    /// Errors: those of the option, InvalidOptions for views and internal databases.
+    pub fn set_pre_images(
+        &self,
+        interrupt: &dyn Interrupt,
+        namespace: &Namespace,
+        option: Document<'_>,
+    ) -> Result<Committed> {
+        let enabled = options::images(option, "collMod")?;
+        self.change_collection(interrupt, namespace, |collection| {
+            options::check_images(namespace, collection.is_view())?;
+            collection.options.pre_images = enabled;
+            Ok(())
+        })
+    }
+
     /// Changes the limits of a capped collection.
     pub fn set_capped(
         &self,

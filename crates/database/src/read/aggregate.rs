@@ -66,6 +66,12 @@ pub(crate) fn check_first_stage(namespace: &Namespace, pipeline: &Pipeline) -> R
     }
 }
 
+/// Whether a pipeline that isn't parsed yet is that of a change stream.
+fn begins_stream(pipeline: Array<'_>) -> bool {
+    let first = pipeline.iter().next().and_then(|stage| stage.as_document()?.first());
+    first.is_some_and(|stage| stage.name() == "$changeStream")
+}
+
 /// What the front of a pipeline leaves to the plan: its filter, order and limit.
 pub(crate) struct Front {
     pub(crate) read: Read,
@@ -135,6 +141,12 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<Cursor> {
         let view = self.view_for(operation);
+        if let Some(collection) = view.catalog.get(namespace)
+            && begins_stream(request.pipeline)
+        {
+            // A view can't be watched.
+            collection.data()?;
+        }
         let resolved = view.catalog.resolve(namespace)?;
         let stages = resolved.followed_by(request.pipeline);
         let pipeline = Pipeline::parse(super::find::stages(&stages), context)?;
@@ -142,6 +154,13 @@ impl Database {
         let others = OtherCollections::new(self, operation, namespace, &view, request.sources.clone());
         let mut environment = Environment::new(Arc::new(others), context.clone());
         environment.allow_disk_use = request.allow_disk_use.unwrap_or(environment.allow_disk_use);
+        if pipeline.is_change_stream() {
+            let (source, progress) = self.open_stream(operation, namespace, pipeline, &environment)?;
+            let mut cursor = Cursor::new(namespace.clone(), source, operation.clone());
+            cursor.opener = Opener::Aggregate;
+            cursor.streams(progress);
+            return Ok(cursor);
+        }
         let writes = pipeline.writes();
         let source = self.run(operation, &view, &resolved.namespace, pipeline, request, &environment)?;
         let mut cursor = Cursor::new(namespace.clone(), source, operation.clone());

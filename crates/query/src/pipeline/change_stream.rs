@@ -4,7 +4,7 @@ use super::operator::{Kind, Operator};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Pipeline, Stream};
 use crate::change::Spec;
-use base::bson::{Element, ValueBuf};
+use base::bson::Element;
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const PERMITTED: &[&str] = &[
     "$unset",
 ];
 
-struct ChangeStream(ValueBuf);
+struct ChangeStream;
 
 /// Errors: those of [`Spec::parse`]; 40573 on a standalone.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
@@ -32,7 +32,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     if scope.context.cluster_time.is_none() {
         return Err(err!(40573, "The $changeStream stage is only supported on replica sets"));
     }
-    Ok(Parsed::one(ChangeStream(spec.value().to_owned())))
+    Ok(Parsed::one(ChangeStream))
 }
 
 impl Operator for ChangeStream {
@@ -44,8 +44,9 @@ impl Operator for ChangeStream {
         Kind::Source
     }
 
-    fn start(self: Arc<Self>, _input: Stream, environment: &Environment) -> Result<Stream> {
-        environment.collections.source("$changeStream", self.0.view(), &environment.context)
+    /// The events are what the pipeline is given.
+    fn start(self: Arc<Self>, input: Stream, _environment: &Environment) -> Result<Stream> {
+        Ok(input)
     }
 }
 

@@ -200,9 +200,8 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
     let capped_max = fields.integer("cappedMax")?;
     let expiry = fields.any("expireAfterSeconds")?.map(expiry).transpose()?;
     let dry_run = fields.boolean("dryRun")?.unwrap_or(false);
-    for unsupported in ["timeseries", "changeStreamPreAndPostImages"] {
-        fields.refuse_unless_default(unsupported)?;
-    }
+    let images = fields.document("changeStreamPreAndPostImages")?;
+    fields.refuse_unless_default("timeseries")?;
     fields.finish()?;
 
     let surroundings = call.surroundings();
@@ -212,7 +211,7 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
     let Some(collection) = database.collection(&namespace) else {
         return Err(err!(NamespaceNotFound, "ns does not exist"));
     };
-    let others = [validator.is_some(), level.is_some(), action.is_some(), expiry.is_some()];
+    let others = [validator.is_some(), level.is_some(), action.is_some(), expiry.is_some(), images.is_some()];
     if dry_run && (others.contains(&true) || capped_size.is_some() || capped_max.is_some() || index.is_none())
     {
         return Err(err!(InvalidOptions, "collMod only supports dry run mode for making an index unique"));
@@ -238,6 +237,9 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
     }
     if let Some(seconds) = expiry {
         database.set_expiry(interrupt, &namespace, seconds)?;
+    }
+    if let Some(images) = images {
+        database.set_pre_images(interrupt, &namespace, images)?;
     }
     let mut committed = None;
     if let Some(index) = index {

@@ -18,13 +18,19 @@ pub(crate) fn first(
     let (count, ended) = cursor.next_batch(batch_size, call.reply)?;
     call.reply.end();
     call.server.counters.returned.add(count);
-    let keeps = !single_batch && (!ended || (cursor.tailable && batch_size > 0));
+    let keeps = !single_batch && (!ended || (cursor.goes_on() && batch_size > 0));
+    append_resume_token(call, &cursor);
     let id = if keeps { keep(call, cursor) } else { 0 };
     if let Some(time) = snapshot {
         call.reply.append("atClusterTime", Value::Timestamp(time));
     }
     call.reply.append("id", id).append("ns", namespace.as_str()).end();
     Ok(())
+}
+
+/// Tells where the client resumes that has been given what it has been given: only change streams do.
+pub(crate) fn append_resume_token(call: &mut Call<'_>, cursor: &Cursor) {
+    call.reply.append_optional("postBatchResumeToken", cursor.resume_token());
 }
 
 /// Leaves a cursor open for getMore; returns its id.

@@ -7,7 +7,7 @@ use crate::fields::Fields;
 use crate::signal::{Listener, Signal};
 use base::bson::Value;
 use base::{Namespace, Result, err};
-use database::{Cursor, Watch};
+use database::{Cursor, Wake, Watch};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -129,9 +129,10 @@ fn answer(
     }
     call.adopt(&cursor.operation);
     // Watching begins before looking, so that no insert falls between the two.
-    let watch = waits(cursor).then(|| InsertWatch::new(call, namespace));
+    let watch = waits(cursor).then(|| InsertWatch::new(call, namespace, cursor));
     if let Some(watch) = watch
         && cursor.is_exhausted()?
+        && cursor.goes_on()
     {
         let at_most = call.arguments.max_time.unwrap_or(AWAIT_DEFAULT);
         if let Some(answer) = watch.wait(call, at_most) {
@@ -142,7 +143,8 @@ fn answer(
     let (count, ended) = cursor.next_batch(batch_size.unwrap_or(u64::MAX), call.reply)?;
     call.reply.end();
     call.server.counters.returned.add(count);
-    let closes = ended && !cursor.tailable;
+    let closes = ended && !cursor.goes_on();
+    super::cursor_reply::append_resume_token(call, cursor);
     if call.exhaust_allowed && !closes {
         // The client wants all batches unasked: the same request is handled again and again.
         call.streams = Some(0);
@@ -172,10 +174,15 @@ struct InsertWatch {
 }
 
 impl InsertWatch {
-    fn new(call: &Call<'_>, namespace: &Namespace) -> InsertWatch {
+    fn new(call: &Call<'_>, namespace: &Namespace, cursor: &Cursor) -> InsertWatch {
         let signal = Arc::new(Signal::default());
         let change = signal.listen(0);
-        let watch = call.server.database.watch(namespace, Arc::new(move || signal.raise()));
+        let wake: Wake = Arc::new(move || signal.raise());
+        let database = &call.server.database;
+        let watch = match cursor.is_change_stream() {
+            true => database.watch_all(wake),
+            false => database.watch(namespace, wake),
+        };
         InsertWatch { change, watch }
     }
 

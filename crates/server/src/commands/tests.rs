@@ -8,6 +8,7 @@ use crate::wire::{compression, message, query};
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use database::{Database, SystemClock};
 use std::sync::Arc;
+use storage::store::LogOptions;
 
 /// One client of a server in memory.
 struct Client {
@@ -18,7 +19,8 @@ struct Client {
 impl Client {
     fn new(settings: Settings) -> Client {
         let engine = Arc::new(storage::MemoryEngine::new());
-        let database = Database::open(engine, Arc::new(SystemClock), 1).unwrap();
+        let log = settings.replica_set.is_some().then_some(LogOptions { bytes: 1 << 20 });
+        let database = Database::open_with(engine, Arc::new(SystemClock), 1, log).unwrap();
         let server = Server::new(settings, database);
         let activity = server.activities.open(([127, 0, 0, 1], 50_000).into());
         let state = ConnectionState::new(activity, ([127, 0, 0, 1], 27_017).into());

@@ -103,7 +103,7 @@ impl ResumeToken {
     }
 
     /// Whether this is a fragment's token, of the event of the other token.
-    pub(crate) fn is_fragment_of(&self, event: &ResumeToken) -> bool {
+    pub fn is_fragment_of(&self, event: &ResumeToken) -> bool {
         let whole = event.bytes.get(..event.bytes.len() - 1).unwrap_or_default();
         self.bytes.len() > event.bytes.len() && self.bytes.starts_with(whole)
     }

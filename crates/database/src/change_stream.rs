@@ -1,0 +1,227 @@
+//! Change streams: the log's entries as events, and where a client resumes behind them.
+//!
+//! A stream holds no state of the data between two requests. It remembers how far it has read, and reads on
+//! from there in the log as it is then.
+
+use crate::database::Database;
+use crate::operation::Operation;
+use crate::read::FindRequest;
+use crate::storage_error;
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
+use base::{Namespace, Result, err};
+use parking_lot::Mutex;
+use query::change::{
+    Action, ChangeStream, Entry, Event, ResumeToken, Scope, Spec, Surroundings, history_lost, id_modified,
+};
+use query::{Context, Interrupt, Pipeline, Stage};
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// The most bytes of events that are made ahead.
+const AHEAD_MAX: usize = 1 << 20;
+
+/// What a stream's cursor is told of it.
+#[derive(Clone)]
+pub(crate) struct Progress(Arc<Mutex<State>>);
+
+struct State {
+    /// Behind all events made so far, and all that the stream doesn't show.
+    reached: ResumeToken,
+    /// The event in the hands of the pipeline's later stages.
+    current: Option<ResumeToken>,
+    /// Whether the stream has ended, its last event being an invalidation.
+    ended: bool,
+}
+
+impl Progress {
+    /// Where a client resumes that has got everything so far.
+    pub(crate) fn reached(&self) -> DocumentBuf {
+        self.0.lock().reached.to_document()
+    }
+
+    /// Whether there will be no more events.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.lock().ended
+    }
+}
+
+/// The events of a change stream, as the source of its pipeline.
+struct Events {
+    database: Arc<Database>,
+    operation: Arc<Operation>,
+    context: Arc<Context>,
+    stream: ChangeStream,
+    /// Events that are made and not yet asked for.
+    queue: VecDeque<Event>,
+    /// How far the log has been read: entries up to this time are done with.
+    read: u64,
+    progress: Progress,
+}
+
+impl Database {
+    /// Opens a change stream: its documents, and what its cursor is told.
+    ///
+    /// Errors: those of the specification on this namespace, CommandNotSupportedOnView,
+    /// ChangeStreamHistoryLost where the log no longer reaches back to where it is to begin.
+    pub(crate) fn open_stream(
+        self: &Arc<Self>,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        pipeline: Pipeline,
+        environment: &query::pipeline::Environment,
+    ) -> Result<(Box<dyn Stage>, Progress)> {
+        let described = pipeline.describe().next().cloned();
+        let Some(stage) = described.as_ref().and_then(|stage| stage.view().first()) else {
+            return Err(err!(InternalError, "a change stream without its stage"));
+        };
+        let spec = Spec::parse(&stage)?;
+        spec.check(namespace)?;
+        if !self.logs() {
+            return Err(err!(40573, "The $changeStream stage is only supported on replica sets"));
+        }
+        let splits = pipeline.splits_events();
+        let stream = ChangeStream::new(spec, Scope::of(namespace), self.cluster_time(), splits)?;
+        let state = State { reached: stream.reached().clone(), current: None, ended: false };
+        let progress = Progress(Arc::new(Mutex::new(state)));
+        let events = Events {
+            database: self.clone(),
+            operation: operation.clone(),
+            context: environment.context.clone(),
+            read: stream.start().saturating_sub(1),
+            stream,
+            queue: VecDeque::new(),
+            progress: progress.clone(),
+        };
+        events.check_history()?;
+        let source = pipeline.run(Box::new(events), environment)?;
+        Ok((Box::new(Checked { source, splits, progress: progress.clone() }), progress))
+    }
+
+    /// The document of a collection with a document key, if the collection is still the one with this UUID.
+    fn look_up(
+        self: &Arc<Self>,
+        operation: &Arc<Operation>,
+        context: &Arc<Context>,
+        (namespace, uuid): (&str, &[u8; 16]),
+        key: Document<'_>,
+    ) -> Result<Option<DocumentCow>> {
+        let namespace = Namespace::parse(namespace)?;
+        let Some(collection) = self.collection(&namespace).filter(|now| now.uuid == *uuid) else {
+            return Ok(None);
+        };
+        let mut filter = Builder::new();
+        for part in key {
+            filter.begin_document(part.name()).append("$eq", part.value()).end();
+        }
+        let filter = filter.finish();
+        let context = Arc::new(context.with_collation(collection.options.collation.clone()));
+        let request = FindRequest { limit: 1, ..FindRequest::new(filter.view()) };
+        self.find(operation, &namespace, &request, &context)?.into_source().next()
+    }
+}
+
+impl Events {
+    /// Checks that the log still has everything from where the stream reads on.
+    ///
+    /// Errors: ChangeStreamHistoryLost.
+    fn check_history(&self) -> Result<()> {
+        match self.database.log_begin()? {
+            Some(begin) if begin > self.read.saturating_add(1) && !self.database.log_is_whole()? => {
+                Err(history_lost())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads on in the log until there are events, or nothing more to read.
+    fn fill(&mut self) -> Result<()> {
+        let (mut cursor, end) = self.database.log_cursor(Bound::Excluded(self.read))?;
+        self.check_history()?;
+        let (database, operation, context) = (&self.database, &self.operation, &self.context);
+        let lookup = |namespace: &str, uuid: &[u8; 16], key: Document<'_>| {
+            database.look_up(operation, context, (namespace, uuid), key)
+        };
+        let around = Surroundings { lookup: &lookup, images_since: database.images_since() };
+        let mut ahead = 0;
+        while ahead < AHEAD_MAX && !self.stream.is_invalidated() {
+            operation.check()?;
+            let Some(found) = cursor.next_entry().map_err(storage_error)? else {
+                self.read = self.read.max(end);
+                self.stream.pass(end);
+                break;
+            };
+            let entry = Entry::read(found.time, &found.parts)?;
+            let before = self.queue.len();
+            self.stream.take(&entry, &around, &mut self.queue)?;
+            ahead += self.queue.iter().skip(before).map(|event| event.document.bytes().len()).sum::<usize>();
+            self.read = found.time;
+        }
+        Ok(())
+    }
+}
+
+impl Stage for Events {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        if self.queue.is_empty() && !self.stream.is_invalidated() {
+            self.fill()?;
+        }
+        let mut state = self.progress.0.lock();
+        let Some(event) = self.queue.pop_front() else {
+            state.reached = self.stream.reached().clone();
+            state.ended = self.stream.is_invalidated();
+            drop(state);
+            // What is committed and not yet durable is shown once it is.
+            self.database.sync_soon();
+            return Ok(None);
+        };
+        state.current = Some(event.token);
+        Ok(Some(DocumentCow::Owned(event.document)))
+    }
+}
+
+/// Checks that each document behind the pipeline still has its event's `_id`.
+struct Checked {
+    source: Box<dyn Stage>,
+    splits: bool,
+    progress: Progress,
+}
+
+impl Stage for Checked {
+    /// Errors: ChangeStreamFatalError for a document without its event's `_id`.
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        let Some(document) = self.source.next()? else { return Ok(None) };
+        let state = self.progress.0.lock();
+        let Some(current) = &state.current else { return Ok(Some(document)) };
+        let id = document.view().get("_id").and_then(|id| id.as_document());
+        let same = id.is_some_and(|id| {
+            id.bytes() == current.to_document().bytes()
+                || (self.splits
+                    && ResumeToken::parse(id).is_ok_and(|fragment| fragment.is_fragment_of(current)))
+        });
+        match same {
+            true => Ok(Some(document)),
+            false => Err(id_modified(current, document.view())),
+        }
+    }
+}
+
+impl Database {
+    /// Whether the log has never been trimmed: its first entry says that the set was initiated, and nothing
+    /// was before that.
+    fn log_is_whole(&self) -> Result<bool> {
+        let (mut cursor, _) = self.log_cursor(Bound::Unbounded)?;
+        let Some(first) = cursor.next_entry().map_err(storage_error)? else { return Ok(true) };
+        let entry = Entry::read(first.time, &first.parts)?;
+        let initiating = |action: &Action<'_>| match action {
+            Action::Note(note) => note.get("msg").and_then(|text| text.as_str()) == Some("initiating set"),
+            _ => false,
+        };
+        Ok(entry.operations.first().is_some_and(|operation| initiating(&operation.action)))
+    }
+
+    /// Pre-images from before this wall clock are gone, in milliseconds since 1970.
+    fn images_since(&self) -> i64 {
+        i64::MIN
+    }
+}
