@@ -121,6 +121,29 @@ const CASES: &[(&str, &str)] = &[
     ("createIndexes", "{createIndexes: 'big', indexes: [{key: {'deep.$**': 1}, name: 'slow'}]}"),
 ];
 
+/// Cases whose text is long.
+fn long_cases() -> Vec<(&'static str, String)> {
+    let patterns: Vec<String> = (0..20_000).map(|number| format!("/a{number}.*[xyz]/")).collect();
+    let fields: Vec<String> =
+        (0..2000).map(|number| format!("f{number}: {{$concat: ['$s', '$s']}}")).collect();
+    let aggregate = |stages: &str| format!("{{aggregate: 'big', cursor: {{}}, pipeline: [{stages}]}}");
+    let stages = "{$set: {l: {$range: [0, 300]}}}, ".repeat(300);
+    vec![
+        (
+            "$in of many patterns",
+            format!("{{find: 'big', filter: {{s: {{$in: [{}]}}}}}}", patterns.join(", ")),
+        ),
+        (
+            "many fields",
+            aggregate(&format!("{{$project: {{{}}}}}, {{$match: {{none: 1}}}}", fields.join(", "))),
+        ),
+        (
+            "many stages",
+            aggregate(&format!("{stages}{{$group: {{_id: null, n: {{$sum: {{$size: '$l'}}}}}}}}")),
+        ),
+    ]
+}
+
 fn command(text: &str, more: impl FnOnce(&mut Builder)) -> DocumentBuf {
     let mut out = Builder::new();
     out.append_all(parse(text).unwrap().view());
@@ -241,7 +264,9 @@ fn whatever_runs_is_stopped_soon() {
     fill(&mut server.connect().unwrap());
     let wanted = std::env::var("VELLUM_INTERRUPT").unwrap_or_default();
     let mut failures = Vec::new();
-    for (name, text) in CASES.iter().filter(|(name, _)| name.contains(&wanted)) {
+    let cases = CASES.iter().map(|(name, text)| (*name, text.to_string())).chain(long_cases());
+    for (name, text) in cases.filter(|(name, _)| name.contains(&wanted)) {
+        let text = text.as_str();
         let over = AtomicBool::new(false);
         let (kill, limit, pinged) = thread::scope(|scope| {
             let pings = scope.spawn(|| ping(&server, &over));
@@ -255,5 +280,5 @@ fn whatever_runs_is_stopped_soon() {
             failures.push(name);
         }
     }
-    assert_eq!(failures, Vec::<&&str>::new(), "see above");
+    assert_eq!(failures, Vec::<&str>::new(), "see above");
 }

@@ -2,9 +2,10 @@
 //!
 //! `cargo bench -p query --bench patterns` prints nanoseconds for each document, the least of several rounds
 //! in which the filters take turns, so that a busy machine disturbs all alike; the ratios are what to trust.
+//! An argument picks some: `-- "five fields of a problem: literal"`.
 //! A pattern in an atomic group, `(?>abc)`, means what `abc` means and is left to PCRE.
 
-#![expect(clippy::print_stdout, reason = "printing a table is its purpose")]
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "printing a table is its purpose")]
 
 use base::bson::{Builder, DocumentBuf, extended_json};
 use query::{Context, Matcher};
@@ -61,6 +62,13 @@ fn article(number: usize) -> DocumentBuf {
 }
 
 fn measure(title: &str, documents: &[DocumentBuf], filters: &[(&str, String)]) {
+    let wanted = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
+    let is_wanted =
+        |name: &str| wanted.as_ref().is_none_or(|wanted| format!("{title}: {name}").contains(wanted));
+    let filters: Vec<_> = filters.iter().filter(|(name, _)| is_wanted(name)).collect();
+    if filters.is_empty() {
+        return;
+    }
     let context = Context::for_tests();
     let matchers: Vec<Matcher> = filters
         .iter()

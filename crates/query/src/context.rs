@@ -3,9 +3,8 @@
 use crate::{Collation, Limits, Metadata};
 use base::bson::ValueBuf;
 use base::{Result, err};
-use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Asked inside every loop whether the operation must stop (maxTimeMS, killOp, shutdown).
 pub trait Interrupt: Send + Sync {
@@ -54,6 +53,8 @@ pub struct Context {
     /// What `$meta` tells of the document that is looked at.
     pub metadata: Metadata,
     random: AtomicU64,
+    /// Steps since the interrupt was asked, in [`steps`](Context::steps).
+    steps: AtomicUsize,
 }
 
 impl Context {
@@ -70,6 +71,7 @@ impl Context {
             interrupt,
             metadata: Metadata::default(),
             random: AtomicU64::new(seed | 1),
+            steps: AtomicUsize::new(0),
         }
     }
 
@@ -101,12 +103,29 @@ impl Context {
             interrupt: self.interrupt.clone(),
             metadata: self.metadata.derived(),
             random: AtomicU64::new(self.random() | 1),
+            steps: AtomicUsize::new(0),
         }
     }
 
     /// The same surroundings with another collation.
     pub fn with_collation(&self, collation: Collation) -> Context {
         Context { collation, ..self.with_variables(self.variables.clone()) }
+    }
+
+    /// Counts steps of an evaluation, weighed by what they cost, and now and then asks whether to stop.
+    /// All stages of a pipeline count together.
+    ///
+    /// Errors: what the interrupt says.
+    #[inline]
+    pub(crate) fn steps(&self, steps: usize) -> Result<()> {
+        // Nobody counts beside this, or it would do no harm to lose some.
+        let taken = self.steps.load(Relaxed).saturating_add(steps);
+        if taken < STEPS_PER_CHECK {
+            self.steps.store(taken, Relaxed);
+            return Ok(());
+        }
+        self.steps.store(0, Relaxed);
+        self.interrupt.check()
     }
 
     /// The next random number (xorshift: for `$sample`, `$rand` and the like, not for secrets).
@@ -132,12 +151,10 @@ impl Context {
 #[derive(Default)]
 pub struct Arena {
     bump: bumpalo::Bump,
-    /// Steps taken since the operation's interrupt was asked, in [`steps`](Arena::steps).
-    steps: Cell<u32>,
 }
 
 /// Steps between two questions whether to stop: calls of operators, or kilobytes made.
-const STEPS_PER_CHECK: u32 = 128;
+const STEPS_PER_CHECK: usize = 128;
 
 /// What an arena keeps for the next document; what is larger goes back, or each stage of a pipeline
 /// would keep as much as its largest document took.
@@ -171,15 +188,5 @@ impl Arena {
         } else {
             self.bump.reset();
         }
-    }
-
-    /// Counts steps of an evaluation, weighed by what they cost; true once every
-    /// [`STEPS_PER_CHECK`], when the operation's interrupt is to be asked.
-    #[inline]
-    pub(crate) fn steps(&self, steps: usize) -> bool {
-        let taken = self.steps.get().saturating_add(u32::try_from(steps).unwrap_or(u32::MAX));
-        let due = taken >= STEPS_PER_CHECK;
-        self.steps.set(if due { 0 } else { taken });
-        due
     }
 }

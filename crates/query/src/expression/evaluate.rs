@@ -89,19 +89,11 @@ impl<'e, 'a> Scope<'e, 'a> {
         Ok(self.arena.bytes(bytes))
     }
 
-    /// Counts so many calls of operators or kilobytes looked at, now and then asking whether to stop.
-    ///
-    /// Errors: what the interrupt says.
-    #[inline]
-    pub(crate) fn steps(&self, steps: usize) -> Result<()> {
-        if self.arena.steps(steps) { self.context.interrupt.check() } else { Ok(()) }
-    }
-
     /// Before so many bytes are put into the arena.
     ///
     /// Errors: 146 where that is too much; what the interrupt says.
     fn take_room(&self, bytes: usize) -> Result<()> {
-        self.steps(bytes / 1024)?;
+        self.context.steps(bytes / 1024)?;
         self.check_room(self.arena.allocated() + bytes)
     }
 }
@@ -195,7 +187,7 @@ impl Node {
             Node::Object(fields) => object_literal::evaluate(fields, scope),
             Node::Array(nodes) => array_literal::evaluate(nodes, scope),
             Node::Call(call) => {
-                scope.steps(1)?;
+                scope.context.steps(1)?;
                 (call.operator.evaluate)(&Call::new(call, scope))
             }
         }

@@ -68,6 +68,11 @@ impl<'c> Evaluation<'c> {
         self.combine(node, |this, child| {
             tried += 1;
             match (child, siblings.of(tried - 1)) {
+                (Node::Field { path, predicate }, Some(Some(element)))
+                    if element.kind() != Type::Array && path.components().len() == 1 =>
+                {
+                    this.test(predicate, Some(&element))
+                }
                 (Node::Field { path, predicate }, Some(found)) => {
                     let rest = path.components().get(1..).unwrap_or_default();
                     let mut visit = |found: walk::Found<'_>| this.visit(predicate, found);

@@ -32,6 +32,7 @@ impl RegexMatch {
         self.regex.literals()
     }
 
+    #[inline]
     pub(super) fn test(&self, element: Option<&Element<'_>>, interrupt: &dyn Interrupt) -> Result<bool> {
         if let (Some(text), Some(literals)) = (element.and_then(text_bytes), self.regex.literals()) {
             check_before(text.len(), interrupt)?;
@@ -50,6 +51,7 @@ impl RegexMatch {
 }
 
 /// The undecoded text of a string or symbol: searching bytes needs no look at them first.
+#[inline]
 pub(super) fn text_bytes<'a>(element: &Element<'a>) -> Option<&'a [u8]> {
     match element.kind() {
         Type::String | Type::Symbol => element.value_bytes().get(4..)?.split_last().map(|(_, text)| text),

@@ -105,7 +105,7 @@ impl<'a> Walk<'a> {
     /// Errors: BSONObjectTooLarge.
     fn check_room(&self, out: &Builder) -> Result<()> {
         self.context.limits.check_document(out.len())?;
-        if self.arena.steps(1) { self.context.interrupt.check() } else { Ok(()) }
+        self.context.steps(1)
     }
 
     /// Writes one existing field; returns whether anything was written.

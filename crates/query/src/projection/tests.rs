@@ -175,3 +175,26 @@ fn covering_needs_pure_inclusion() {
     assert_eq!(fields("{a: 1, b: '$c'}"), None);
     assert_eq!(fields("{'a.$': 1}"), None);
 }
+
+#[test]
+fn many_fields_are_found_as_few_are() {
+    let numbers = 0..40;
+    let fields: Vec<String> = numbers.clone().map(|number| format!("f{number}: {number}")).collect();
+    let document = extended_json::parse(&format!("{{{}, _id: 7}}", fields.join(", "))).unwrap();
+    let wanted: Vec<String> = numbers.map(|number| format!("f{}: 1", 39 - number)).collect();
+    for (spec, expected) in [
+        (wanted.join(", "), format!("{{{}, _id: 7}}", fields.join(", "))),
+        (wanted.join(", ").replace(": 1", ": 0"), "{_id: 7}".to_string()),
+        (
+            format!("{}, x: '$f3'", wanted[..20].join(", ")),
+            format!("{{{}, _id: 7, x: 3}}", fields[20..].join(", ")),
+        ),
+    ] {
+        let context = Context::for_tests();
+        let projection =
+            Projection::parse_find(extended_json::parse(&format!("{{{spec}}}")).unwrap().view(), &context)
+                .unwrap();
+        let projected = projection.apply(document.view(), None, &context, &Arena::new()).unwrap();
+        assert_eq!(projected, extended_json::parse(&expected).unwrap(), "{spec}");
+    }
+}

@@ -45,10 +45,16 @@ pub(super) struct Tree {
 
 impl Tree {
     /// The position of a child by name.
+    #[inline]
     pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
-        if self.places.is_empty() {
-            return self.children.iter().position(|(child, _)| child.as_bytes() == name);
+        if self.children.len() > FEW {
+            return self.find_hashed(name);
         }
+        self.children.iter().position(|(child, _)| child.as_bytes() == name)
+    }
+
+    #[cold]
+    fn find_hashed(&self, name: &[u8]) -> Option<usize> {
         self.places.get(std::str::from_utf8(name).ok()?).copied()
     }
 
@@ -66,11 +72,10 @@ impl Tree {
 
     /// Puts a child before the others.
     pub(super) fn push_front(&mut self, name: &str, node: Node) {
-        self.children.insert(0, (name.into(), node));
-        if !self.places.is_empty() {
-            self.places.values_mut().for_each(|place| *place += 1);
-            self.places.insert(name.into(), 0);
-        }
+        let behind = std::mem::take(&mut self.children);
+        self.places.clear();
+        self.push(name, node);
+        behind.into_iter().for_each(|(name, node)| self.push(&name, node));
     }
 
     /// Puts a node at a path.

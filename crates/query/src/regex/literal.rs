@@ -37,6 +37,7 @@ enum End {
 #[derive(Debug)]
 pub(crate) struct Literals {
     branches: Vec<Branch>,
+    has_anchors: bool,
     caseless: bool,
     /// Whether a character that is not ASCII may match a letter of these texts.
     folds: bool,
@@ -63,7 +64,8 @@ impl Literals {
         let anywhere = branches.iter().filter(|branch| branch.is_anywhere()).map(|branch| &*branch.text);
         let anywhere = Needles::new(anywhere.collect(), caseless);
         let folds = caseless && branches.iter().any(|branch| branch.text.contains(['k', 's']));
-        Literals { branches, caseless, folds, anywhere }
+        let has_anchors = !branches.iter().all(Branch::is_anywhere);
+        Literals { branches, has_anchors, caseless, folds, anywhere }
     }
 
     /// The texts of several patterns as of one, if all treat case alike.
@@ -78,27 +80,30 @@ impl Literals {
     }
 
     /// Whether the text has a match; `None` where only PCRE can tell.
+    #[inline]
     pub(crate) fn is_match(&self, text: &[u8]) -> Option<bool> {
-        let found = self.anywhere.occur_in(text)
-            || self
-                .branches
-                .iter()
-                .any(|branch| !branch.is_anywhere() && branch.matches_anchored(text, self.caseless));
+        let found = self.anywhere.occur_in(text) || (self.has_anchors && self.anchored_matches(text));
         match !found && self.folds && may_fold(text) {
             true => None,
             false => Some(found),
         }
     }
 
+    fn anchored_matches(&self, text: &[u8]) -> bool {
+        let mut anchored = self.branches.iter().filter(|branch| !branch.is_anywhere());
+        anchored.any(|branch| branch.matches_anchored(text, self.caseless))
+    }
+
     /// Whether each match may be anywhere, so that a text's rest has those that begin there.
     pub(super) fn are_anywhere(&self) -> bool {
-        self.branches.iter().all(Branch::is_anywhere)
+        !self.has_anchors
     }
 }
 
 /// Whether characters occur that a letter of ASCII may match.
 fn may_fold(text: &[u8]) -> bool {
-    FOLDED_TO_ASCII.iter().any(|character| memchr::memmem::find(text, character.as_bytes()).is_some())
+    !text.is_ascii()
+        && FOLDED_TO_ASCII.iter().any(|character| memchr::memmem::find(text, character.as_bytes()).is_some())
 }
 
 impl Branch {

@@ -76,7 +76,8 @@ impl Needles {
             loop {
                 let piece = rest.get(..PIECE + self.longest).unwrap_or(rest);
                 lowered.clear();
-                lowered.extend(piece.iter().map(u8::to_ascii_lowercase));
+                lowered.extend_from_slice(piece);
+                lowered.make_ascii_lowercase();
                 if self.occur_as_they_are(lowered) {
                     return true;
                 }
