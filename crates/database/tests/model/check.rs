@@ -29,6 +29,8 @@ const DUPLICATE_KEY: i32 = 11000;
 
 /// What a statement that would wait is told where nobody can wait.
 const WOULD_WAIT: &str = "ran no work";
+/// What everybody is told once the file system has stopped.
+const STOPPED: &str = "the machine has stopped";
 
 type Check = Result<(), String>;
 
@@ -36,7 +38,6 @@ type Check = Result<(), String>;
 struct Transaction<'a> {
     number: usize,
     begin: &'a Event,
-    time: u64,
     statements: Vec<(&'a Event, &'a Statement)>,
     /// When it had ended, and the time of its commit.
     end: u64,
@@ -56,18 +57,20 @@ type Touched = (usize, Option<Field>, i64);
 
 pub(crate) struct Checker<'a> {
     replay: &'a Replay,
+    /// How many commits there were before the history.
+    before: usize,
     events: &'a [Event],
     transactions: Vec<Transaction<'a>>,
     /// Who has been told of a commit with this time.
     told: HashMap<u64, &'a Event>,
 }
 
-/// Checks a history. Errors: what isn't allowed.
-pub(crate) fn check(replay: &Replay, events: &[Event]) -> Check {
+/// Checks a history that began after so many commits. Errors: what isn't allowed.
+pub(crate) fn check(replay: &Replay, before: usize, events: &[Event]) -> Check {
     if let Some(what) = replay.broken.first() {
         return Err(what.clone());
     }
-    let mut checker = Checker { replay, events, transactions: Vec::new(), told: HashMap::new() };
+    let mut checker = Checker { replay, before, events, transactions: Vec::new(), told: HashMap::new() };
     checker.collect()?;
     for at in 0..checker.transactions.len() {
         let what = |what| format!("transaction {}: {what}", checker.transactions[at].number);
@@ -102,7 +105,6 @@ impl<'a> Checker<'a> {
                     self.transactions.push(Transaction {
                         number: *transaction,
                         begin: event,
-                        time: *time,
                         statements: Vec::new(),
                         end: u64::MAX,
                         committed: None,
@@ -153,6 +155,7 @@ impl<'a> Checker<'a> {
     fn commit_failure(&self, failure: &Failure) -> Check {
         match failure.code {
             INTERNAL_ERROR if failure.message.contains(WOULD_WAIT) => Ok(()),
+            INTERNAL_ERROR if failure.message.contains(STOPPED) => Ok(()),
             _ => Err(format!("the commit failed: {}", failure.message)),
         }
     }
@@ -208,6 +211,7 @@ impl<'a> Checker<'a> {
                 Err(format!("{statement:?} changes nothing, and conflicts"))
             }
             WRITE_CONFLICT => Ok(()),
+            INTERNAL_ERROR if failure.message.contains(STOPPED) => Ok(()),
             SNAPSHOT_UNAVAILABLE if since.any(|names| names.contains(name)) => Ok(()),
             _ => Err(format!("{statement:?} must not fail like that")),
         }
@@ -429,6 +433,7 @@ impl<'a> Checker<'a> {
             }
             QUERY_PLAN_KILLED => self.catalog_changed(event, name),
             INTERNAL_ERROR if failure.message.contains(WOULD_WAIT) => self.somebody_else(event),
+            INTERNAL_ERROR if failure.message.contains(STOPPED) => Ok(()),
             _ => Err("it must not fail like that".to_string()),
         }
     }
@@ -494,6 +499,7 @@ impl<'a> Checker<'a> {
             (INVALID_OPTIONS, Ddl::Convert) => Ok(()),
             (NAMESPACE_NOT_FOUND | NAMESPACE_EXISTS | ILLEGAL_OPERATION, Ddl::Rename { .. }) => Ok(()),
             (INTERNAL_ERROR, _) if failure.message.contains(WOULD_WAIT) => self.somebody_else(event),
+            (INTERNAL_ERROR, _) if failure.message.contains(STOPPED) => Ok(()),
             _ => Err("it must not fail like that".to_string()),
         }
     }
@@ -512,7 +518,7 @@ impl<'a> Checker<'a> {
         let mut written: HashMap<i64, BTreeSet<i64>> = HashMap::new();
         let mut gone: Vec<(usize, String, Doc)> = Vec::new();
         let mut multiple: HashMap<i64, u64> = HashMap::new();
-        for (number, diffs) in self.replay.diffs.iter().enumerate() {
+        for (number, diffs) in self.replay.diffs.iter().enumerate().skip(self.before) {
             let time = self.replay.entries[number].time;
             if diffs.is_empty() || committed.contains(&time) {
                 continue;

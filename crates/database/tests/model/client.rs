@@ -64,6 +64,15 @@ pub(crate) struct Mix {
     pub(crate) ddl: u64,
     /// Of a hundred steps outside of transactions how many begin one.
     pub(crate) begins: u64,
+    /// Before how many of a hundred steps everything is written to the engine's files.
+    pub(crate) checkpoints: u64,
+}
+
+impl Mix {
+    pub(crate) fn draw(random: &Random) -> Mix {
+        let (ddl, begins) = (*random.pick(&[0, 0, 3, 12]), *random.pick(&[10, 30, 50]));
+        Mix { ddl, begins, checkpoints: 0 }
+    }
 }
 
 fn filter_of(filter: &Filter) -> DocumentBuf {

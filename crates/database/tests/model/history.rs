@@ -65,6 +65,8 @@ pub(crate) struct Failure {
 /// Collects the events.
 pub(crate) struct History {
     pub(crate) recorder: Arc<Recorder>,
+    /// How many commits there were before.
+    pub(crate) before: usize,
     events: Mutex<Vec<Event>>,
     steps: AtomicU64,
     numbers: AtomicI64,
@@ -79,11 +81,14 @@ pub(crate) struct Started {
 
 impl History {
     pub(crate) fn new(recorder: Arc<Recorder>) -> History {
+        let before = recorder.done();
         History {
+            before,
             recorder,
             events: Mutex::default(),
             steps: AtomicU64::new(0),
-            numbers: AtomicI64::new(1),
+            // Greater than those of an earlier history on the same engine.
+            numbers: AtomicI64::new(1 + 1000 * before as i64),
             transactions: AtomicUsize::new(0),
         }
     }

@@ -9,7 +9,7 @@ use super::check::check;
 use super::client::{Mix, Session, Shared};
 use super::history::History;
 use super::random::Random;
-use super::recorder::Recorder;
+use super::recorder::{Entry, Recorder};
 use super::replay::Replay;
 use super::statements::Ddl;
 use database::{Database, ManualClock};
@@ -50,9 +50,16 @@ fn long_work(work: &mut dyn FnMut()) {
 }
 
 impl World {
-    /// Opens a database in an engine, or two on one store, and lets sessions begin.
-    pub(crate) fn new(engine: Arc<dyn Engine>, two: bool, seed: u64, mix: Mix) -> Rc<World> {
-        let recorder = Arc::new(Recorder::new(engine, pause));
+    /// Opens a database in an engine, whose state so far comes from these batches, or two on one store, and
+    /// lets sessions begin.
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        entries: Vec<Entry>,
+        two: bool,
+        seed: u64,
+        mix: Mix,
+    ) -> Rc<World> {
+        let recorder = Arc::new(Recorder::new(engine, entries, pause));
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
         let databases = match two {
             false => vec![Database::open(recorder.clone(), clock, seed).unwrap()],
@@ -75,10 +82,14 @@ impl World {
         Rc::new(World { shared, sessions, random, depth: Cell::new(0), mix })
     }
 
-    /// Makes the collections and runs so many steps.
-    pub(crate) fn run(self: &Rc<Self>, steps: u64) {
+    /// Makes the collections.
+    pub(crate) fn prepare(&self) {
         self.sessions[0].ddl(&Ddl::Ensure, 0);
         self.sessions[0].ddl(&Ddl::Ensure, 1);
+    }
+
+    /// Runs so many steps.
+    pub(crate) fn run(self: &Rc<Self>, steps: u64) {
         WORLD.set(Some(self.clone()));
         (0..steps).for_each(|_| self.step());
         WORLD.set(None);
@@ -99,6 +110,9 @@ impl World {
     }
 
     fn step(&self) {
+        if self.random.percent(self.mix.checkpoints) {
+            let _ = self.shared.databases[0].checkpoint();
+        }
         let session = self.random.pick(&self.sessions);
         if !session.busy.replace(true) {
             session.step(self.mix);
@@ -116,23 +130,33 @@ impl World {
 
     /// Checks everything. Errors: what is wrong.
     pub(crate) fn verdict(&self) -> Result<(), String> {
+        self.check().and_then(|()| self.validate())
+    }
+
+    /// Checks what is stored now.
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        self.shared.validate()
+    }
+
+    /// Checks what was committed and told.
+    pub(crate) fn check(&self) -> Result<(), String> {
         let (entries, events) = (self.shared.history.recorder.committed(), self.shared.history.events());
-        let checked = Replay::of(entries).and_then(|replay| {
+        Replay::of(entries).and_then(|replay| {
             if super::asked().is_some() {
                 replay.show();
                 events.iter().for_each(|event| eprintln!("{event:?}"));
             }
-            check(&replay, &events)
-        });
-        checked.and_then(|()| self.shared.validate())
+            check(&replay, self.shared.history.before, &events)
+        })
     }
 }
 
 /// Runs a history and checks it. Errors: what is wrong.
 pub(crate) fn history(engine: Arc<dyn Engine>, two: bool, seed: u64) -> Result<(), String> {
     let random = Random::new(!seed);
-    let mix = Mix { ddl: *random.pick(&[0, 0, 3, 12]), begins: *random.pick(&[10, 30, 50]) };
-    let world = World::new(engine, two, seed, mix);
+    let mix = Mix::draw(&random);
+    let world = World::new(engine, Vec::new(), two, seed, mix);
+    world.prepare();
     world.run(20 + random.below(40));
     world.finish();
     world.verdict()

@@ -11,6 +11,7 @@
 
 mod check;
 mod client;
+mod crash;
 mod documents;
 mod history;
 mod interleaved;
@@ -18,6 +19,7 @@ mod random;
 mod recorder;
 mod replay;
 mod statements;
+mod threads;
 
 use std::sync::Arc;
 use storage::MemoryEngine;
@@ -45,4 +47,14 @@ fn interleaved_sessions_see_snapshots() {
 #[test]
 fn two_databases_on_one_store_see_snapshots() {
     histories(1000, |seed| interleaved::history(Arc::new(MemoryEngine::new()), true, seed));
+}
+
+#[test]
+fn sessions_on_threads_see_snapshots() {
+    histories(300, |seed| threads::history(Arc::new(MemoryEngine::new()), seed));
+}
+
+#[test]
+fn what_was_durable_is_there_after_a_crash_and_nothing_in_part() {
+    histories(200, crash::history);
 }

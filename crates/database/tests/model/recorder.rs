@@ -26,19 +26,15 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(engine: Arc<dyn Engine>, pause: fn()) -> Recorder {
-        let (begun, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Recorder { engine, entries: Mutex::default(), begun, done, pause }
+    /// Records what is committed to an engine, whose state so far comes from these batches.
+    pub(crate) fn new(engine: Arc<dyn Engine>, entries: Vec<Entry>, pause: fn()) -> Recorder {
+        let (begun, done) = (AtomicUsize::new(entries.len()), AtomicUsize::new(entries.len()));
+        Recorder { engine, entries: Mutex::new(entries), begun, done, pause }
     }
 
     /// The batches that the engine took.
     pub(crate) fn committed(&self) -> Vec<Entry> {
         self.entries.lock().iter().filter(|entry| entry.position.is_some()).cloned().collect()
-    }
-
-    /// All batches, those that the engine refused included.
-    pub(crate) fn attempted(&self) -> Vec<Entry> {
-        self.entries.lock().clone()
     }
 
     /// How many commits are over: whoever begins to read now sees at least these.

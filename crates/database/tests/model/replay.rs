@@ -49,7 +49,6 @@ pub(crate) struct Replay {
     pub(crate) diffs: Vec<Vec<Diff>>,
     /// For each batch the names whose entry in the catalog it wrote.
     pub(crate) catalog: Vec<BTreeSet<String>>,
-    pub(crate) trees: Trees,
     /// What doesn't hold in a state.
     pub(crate) broken: Vec<String>,
 }
@@ -107,7 +106,7 @@ impl Replay {
             catalog.push(names);
             states.push(Rc::new(state));
         }
-        Ok(Replay { entries, states, diffs, catalog, trees, broken })
+        Ok(Replay { entries, states, diffs, catalog, broken })
     }
 
     /// Prints what each commit did.
@@ -140,7 +139,8 @@ impl Replay {
     }
 }
 
-fn ident_of(op: &Op) -> u64 {
+/// The tree that an operation changes.
+pub(crate) fn ident_of(op: &Op) -> u64 {
     match op {
         Op::Put { ident, .. } | Op::Delete { ident, .. } => ident.0,
         Op::Create(ident) | Op::Drop(ident) | Op::Clear(ident) => ident.0,

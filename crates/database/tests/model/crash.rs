@@ -1,0 +1,99 @@
+//! Histories on disk that end when the machine stops, and what is there when it comes up again: exactly the
+//! commits up to some point, whole, none missing that was said to be durable. Then others go on.
+
+use super::client::Mix;
+use super::interleaved::World;
+use super::random::Random;
+use super::recorder::Entry;
+use super::replay::{Trees, apply};
+use std::sync::Arc;
+use storage::testing::{FaultyFiles, Loss};
+use storage::{Direction, DiskEngine, DiskOptions, Durability, Engine, Ident, Range};
+
+/// Runs a history, stops the machine, looks at what is left, and runs another on that. Errors: what is wrong.
+pub(crate) fn history(seed: u64) -> Result<(), String> {
+    let random = Random::new(!seed);
+    let files = FaultyFiles::new();
+    let mix = Mix { checkpoints: 3, ..Mix::draw(&random) };
+    let world = World::new(Arc::new(open(&files)?), Vec::new(), false, seed, mix);
+    world.prepare();
+    let (writes, syncs) = files.counts();
+    match random.below(3) {
+        0 => files.stop_at_write(writes + 1 + random.below(60)),
+        1 => files.stop_at_sync(syncs + 1 + random.below(20)),
+        _ => {}
+    }
+    let journaled = random.below(60);
+    world.sessions().iter().for_each(|session| session.journaled.set(journaled));
+    world.run(20 + random.below(30));
+    let loss = match random.below(4) {
+        0 => Loss::Nothing,
+        1 => Loss::Everything,
+        _ => Loss::Some(random.draw()),
+    };
+    let found = files.restart(loss);
+    world.check()?;
+    let committed = world.shared.history.recorder.committed();
+    let mut least = 0;
+    for session in world.sessions() {
+        for (position, durable) in session.acknowledged.borrow().iter() {
+            if *durable || loss == Loss::Nothing {
+                least = least.max(*position);
+            }
+        }
+    }
+    drop(world);
+    let engine = open(&found)?;
+    let left = recovered(&engine, &committed);
+    let left = left.ok_or_else(|| format!("{loss:?}: what is there was never the state"))?;
+    let position = |entry: &Entry| entry.position.map_or(0, |position| position.0);
+    if let Some(lost) = committed[left..].iter().find(|entry| position(entry) <= least) {
+        return Err(format!("{loss:?}: commit {} is lost, which was durable", position(lost)));
+    }
+    let world = World::new(Arc::new(engine), committed[..left].to_vec(), false, !seed, mix);
+    world.validate()?;
+    world.run(15);
+    world.finish();
+    world.verdict()
+}
+
+fn open(files: &FaultyFiles) -> Result<DiskEngine, String> {
+    let options = DiskOptions {
+        // Nothing is synced but what somebody waits for, so that the seed decides all.
+        durability: Durability::None,
+        cache_bytes: 16 << 20,
+        ..DiskOptions::new("/data")
+    };
+    DiskEngine::open_on(Arc::new(files.clone()), &options).map_err(|error| format!("opening: {error}"))
+}
+
+/// How many of these commits make the state of an engine, if any do.
+fn recovered(engine: &DiskEngine, entries: &[Entry]) -> Option<usize> {
+    let found = trees(engine, entries);
+    let mut trees = Trees::new();
+    let mut left = (trees == found).then_some(0);
+    for (number, entry) in entries.iter().enumerate() {
+        entry.ops.iter().for_each(|op| apply(&mut trees, op));
+        if trees == found {
+            left = Some(number + 1);
+        }
+    }
+    left
+}
+
+fn trees(engine: &DiskEngine, entries: &[Entry]) -> Trees {
+    let snapshot = engine.snapshot();
+    let mut made = Trees::new();
+    let all = entries.iter().flat_map(|entry| &entry.ops);
+    let mut idents: Vec<u64> = all.map(super::replay::ident_of).collect();
+    idents.sort_unstable();
+    idents.dedup();
+    for ident in idents.into_iter().filter(|ident| snapshot.contains(Ident(*ident)).unwrap()) {
+        let mut entries = snapshot.scan(Ident(ident), Range::all(), Direction::Forward).unwrap();
+        let tree = made.entry(ident).or_default();
+        while let Some((key, value)) = entries.next().unwrap() {
+            tree.insert(key.to_vec(), value.to_vec());
+        }
+    }
+    made
+}
