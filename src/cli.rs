@@ -117,11 +117,11 @@ pub(crate) struct ServeOptions {
     #[arg(long, requires = "data")]
     pub(crate) repair: bool,
 
-    /// Show this server as the primary of a replica set of one, by this name
+    /// Be the primary of a replica set of one, with this name
     #[arg(long, value_name = "NAME", value_parser = parse_set_name)]
     pub(crate) replset: Option<String>,
 
-    /// Most bytes of changes that a replica set keeps for change streams and local.oplog.rs
+    /// How many bytes of changes a set keeps for change streams
     #[arg(long, value_name = "BYTES", requires = "replset", default_value = "64M", value_parser = parse_size)]
     pub(crate) oplog_size: u64,
 

@@ -141,6 +141,7 @@ fn is_test_file(path: &Path) -> bool {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     part("tests")
         || part("testing")
+        || part("benches")
         || part("fuzz")
         || stem.ends_with("_tests")
         || matches!(stem.as_ref(), "model" | "tests" | "testing")
