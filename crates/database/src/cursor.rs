@@ -58,6 +58,8 @@ pub struct Cursor {
     pub looks_ahead: bool,
     /// Whether the collection isn't there, so that there is nothing to come.
     pub missing: bool,
+    /// Whether any commit may bring more, where it waits for more.
+    pub watches_all: bool,
     /// Whether the stream writes ($out, $merge) rather than yields.
     pub writes: bool,
     /// What it was opened by.
@@ -90,6 +92,7 @@ impl Cursor {
             operation,
             looks_ahead: false,
             missing: false,
+            watches_all: false,
             writes: false,
             opener: Opener::List,
             begun: false,
@@ -107,17 +110,13 @@ impl Cursor {
         self.stream = Some((progress, reached));
         self.tailable = true;
         self.await_data = true;
+        self.watches_all = true;
     }
 
     /// Where a client resumes that has been given all batches so far: a change stream's
     /// `postBatchResumeToken`.
     pub fn resume_token(&self) -> Option<Document<'_>> {
         self.stream.as_ref().map(|(_, token)| token.view())
-    }
-
-    /// Whether it is a change stream.
-    pub fn is_change_stream(&self) -> bool {
-        self.stream.is_some()
     }
 
     /// Whether a cursor that has nothing more now will have more later.

@@ -1,12 +1,13 @@
 //! aggregate: a pipeline over a collection, a view, or no collection at all.
 
 use super::collections::OtherCollections;
-use super::{Nothing, metadata};
+use super::oplog::{OplogScan, Order};
+use super::{Documents, Nothing, metadata};
 use crate::cursor::{Cursor, Opener};
 use crate::database::{Database, View};
 use crate::operation::Operation;
 use crate::plan::{Hint, Read};
-use base::bson::{Array, DocumentBuf, Path, Value};
+use base::bson::{Array, Document, DocumentBuf, Path, Value};
 use base::{Error, Namespace, Result, err};
 use query::matcher::Matcher;
 use query::pipeline::Environment;
@@ -173,7 +174,7 @@ impl Database {
     }
 
     fn run(
-        &self,
+        self: &Arc<Self>,
         operation: &Arc<Operation>,
         view: &View,
         namespace: &Namespace,
@@ -181,6 +182,15 @@ impl Database {
         request: &AggregateRequest<'_>,
         environment: &Environment,
     ) -> Result<Box<dyn Stage>> {
+        if self.is_oplog(namespace) && pipeline.reads_collection() {
+            let filter =
+                pipeline.describe().next().and_then(|stage| stage.view().get("$match")?.as_document());
+            let filter = filter.unwrap_or(Document::EMPTY);
+            let context = &environment.context;
+            let every = Arc::new(Matcher::parse(Document::EMPTY, context)?);
+            let scan = OplogScan::new(self, operation, every, filter, Order::Forward, context)?;
+            return pipeline.run(Box::new(Documents(Box::new(scan))), environment);
+        }
         let collection = view.catalog.get(namespace).cloned();
         let Some(collection) = collection.filter(|_| pipeline.reads_collection()) else {
             return pipeline.run(Box::new(Nothing), environment);

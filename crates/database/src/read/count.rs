@@ -26,6 +26,10 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<u64> {
         let matcher = Arc::new(Matcher::parse(filter, context)?);
+        if self.is_oplog(namespace) {
+            let all = self.count_view(operation, namespace, filter, context)?.saturating_sub(skip);
+            return Ok(if limit == 0 { all } else { all.min(limit) });
+        }
         let view = self.view();
         let Some(collection) = view.catalog.get(namespace).cloned() else { return Ok(0) };
         let window = |all: u64| match (all.saturating_sub(skip), limit) {

@@ -28,14 +28,16 @@ impl Database {
         let matcher = Arc::new(Matcher::parse(filter, context)?);
         let view = self.view_for(operation);
         let mut values = Values::new(Path::new(key), &context.collation);
-        let Some(collection) = view.catalog.get(namespace).cloned() else { return Ok(values.finish()) };
-        let mut source: Box<dyn Stage> = if collection.is_view() {
+        let found = view.catalog.get(namespace).cloned();
+        let through_pipeline = self.is_oplog(namespace) || found.as_ref().is_some_and(|it| it.is_view());
+        let mut source: Box<dyn Stage> = if through_pipeline {
             let mut out = Builder::new();
             out.begin_array("pipeline").push_document().append("$match", filter).end().end();
             let holder = out.finish();
             let request = AggregateRequest::new(super::find::stages(&holder));
             self.aggregate(operation, namespace, &request, context)?.into_source()
         } else {
+            let Some(collection) = found else { return Ok(values.finish()) };
             let read = Read { hint, covering: Some(vec![Path::new(key)]), ..Read::new(matcher) };
             Box::new(Documents(self.read(operation, &view, &collection, read, context)?))
         };
@@ -45,7 +47,7 @@ impl Database {
             }
             Ok(())
         });
-        gathered.map_err(|error| match collection.is_view() {
+        gathered.map_err(|error| match through_pipeline {
             true => error.context("PlanExecutor error during aggregation"),
             false => {
                 error.context(&format!("Executor error during distinct command on namespace: {namespace}"))

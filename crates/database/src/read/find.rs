@@ -2,6 +2,7 @@
 
 use super::aggregate::no_sort;
 use super::metadata::note;
+use super::oplog::{OplogScan, Order};
 use super::tail::Tail;
 use super::{AggregateRequest, Nothing};
 use crate::collection::Collection;
@@ -149,6 +150,9 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<Cursor> {
         let (read, projection) = request.parse(context)?;
+        if self.is_oplog(namespace) {
+            return self.find_in_oplog(operation, namespace, request, (read, projection), context);
+        }
         let view = self.view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             let mut cursor = Cursor::new(namespace.clone(), Box::new(Nothing), operation.clone());
@@ -163,37 +167,55 @@ impl Database {
             };
             return self.aggregate(operation, namespace, &request, context);
         }
-        let (matcher, sort) = (read.matcher.clone(), read.sort.clone());
-        let records = match request.tailable {
+        let shaping = (projection, read.matcher.clone(), read.sort.clone());
+        let records: Box<dyn RecordStream> = match request.tailable {
             true => Box::new(self.tail(operation, &collection, read, context)?),
             false => self.start(operation, &view, &collection, read, context)?,
         };
-        // The key that returnKey yields takes the place of everything else, in MongoDB too; only
-        // the sort key may stand beside it.
-        let show_record_id = request.show_record_id && !request.return_key;
-        let projection = projection.and_then(|projection| match request.return_key {
-            true if projection.sort_keys().is_empty() => None,
-            true => Some(Shape::KeyAnd(projection.sort_keys().to_vec())),
-            false => Some(Shape::Projected(projection)),
-        });
-        let source: Box<dyn Stage> = match (&projection, show_record_id) {
-            (None, false) => Box::new(super::Documents(records)),
-            _ => Box::new(Project {
-                records,
-                projection,
-                matcher,
-                sort,
-                show_record_id,
-                context: context.clone(),
-                arena: Arena::new(),
-            }),
-        };
+        let source = shaped(records, shaping, request, context);
         let mut cursor = Cursor::new(namespace.clone(), source, operation.clone());
         cursor.opener = Opener::Find;
         cursor.uuid = Some(collection.uuid);
         cursor.wanted = (request.limit > 0).then_some(request.limit);
         cursor.tailable = request.tailable;
         cursor.await_data = request.await_data;
+        Ok(cursor)
+    }
+
+    /// The same over the log: backwards where `$natural` says so, and through a pipeline where it is to be
+    /// sorted by anything else.
+    fn find_in_oplog(
+        self: &Arc<Self>,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        request: &FindRequest<'_>,
+        (read, projection): (Read, Option<Projection>),
+        context: &Arc<Context>,
+    ) -> Result<Cursor> {
+        let natural = read.sort.as_ref().map(|sort| sort.natural());
+        let order = match natural {
+            Some(None | Some(false)) if request.tailable => return Err(unsorted_tail()),
+            Some(None) => {
+                let pipeline = request.to_pipeline()?;
+                let request = AggregateRequest {
+                    allow_disk_use: request.allow_disk_use,
+                    ..AggregateRequest::new(stages(&pipeline))
+                };
+                return self.aggregate(operation, namespace, &request, context);
+            }
+            Some(Some(false)) => Order::Backward,
+            _ if request.tailable => Order::Tailing,
+            _ => Order::Forward,
+        };
+        let scan = OplogScan::new(self, operation, read.matcher.clone(), request.filter, order, context)?;
+        let scan = Box::new(scan.window(request.skip, request.limit));
+        let source = shaped(scan, (projection, read.matcher, read.sort), request, context);
+        let mut cursor = Cursor::new(namespace.clone(), source, operation.clone());
+        cursor.opener = Opener::Find;
+        cursor.wanted = (request.limit > 0).then_some(request.limit);
+        cursor.tailable = request.tailable;
+        cursor.await_data = request.await_data;
+        cursor.watches_all = true;
         Ok(cursor)
     }
 
@@ -223,7 +245,7 @@ impl Database {
             ));
         }
         if read.sort.as_ref().is_some_and(|sort| sort.natural() != Some(true)) {
-            return Err(err!(BadValue, "cannot use tailable option with a sort other than {{$natural: 1}}"));
+            return Err(unsorted_tail());
         }
         Ok(Tail::new(self.clone(), operation.clone(), collection, (read.matcher, read.skip), context.clone()))
     }
@@ -233,6 +255,40 @@ impl Database {
 pub(crate) fn stages(holder: &DocumentBuf) -> base::bson::Array<'_> {
     let value = holder.view().get("pipeline");
     value.and_then(|value| value.as_array()).unwrap_or(base::bson::Array::EMPTY)
+}
+
+/// The error of tailing in any order but the collection's own.
+fn unsorted_tail() -> base::Error {
+    err!(BadValue, "cannot use tailable option with a sort other than {{$natural: 1}}")
+}
+
+/// Records as a find is to show them.
+fn shaped(
+    records: Box<dyn RecordStream>,
+    (projection, matcher, sort): (Option<Projection>, Arc<Matcher>, Option<Arc<SortPattern>>),
+    request: &FindRequest<'_>,
+    context: &Arc<Context>,
+) -> Box<dyn Stage> {
+    // The key that returnKey yields takes the place of everything else, in MongoDB too; only
+    // the sort key may stand beside it.
+    let show_record_id = request.show_record_id && !request.return_key;
+    let projection = projection.and_then(|projection| match request.return_key {
+        true if projection.sort_keys().is_empty() => None,
+        true => Some(Shape::KeyAnd(projection.sort_keys().to_vec())),
+        false => Some(Shape::Projected(projection)),
+    });
+    match (&projection, show_record_id) {
+        (None, false) => Box::new(super::Documents(records)),
+        _ => Box::new(Project {
+            records,
+            projection,
+            matcher,
+            sort,
+            show_record_id,
+            context: context.clone(),
+            arena: Arena::new(),
+        }),
+    }
 }
 
 /// What a find makes of the documents.

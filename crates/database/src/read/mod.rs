@@ -6,6 +6,7 @@ mod count;
 mod distinct;
 mod find;
 mod metadata;
+mod oplog;
 mod out;
 mod tail;
 

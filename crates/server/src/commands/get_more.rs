@@ -179,7 +179,7 @@ impl InsertWatch {
         let change = signal.listen(0);
         let wake: Wake = Arc::new(move || signal.raise());
         let database = &call.server.database;
-        let watch = match cursor.is_change_stream() {
+        let watch = match cursor.watches_all {
             true => database.watch_all(wake),
             false => database.watch(namespace, wake),
         };

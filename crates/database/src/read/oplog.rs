@@ -1,0 +1,242 @@
+//! `local.oplog.rs`: the log as a collection that is read like any capped one. Nobody writes to it.
+
+use crate::database::Database;
+use crate::exec::{Record, RecordStream};
+use crate::keys::RecordId;
+use crate::operation::Operation;
+use crate::storage_error;
+use base::bson::{Document, DocumentBuf, DocumentCow, Value};
+use base::{Namespace, Result, err};
+use query::change::{Entry, oplog_documents};
+use query::matcher::Matcher;
+use query::{Context, Interrupt};
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+use storage::store::LogCursor;
+
+/// The name under which the log is read.
+pub(crate) const OPLOG: &str = "local.oplog.rs";
+
+/// The most bytes of documents that are made ahead.
+const AHEAD_MAX: usize = 1 << 20;
+
+impl Database {
+    /// Whether a namespace is that of the log, and there is one.
+    pub fn is_oplog(&self, namespace: &Namespace) -> bool {
+        self.logs() && namespace.as_str() == OPLOG
+    }
+}
+
+/// The times that a filter on `ts` lets pass, as far as it is plain enough to tell.
+#[derive(Clone, Copy)]
+struct Times {
+    lower: Bound<u64>,
+    upper: u64,
+}
+
+impl Times {
+    fn of(filter: Document<'_>) -> Times {
+        let mut times = Times { lower: Bound::Unbounded, upper: u64::MAX };
+        times.narrow(filter);
+        times
+    }
+
+    fn narrow(&mut self, filter: Document<'_>) {
+        for part in filter {
+            match (part.name(), part.value()) {
+                ("ts", Value::Timestamp(time)) => {
+                    self.at_least(time);
+                    self.upper = self.upper.min(time);
+                }
+                ("ts", Value::Document(conditions)) => conditions.iter().for_each(|condition| {
+                    if let Value::Timestamp(time) = condition.value() {
+                        self.satisfy(condition.name(), time);
+                    }
+                }),
+                ("$and", Value::Array(parts)) => {
+                    parts.iter().filter_map(|part| part.as_document()).for_each(|part| self.narrow(part));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn satisfy(&mut self, operator: &str, time: u64) {
+        // An entry may be several documents, of which its own time is the last one's: so the lower bound
+        // takes it in.
+        if matches!(operator, "$gt" | "$gte" | "$eq") {
+            self.at_least(time);
+        }
+        if matches!(operator, "$lt" | "$lte" | "$eq") {
+            self.upper = self.upper.min(time);
+        }
+    }
+
+    fn at_least(&mut self, time: u64) {
+        match self.lower {
+            Bound::Included(present) if present >= time => {}
+            _ => self.lower = Bound::Included(time),
+        }
+    }
+}
+
+/// How a scan of the log goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// From the oldest to what was the latest when it began.
+    Forward,
+    /// From the latest to the oldest.
+    Backward,
+    /// From the oldest to the latest, and on as there is more.
+    Tailing,
+}
+
+/// A scan of the log. Forwards it keeps no state of the data between two requests, only its place.
+pub(crate) struct OplogScan {
+    database: Arc<Database>,
+    operation: Arc<Operation>,
+    matcher: Arc<Matcher>,
+    context: Arc<Context>,
+    order: Order,
+    times: Times,
+    /// The last entry that was read.
+    last: Option<u64>,
+    /// The end of the log when a scan began that doesn't go on.
+    end: Option<u64>,
+    backward: Option<LogCursor>,
+    queue: VecDeque<DocumentBuf>,
+    done: bool,
+    skip: u64,
+    /// How many more are wanted, if not all.
+    left: Option<u64>,
+}
+
+impl OplogScan {
+    pub(crate) fn new(
+        database: &Arc<Database>,
+        operation: &Arc<Operation>,
+        matcher: Arc<Matcher>,
+        filter: Document<'_>,
+        order: Order,
+        context: &Arc<Context>,
+    ) -> Result<OplogScan> {
+        let times = Times::of(filter);
+        let backward = match order {
+            Order::Backward => Some(database.log_cursor_backward(times.lower)?),
+            _ => None,
+        };
+        Ok(OplogScan {
+            database: database.clone(),
+            operation: operation.clone(),
+            matcher,
+            context: context.clone(),
+            order,
+            times,
+            last: None,
+            end: None,
+            backward,
+            queue: VecDeque::new(),
+            done: false,
+            skip: 0,
+            left: None,
+        })
+    }
+
+    /// The same, some documents passed over and only so many wanted; zero is all.
+    pub(crate) fn window(self, skip: u64, limit: u64) -> OplogScan {
+        OplogScan { skip, left: (limit > 0).then_some(limit), ..self }
+    }
+
+    fn fill(&mut self) -> Result<()> {
+        match self.backward.take() {
+            Some(mut cursor) => {
+                self.operation.check()?;
+                match cursor.next_entry().map_err(storage_error)? {
+                    Some(found) => {
+                        let documents = oplog_documents(&Entry::read(found.time, &found.parts)?);
+                        self.queue.extend(documents.into_iter().rev());
+                        self.backward = Some(cursor);
+                    }
+                    None => self.done = true,
+                }
+                Ok(())
+            }
+            None => self.fill_forward(),
+        }
+    }
+
+    /// Errors: CappedPositionLost where the log has been trimmed beyond where the scan was.
+    fn fill_forward(&mut self) -> Result<()> {
+        let from = self.last.map_or(self.times.lower, Bound::Excluded);
+        let (mut cursor, end) = self.database.log_cursor(from)?;
+        if let (Some(last), Some(begin)) = (self.last, self.database.log_begin()?)
+            && begin > last
+        {
+            return Err(err!(
+                CappedPositionLost,
+                "CollectionScan died due to position in capped collection being deleted. Last seen record id: \
+                 RecordId({last})"
+            ));
+        }
+        let end = *self.end.get_or_insert(end);
+        let mut ahead = 0;
+        while ahead < AHEAD_MAX {
+            self.operation.check()?;
+            let Some(found) = cursor.next_entry().map_err(storage_error)? else {
+                self.done = self.order == Order::Forward;
+                break;
+            };
+            let entry = Entry::read(found.time, &found.parts)?;
+            let is_behind = entry.tick(0) > self.times.upper;
+            if is_behind || (self.order == Order::Forward && found.time > end) {
+                self.done = true;
+                break;
+            }
+            for document in oplog_documents(&entry) {
+                ahead += document.bytes().len();
+                self.queue.push_back(document);
+            }
+            self.last = Some(found.time);
+        }
+        Ok(())
+    }
+}
+
+impl RecordStream for OplogScan {
+    fn next(&mut self) -> Result<Option<Record>> {
+        if self.left == Some(0) {
+            return Ok(None);
+        }
+        loop {
+            let Some(document) = self.queue.pop_front() else {
+                if self.done {
+                    return Ok(None);
+                }
+                self.fill()?;
+                if self.queue.is_empty() && self.order == Order::Tailing {
+                    // What is committed and not yet durable is shown once it is.
+                    self.database.sync_soon();
+                    return Ok(None);
+                }
+                continue;
+            };
+            if !self.matcher.matches(document.view(), &self.context)? {
+                continue;
+            }
+            if self.skip > 0 {
+                self.skip -= 1;
+                continue;
+            }
+            if let Some(left) = &mut self.left {
+                *left -= 1;
+            }
+            let time = match document.view().get("ts") {
+                Some(Value::Timestamp(time)) => time,
+                _ => 0,
+            };
+            let document = DocumentCow::Owned(document);
+            return Ok(Some(Record { id: RecordId(time), document, sort_key: None, meta: None }));
+        }
+    }
+}
