@@ -1,5 +1,7 @@
 //! What is logged of statements, transactions and changes of the catalog.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
 use base::Namespace;
 use base::bson::extended_json::parse;
 use base::bson::{DocumentBuf, Value};

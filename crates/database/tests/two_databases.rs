@@ -1,6 +1,8 @@
 //! Two databases share one store: what either does, the other sees at its next statement, and neither relies
 //! on anything that only it knows.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
 use base::Namespace;
 use base::bson::Document;
 use base::bson::extended_json::parse;

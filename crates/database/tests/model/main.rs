@@ -7,7 +7,7 @@
 //!
 //! `MODEL_SEED=7 cargo test -p database --test model` runs the history of one seed alone; a failure prints it.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::type_complexity)]
 
 mod check;
 mod client;
