@@ -1,20 +1,75 @@
-import type { ChildProcess } from "node:child_process";
+import type { ChildProcess, SpawnOptions } from "node:child_process";
+import { EventEmitter } from "node:events";
 
 export interface InstanceOptions {
   args?: string[];
   port?: number;
+  /** Whether another port is taken where `port` is in use; true unless said. */
+  portGeneration?: boolean;
   ip?: string;
   dbName?: string;
-  storageEngine?: string;
+  /** A directory to keep documents in, which stays; without it they are in memory. */
+  dbPath?: string;
+  storageEngine?: "ephemeralForTest" | "wiredTiger" | "inMemory";
+  /** Milliseconds, at least 1000; 30,000 unless said. */
+  launchTimeout?: number;
+  replSet?: string;
+  auth?: false;
+}
+
+export interface DisposeOptions {
+  enabled?: boolean;
+  cleanup?: CleanupOptions;
+}
+
+export interface CleanupOptions {
+  doCleanup?: boolean;
+  force?: boolean;
+}
+
+export interface BinaryOptions {
+  systemBinary?: string;
+  /** Nothing is downloaded: 8.x is what there is. */
+  version?: string;
+  checkMD5?: boolean;
+  downloadDir?: string;
 }
 
 export interface ServerOptions {
   instance?: InstanceOptions;
-  binary?: { systemBinary?: string };
+  binary?: BinaryOptions;
+  spawn?: Omit<SpawnOptions, "stdio" | "detached">;
+  auth?: { enable?: false };
+  dispose?: DisposeOptions;
 }
 
-export interface ReplSetOptions extends ServerOptions {
-  replSet?: InstanceOptions & { name?: string; count?: 1 };
+export interface ReplSetOptions {
+  replSet?: Omit<InstanceOptions, "replSet"> & {
+    name?: string;
+    count?: 1;
+    configSettings?: {
+      chainingAllowed?: boolean;
+      heartbeatTimeoutSecs?: number;
+      heartbeatIntervalMillis?: number;
+      electionTimeoutMillis?: number;
+      catchUpTimeoutMillis?: number;
+    };
+    spawn?: ServerOptions["spawn"];
+    dispose?: DisposeOptions;
+  };
+  instance?: InstanceOptions;
+  instanceOpts?: [] | [InstanceOptions];
+  binary?: BinaryOptions;
+}
+
+export interface InstanceInfo {
+  uri: string;
+  ip: string;
+  port: number;
+  dbName: string;
+  dbPath?: string;
+  storageEngine: string;
+  replSet?: string;
 }
 
 export interface ClockChange {
@@ -32,13 +87,27 @@ export interface ClockState {
   ttlDeleted?: number;
 }
 
-declare class VellumServer {
-  constructor(options?: ServerOptions);
+export interface CleanSlate {
+  fork(from: string, to: string, options?: { replace?: boolean }): Promise<unknown>;
+  reset(database: string): Promise<unknown>;
+  snapshot(database: string, name: string, options?: { replace?: boolean }): Promise<unknown>;
+  restore(database: string, name: string): Promise<unknown>;
+  dropSnapshot(database: string, name: string): Promise<unknown>;
+  clock(change?: ClockChange): Promise<ClockState>;
+}
+
+/** The clean slates of a server that somebody else has started; MONGO_URL's unless said. */
+export function attach(uri?: string): CleanSlate & { close(): Promise<void> };
+
+declare class VellumServer extends EventEmitter implements CleanSlate {
   readonly process: ChildProcess | undefined;
-  start(): Promise<void>;
-  stop(cleanup?: unknown): Promise<boolean>;
-  cleanup(): Promise<void>;
-  getUri(database?: string): string;
+  readonly state: string;
+  readonly instanceInfo: InstanceInfo | undefined;
+  start(forceSamePort?: boolean): Promise<void>;
+  stop(cleanup?: CleanupOptions): Promise<boolean>;
+  cleanup(options?: CleanupOptions): Promise<void>;
+  ensureInstance(): Promise<InstanceInfo>;
+  getUri(database?: string, otherIp?: string): string;
   fork(from: string, to: string, options?: { replace?: boolean }): Promise<unknown>;
   reset(database: string): Promise<unknown>;
   snapshot(database: string, name: string, options?: { replace?: boolean }): Promise<unknown>;
@@ -48,12 +117,13 @@ declare class VellumServer {
 }
 
 export class MongoMemoryServer extends VellumServer {
+  constructor(options?: ServerOptions);
   static create(options?: ServerOptions): Promise<MongoMemoryServer>;
-  readonly instanceInfo: { uri: string; port: number; ip: string } | undefined;
 }
 
 export class MongoMemoryReplSet extends VellumServer {
   constructor(options?: ReplSetOptions);
   static create(options?: ReplSetOptions): Promise<MongoMemoryReplSet>;
+  readonly servers: VellumServer[];
   waitUntilRunning(): Promise<void>;
 }

@@ -2,32 +2,50 @@
 // restore.
 "use strict";
 
-const { MongoClient } = require("mongodb");
+const { EventEmitter } = require("node:events");
+const net = require("node:net");
 const { launch, stop } = require("./launch");
+const { readReplSet, readServer } = require("./options");
+const { CleanSlate, attach } = require("./slate");
 
 /** What the two kinds of servers share. */
-class VellumServer {
+class VellumServer extends EventEmitter {
   #options;
   #running;
-  #client;
+  #slate = new CleanSlate(() => this.getUri());
+  #state;
 
-  constructor(options = {}) {
+  constructor(options, state) {
+    super();
     this.#options = options;
+    this.#state = state;
   }
 
-  /** Starts the server; nothing happens if it runs already. */
-  async start() {
-    this.#running ??= await launch(this.launchOptions(this.#options));
+  /** Where the server is in its life; the event `stateChange` tells of another. */
+  get state() {
+    return this.#state;
   }
 
-  /** What the process is started with. */
-  launchOptions(options) {
-    const { dbName: _, ip, ...instance } = options.instance ?? {};
-    const unknown = Object.keys(instance).filter((name) => !["args", "port", "storageEngine"].includes(name));
-    if (unknown.length > 0) throw new Error(`instance.${unknown[0]} is not supported by @vellum/memory-server`);
-    const args = [...(instance.args ?? [])];
-    if (ip) args.push("--bind", ip);
-    return { args, port: instance.port ?? 0, binary: options.binary?.systemBinary };
+  #become(state) {
+    this.#state = state;
+    this.emit("stateChange", state);
+  }
+
+  /** Starts the server; nothing happens if it runs already. `forceSamePort` takes no other port than the one asked for. */
+  async start(forceSamePort = false) {
+    if (this.#running) return;
+    const before = this.#state;
+    if (before !== "init") this.#become("starting");
+    try {
+      const options = this.#options;
+      const changes = options.portGeneration && !forceSamePort;
+      const port = options.port && changes && !(await isFree(options.port)) ? 0 : options.port ?? 0;
+      this.#running = await launch({ ...options, port });
+      this.#become("running");
+    } catch (error) {
+      if (before !== "init") this.#become(before);
+      throw error;
+    }
   }
 
   /** The server's process, undefined while it doesn't run. */
@@ -35,18 +53,38 @@ class VellumServer {
     return this.#running?.child;
   }
 
-  /** The connection string, with a database's name if one is given. */
-  getUri(database = "") {
-    if (!this.#running) throw new Error("the server is not running: await start() first");
-    const [, address, query] = /^mongodb:\/\/([^/]+)\/(.*)$/.exec(this.#running.uri);
-    return `mongodb://${address}/${database}${query}`;
+  /** What is known of the running server. */
+  get instanceInfo() {
+    if (!this.#running) return undefined;
+    const { hostname, port } = new URL(this.#running.uri);
+    const { dbName, dbPath, storageEngine, replSet } = this.#options;
+    return { uri: this.getUri(), ip: hostname, port: Number(port), dbName, dbPath, storageEngine, replSet };
   }
 
-  /** Stops the server; all its data is gone. Options of mongodb-memory-server's own are taken and need nothing. */
-  async stop(_cleanup) {
-    await this.#client?.close();
-    if (this.#running) await stop(this.#running.child);
-    this.#client = this.#running = undefined;
+  /** What is known of the server, started if it isn't running. */
+  async ensureInstance() {
+    await this.start();
+    return this.instanceInfo;
+  }
+
+  /** The connection string, with a database's name if one is given, and another address for the same port. */
+  getUri(database = "", otherIp = undefined) {
+    if (!this.#running) throw new Error("the server is not running: await start() first");
+    const [, address, query] = /^mongodb:\/\/([^/]+)\/(.*)$/.exec(this.#running.uri);
+    const host = otherIp ? `${otherIp}:${address.slice(address.lastIndexOf(":") + 1)}` : address;
+    return `mongodb://${host}/${database}${query}`;
+  }
+
+  /** Stops the server. Data in memory is gone; what lies in `dbPath` stays, as it isn't ours. */
+  async stop(cleanup = {}) {
+    if (cleanup?.force && this.#options.dbPath) {
+      throw new Error("cleanup.force is not supported by @vellum/memory-server: dbPath is yours to remove");
+    }
+    await this.#slate.close();
+    if (!this.#running) return false;
+    await stop(this.#running.child);
+    this.#running = undefined;
+    this.#become("stopped");
     return true;
   }
 
@@ -54,73 +92,61 @@ class VellumServer {
   async cleanup() {}
 
   async [Symbol.asyncDispose ?? Symbol("asyncDispose")]() {
-    await this.stop();
+    if (this.#options.dispose.enabled ?? true) await this.stop(this.#options.dispose.cleanup);
   }
 
-  /** Makes `to` a copy-on-write twin of a database. */
-  fork(from, to, { replace = false } = {}) {
-    return this.#run({ forkDatabase: from, to, replace });
+  fork(from, to, options) {
+    return this.#slate.fork(from, to, options);
   }
 
-  /** Empties every collection; collections, indexes and validators stay. */
   reset(database) {
-    return this.#run({ resetDatabase: database });
+    return this.#slate.reset(database);
   }
 
-  /** Keeps a database's state under a name. */
-  snapshot(database, name, { replace = false } = {}) {
-    return this.#run({ snapshotDatabase: database, name, replace });
+  snapshot(database, name, options) {
+    return this.#slate.snapshot(database, name, options);
   }
 
-  /** Puts a database back into the state of a snapshot, which stays. */
   restore(database, name) {
-    return this.#run({ restoreDatabase: database, name });
+    return this.#slate.restore(database, name);
   }
 
-  /** Forgets a snapshot. */
   dropSnapshot(database, name) {
-    return this.#run({ dropSnapshot: database, name });
+    return this.#slate.dropSnapshot(database, name);
   }
 
-  /** Sets the server's clock: `{ set: Date, advance: milliseconds, freeze, follow, sweepTTL }`. */
-  clock(change = {}) {
-    return this.#run({ vellumClock: 1, ...change });
+  clock(change) {
+    return this.#slate.clock(change);
   }
+}
 
-  async #run(command) {
-    this.#client ??= new MongoClient(this.getUri());
-    return this.#client.db("admin").command(command);
-  }
+/** Whether nobody listens on a port of the loopback address. */
+function isFree(port) {
+  return new Promise((resolve) => {
+    const probe = net.createServer();
+    probe.once("error", () => resolve(false));
+    probe.listen(port, "127.0.0.1", () => probe.close(() => resolve(true)));
+  });
 }
 
 /** A standalone server. */
 class MongoMemoryServer extends VellumServer {
+  constructor(options = {}) {
+    super(readServer(options), "new");
+  }
+
   /** A server that is running. */
   static async create(options) {
     const server = new MongoMemoryServer(options);
     await server.start();
     return server;
   }
-
-  /** The name of the database in `instance.dbName`, and the connection string. */
-  get instanceInfo() {
-    return this.process && { uri: this.getUri(), port: Number(new URL(this.getUri()).port), ip: "127.0.0.1" };
-  }
 }
 
 /** A replica set of one member: transactions and change streams ask for one. */
 class MongoMemoryReplSet extends VellumServer {
-  #name;
-
   constructor(options = {}) {
-    const { replSet = {}, ...rest } = options;
-    const { name = "testset", count = 1, args, ip, port, storageEngine: _, dbName: __, ...unknown } = replSet;
-    if (Object.keys(unknown).length > 0) {
-      throw new Error(`replSet.${Object.keys(unknown)[0]} is not supported by @vellum/memory-server`);
-    }
-    if (count !== 1) throw new Error("a replica set of @vellum/memory-server has one member: replSet.count must be 1");
-    super({ ...rest, instance: { ...rest.instance, args, ip, port } });
-    this.#name = name;
+    super(readReplSet(options), "init");
   }
 
   /** A set that is running. */
@@ -130,10 +156,9 @@ class MongoMemoryReplSet extends VellumServer {
     return server;
   }
 
-  launchOptions(options) {
-    const launch = super.launchOptions(options);
-    launch.args.push("--replset", this.#name);
-    return launch;
+  /** The members that run: this one. */
+  get servers() {
+    return this.process ? [this] : [];
   }
 
   /** The set is ready in its first reply. */
@@ -142,4 +167,4 @@ class MongoMemoryReplSet extends VellumServer {
   }
 }
 
-module.exports = { MongoMemoryServer, MongoMemoryReplSet };
+module.exports = { MongoMemoryServer, MongoMemoryReplSet, attach };

@@ -4,7 +4,8 @@
 const { spawn } = require("node:child_process");
 const { findBinary } = require("./binary");
 
-const START_MILLIS = 30_000;
+/** What to do where there is no program. */
+const MISSING = `npm i -D @vellum/${process.platform}-${process.arch} brings the program, and VELLUM_BINARY names one that is elsewhere`;
 const STOP_MILLIS = 10_000;
 const MESSAGE_MAX = 64 * 1024;
 
@@ -12,10 +13,11 @@ const MESSAGE_MAX = 64 * 1024;
  * Starts the server. It ends when its standard input closes, which the operating system does for a killed
  * process too; so it never outlives this one.
  */
-function launch({ args = [], port = 0, binary } = {}) {
+function launch({ args = [], port = 0, binary, timeout = 30_000, spawn: spawning = {} } = {}) {
   const command = findBinary(binary);
   // Detached: the terminal's Ctrl-C is for the test runner, whose teardown needs the server.
   const child = spawn(command, ["serve", "--port", String(port), "--parent-pipe", ...args], {
+    ...spawning,
     stdio: ["pipe", "pipe", "pipe"],
     detached: process.platform !== "win32",
     windowsHide: true,
@@ -23,12 +25,16 @@ function launch({ args = [], port = 0, binary } = {}) {
   return new Promise((resolve, reject) => {
     let output = "";
     let said = "";
-    const timer = setTimeout(() => child.kill("SIGKILL"), START_MILLIS);
+    const timer = setTimeout(() => {
+      said += `\nit did not say where it listens within ${timeout} ms`;
+      child.kill("SIGKILL");
+    }, timeout);
     child.stderr.on("data", (data) => (said = (said + data).slice(-MESSAGE_MAX)));
     child.stdin.on("error", () => {});
     child.once("error", (error) => {
       clearTimeout(timer);
-      reject(new Error(`vellum did not start: ${error.message}`));
+      const missing = error.code === "ENOENT" ? `; ${MISSING}` : "";
+      reject(new Error(`vellum did not start: ${error.message}${missing}`));
     });
     child.once("close", (code) => {
       clearTimeout(timer);

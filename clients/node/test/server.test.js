@@ -3,11 +3,13 @@
 
 const assert = require("node:assert/strict");
 const { spawn } = require("node:child_process");
+const fs = require("node:fs");
+const os = require("node:os");
 const path = require("node:path");
 const { test } = require("node:test");
 const { setTimeout: sleep } = require("node:timers/promises");
 const { MongoClient } = require("mongodb");
-const { MongoMemoryReplSet, MongoMemoryServer } = require("../src/index.js");
+const { MongoMemoryReplSet, MongoMemoryServer, attach } = require("../src/index.js");
 
 async function answers(uri) {
   const client = new MongoClient(uri, { serverSelectionTimeoutMS: 300 });
@@ -47,13 +49,81 @@ test("a replica set is one from its first reply", async () => {
   assert.throws(() => new MongoMemoryReplSet({ replSet: { count: 3 } }), /one member/);
 });
 
-test("what is not supported is refused by name", async () => {
-  await assert.rejects(MongoMemoryServer.create({ instance: { auth: true } }), /instance\.auth is not supported/);
+test("what is not supported is refused by name", () => {
+  for (const [options, part] of [
+    [{ instance: { auth: true } }, /instance\.auth is not supported/],
+    [{ instance: { nonsense: 1 } }, /instance\.nonsense/],
+    [{ instance: { storageEngine: "rocks" } }, /storageEngine rocks/],
+    [{ auth: { enable: true } }, /auth is not supported.*no users/],
+    [{ binary: { version: "6.0.4" } }, /binary\.version 6\.0\.4/],
+    [{ binary: { arch: "arm64" } }, /binary\.arch/],
+    [{ spawn: { stdio: "inherit" } }, /spawn\.stdio/],
+    [{ nonsense: 1 }, /nonsense/],
+  ]) assert.throws(() => new MongoMemoryServer(options), part);
+  for (const [options, part] of [
+    [{ replSet: { configSettings: { nonsense: 1 } } }, /configSettings\.nonsense/],
+    [{ replSet: { auth: { enable: true } } }, /replSet\.auth/],
+    [{ instanceOpts: [{ replicaMemberConfig: { priority: 0 } }] }, /replicaMemberConfig/],
+    [{ instanceOpts: [{}, {}] }, /one member/],
+  ]) assert.throws(() => new MongoMemoryReplSet(options), part);
+});
+
+test("the options of mongodb-memory-server have their effect", async (context) => {
+  const dbPath = fs.mkdtempSync(path.join(os.tmpdir(), "vellum-dbpath-"));
+  context.after(() => fs.rmSync(dbPath, { recursive: true }));
+  const options = {
+    instance: { dbPath, dbName: "mine", launchTimeout: 20_000 },
+    binary: { version: "8.0.4", checkMD5: false }, spawn: { cwd: dbPath }, auth: { enable: false }, dispose: { enabled: false },
+  };
+  for (const expected of [0, 1]) {
+    const server = new MongoMemoryServer(options);
+    const states = [];
+    server.on("stateChange", (state) => states.push(state));
+    assert.equal(server.state, "new");
+    const info = await server.ensureInstance();
+    assert.deepEqual([info.dbPath, info.dbName, info.ip, info.storageEngine], [dbPath, "mine", "127.0.0.1", "wiredTiger"]);
+    const client = await MongoClient.connect(server.getUri());
+    assert.equal(await client.db("mine").collection("c").countDocuments(), expected);
+    await client.db("mine").collection("c").insertOne({});
+    await client.close();
+    assert.equal(await server.stop(), true);
+    assert.deepEqual(states, ["starting", "running", "stopped"]);
+  }
+  const configSettings = { electionTimeoutMillis: 500 };
+  const set = await MongoMemoryReplSet.create({ replSet: { configSettings }, instanceOpts: [{ launchTimeout: 20_000 }] });
+  assert.deepEqual([set.state, set.servers.length, set.getUri("a", "localhost").split(":")[1]], ["running", 1, "//localhost"]);
+  await set.stop();
+  assert.deepEqual([set.state, set.servers.length], ["stopped", 0]);
+});
+
+test("a port in use gives way to another, unless it is insisted on", async (context) => {
+  const first = await MongoMemoryServer.create();
+  context.after(() => first.stop());
+  const { port } = first.instanceInfo;
+  const second = await MongoMemoryServer.create({ instance: { port } });
+  context.after(() => second.stop());
+  assert.notEqual(second.instanceInfo.port, port);
+  await assert.rejects(MongoMemoryServer.create({ instance: { port, portGeneration: false } }), /in use/);
+});
+
+test("clean slates without the server's object", async (context) => {
+  const server = await MongoMemoryServer.create();
+  context.after(() => server.stop());
+  const slate = attach(server.getUri());
+  context.after(() => slate.close());
+  const client = await MongoClient.connect(server.getUri());
+  context.after(() => client.close());
+  await client.db("template").collection("c").insertOne({});
+  await slate.fork("template", "test");
+  assert.equal(await client.db("test").collection("c").countDocuments(), 1);
+  await slate.reset("test");
+  assert.equal(await client.db("test").collection("c").countDocuments(), 0);
+  assert.throws(() => attach(""), /MONGO_URL/);
 });
 
 test("a server that cannot start says why", async () => {
   await assert.rejects(MongoMemoryServer.create({ instance: { args: ["--prot", "1"] } }), /--prot/);
-  await assert.rejects(MongoMemoryServer.create({ binary: { systemBinary: "/nowhere/vellum" } }), /did not start/);
+  await assert.rejects(MongoMemoryServer.create({ binary: { systemBinary: "/nowhere/vellum" } }), /did not start.*VELLUM_BINARY/);
 });
 
 test("the server dies with a killed parent", async () => {
