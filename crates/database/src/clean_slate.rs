@@ -231,8 +231,8 @@ impl Database {
             for collection in change.collections(database)? {
                 if !collection.is_view() {
                     if collection.records() > 0 {
-                        change.log(LoggedCommand::drop(&collection));
-                        change.log(LoggedCommand::create(&collection));
+                        change.log(|| LoggedCommand::drop(&collection));
+                        change.log(|| LoggedCommand::create(&collection));
                     }
                     deleted += change.clear(&collection)?;
                     change.forget_multikey(&collection, now)?;
@@ -269,7 +269,7 @@ impl CatalogChange<'_> {
         for collection in origin {
             let namespace = Namespace::new(to, collection.namespace.collection())?;
             let twin = self.twin(collection, namespace, now_millis);
-            self.log(LoggedCommand::create(&twin));
+            self.log(|| LoggedCommand::create(&twin));
             self.put_collection(twin)?;
         }
         Ok(())

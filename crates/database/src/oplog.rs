@@ -289,8 +289,10 @@ impl Database {
 
 impl CatalogChange<'_> {
     /// Notes what the oplog says of the change.
-    pub(crate) fn log(&mut self, command: LoggedCommand) {
-        self.commands.push(command);
+    pub(crate) fn log(&mut self, command: impl FnOnce() -> LoggedCommand) {
+        if self.database().logs() {
+            self.commands.push(command());
+        }
     }
 }
 

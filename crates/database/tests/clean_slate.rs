@@ -88,7 +88,7 @@ impl Session {
     fn index(&self, namespace: &str, spec: &str) {
         let namespace = ns(namespace);
         let spec = IndexSpec::parse(json(spec).view(), &namespace, &self.context).unwrap();
-        self.database.create_indexes(&Operation::new(0), &namespace, &[spec], &self.context).unwrap();
+        self.database.create_indexes(&Operation::new(0), &namespace, [spec], &self.context).unwrap();
     }
 
     fn create(&self, namespace: &str, options: &str) {

@@ -40,7 +40,7 @@ impl Client {
     fn index(&self, spec: &str) {
         let spec = extended_json::parse(spec).unwrap();
         let spec = IndexSpec::parse(spec.view(), &self.namespace, &self.context).unwrap();
-        self.database.create_indexes(&Operation::new(0), &self.namespace, &[spec], &self.context).unwrap();
+        self.database.create_indexes(&Operation::new(0), &self.namespace, [spec], &self.context).unwrap();
     }
 
     fn insert(&self, document: &str) -> Result<(), base::Error> {

@@ -69,7 +69,7 @@ impl Session {
 
     fn index(&self, spec: &str) -> Result<()> {
         let spec = IndexSpec::parse(json(spec).view(), &self.namespace, &self.context)?;
-        self.database.create_indexes(&Operation::new(0), &self.namespace, &[spec], &self.context).map(drop)
+        self.database.create_indexes(&Operation::new(0), &self.namespace, [spec], &self.context).map(drop)
     }
 
     fn find(&self, filter: &str) -> String {

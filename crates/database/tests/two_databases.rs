@@ -76,7 +76,7 @@ impl Front {
 
     fn index(&self, spec: &str) -> base::Result<()> {
         let spec = IndexSpec::parse(parse(spec).unwrap().view(), &self.namespace, &self.context)?;
-        self.database.create_indexes(&self.operation(), &self.namespace, &[spec], &self.context).map(drop)
+        self.database.create_indexes(&self.operation(), &self.namespace, [spec], &self.context).map(drop)
     }
 
     fn find(&self, filter: &str) -> Vec<String> {

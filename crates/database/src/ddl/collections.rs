@@ -134,7 +134,7 @@ impl Database {
             for namespace in &namespaces {
                 change.drop_collection(namespace);
             }
-            change.log(LoggedCommand::drop_database(database));
+            change.log(|| LoggedCommand::drop_database(database));
             Ok((!namespaces.is_empty()).then_some(()))
         })?;
         Ok(dropped.map(|(_, committed)| committed))
@@ -167,11 +167,11 @@ impl Database {
                     change.drop_collection(to);
                     // That is told with the renaming.
                     change.commands.clear();
-                    change.log(LoggedCommand::rename(&source, to, Some(&target)));
+                    change.log(|| LoggedCommand::rename(&source, to, Some(&target)));
                 }
             }
             if change.commands.is_empty() {
-                change.log(LoggedCommand::rename(&source, to, None));
+                change.log(|| LoggedCommand::rename(&source, to, None));
             }
             change.remove_collection(from);
             let mut renamed = Collection::clone(&source);
@@ -309,7 +309,7 @@ impl Database {
             let before = change.catalog().require(namespace)?.clone();
             let mut collection = Collection::clone(&before);
             change_it(&mut collection)?;
-            change.log(LoggedCommand::modify(&before, &collection));
+            change.log(|| LoggedCommand::modify(&before, &collection));
             change.put_collection(collection).map(drop)
         })
     }
@@ -321,7 +321,7 @@ impl CatalogChange<'_> {
         let collection = self.database().new_collection(namespace, options);
         let idents = collection.data.iter().flat_map(Data::idents);
         idents.for_each(|ident| self.batch().create(ident));
-        self.log(LoggedCommand::create(&collection));
+        self.log(|| LoggedCommand::create(&collection));
         self.put_collection(collection)
     }
 
@@ -329,7 +329,7 @@ impl CatalogChange<'_> {
     pub(crate) fn drop_collection(&mut self, namespace: &Namespace) -> Option<Arc<Collection>> {
         self.catalog().get(namespace)?;
         let dropped = self.remove_collection(namespace)?;
-        self.log(LoggedCommand::drop(&dropped));
+        self.log(|| LoggedCommand::drop(&dropped));
         for ident in dropped.data.iter().flat_map(Data::idents) {
             self.drop_ident(ident);
         }

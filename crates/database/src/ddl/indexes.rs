@@ -44,18 +44,19 @@ impl Database {
         &self,
         operation: &Operation,
         namespace: &Namespace,
-        specs: &[IndexSpec],
+        specs: impl IntoIterator<Item = IndexSpec>,
         context: &Context,
     ) -> Result<CreateIndexesOutcome> {
+        let specs: Vec<Arc<IndexSpec>> = specs.into_iter().map(Arc::new).collect();
         if let Some(transaction) = operation.transaction() {
-            return self.create_indexes_within(transaction, namespace, specs, operation);
+            return self.create_indexes_within(transaction, namespace, &specs, operation);
         }
         let mut outcome = CreateIndexesOutcome::default();
         loop {
             let mut under_way = None;
             let registered = self.change_catalog(operation, |change| {
                 under_way = None;
-                match change.register(namespace, specs, self.now_millis(), &mut outcome)? {
+                match change.register(namespace, &specs, self.now_millis(), &mut outcome)? {
                     Registered::Nothing => Ok(None),
                     Registered::After(build) => {
                         under_way = Some(build);
@@ -75,7 +76,7 @@ impl Database {
                 let build = IndexBuild { database: self, operation, context, namespace, uuid, builds };
                 let publish = &mut |change: &mut CatalogChange<'_>, collection: &mut Collection| {
                     for built in &build.builds {
-                        change.log(LoggedCommand::create_index(collection, &built.index.spec));
+                        change.log(|| LoggedCommand::create_index(collection, &built.index.spec));
                     }
                     build.builds.iter().for_each(|built| add_index(collection, built.index.clone()));
                     Ok(())
@@ -90,7 +91,7 @@ impl Database {
         &self,
         transaction: &OpenTransaction,
         namespace: &Namespace,
-        specs: &[IndexSpec],
+        specs: &[Arc<IndexSpec>],
         operation: &Operation,
     ) -> Result<CreateIndexesOutcome> {
         let created_collection = transaction.view().catalog.get(namespace).is_none();
@@ -99,7 +100,7 @@ impl Database {
         let mut new = Vec::new();
         for spec in specs {
             if !is_there(data, spec)? {
-                new.push(spec.clone());
+                new.push(IndexSpec::clone(spec));
             }
         }
         let before = data.indexes.len();
@@ -161,7 +162,7 @@ impl Database {
                 change.drop_ident(index.ident);
             }
             for index in data.indexes.iter().filter(|index| goes(index)) {
-                change.log(LoggedCommand::drop_index(&collection, &index.spec));
+                change.log(|| LoggedCommand::drop_index(&collection, &index.spec));
             }
             data.indexes.retain(|index| !goes(index));
             data.building.retain(|build| !goes(&build.index));
@@ -339,7 +340,7 @@ impl CatalogChange<'_> {
     fn register(
         &mut self,
         namespace: &Namespace,
-        specs: &[IndexSpec],
+        specs: &[Arc<IndexSpec>],
         now_millis: i64,
         outcome: &mut CreateIndexesOutcome,
     ) -> Result<Registered> {
@@ -387,7 +388,7 @@ impl CatalogChange<'_> {
             let index = Index::new(spec.clone(), self.create_ident(), &[], now_millis);
             match is_empty {
                 true => {
-                    self.log(LoggedCommand::create_index(&collection, spec));
+                    self.log(|| LoggedCommand::create_index(&collection, spec));
                     let place = if index.is_id() { 0 } else { data.indexes.len() };
                     data.indexes.insert(place, Arc::new(index));
                 }

@@ -52,7 +52,7 @@ impl Session {
             let spec = IndexSpec::parse(json(spec).view(), &session.namespace, &session.context).unwrap();
             session
                 .database
-                .create_indexes(&Operation::new(0), &session.namespace, &[spec], &session.context)
+                .create_indexes(&Operation::new(0), &session.namespace, [spec], &session.context)
                 .unwrap();
         }
         for i in 0..100 {

@@ -50,7 +50,7 @@ impl Replacement {
         if let Some(data) = existing.as_ref().and_then(|existing| existing.data.as_ref()) {
             let specs: Vec<IndexSpec> =
                 data.indexes.iter().skip(1).map(|index| IndexSpec::clone(&index.spec)).collect();
-            database.create_indexes(operation, &temporary, &specs, context)?;
+            database.create_indexes(operation, &temporary, specs, context)?;
         }
         Ok(replacement)
     }

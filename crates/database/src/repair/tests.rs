@@ -38,7 +38,7 @@ fn filled() -> Arc<MemoryEngine> {
             [r#"{"key": {"a": 1}, "name": "a_1"}"#, r#"{"key": {"u": 1}, "name": "u_1", "unique": true}"#]
         {
             let spec = IndexSpec::parse(json(index).view(), &namespace(name), &context()).unwrap();
-            database.create_indexes(&Operation::new(0), &namespace(name), &[spec], &context()).unwrap();
+            database.create_indexes(&Operation::new(0), &namespace(name), [spec], &context()).unwrap();
         }
         for number in 1..=3 {
             let document = json(&format!(r#"{{"_id": {number}, "a": [{number}, 10], "u": {number}}}"#));

@@ -41,7 +41,7 @@ impl Session {
     fn index(&self, ns: &str, spec: &str) {
         let ns = Namespace::parse(ns).unwrap();
         let spec = IndexSpec::parse(parse(spec).unwrap().view(), &ns, &self.context).unwrap();
-        self.database.create_indexes(&Operation::new(0), &ns, &[spec], &self.context).unwrap();
+        self.database.create_indexes(&Operation::new(0), &ns, [spec], &self.context).unwrap();
     }
 
     fn read(&self, ns: &str, filter: &str, sort: Option<&str>, limit: u64) {

@@ -39,7 +39,7 @@ fn filled(engine: Arc<dyn Engine>) -> Store {
         [r#"{"key": {"a": 1}, "name": "a_1"}"#, r#"{"key": {"u": -1}, "name": "u_-1", "unique": true}"#]
     {
         let spec = IndexSpec::parse(json(index).view(), &store.namespace, &store.context).unwrap();
-        store.database.create_indexes(&Operation::new(0), &store.namespace, &[spec], &store.context).unwrap();
+        store.database.create_indexes(&Operation::new(0), &store.namespace, [spec], &store.context).unwrap();
     }
     for number in 1..=3 {
         let text = format!(r#"{{"_id": {number}, "a": [{number}, 10], "u": "{}"}}"#, "x".repeat(60 + number));
@@ -266,7 +266,7 @@ fn a_multikey_flag_of_a_failed_commit_is_learnt_again() {
     let store = open(disk(&files));
     let spec = json(r#"{"key": {"b": 1}, "name": "b_1"}"#);
     let spec = IndexSpec::parse(spec.view(), &store.namespace, &store.context).unwrap();
-    store.database.create_indexes(&Operation::new(0), &store.namespace, &[spec], &store.context).unwrap();
+    store.database.create_indexes(&Operation::new(0), &store.namespace, [spec], &store.context).unwrap();
     let insert = |text: &str| {
         let document = json(text);
         let insert = InsertRequest { document: document.view(), bypass_validation: false };

@@ -35,7 +35,7 @@ fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
         })
         .collect::<Result<Vec<_>>>()?;
     let database = &call.server.database;
-    let outcome = database.create_indexes(&surroundings.operation, &namespace, &specs, context)?;
+    let outcome = database.create_indexes(&surroundings.operation, &namespace, specs, context)?;
     call.reply.append("numIndexesBefore", outcome.before as i32);
     call.reply.append("numIndexesAfter", outcome.after as i32);
     call.reply.append("createdCollectionAutomatically", outcome.created_collection);
@@ -159,7 +159,7 @@ fn re_index(call: &mut Call<'_>) -> Result<Answer> {
     let count = specs.len() as i32;
     let operation = &surroundings.operation;
     database.drop_indexes(operation.as_ref(), &namespace, None)?;
-    let outcome = database.create_indexes(operation, &namespace, &specs, &surroundings.context)?;
+    let outcome = database.create_indexes(operation, &namespace, specs.clone(), &surroundings.context)?;
     call.reply.append("nIndexesWas", count).append("nIndexes", count).begin_array("indexes");
     for spec in &specs {
         call.reply.push(&spec.to_document());

@@ -85,7 +85,7 @@ fn database(documents: &[&str], context: &Context) -> Arc<Database> {
     let database = Database::open(Arc::new(MemoryEngine::new()), Arc::new(ManualClock::new(0)), 7).unwrap();
     for index in INDEXES {
         let spec = IndexSpec::parse(parse(index).unwrap().view(), &namespace, context).unwrap();
-        database.create_indexes(&Operation::new(0), &namespace, &[spec], context).unwrap();
+        database.create_indexes(&Operation::new(0), &namespace, [spec], context).unwrap();
     }
     for (id, document) in documents.iter().enumerate() {
         let text = document.replacen('{', &format!("{{_id: {id}, "), 1).replace(", }", "}");

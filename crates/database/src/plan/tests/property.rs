@@ -58,7 +58,7 @@ impl World {
             let Ok(parsed) = parsed else { continue };
             if self
                 .database
-                .create_indexes(&Operation::new(0), &self.namespace, &[parsed], &self.context)
+                .create_indexes(&Operation::new(0), &self.namespace, [parsed], &self.context)
                 .is_ok()
             {
                 self.text += &format!("{spec}\n");
