@@ -6,7 +6,7 @@
 use crate::catalog_change::CatalogChange;
 use crate::collection::Collection;
 use crate::database::Database;
-use crate::index::IndexSpec;
+use crate::index::{Index, IndexSpec};
 use crate::storage_error;
 use crate::write::RetryKey;
 use base::bson::{Builder, Document, DocumentBuf, Value as Bson};
@@ -169,8 +169,20 @@ impl LoggedCommand {
     pub(crate) fn modify(before: &Collection, after: &Collection) -> LoggedCommand {
         let (mut object, mut old) = (Builder::new(), Builder::new());
         object.append("collMod", after.namespace.collection());
-        object.append_all(after.options_document().view());
+        object.append_all(changed(before.options_document().view(), after.options_document().view()).view());
         old.append("collectionOptions_old", &before.options_document());
+        let indexes = |collection: &Collection| -> Vec<Arc<Index>> {
+            collection.data.iter().flat_map(|data| data.indexes.iter().cloned()).collect()
+        };
+        for (before, after) in indexes(before).iter().zip(indexes(after)) {
+            let (before, now) = (before.spec.to_document(), after.spec.to_document());
+            let differs = changed(before.view(), now.view());
+            if !differs.view().is_empty() {
+                object.begin_document("index").append("name", &*after.spec.name);
+                object.append_all(differs.view()).end();
+                old.append("indexOptions_old", &changed(now.view(), before.view()));
+            }
+        }
         LoggedCommand::new(after, object.finish(), Some(old.finish()))
     }
 
@@ -180,6 +192,22 @@ impl LoggedCommand {
         let before = self.before.as_ref().map(DocumentBuf::view);
         recorder.push(source, None, change::Change::Command(self.object.view(), before), None);
     }
+}
+
+/// The fields of a document that another has otherwise or not at all; what the other alone has is told as
+/// false.
+fn changed(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
+    let mut out = Builder::new();
+    for field in after {
+        let had = before.find(field.name());
+        if had.is_none_or(|had| had.value_bytes() != field.value_bytes() || had.kind() != field.kind()) {
+            out.append_element(&field);
+        }
+    }
+    for gone in before.iter().filter(|field| after.find(field.name()).is_none()) {
+        out.append(gone.name(), false);
+    }
+    out.finish()
 }
 
 impl Database {

@@ -35,6 +35,8 @@ pub(crate) struct Call<'a> {
     /// Set by a handler that goes on replying, to the topology's version that it told: the same
     /// request is then handled again.
     pub(crate) streams: Option<i64>,
+    /// Set by a handler that reads a change stream.
+    pub(crate) reads_stream: bool,
 }
 
 /// How a handler ends, errors apart.

@@ -11,7 +11,7 @@ use crate::transaction_rules::{self, Part};
 use crate::waits;
 use crate::wire::Request;
 use crate::write_concern::Effective;
-use base::bson::{Builder, DocumentBuf, Value};
+use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Error, ErrorCode, Result, err};
 use database::OpenTransaction;
 use std::sync::Arc;
@@ -135,6 +135,7 @@ impl<'a> Run<'a> {
             retryable_write: arguments.transaction_number.is_some() && !in_transaction,
             in_transaction,
             ends_transaction: command.ends_transactions(),
+            change_stream: command.name == "aggregate" && opens_stream(self.request.body),
         };
         if in_transaction {
             let writes = command.kind == Kind::Write && !command.ends_transactions();
@@ -213,9 +214,11 @@ impl<'a> Run<'a> {
             exhaust_allowed: self.exhaust_allowed,
             operation_id,
             streams: None,
+            reads_stream: false,
         };
         let answer = (self.command.run)(&mut call);
         let streams = call.streams;
+        self.context.change_stream |= call.reads_stream;
         if in_transaction && let Some(session) = &state.session {
             let failed = std::mem::take(&mut state.statement_failed) || answer.is_err();
             session.leave_transaction(self.server, failed);
@@ -388,6 +391,13 @@ impl<'a> Run<'a> {
             self.server.topology.append_version(reply);
         }
     }
+}
+
+/// Whether an aggregate is that of a change stream.
+fn opens_stream(body: Document<'_>) -> bool {
+    let stages = body.get("pipeline").and_then(|pipeline| pipeline.as_array());
+    let first = stages.and_then(|stages| stages.iter().next()?.as_document()?.first());
+    first.is_some_and(|stage| stage.name() == "$changeStream")
 }
 
 /// Marks the session as used, looking it up only when the connection changes to another.

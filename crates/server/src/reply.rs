@@ -15,6 +15,8 @@ pub(crate) struct LabelContext {
     pub(crate) in_transaction: bool,
     /// It ends one.
     pub(crate) ends_transaction: bool,
+    /// The command opens a change stream or reads on in one.
+    pub(crate) change_stream: bool,
 }
 
 /// The codes after which a retryable write may be tried again.
@@ -74,7 +76,7 @@ pub(crate) fn labels(
     write_concern_code: Option<ErrorCode>,
     context: LabelContext,
 ) -> &'static [&'static str] {
-    let LabelContext { retryable_write, in_transaction, ends_transaction } = context;
+    let LabelContext { retryable_write, in_transaction, ends_transaction, change_stream } = context;
     let is_transient = |code| is_transient(code, ends_transaction, write_concern_code.is_some());
     if in_transaction && code.is_some_and(is_transient) {
         return &["TransientTransactionError"];
@@ -87,8 +89,21 @@ pub(crate) fn labels(
         Some(ErrorCode::ChangeStreamFatalError | ErrorCode::ChangeStreamHistoryLost) => {
             &["NonResumableChangeStreamError"]
         }
+        Some(code) if change_stream && is_resumable(code) => &["ResumableChangeStreamError"],
         _ => &[],
     }
+}
+
+/// Whether a change stream that met this error may be resumed.
+fn is_resumable(code: ErrorCode) -> bool {
+    use ErrorCode as C;
+    is_retryable(code)
+        || matches!(
+            code,
+            C::FailedToSatisfyReadPreference | C::RetryChangeStream | C::StaleConfig
+        )
+        // Routers' own: StaleShardVersion, StaleEpoch and StaleDbVersion.
+        || matches!(code.number(), 63 | 150 | 249)
 }
 
 /// Appends `errorLabels` unless there are none.
@@ -151,10 +166,18 @@ mod tests {
         }
     }
 
-    const WRITE: LabelContext =
-        LabelContext { retryable_write: true, in_transaction: false, ends_transaction: false };
-    const STATEMENT: LabelContext =
-        LabelContext { retryable_write: false, in_transaction: true, ends_transaction: false };
+    const WRITE: LabelContext = LabelContext {
+        retryable_write: true,
+        in_transaction: false,
+        ends_transaction: false,
+        change_stream: false,
+    };
+    const STATEMENT: LabelContext = LabelContext {
+        retryable_write: false,
+        in_transaction: true,
+        ends_transaction: false,
+        change_stream: false,
+    };
     const COMMIT: LabelContext = LabelContext { ends_transaction: true, ..STATEMENT };
 
     #[test]

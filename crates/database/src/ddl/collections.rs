@@ -227,6 +227,11 @@ impl Database {
         })
     }
 
+    /// Changes nothing, and notes in the log that collMod was asked to.
+    pub fn change_nothing(&self, interrupt: &dyn Interrupt, namespace: &Namespace) -> Result<Committed> {
+        self.change_collection(interrupt, namespace, |_| Ok(()))
+    }
+
     /// Changes the limits of a capped collection.
     pub fn set_capped(
         &self,

@@ -51,6 +51,7 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
     if call.arguments.api_strict {
         parts.check_stable_api()?;
     }
+    parts.check_read_concern(call.arguments.read_concern.level)?;
     let surroundings = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
     let request = parts.request(call);
     let database = &call.server.database;
@@ -145,6 +146,25 @@ impl<'a> Parts<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Errors: InvalidOptions for a change stream that was asked for with a read concern it can't have.
+    fn check_read_concern(&self, level: Option<ReadConcern>) -> Result<()> {
+        let first = self.pipeline.iter().next().and_then(|stage| stage.as_document()?.first());
+        match level {
+            Some(level)
+                if level != ReadConcern::Majority
+                    && first.is_some_and(|stage| stage.name() == "$changeStream") =>
+            {
+                Err(err!(
+                    InvalidOptions,
+                    "Aggregation stage $changeStream cannot run with a readConcern other than 'majority'. Current \
+                     readConcern: {}",
+                    level.name()
+                ))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The name of the last stage: `$out` or `$merge` where the pipeline writes.

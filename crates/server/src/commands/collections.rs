@@ -242,6 +242,10 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
         database.set_pre_images(interrupt, &namespace, images)?;
     }
     let mut committed = None;
+    let asks = [view_on.is_some(), index.is_some(), capped_size.is_some(), capped_max.is_some()];
+    if !others.contains(&true) && !asks.contains(&true) {
+        committed = Some(database.change_nothing(interrupt, &namespace)?);
+    }
     if let Some(index) = index {
         committed = super::indexes::change(call, &namespace, index, dry_run)?;
     }

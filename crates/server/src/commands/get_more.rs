@@ -43,6 +43,7 @@ fn get_more(call: &mut Call<'_>) -> Result<Answer> {
 
     let cursors = &call.server.database.cursors;
     let mut cursor = cursors.take(id, &namespace)?;
+    call.reads_stream = cursor.resume_token().is_some();
     if let Err(error) = check(call, id, &cursor) {
         // What is wrong is the request, not the cursor.
         cursors.put_back(id, cursor);
