@@ -122,6 +122,7 @@ codes! {
     UnsatisfiableWriteConcern = 100,
     OutdatedClient = 101,
     IncompatibleAuditMetadata = 102,
+    NewReplicaSetConfigurationIncompatible = 103,
     NodeNotElectable = 104,
     LockFailed = 107,
     ConfigurationInProgress = 109,
