@@ -197,3 +197,37 @@ fn server_status_tells_of_journal_and_cache() {
     assert!(value("vellum.cache.misses") >= 0.0 && value("vellum.cache.evictions") >= 0.0);
     assert!(value("vellum.fileBytes") > 0.0 && value("vellum.dataBytes") > 0.0);
 }
+
+#[test]
+fn a_set_keeps_its_configuration_and_its_defaults() {
+    let data = Scratch::new("set");
+    let options = ["--replset", "rs0"];
+    let server = Server::start_on(&data, &options).unwrap();
+    let configure = |server: &Server| {
+        let hello = run(server, "{hello: 1, $db: 'admin'}");
+        let host = hello.view().get("me").and_then(|me| me.as_str()).unwrap();
+        let member = format!("{{_id: 0, host: '{host}', priority: 3}}");
+        let config = format!("{{_id: 'rs0', version: 7, protocolVersion: 1, members: [{member}]}}");
+        run(server, &format!("{{replSetReconfig: {config}, $db: 'admin'}}"))
+    };
+    assert_eq!(number(&configure(&server), "ok"), 1);
+    let set = "{setDefaultRWConcern: 1, defaultWriteConcern: {w: 1}, $db: 'admin'}";
+    assert_eq!(number(&run(&server, set), "ok"), 1);
+    let id = |server: &Server| {
+        let reply = run(server, "{replSetGetConfig: 1, $db: 'admin'}");
+        let config = reply.view().get("config").and_then(|config| config.as_document()).unwrap();
+        let number = |name| config.get(name).and_then(|value| value.as_i64()).unwrap();
+        let settings = config.get("settings").and_then(|settings| settings.as_document()).unwrap();
+        let id = settings.get("replicaSetId").map(|id| id.to_owned());
+        (number("version"), number("term"), id)
+    };
+    let (version, term, before) = id(&server);
+    assert_eq!((version, term), (7, 1));
+    drop(server);
+    let server = Server::start_on(&data, &options).unwrap();
+    assert_eq!(id(&server), (7, 2, before), "the same set, in another term");
+    assert_eq!(number(&configure(&server), "code"), 103);
+    let defaults = run(&server, "{getDefaultRWConcern: 1, $db: 'admin'}");
+    let source = defaults.view().get("defaultWriteConcernSource").and_then(|source| source.as_str());
+    assert_eq!(source, Some("global"));
+}

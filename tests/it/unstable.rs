@@ -22,6 +22,9 @@ const LEFT_OUT: &[&str] = &[
 const HIDDEN: &[&str] = &[
     "clusterTime",
     "connectionId",
+    "lastWriteDate",
+    "majorityOpTime",
+    "majorityWriteDate",
     "executionTimeMillis",
     "executionTimeMillisEstimate",
     "lastUse",
@@ -81,7 +84,7 @@ impl Names {
                 Some(self.name("ObjectId", value))
             }
             Value::String(_) if name == "_data" => Some(self.name("token", value)),
-            Value::String(text) if is_own_address(text) => Some(Value::String("<address>").to_owned()),
+            Value::String(text) if is_own_address(text) => Some(self.name("address", value)),
             Value::String(text) if name == "errmsg" => Some(self.name_within(text)),
             Value::Binary { subtype: 4, .. } if matches!(name, "uuid" | "collectionUUID" | "ui") => {
                 Some(Value::String("<uuid>").to_owned())
@@ -90,9 +93,12 @@ impl Names {
         }
     }
 
-    /// A message with the cursor ids and UUIDs in it named.
+    /// A message with the cursor ids, addresses and UUIDs in it named.
     fn name_within(&self, text: &str) -> ValueBuf {
         let cursors = self.known.iter().filter_map(|(name, value)| Some((name, value.view().as_i64()?)));
+        let addresses = self.known.iter().filter_map(|(name, value)| Some((name, value.view().as_str()?)));
+        let addresses = addresses.filter(|(_, address)| is_own_address(address));
+        let text = &addresses.fold(text.to_string(), |text, (name, address)| text.replace(address, name));
         let text = cursors.fold(text.to_string(), |text, (name, id)| text.replace(&id.to_string(), name));
         Value::String(&without_uuids(&text)).to_owned()
     }

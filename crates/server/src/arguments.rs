@@ -32,6 +32,8 @@ pub(crate) struct Arguments<'a> {
     pub(crate) read_concern: read_concern::Asked,
     /// The write concern, where one was given.
     pub(crate) write_concern: Option<WriteConcern>,
+    /// Whether a secondary may answer.
+    pub(crate) secondary_ok: bool,
     /// The client's remark, for logs and currentOp.
     pub(crate) comment: Option<Value<'a>>,
     /// Whether only commands of the stable API may run.
@@ -102,7 +104,7 @@ impl<'a> Arguments<'a> {
                     arguments.write_concern = Some(WriteConcern::read(document, command, topology)?);
                 }
                 "comment" => arguments.comment = Some(value),
-                "$readPreference" => check_read_preference(&element, command)?,
+                "$readPreference" => arguments.secondary_ok = secondary_ok(&element, command)?,
                 "apiVersion" => api.version = Some(typed(&element, command, "string", value.as_str())?),
                 "apiStrict" => api.strict = Some(typed(&element, command, "bool", value.as_bool())?),
                 "apiDeprecationErrors" => {
@@ -221,11 +223,11 @@ fn max_time(element: &Element<'_>, command: &Command) -> Result<Option<Duration>
 }
 
 /// Any read preference suits one node, yet nonsense isn't taken silently.
-fn check_read_preference(element: &Element<'_>, command: &Command) -> Result<()> {
+fn secondary_ok(element: &Element<'_>, command: &Command) -> Result<bool> {
     const MODES: [&str; 5] = ["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"];
     let document = typed(element, command, "object", element.value().as_document())?;
     match document.get("mode") {
-        Some(Value::String(mode)) if MODES.contains(&mode) => Ok(()),
+        Some(Value::String(mode)) if MODES.contains(&mode) => Ok(mode != "primary"),
         Some(Value::String(mode)) => Err(err!(
             BadValue,
             "Enumeration value '{mode}' for field '$readPreference.mode' is not a valid value."

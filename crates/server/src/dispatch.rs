@@ -183,6 +183,7 @@ impl<'a> Run<'a> {
         if let Some(result) = self.fail(&mut failure) {
             return result;
         }
+        self.check_primary(&arguments)?;
         if let Some(wait) = self.wait(state, &arguments)? {
             waits::keep(state, failure);
             return Ok(Ran::Wait(wait));
@@ -262,6 +263,25 @@ impl<'a> Run<'a> {
             return Ok(None);
         }
         session.enter_transaction(self.server, number, part == Part::First, arguments).map(Some)
+    }
+
+    /// Refuses what a member that has stepped down can't do.
+    ///
+    /// Errors: NotWritablePrimary; NotPrimaryNoSecondaryOk for reads that are for the primary.
+    fn check_primary(&self, arguments: &Arguments<'_>) -> Result<()> {
+        match self.server.set() {
+            // What is in `local` is each member's own.
+            Some(set) if self.request.database != "local" && !set.is_primary(self.server) => {
+                match self.command.kind {
+                    Kind::Write => Err(err!(NotWritablePrimary, "not primary")),
+                    Kind::Read if !arguments.secondary_ok && self.command.name != "getMore" => {
+                        Err(err!(NotPrimaryNoSecondaryOk, "not primary and secondaryOk=false"))
+                    }
+                    _ => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What fail points that don't carry the command out make of it.

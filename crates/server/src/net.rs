@@ -8,6 +8,7 @@
 use crate::activity::Activity;
 use crate::buffers;
 use crate::call::Wait;
+use crate::commands::hello::dialled;
 use crate::connection::{ConnectionState, Outcome, handle};
 use crate::server::Server;
 use crate::wire::{Trouble, frame_length};
@@ -82,7 +83,14 @@ async fn listen(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Res
     socket.bind(address)?;
     let listener = socket.listen(BACKLOG)?;
     let terminated = termination()?;
-    ready(listener.local_addr()?);
+    let address = listener.local_addr()?;
+    if let Some(set) = server.set() {
+        let host = server.settings.advertise.clone().unwrap_or_else(|| dialled(address));
+        if let Err(error) = server.store_set_config(set, &set.config(), &host) {
+            log::warn!("storing the configuration of the replica set: {error}");
+        }
+    }
+    ready(address);
     let mut stop = server.stop.listen(0);
     let stopped = poll_fn(|context| match stop.has_happened(context.waker()) {
         true => Poll::Ready(()),

@@ -6,14 +6,15 @@ use crate::default_concerns::DefaultConcerns;
 use crate::fail_point::FailPoints;
 use crate::logging::now_millis;
 use crate::parameters::{Parameters, Setting};
+use crate::replica_set::ReplicaSet;
 use crate::session::Sessions;
 use crate::signal::Signal;
 use crate::transaction::TransactionCounters;
 use base::bson::{Builder, ObjectId};
 use base::random::Random;
 use database::{Database, SessionId};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What the binary decided, checked.
@@ -76,6 +77,8 @@ pub struct Server {
     /// Raised when fsyncUnlock lets writes go on.
     pub(crate) unlocked: Arc<Signal>,
     pub(crate) topology: TopologyState,
+    /// The set of one that the server is, if it is one; there from the beginning.
+    set: OnceLock<ReplicaSet>,
     /// Network threads that are handling a request.
     pub(crate) occupied: AtomicUsize,
     /// Requests under way, from their frame to their reply.
@@ -93,8 +96,6 @@ pub struct Server {
 pub(crate) struct TopologyState {
     /// Tells one run of the server from another.
     pub(crate) process_id: ObjectId,
-    /// Identifies the one election there has been.
-    pub(crate) election_id: ObjectId,
     /// Raised when what hello says changes.
     pub(crate) changed: Arc<Signal>,
 }
@@ -131,10 +132,9 @@ impl Server {
             unlocked: Arc::default(),
             topology: TopologyState {
                 process_id: ObjectId::from_parts(seconds, process, 0),
-                // As the id of the first term: the highest of all bits, then the term.
-                election_id: ObjectId::from_parts(0x7FFF_FFFF, [0; 5], 1),
                 changed: Arc::default(),
             },
+            set: OnceLock::new(),
             fail_points,
             settings,
             occupied: AtomicUsize::new(0),
@@ -145,7 +145,9 @@ impl Server {
             random: Random::new(seed),
             message_ids: AtomicU64::new(0),
         };
-        if server.is_replica_set() {
+        if let Some(name) = &server.settings.replica_set {
+            let set = server.open_set(name);
+            server.set.get_or_init(|| set);
             server.load_default_concerns();
         }
         server
@@ -176,6 +178,19 @@ impl Server {
         match self.parameters.get("transactionLifetimeLimitSeconds") {
             Some(Setting::Integer(seconds)) => Duration::from_secs(seconds.unsigned_abs().into()),
             _ => Duration::from_secs(60),
+        }
+    }
+
+    /// The set of one that the server is.
+    pub(crate) fn set(&self) -> Option<&ReplicaSet> {
+        self.set.get()
+    }
+
+    /// Aborts every transaction under way.
+    pub(crate) fn abort_transactions(&self) {
+        for session in self.sessions.all() {
+            session.abort_any_transaction(&self.database, &self.transactions);
+            self.database.cursors.kill_transaction(&session.id);
         }
     }
 

@@ -346,7 +346,8 @@ impl CatalogChange<'_> {
 fn check_database_writable(namespace: &Namespace) -> Result<()> {
     let name = namespace.collection();
     let allowed = ["system.js", "system.users", "system.profile", "system.views", "system.version"];
-    if name.starts_with("system.") && !allowed.contains(&name) && namespace.database() != "config" {
+    let is_own = namespace.database() == "config" || namespace.as_str() == "local.system.replset";
+    if name.starts_with("system.") && !allowed.contains(&name) && !is_own {
         return Err(err!(InvalidNamespace, "Invalid system namespace: {namespace}"));
     }
     Ok(())

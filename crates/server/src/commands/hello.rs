@@ -7,6 +7,7 @@ use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use crate::logging::now_millis;
+use crate::replica_set::ReplicaSet;
 use crate::session::TIMEOUT_MINUTES;
 use crate::wire::{Compressor, MAX_MESSAGE_SIZE};
 use base::bson::{Document, MAX_DOCUMENT_SIZE, Value};
@@ -198,14 +199,15 @@ fn topology_counter(call: &Call<'_>) -> i64 {
 }
 
 fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
+    let is_primary = call.server.set().is_none_or(|set| set.is_primary(call.server));
     if greeting.hello_ok {
         call.reply.append("helloOk", true);
     }
     call.server.topology.append_version(call.reply);
-    if call.server.is_replica_set() {
-        append_set(call);
+    if let Some(set) = call.server.set() {
+        append_set(call, set, is_primary);
     }
-    call.reply.append(primary, true);
+    call.reply.append(primary, is_primary);
     call.reply
         .append("maxBsonObjectSize", MAX_DOCUMENT_SIZE as i32)
         .append("maxMessageSizeBytes", MAX_MESSAGE_SIZE as i32)
@@ -228,19 +230,29 @@ fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
     }
 }
 
-/// The fields that only members of a set send: this one is the primary and the only member.
-fn append_set(call: &mut Call<'_>) {
+/// The fields that only members of a set send: this one is the only member, and the primary but for the time
+/// that it has stepped down for.
+fn append_set(call: &mut Call<'_>, set: &ReplicaSet, is_primary: bool) {
     let address = own_address(call);
     let time = call.server.cluster_time();
     let seconds = (time >> 32) as i64;
-    let name = call.server.settings.replica_set.as_deref().unwrap_or_default();
+    let (config, term) = (set.config(), set.term());
     call.reply.begin_array("hosts").push(&address).end();
-    call.reply.append("setName", name).append("setVersion", 1).append("secondary", false);
-    call.reply.append("primary", &address).append("me", &address);
-    call.reply.append("electionId", call.server.topology.election_id);
+    call.reply.append("setName", &set.name).append("setVersion", config.version);
+    call.reply.append("secondary", !is_primary);
+    if is_primary {
+        call.reply.append("primary", &address);
+    }
+    if !config.tags().is_empty() {
+        call.reply.append("tags", config.tags());
+    }
+    call.reply.append("me", &address);
+    if is_primary {
+        call.reply.append("electionId", set.election_id());
+    }
     call.reply.begin_document("lastWrite");
     for (op_time, date) in [("opTime", "lastWriteDate"), ("majorityOpTime", "majorityWriteDate")] {
-        call.reply.begin_document(op_time).append("ts", Value::Timestamp(time)).append("t", 1i64).end();
+        call.reply.begin_document(op_time).append("ts", Value::Timestamp(time)).append("t", term).end();
         call.reply.append(date, Value::DateTime(seconds * 1000));
     }
     call.reply.end();
@@ -251,6 +263,7 @@ pub(crate) fn own_address(call: &Call<'_>) -> String {
     call.server.settings.advertise.clone().unwrap_or_else(|| dialled(call.connection.local))
 }
 
-fn dialled(address: SocketAddr) -> String {
+/// The address as clients write it.
+pub(crate) fn dialled(address: SocketAddr) -> String {
     SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }

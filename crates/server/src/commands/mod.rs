@@ -69,6 +69,7 @@ pub(crate) mod parameters;
 pub(crate) mod plan_cache;
 pub(crate) mod refused;
 pub(crate) mod replication;
+pub(crate) mod replication_changes;
 pub(crate) mod retry;
 pub(crate) mod server_status;
 pub(crate) mod sessions;

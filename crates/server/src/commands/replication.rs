@@ -1,18 +1,25 @@
-//! Commands about the replica set: answered for the set of one, or refused where there is none.
+//! Commands that ask about the replica set: answered for the set of one, or refused where there is none.
 
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::commands::hello::own_address;
 use crate::logging::now_millis;
-use base::bson::Value;
+use crate::replica_set::ReplicaSet;
+use base::bson::{Builder, Value};
 use base::{Result, err};
 
 /// Refuses the command: as a standalone does, or as not implemented for a set.
 pub(crate) fn no_replication(call: &mut Call<'_>) -> Result<Answer> {
-    if call.server.is_replica_set() {
-        return Err(err!(NotImplemented, "the command '{}' is not implemented", call.command.name));
-    }
-    Err(err!(NoReplicationEnabled, "not running with --replSet"))
+    replica_set(call)?;
+    Err(err!(NotImplemented, "the command '{}' is not implemented", call.command.name))
+}
+
+/// The set that the server is.
+///
+/// Errors: NoReplicationEnabled on a standalone.
+pub(crate) fn replica_set<'a>(call: &Call<'a>) -> Result<&'a ReplicaSet> {
+    let server = call.server;
+    server.set().ok_or_else(|| err!(NoReplicationEnabled, "not running with --replSet"))
 }
 
 /// The row of `replSetGetStatus`.
@@ -20,30 +27,114 @@ pub(crate) const GET_STATUS: Command =
     Command::new("replSetGetStatus", Kind::Admin, "Tells how the set's members are.", get_status)
         .admin_only();
 
+/// What both the set's and the member's status tell.
+struct Status {
+    primary: bool,
+    /// The time of the last write.
+    time: u64,
+    term: i64,
+    /// The time of the last election, and its term's first.
+    elected: (u64, i64),
+}
+
+impl Status {
+    fn millis(&self) -> i64 {
+        (self.time >> 32) as i64 * 1000
+    }
+
+    /// Appends the time of the last write under each of these names.
+    fn append_optimes(&self, out: &mut Builder, names: &[&str]) {
+        for name in names {
+            append_optime(out, name, self.time, self.term);
+        }
+    }
+
+    fn append_dates(&self, out: &mut Builder, names: &[&str]) {
+        for name in names {
+            out.append(name, Value::DateTime(self.millis()));
+        }
+    }
+
+    fn state(&self) -> (i32, &'static str) {
+        if self.primary { (1, "PRIMARY") } else { (2, "SECONDARY") }
+    }
+}
+
+fn append_optime(out: &mut Builder, name: &str, time: u64, term: i64) {
+    out.begin_document(name).append("ts", Value::Timestamp(time)).append("t", term).end();
+}
+
 fn get_status(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
     fields.natural("initialSync")?;
     fields.finish()?;
-    let Some(name) = &call.server.settings.replica_set else { return no_replication(call) };
-    let address = own_address(call);
+    let set = replica_set(call)?;
+    let primary = set.is_primary(call.server);
+    let standing = set.standing();
     let time = call.server.cluster_time();
+    let status = Status { primary, time, term: standing.term, elected: standing.elected };
+    let config = set.config();
+    let address = own_address(call);
     let uptime = i32::try_from(call.server.started.elapsed().as_secs()).unwrap_or(i32::MAX);
-    let reply = &mut call.reply;
-    reply.append("set", name).append("date", Value::DateTime(now_millis()));
-    reply.append("myState", 1).append("term", 1i64).append("heartbeatIntervalMillis", 2000i64);
-    reply.append("majorityVoteCount", 1).append("writeMajorityCount", 1).append("votingMembersCount", 1);
-    reply.begin_document("optimes");
-    for point in ["lastCommittedOpTime", "readConcernMajorityOpTime", "appliedOpTime", "durableOpTime"] {
-        reply.begin_document(point).append("ts", Value::Timestamp(time)).append("t", 1i64).end();
+    let reply = &mut *call.reply;
+    reply.append("set", &set.name).append("date", Value::DateTime(now_millis()));
+    reply.append("myState", status.state().0).append("term", status.term);
+    reply.append("syncSourceHost", "").append("syncSourceId", -1);
+    reply.append("heartbeatIntervalMillis", i64::from(config.setting("heartbeatIntervalMillis")));
+    for count in
+        ["majorityVoteCount", "writeMajorityCount", "votingMembersCount", "writableVotingMembersCount"]
+    {
+        reply.append(count, 1);
     }
-    reply.end().begin_array("members").push_document();
-    reply.append("_id", 0).append("name", &address).append("health", 1.0).append("state", 1);
-    reply.append("stateStr", "PRIMARY").append("uptime", uptime);
-    reply.begin_document("optime").append("ts", Value::Timestamp(time)).append("t", 1i64).end();
-    reply.append("configVersion", 1).append("configTerm", 1).append("self", true);
-    reply.end().end();
+    reply.begin_document("optimes");
+    status.append_optimes(reply, &["lastCommittedOpTime"]);
+    status.append_dates(reply, &["lastCommittedWallTime"]);
+    status.append_optimes(
+        reply,
+        &["readConcernMajorityOpTime", "appliedOpTime", "durableOpTime", "writtenOpTime"],
+    );
+    status.append_dates(reply, &["lastAppliedWallTime", "lastDurableWallTime", "lastWrittenWallTime"]);
+    reply.end().append("lastStableRecoveryTimestamp", Value::Timestamp(time));
+    if primary {
+        append_election(reply, &status, config.priority(), config.setting("electionTimeoutMillis"));
+    }
+    reply.begin_array("members").push_document();
+    reply.append("_id", config.member_id()).append("name", &address).append("health", 1.0);
+    reply.append("state", status.state().0).append("stateStr", status.state().1).append("uptime", uptime);
+    status.append_optimes(reply, &["optime"]);
+    status.append_dates(reply, &["optimeDate"]);
+    status.append_optimes(reply, &["optimeWritten"]);
+    status.append_dates(
+        reply,
+        &["optimeWrittenDate", "lastAppliedWallTime", "lastDurableWallTime", "lastWrittenWallTime"],
+    );
+    reply.append("syncSourceHost", "").append("syncSourceId", -1).append("infoMessage", "");
+    if primary {
+        reply.append("electionTime", Value::Timestamp(status.elected.0));
+        reply.append("electionDate", Value::DateTime(status.elected.1));
+    }
+    reply.append("configVersion", config.version);
+    reply.append("configTerm", i32::try_from(config.term).unwrap_or(i32::MAX));
+    reply.append("self", true).append("lastHeartbeatMessage", "").end().end();
     Ok(Answer::Done)
+}
+
+/// Appends how the last election went: with one voter, at once.
+fn append_election(out: &mut Builder, status: &Status, priority: f64, timeout_millis: i32) {
+    out.begin_document("electionCandidateMetrics").append("lastElectionReason", "electionTimeout");
+    out.append("lastElectionDate", Value::DateTime(status.elected.1)).append("electionTerm", status.term);
+    for name in
+        ["lastCommittedOpTimeAtElection", "lastSeenWrittenOpTimeAtElection", "lastSeenOpTimeAtElection"]
+    {
+        append_optime(out, name, status.elected.0, status.term - 1);
+    }
+    out.append("numVotesNeeded", 1).append("priorityAtElection", priority);
+    out.append("electionTimeoutMillis", i64::from(timeout_millis));
+    for name in ["newTermStartDate", "wMajorityWriteAvailabilityDate"] {
+        out.append(name, Value::DateTime(status.elected.1));
+    }
+    out.end();
 }
 
 /// The row of `replSetGetConfig`.
@@ -53,59 +144,15 @@ pub(crate) const GET_CONFIG: Command =
 fn get_config(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
-    fields.flag("commitmentStatus")?;
+    let commitment = fields.flag("commitmentStatus")?.unwrap_or(false);
     fields.finish()?;
-    let Some(name) = &call.server.settings.replica_set else { return no_replication(call) };
+    let set = replica_set(call)?;
     let address = own_address(call);
-    let reply = &mut call.reply;
-    reply.begin_document("config").append("_id", name).append("version", 1).append("term", 1);
-    reply.begin_array("members").push_document();
-    reply.append("_id", 0).append("host", &address).append("arbiterOnly", false).append("buildIndexes", true);
-    reply.append("hidden", false).append("priority", 1.0).append("votes", 1).end().end();
-    reply.append("protocolVersion", 1i64).append("writeConcernMajorityJournalDefault", true);
-    reply.begin_document("settings").append("electionTimeoutMillis", 10_000);
-    reply.append("replicaSetId", call.server.topology.process_id).end().end();
-    Ok(Answer::Done)
-}
-
-/// The row of `replSetInitiate`.
-pub(crate) const INITIATE: Command =
-    Command::new("replSetInitiate", Kind::Admin, "Says that the set is there already.", initiate)
-        .admin_only();
-
-/// The set is there from the start, so what launchers of mongod send first finds it so.
-fn initiate(call: &mut Call<'_>) -> Result<Answer> {
-    if !call.server.is_replica_set() {
-        return no_replication(call);
-    }
-    Err(err!(AlreadyInitialized, "already initialized"))
-}
-
-/// The row of `replSetReconfig`.
-pub(crate) const RECONFIGURE: Command =
-    Command::new("replSetReconfig", Kind::Admin, "Takes the configuration that there is.", reconfigure)
-        .admin_only();
-
-/// Takes a configuration of the set of one as it is; any other can't be honoured.
-fn reconfigure(call: &mut Call<'_>) -> Result<Answer> {
-    let Some(name) = call.server.settings.replica_set.clone() else { return no_replication(call) };
-    let mut fields = call.fields();
-    let config = fields.command_value();
-    fields.flag("force")?;
-    fields.finish()?;
-    let own = own_address(call);
-    let config = config.as_document();
-    let member = config
-        .and_then(|config| config.get("members")?.as_array())
-        .map(|members| members.iter().collect::<Vec<_>>())
-        .filter(|members| members.len() == 1)
-        .and_then(|members| members.first()?.as_document()?.get("host")?.as_str());
-    let named = config.and_then(|config| config.get("_id")?.as_str());
-    if named != Some(name.as_str()) || member != Some(own.as_str()) {
-        return Err(err!(
-            NewReplicaSetConfigurationIncompatible,
-            "the configuration has to be that of {name} with the one member {own}"
-        ));
+    set.config().append_to(&set.name, &address, call.reply.begin_document("config"));
+    call.reply.end();
+    if commitment {
+        // One member has it as soon as it holds.
+        call.reply.append("commitmentStatus", true);
     }
     Ok(Answer::Done)
 }

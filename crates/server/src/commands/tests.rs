@@ -259,3 +259,80 @@ fn parameters_and_replication_are_answered_as_clients_expect() {
     let refused = client.run(|b| _ = b.append("mapReduce", "c"));
     assert_eq!((code(&refused), text(&refused, "codeName")), (Some(238), Some("NotImplemented")));
 }
+
+#[test]
+fn the_status_of_a_set_has_what_tools_read() {
+    let mut client = Client::replica_set();
+    let status = client.run(|b| _ = b.append("replSetGetStatus", 1));
+    let names: Vec<&str> = status.view().iter().map(|field| field.name()).collect();
+    assert_eq!(
+        names,
+        [
+            "set",
+            "date",
+            "myState",
+            "term",
+            "syncSourceHost",
+            "syncSourceId",
+            "heartbeatIntervalMillis",
+            "majorityVoteCount",
+            "writeMajorityCount",
+            "votingMembersCount",
+            "writableVotingMembersCount",
+            "optimes",
+            "lastStableRecoveryTimestamp",
+            "electionCandidateMetrics",
+            "members",
+            "ok",
+            "$clusterTime",
+            "operationTime",
+        ]
+    );
+    let member = |status: &DocumentBuf, name: &str| {
+        let members = status.view().get("members").and_then(|members| members.as_array()).unwrap();
+        let member = members.iter().next().and_then(|member| member.as_document()).unwrap();
+        member.get(name).map(|value| value.to_owned())
+    };
+    assert_eq!(member(&status, "stateStr"), Some(Value::String("PRIMARY").to_owned()));
+    assert!(member(&status, "electionTime").is_some());
+    assert!(is_ok(&client.run(|b| _ = b.append("replSetStepDown", 60).append("force", true))));
+    let status = client.run(|b| _ = b.append("replSetGetStatus", 1));
+    assert_eq!(status.view().get("myState").and_then(|state| state.as_i64()), Some(2));
+    assert_eq!(member(&status, "stateStr"), Some(Value::String("SECONDARY").to_owned()));
+    assert!(member(&status, "electionTime").is_none());
+}
+
+#[test]
+fn a_client_that_waits_hears_of_a_step_down() {
+    let mut client = Client::replica_set();
+    let process = client.server.topology.process_id;
+    let waiting = |counter: i64| {
+        command(0, move |b| {
+            b.append("hello", 1).begin_document("topologyVersion");
+            b.append("processId", process).append("counter", counter).end();
+            b.append("maxAwaitTimeMS", 600_000);
+        })
+    };
+    let now = client.server.topology.changed.count() as i64;
+    let Outcome::Wait(mut wait) = client.frame(&waiting(now)).0 else { panic!("nothing to wait for") };
+    assert!(!(wait.ready)(std::task::Waker::noop()));
+    let set = client.server.set().unwrap();
+    set.step_down(&client.server, std::time::Duration::ZERO).unwrap();
+    assert!((wait.ready)(std::task::Waker::noop()));
+    // The time is over at once: by being asked the member becomes the primary of another term.
+    let (_, reply) = client.frame(&waiting(now));
+    let hello = body(&reply).to_owned();
+    assert!(matches!(hello.view().get("isWritablePrimary"), Some(Value::Boolean(true))));
+    assert_eq!(client.server.set().unwrap().term(), 2);
+    assert_eq!(client.server.topology.changed.count() as i64, now + 2);
+}
+
+#[test]
+fn stepping_down_without_force_waits_for_somebody_to_catch_up() {
+    let mut client = Client::replica_set();
+    let frame = command(0, |b| _ = b.append("replSetStepDown", 60).append("secondaryCatchUpPeriodSecs", 1));
+    let Outcome::Wait(wait) = client.frame(&frame).0 else { panic!("nothing to wait for") };
+    std::thread::sleep(wait.until.saturating_duration_since(std::time::Instant::now()));
+    let (_, reply) = client.frame(&frame);
+    assert_eq!(code(&body(&reply).to_owned()), Some(262));
+}

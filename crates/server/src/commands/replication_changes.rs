@@ -1,0 +1,130 @@
+//! Commands that change the replica set: as far as a set of one member can change.
+
+use super::replication::replica_set;
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::commands::hello::own_address;
+use crate::logging::format_time;
+use crate::set_config::SetConfig;
+use base::bson::Value;
+use base::{Result, err};
+use std::time::Duration;
+
+/// The longest that a member may be told to stay a secondary, in seconds.
+const SECONDS_MAX: i64 = 1 << 31;
+
+/// The row of `replSetInitiate`.
+pub(crate) const INITIATE: Command =
+    Command::new("replSetInitiate", Kind::Admin, "Begins a set, which has begun with the server.", initiate)
+        .admin_only();
+
+fn initiate(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    replica_set(call)?;
+    Err(err!(AlreadyInitialized, "already initialized"))
+}
+
+/// The row of `replSetReconfig`.
+pub(crate) const RECONFIG: Command =
+    Command::new("replSetReconfig", Kind::Admin, "Changes the set's configuration.", reconfig).admin_only();
+
+fn reconfig(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let document = fields.command_value();
+    let force = fields.flag("force")?.unwrap_or(false);
+    // The set's one member has every configuration at once.
+    fields.natural("maxTimeMS")?;
+    fields.finish()?;
+    let set = replica_set(call)?;
+    let document = document.as_document().ok_or_else(|| err!(BadValue, "no configuration specified"))?;
+    if !force && !set.is_primary(call.server) {
+        return Err(err!(
+            NotWritablePrimary,
+            "New config is rejected :: caused by :: replSetReconfig should only be run on a writable PRIMARY. Current \
+             state SECONDARY;"
+        ));
+    }
+    let old = set.config();
+    let (new, named) = SetConfig::read(document, old.set_id())?;
+    let skip = force.then(|| 10_000 + (call.server.random() % 100_000) as i32);
+    let address = own_address(call);
+    let taken = old.become_other(new, &named, (&set.name, &address), skip)?;
+    call.server.store_set_config(set, &taken, &address)?;
+    set.configure(call.server, taken);
+    Ok(Answer::Done)
+}
+
+/// The row of `replSetStepDown`.
+pub(crate) const STEP_DOWN: Command =
+    Command::new("replSetStepDown", Kind::Admin, "Makes the primary a secondary for a time.", step_down)
+        .admin_only();
+
+fn step_down(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let seconds = match fields.command_value().as_number().map(|number| number.to_i64_clamped()) {
+        None | Some(0) => 60,
+        Some(seconds @ 1..=SECONDS_MAX) => seconds,
+        Some(_) => return Err(err!(BadValue, "stepdown period must be a positive integer")),
+    };
+    let force = fields.flag("force")?.unwrap_or(false);
+    let catch_up = match fields.integer("secondaryCatchUpPeriodSecs")? {
+        None if force => 0,
+        None => 10,
+        Some(seconds @ 0..) => seconds,
+        Some(_) => {
+            return Err(err!(BadValue, "secondaryCatchUpPeriodSecs period must be a positive or absent"));
+        }
+    };
+    fields.finish()?;
+    let set = replica_set(call)?;
+    if catch_up > seconds {
+        return Err(err!(BadValue, "secondaryCatchUpPeriodSecs must be less than stepDownForSecs"));
+    }
+    if !set.is_primary(call.server) {
+        return Err(err!(NotWritablePrimary, "not primary so can't step down"));
+    }
+    // There is nobody who could catch up, however long it takes.
+    if let Some(wait) = call.wait(Duration::from_secs(catch_up as u64), |_| false) {
+        return Ok(wait);
+    }
+    if !force {
+        return Err(err!(
+            ExceededTimeLimit,
+            "No electable secondaries caught up as of {}. Please use the replSetStepDown command with the argument \
+             {{force: true}} to force node to step down.",
+            format_time(call.server.database.now_millis())
+        ));
+    }
+    set.step_down(call.server, Duration::from_secs(seconds as u64))?;
+    call.server.abort_transactions();
+    Ok(Answer::Done)
+}
+
+/// The row of `replSetFreeze`.
+pub(crate) const FREEZE: Command =
+    Command::new("replSetFreeze", Kind::Admin, "Keeps a secondary from becoming the primary.", freeze)
+        .admin_only();
+
+fn freeze(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let value = fields.command_value();
+    fields.finish()?;
+    let set = replica_set(call)?;
+    let seconds = match value {
+        Value::Boolean(_) => None,
+        value => value.as_number().map(|number| number.to_i64_clamped()),
+    };
+    let seconds = match seconds.unwrap_or(-1) {
+        seconds @ 0..=SECONDS_MAX => seconds as u64,
+        _ => return Err(err!(BadValue, "replSetFreeze takes a number of seconds that isn't negative")),
+    };
+    set.freeze(call.server, Duration::from_secs(seconds))?;
+    match seconds {
+        0 => _ = call.reply.append("info", "unfreezing"),
+        1 => _ = call.reply.append("warning", "you really want to freeze for only 1 second?"),
+        _ => {}
+    }
+    Ok(Answer::Done)
+}

@@ -1,0 +1,172 @@
+//! The replica set of one member: its configuration, its terms, and whether the member is the primary.
+//!
+//! The set is there as soon as the server is, initiated and with its primary elected. The configuration lies in
+//! `local.system.replset`, as MongoDB keeps it, and so outlives the process where data does; each start and each
+//! end of a stepDown is an election, and so a term, of its own.
+
+use crate::direct;
+use crate::server::Server;
+use crate::set_config::SetConfig;
+use base::bson::{Builder, ObjectId};
+use base::{Result, err};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What there is of a set, where the server is one.
+pub(crate) struct ReplicaSet {
+    /// The set's name.
+    pub(crate) name: String,
+    config: Mutex<SetConfig>,
+    standing: Mutex<Standing>,
+    /// Whether the member is the primary, for every command to ask.
+    primary: AtomicBool,
+}
+
+/// How the last election went, and what holds off the next.
+#[derive(Clone, Copy)]
+pub(crate) struct Standing {
+    /// The number of the election.
+    pub(crate) term: i64,
+    /// Its cluster time, and its time in milliseconds since 1970.
+    pub(crate) elected: (u64, i64),
+    /// Until when the member stays a secondary.
+    until: Option<Instant>,
+}
+
+impl ReplicaSet {
+    /// A set with this configuration, whose member is the primary of the configuration's term.
+    pub(crate) fn new(name: String, config: SetConfig, now: (u64, i64)) -> ReplicaSet {
+        let standing = Standing { term: config.term, elected: now, until: None };
+        let (config, standing) = (Mutex::new(config), Mutex::new(standing));
+        ReplicaSet { name, config, standing, primary: AtomicBool::new(true) }
+    }
+
+    /// The configuration.
+    pub(crate) fn config(&self) -> SetConfig {
+        self.config.lock().clone()
+    }
+
+    /// The last election.
+    pub(crate) fn standing(&self) -> Standing {
+        *self.standing.lock()
+    }
+
+    /// The number of the last election.
+    pub(crate) fn term(&self) -> i64 {
+        self.standing.lock().term
+    }
+
+    /// The id of the last election, by which clients tell newer primaries from older: the highest of all bits,
+    /// then the term.
+    pub(crate) fn election_id(&self) -> ObjectId {
+        let [high @ .., b5, b6, b7] = self.term().to_be_bytes();
+        ObjectId::from_parts(0x7FFF_FFFF, high, u32::from_be_bytes([0, b5, b6, b7]))
+    }
+
+    /// Whether the member is the primary. Where the time of a stepDown is over it becomes so by being asked.
+    pub(crate) fn is_primary(&self, server: &Server) -> bool {
+        if self.primary.load(Ordering::Acquire) {
+            return true;
+        }
+        let mut standing = self.standing.lock();
+        if standing.until.is_some_and(|until| Instant::now() < until) {
+            return false;
+        }
+        standing.until = None;
+        standing.term += 1;
+        standing.elected = (server.cluster_time(), server.database.now_millis());
+        let term = standing.term;
+        drop(standing);
+        self.config.lock().term = term;
+        self.primary.store(true, Ordering::Release);
+        log::info!("replica set {}: primary again, in term {term}", self.name);
+        server.topology.changed.raise();
+        true
+    }
+
+    /// Makes the member a secondary for so long.
+    ///
+    /// Errors: NotWritablePrimary where it is one already.
+    pub(crate) fn step_down(&self, server: &Server, time: Duration) -> Result<()> {
+        let mut standing = self.standing.lock();
+        if !self.primary.swap(false, Ordering::AcqRel) {
+            return Err(err!(NotWritablePrimary, "not primary so can't step down"));
+        }
+        standing.until = Some(Instant::now() + time);
+        drop(standing);
+        log::info!("replica set {}: secondary for {} s", self.name, time.as_secs());
+        server.topology.changed.raise();
+        Ok(())
+    }
+
+    /// Holds a secondary's election off for so long from now; zero lets it come at once.
+    ///
+    /// Errors: NotSecondary.
+    pub(crate) fn freeze(&self, server: &Server, time: Duration) -> Result<()> {
+        let mut standing = self.standing.lock();
+        if self.primary.load(Ordering::Acquire) {
+            return Err(err!(
+                NotSecondary,
+                "cannot freeze node when primary or running for election. state: Primary"
+            ));
+        }
+        let until = Instant::now() + time;
+        standing.until = match time.is_zero() {
+            true => None,
+            false => standing.until.max(Some(until)),
+        };
+        drop(standing);
+        self.is_primary(server);
+        Ok(())
+    }
+
+    /// Takes another configuration.
+    pub(crate) fn configure(&self, server: &Server, config: SetConfig) {
+        *self.config.lock() = config;
+        server.topology.changed.raise();
+    }
+}
+
+impl Server {
+    /// The set, with the configuration that an earlier process stored, in a new term.
+    pub(crate) fn open_set(&self, name: &str) -> ReplicaSet {
+        let now = (self.cluster_time(), self.database.now_millis());
+        let stored = self.stored_set_config(name).unwrap_or_else(|error| {
+            log::warn!("reading the configuration of replica set {name}: {error}");
+            None
+        });
+        let config = match stored {
+            Some(mut stored) => {
+                stored.term += 1;
+                stored
+            }
+            None => SetConfig::new(self.database.new_object_id()),
+        };
+        ReplicaSet::new(name.to_string(), config, now)
+    }
+
+    fn stored_set_config(&self, name: &str) -> Result<Option<SetConfig>> {
+        let mut find = Builder::new();
+        find.append("find", "system.replset").begin_document("filter").append("_id", name).end();
+        find.append("limit", 1).append("$db", "local");
+        let reply = direct::run(self, find.finish().view())?;
+        let batch = reply.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
+        let batch = batch.and_then(|batch| batch.as_array());
+        let first = batch.and_then(|batch| batch.iter().next());
+        first.and_then(|first| first.as_document()).map(SetConfig::stored).transpose()
+    }
+
+    /// Stores the configuration, with the address that the member is known by.
+    ///
+    /// Errors: those of the write.
+    pub(crate) fn store_set_config(&self, set: &ReplicaSet, config: &SetConfig, host: &str) -> Result<()> {
+        let mut update = Builder::new();
+        update.append("update", "system.replset").begin_array("updates").push_document();
+        update.begin_document("q").append("_id", &set.name).end();
+        config.append_to(&set.name, host, update.begin_document("u"));
+        update.end().append("upsert", true).end().end();
+        update.begin_document("writeConcern").append("w", 1).end().append("$db", "local");
+        direct::run(self, update.finish().view()).map(drop)
+    }
+}
