@@ -4,9 +4,10 @@
 //! the catalog are logged as the commands that the oplog knows. A standalone logs nothing.
 
 use crate::catalog_change::CatalogChange;
-use crate::collection::Collection;
+use crate::collection::{Capped, Collection};
 use crate::database::Database;
 use crate::index::{Index, IndexSpec};
+use crate::statistics::CollectionStatistics;
 use crate::storage_error;
 use crate::write::RetryKey;
 use base::bson::{Builder, Document, DocumentBuf, Value as Bson};
@@ -289,9 +290,28 @@ impl Database {
         self.store.log_begin().map_err(storage_error)
     }
 
+    /// The most bytes that the log takes; `None` where none is kept.
+    pub fn log_limit(&self) -> Option<u64> {
+        self.store.log_limit()
+    }
+
     /// The bytes that the log takes; `None` where none is kept.
     pub fn log_bytes(&self) -> Option<u64> {
         self.store.log_bytes()
+    }
+
+    /// Sizes of the log as a collection.
+    ///
+    /// Errors: the engine's.
+    pub(crate) fn log_statistics(&self) -> Result<CollectionStatistics> {
+        let (mut cursor, _) = self.log_cursor(Bound::Unbounded)?;
+        let mut count = 0;
+        while let Some(found) = cursor.next_entry().map_err(storage_error)? {
+            count += i64::from(change::Entry::read(found.time, &found.parts)?.ticks);
+        }
+        let size = self.log_bytes().unwrap_or(0) as i64;
+        let capped = self.log_limit().map(|limit| Capped { size: limit as i64, max: 0 });
+        Ok(CollectionStatistics { count, size, storage_size: size, index_sizes: Vec::new(), capped })
     }
 
     /// Asks for what is committed to be made durable soon, without waiting: streams show nothing before.

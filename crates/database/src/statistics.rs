@@ -32,6 +32,9 @@ impl CollectionStatistics {
 impl Database {
     /// Sizes of a collection; all zero where there is none, and for views.
     pub fn collection_statistics(&self, namespace: &Namespace) -> Result<CollectionStatistics> {
+        if self.is_oplog(namespace) {
+            return self.log_statistics();
+        }
         match self.collection(namespace) {
             Some(collection) => self.statistics_of(&collection),
             None => Ok(CollectionStatistics::default()),

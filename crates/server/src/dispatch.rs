@@ -141,6 +141,9 @@ impl<'a> Run<'a> {
             let writes = command.kind == Kind::Write && !command.ends_transactions();
             transaction_rules::check_namespace(self.request.database, self.collection(), writes)?;
         }
+        if command.kind == Kind::Write && self.names_oplog() {
+            return Err(err!(IllegalOperation, "local.oplog.rs is the log, which nobody writes to"));
+        }
         let is_resumed = state.began.is_some();
         self.begin(state, &arguments)?;
         let mut failure = match is_resumed {
@@ -337,6 +340,11 @@ impl<'a> Run<'a> {
             // getMore names its collection in a field of its own.
             _ => self.request.body.get("collection").and_then(|value| value.as_str()).unwrap_or("$cmd"),
         }
+    }
+
+    /// Whether the command is about the log.
+    fn names_oplog(&self) -> bool {
+        self.server.is_replica_set() && self.request.database == "local" && self.collection() == "oplog.rs"
     }
 
     /// What the fail points make of this command before anything else does.

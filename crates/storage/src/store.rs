@@ -349,6 +349,9 @@ pub trait Store: Send + Sync {
     /// The time of the oldest entry that the log keeps.
     fn log_begin(&self) -> Result<Option<u64>>;
 
+    /// The most bytes that the log takes; `None` where none is kept.
+    fn log_limit(&self) -> Option<u64>;
+
     /// The bytes that the log takes; `None` where none is kept.
     fn log_bytes(&self) -> Option<u64>;
 }

@@ -323,6 +323,9 @@ impl Database {
 impl CatalogChange<'_> {
     /// Makes a collection or view and puts it into the catalog.
     pub(crate) fn create(&mut self, namespace: &Namespace, options: Options) -> Result<Arc<Collection>> {
+        if self.database().is_oplog(namespace) {
+            return Err(err!(IllegalOperation, "{namespace} is the log, which nobody writes to"));
+        }
         let collection = self.database().new_collection(namespace, options);
         let idents = collection.data.iter().flat_map(Data::idents);
         idents.for_each(|ident| self.batch().create(ident));

@@ -35,6 +35,9 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
             let statistics = database.statistics_of(collection)?;
             size += statistics.storage_size + statistics.total_index_size();
         }
+        if name == "local" {
+            size += database.log_bytes().unwrap_or(0) as i64;
+        }
         let mut whole = Builder::new();
         whole.append("name", name).append("sizeOnDisk", size).append("empty", size == 0);
         let whole = whole.finish();
@@ -88,6 +91,14 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
             found.push(if name_only { name_and_type(collection) } else { whole });
         }
     }
+    if call.request.database == "local"
+        && let Some(size) = call.server.database.log_limit()
+    {
+        let whole = describe_log(size, name_only);
+        if matcher.matches(whole.view(), &surroundings.context)? {
+            found.push(whole);
+        }
+    }
     let namespace = Namespace::new(call.request.database, "$cmd.listCollections")?;
     cursor_reply::whole(call, namespace, found, batch_size.unwrap_or(u64::MAX))?;
     Ok(Answer::Done)
@@ -97,6 +108,18 @@ fn name_and_type(collection: &Collection) -> DocumentBuf {
     let mut out = Builder::new();
     let kind = if collection.is_view() { "view" } else { "collection" };
     out.append("name", collection.namespace.collection()).append("type", kind);
+    out.finish()
+}
+
+/// The log as a collection: capped, and without an index.
+fn describe_log(size: u64, name_only: bool) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.append("name", "oplog.rs").append("type", "collection");
+    if !name_only {
+        out.begin_document("options").append("capped", true).append("size", size as i64);
+        out.append("autoIndexId", false).end();
+        out.begin_document("info").append("readOnly", false).end();
+    }
     out.finish()
 }
 

@@ -458,6 +458,10 @@ impl Store for Local {
         first_time(&self.engine.snapshot())
     }
 
+    fn log_limit(&self) -> Option<u64> {
+        self.writer.lock().log.as_ref().map(Log::limit)
+    }
+
     fn log_bytes(&self) -> Option<u64> {
         self.writer.lock().log.as_ref().map(Log::bytes)
     }

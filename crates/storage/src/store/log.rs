@@ -139,6 +139,11 @@ impl Log {
         }
     }
 
+    /// The most bytes of all entries.
+    pub(super) fn limit(&self) -> u64 {
+        self.bytes_max
+    }
+
     /// The bytes of all entries.
     pub(super) fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum()

@@ -168,6 +168,10 @@ impl Store for Shared {
         self.store.log_begin()
     }
 
+    fn log_limit(&self) -> Option<u64> {
+        self.store.log_limit()
+    }
+
     fn log_bytes(&self) -> Option<u64> {
         self.store.log_bytes()
     }
