@@ -99,7 +99,7 @@ impl SetConfig {
             err!(BadValue, "BSON field 'version' value must be >= 1, actual value '{version}'")
         })?;
         config.term = fields.integer("term")?.unwrap_or(1);
-        if fields.required("protocolVersion", Fields::integer)? != 1 {
+        if fields.integer("protocolVersion")?.unwrap_or(1) != 1 {
             return Err(err!(BadValue, "protocolVersion of 1 is the only one supported"));
         }
         if fields.boolean("writeConcernMajorityJournalDefault")? == Some(false) {
