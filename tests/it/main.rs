@@ -20,6 +20,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod change_streams;
 mod client;
 mod compatibility;
 mod coverage;

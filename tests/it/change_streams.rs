@@ -1,0 +1,257 @@
+//! Every commit appears in a change stream exactly once and in order, wherever the stream is resumed and
+//! across kill -9; a waiting stream is woken by the commit; a thousand of them are no trouble.
+
+use crate::client::Client;
+use crate::server::{Scratch, Server};
+use base::bson::extended_json::parse;
+use base::bson::{DocumentBuf, Value};
+use base::random::Random;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const WRITERS: usize = 16;
+/// Writes of each writer.
+const WRITES: usize = 60;
+/// Documents that all writers count up.
+const SHARED: usize = 4;
+
+fn run(client: &mut Client, command: &str) -> DocumentBuf {
+    client.command(&parse(command).unwrap()).unwrap()
+}
+
+fn succeed(client: &mut Client, command: &str) -> DocumentBuf {
+    let reply = run(client, command);
+    let ok = reply.view().get("ok").and_then(|ok| ok.as_i64());
+    assert_eq!((ok, reply.view().find("writeErrors").is_none()), (Some(1), true), "{command}: {reply:?}");
+    reply
+}
+
+/// A stream's cursor and what it was last told.
+struct Stream {
+    cursor: i64,
+    /// Where it resumes: the token of the last batch.
+    token: String,
+    events: Vec<DocumentBuf>,
+}
+
+impl Stream {
+    fn open(client: &mut Client, spec: &str) -> Stream {
+        let command = format!(
+            "{{aggregate: 'c', pipeline: [{{$changeStream: {{{spec}}}}}], cursor: {{batchSize: 0}}, $db: 'test'}}"
+        );
+        let mut stream = Stream { cursor: 0, token: String::new(), events: Vec::new() };
+        stream.note(&succeed(client, &command), "firstBatch");
+        stream
+    }
+
+    /// Reads on; how many events there were.
+    fn read(&mut self, client: &mut Client, batch: usize, millis: u64) -> usize {
+        let before = self.events.len();
+        let command = format!(
+            "{{getMore: NumberLong({}), collection: 'c', batchSize: {batch}, maxTimeMS: {millis}, $db: 'test'}}",
+            self.cursor
+        );
+        self.note(&succeed(client, &command), "nextBatch");
+        self.events.len() - before
+    }
+
+    fn note(&mut self, reply: &DocumentBuf, batch: &str) {
+        let cursor = reply.view().get("cursor").unwrap().as_document().unwrap();
+        self.cursor = cursor.get("id").unwrap().as_i64().unwrap();
+        let mark = cursor.get("postBatchResumeToken").unwrap().as_document().unwrap();
+        self.token = mark.get("_data").unwrap().as_str().unwrap().to_string();
+        let events = cursor.get(batch).unwrap().as_array().unwrap();
+        self.events.extend(events.iter().map(|event| event.as_document().unwrap().to_owned()));
+    }
+
+    /// Opens the stream anew behind the last batch.
+    fn resume(&mut self, client: &mut Client) {
+        let opened = Stream::open(client, &format!("resumeAfter: {{_data: '{}'}}", self.token));
+        self.cursor = opened.cursor;
+    }
+}
+
+/// One writer: documents of its own inserted and removed, and shared ones counted up, some of it in transactions.
+fn write(server: &Server, writer: usize) {
+    let mut client = server.connect().unwrap();
+    for number in 0..WRITES {
+        let shared = (writer + number) % SHARED;
+        let insert = format!("{{insert: 'c', documents: [{{_id: 'w{writer}n{number}'}}], $db: 'test'");
+        let count = format!(
+            "{{update: 'c', updates: [{{q: {{_id: {shared}}}, u: {{$inc: {{n: 1}}}}, upsert: true}}], $db: 'test'"
+        );
+        let session = format!(
+            "lsid: {{id: UUID('00000000-0000-4000-8000-{writer:012}')}}, txnNumber: NumberLong({number}), autocommit: false"
+        );
+        match number % 3 {
+            0 => loop {
+                let begun = run(&mut client, &format!("{insert}, {session}, startTransaction: true}}"));
+                let counted = run(&mut client, &format!("{count}, {session}}}"));
+                let committed =
+                    run(&mut client, &format!("{{commitTransaction: 1, {session}, $db: 'admin'}}"));
+                let ok = [begun, counted, committed]
+                    .iter()
+                    .all(|reply| reply.view().get("ok").and_then(|ok| ok.as_i64()) == Some(1));
+                if ok {
+                    break;
+                }
+            },
+            1 => drop(succeed(&mut client, &format!("{insert}}}"))),
+            _ => drop(succeed(&mut client, &format!("{count}}}"))),
+        }
+    }
+}
+
+/// Checks that the events are each change once and in order: the counts go up by one, and each insert is there.
+fn check(events: &[DocumentBuf]) {
+    let mut counts: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut inserted = std::collections::BTreeSet::new();
+    let mut last = String::new();
+    for event in events {
+        let event = event.view();
+        let token = event.get("_id").unwrap().as_document().unwrap().get("_data").unwrap().as_str().unwrap();
+        assert!(token > last.as_str(), "{last} then {token}");
+        last = token.to_string();
+        let id = event.get("documentKey").unwrap().as_document().unwrap().get("_id").unwrap();
+        match id {
+            Value::String(name) => assert!(inserted.insert(name.to_string()), "{name} twice"),
+            id => {
+                let fields = match event.get("updateDescription") {
+                    Some(update) => update.as_document().unwrap().get("updatedFields").unwrap(),
+                    None => event.get("fullDocument").unwrap(),
+                };
+                let count = fields.as_document().unwrap().get("n").unwrap().as_i64().unwrap();
+                let before = counts.entry(id.as_i64().unwrap()).or_default();
+                assert_eq!(count, *before + 1, "{id}");
+                *before = count;
+            }
+        }
+    }
+    let of_each = |rest: usize| (0..WRITES).filter(|number| number % 3 == rest).count();
+    assert_eq!(inserted.len(), WRITERS * (of_each(0) + of_each(1)));
+    assert_eq!(counts.values().sum::<i64>() as usize, WRITERS * (of_each(0) + of_each(2)));
+}
+
+fn every_commit_appears_once(server: &Server) {
+    let mut client = server.connect().unwrap();
+    succeed(&mut client, "{create: 'c', $db: 'test'}");
+    let first = Stream::open(&mut client, "");
+    let writing = AtomicUsize::new(WRITERS);
+    let read = thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let writing = &writing;
+            scope.spawn(move || {
+                write(server, writer);
+                writing.fetch_sub(1, Ordering::Release);
+            });
+        }
+        let random = Random::new(7);
+        let mut stream = first;
+        loop {
+            let over = writing.load(Ordering::Acquire) == 0;
+            let batch = 1 + random.draw() as usize % 30;
+            let found = stream.read(&mut client, batch, if over { 300 } else { 50 });
+            if random.draw() % 4 == 0 {
+                stream.resume(&mut client);
+            }
+            if over && found == 0 {
+                return stream;
+            }
+        }
+    });
+    check(&read.events);
+    // Resumed behind any of its events, the stream has the rest of them.
+    let random = Random::new(8);
+    for _ in 0..10 {
+        let place = random.draw() as usize % read.events.len();
+        let id = read.events[place].view().get("_id").unwrap();
+        let mut rest = Stream::open(&mut client, &format!("resumeAfter: {id}"));
+        while rest.read(&mut client, 1000, 100) > 0 {}
+        assert_eq!(rest.events, read.events[place + 1..], "behind {place}");
+    }
+}
+
+#[test]
+fn every_commit_of_sixteen_writers_appears_once_and_in_order() {
+    let Some(server) = Server::start_with(&["--replset", "rs0"]) else { return };
+    if std::env::var_os("VELLUM_SERVER").is_none() {
+        every_commit_appears_once(&server);
+    }
+}
+
+#[test]
+fn on_disk_streams_go_on_behind_a_kill() {
+    if std::env::var_os("VELLUM_SERVER").is_some() {
+        return;
+    }
+    let data = Scratch::new("streams");
+    let start = || Server::start_on(&data, &["--replset", "rs0"]);
+    let Some(server) = start() else { return };
+    every_commit_appears_once(&server);
+    let mut client = server.connect().unwrap();
+    let mut stream = Stream::open(&mut client, "");
+    succeed(&mut client, "{insert: 'c', documents: [{_id: 'before 1'}], $db: 'test'}");
+    while stream.read(&mut client, 10, 1000) == 0 {}
+    succeed(&mut client, "{insert: 'c', documents: [{_id: 'before 2'}], $db: 'test'}");
+    drop(server);
+    let Some(server) = start() else { return };
+    let mut client = server.connect().unwrap();
+    stream.resume(&mut client);
+    succeed(&mut client, "{insert: 'c', documents: [{_id: 'behind'}], $db: 'test'}");
+    let begun = Instant::now();
+    while stream.events.len() < 3 {
+        stream.read(&mut client, 10, 1000);
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", stream.events);
+    }
+    let id = |event: &DocumentBuf| {
+        let key = event.view().get("documentKey").unwrap().as_document().unwrap();
+        key.get("_id").unwrap().as_str().unwrap().to_string()
+    };
+    let ids: Vec<_> = stream.events.iter().map(id).collect();
+    assert_eq!(ids, ["before 1", "before 2", "behind"]);
+}
+
+/// Streams that are open at a time, and those of them that wait.
+const STREAMS: usize = 1000;
+const WAITING: usize = 200;
+
+#[test]
+fn a_thousand_streams_are_told_of_one_commit() {
+    if std::env::var_os("VELLUM_SERVER").is_some() {
+        return;
+    }
+    let Some(server) = Server::start_with(&["--replset", "rs0"]) else { return };
+    let mut client = server.connect().unwrap();
+    let mut streams: Vec<_> = (0..STREAMS).map(|_| Stream::open(&mut client, "")).collect();
+    let waiting = streams.split_off(STREAMS - WAITING);
+    thread::scope(|scope| {
+        let waiting: Vec<_> = waiting
+            .into_iter()
+            .map(|mut stream| {
+                let mut own = server.connect().unwrap();
+                // Without a wake-up it would take as long as a test may.
+                scope.spawn(move || stream.read(&mut own, 10, 600_000))
+            })
+            .collect();
+        let begun = Instant::now();
+        loop {
+            let current =
+                run(&mut client, "{currentOp: 1, 'command.getMore': {$exists: true}, $db: 'admin'}");
+            let running = current.view().get("inprog").and_then(|list| list.as_array());
+            if running.map_or(0, |list| list.len()) == WAITING {
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{current:?}");
+            thread::sleep(Duration::from_millis(10));
+        }
+        // What others write wakes nobody for good.
+        succeed(&mut client, "{insert: 'other', documents: [{}], $db: 'test'}");
+        succeed(&mut client, "{insert: 'c', documents: [{_id: 1}], $db: 'test'}");
+        waiting.into_iter().for_each(|waited| assert_eq!(waited.join().unwrap(), 1));
+    });
+    for mut stream in streams {
+        assert_eq!(stream.read(&mut client, 10, 1), 1);
+    }
+}
