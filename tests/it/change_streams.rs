@@ -76,17 +76,19 @@ impl Stream {
 /// One writer: documents of its own inserted and removed, and shared ones counted up, some of it in transactions.
 fn write(server: &Server, writer: usize) {
     let mut client = server.connect().unwrap();
+    let mut attempts = 0;
     for number in 0..WRITES {
         let shared = (writer + number) % SHARED;
         let insert = format!("{{insert: 'c', documents: [{{_id: 'w{writer}n{number}'}}], $db: 'test'");
         let count = format!(
             "{{update: 'c', updates: [{{q: {{_id: {shared}}}, u: {{$inc: {{n: 1}}}}, upsert: true}}], $db: 'test'"
         );
-        let session = format!(
-            "lsid: {{id: UUID('00000000-0000-4000-8000-{writer:012}')}}, txnNumber: NumberLong({number}), autocommit: false"
-        );
         match number % 3 {
             0 => loop {
+                attempts += 1;
+                let session = format!(
+                    "lsid: {{id: UUID('00000000-0000-4000-8000-{writer:012}')}}, txnNumber: NumberLong({attempts}), autocommit: false"
+                );
                 let begun = run(&mut client, &format!("{insert}, {session}, startTransaction: true}}"));
                 let counted = run(&mut client, &format!("{count}, {session}}}"));
                 let committed =
@@ -166,8 +168,9 @@ fn every_commit_appears_once(server: &Server) {
     let random = Random::new(8);
     for _ in 0..10 {
         let place = random.draw() as usize % read.events.len();
-        let id = read.events[place].view().get("_id").unwrap();
-        let mut rest = Stream::open(&mut client, &format!("resumeAfter: {id}"));
+        let id = read.events[place].view().get("_id").unwrap().as_document().unwrap();
+        let token = id.get("_data").unwrap().as_str().unwrap();
+        let mut rest = Stream::open(&mut client, &format!("resumeAfter: {{_data: '{token}'}}"));
         while rest.read(&mut client, 1000, 100) > 0 {}
         assert_eq!(rest.events, read.events[place + 1..], "behind {place}");
     }

@@ -100,7 +100,8 @@ impl Names {
         let addresses = addresses.filter(|(_, address)| is_own_address(address));
         let text = &addresses.fold(text.to_string(), |text, (name, address)| text.replace(address, name));
         let text = cursors.fold(text.to_string(), |text, (name, id)| text.replace(&id.to_string(), name));
-        Value::String(&without_uuids(&text)).to_owned()
+        let text = with_hidden(&text, "_data: \"", "\"", "<token>");
+        Value::String(&without_uuids(&with_hidden(&text, "Timestamp(", ")", "<time>"))).to_owned()
     }
 
     /// The name of a value, new if it hasn't been seen.
@@ -121,6 +122,17 @@ impl Names {
 /// Whether a text is where a server of this machine listens.
 fn is_own_address(text: &str) -> bool {
     text.strip_prefix("127.0.0.1:").is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// The text with a name in place of what stands between each of these beginnings and its end.
+fn with_hidden(text: &str, begin: &str, end: &str, name: &str) -> String {
+    let mut parts = text.split(begin);
+    let mut out = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let rest = part.find(end).map_or("", |at| &part[at..]);
+        out.extend([begin, name, rest]);
+    }
+    out
 }
 
 /// The text with `<uuid>` in place of each UUID and of the random end of a temporary name.

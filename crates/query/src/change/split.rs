@@ -54,15 +54,15 @@ pub(crate) fn split(event: Document<'_>, token: &ResumeToken, most: usize) -> Re
 
 /// The error of a pipeline that changed an event's `_id`, behind which nobody could resume.
 pub fn id_modified(expected: &ResumeToken, event: Document<'_>) -> base::Error {
-    let (mut wanted, mut found) = (Builder::new(), Builder::new());
-    wanted.append("_id", &expected.to_document());
+    let mut found = Builder::new();
     found.append_optional("_id", event.get("_id"));
     err!(
         ChangeStreamFatalError,
         "Encountered an event whose _id field, which contains the resume token, was modified by the pipeline. \
          Modifying the _id field of an event makes it impossible to resume the stream from that point. Only \
-         transformations that retain the unmodified _id field are allowed. Expected: {} but found: {}",
-        wanted.finish().view(),
+         transformations that retain the unmodified _id field are allowed. Expected: {{ _id: {{ _data: \"{}\" }} }} but \
+         found: {}",
+        expected.hex(),
         found.finish().view()
     )
 }
