@@ -18,6 +18,9 @@ use std::sync::Arc;
 use storage::store::{Change, LogCursor};
 use storage::{Direction, Value};
 
+/// The database that each member of a set has to itself: its changes are nobody else's.
+const UNLOGGED: &str = "local";
+
 /// A change to a document, until its commit is put together.
 #[derive(Debug)]
 pub(crate) struct Logged {
@@ -218,7 +221,8 @@ impl Database {
     }
 
     /// Puts the entry of changes to documents beside their batch.
-    pub(crate) fn log_changes(&self, change: &mut Change, logged: Vec<Logged>, retry: Option<RetryKey>) {
+    pub(crate) fn log_changes(&self, change: &mut Change, mut logged: Vec<Logged>, retry: Option<RetryKey>) {
+        logged.retain(|logged| logged.namespace.database() != UNLOGGED);
         if !self.logs || logged.is_empty() {
             return;
         }
@@ -255,11 +259,12 @@ impl Database {
 
     /// Puts the entry of a change of the catalog beside its batch.
     pub(crate) fn log_commands(&self, change: &mut Change, commands: &[LoggedCommand]) {
-        if !self.logs || commands.is_empty() {
+        let mut commands = commands.iter().filter(|command| command.database != UNLOGGED).peekable();
+        if !self.logs || commands.peek().is_none() {
             return;
         }
         let mut recorder = Recorder::new(self.now_millis(), None, false);
-        commands.iter().for_each(|command| command.record(&mut recorder));
+        commands.for_each(|command| command.record(&mut recorder));
         put(change, recorder);
     }
 

@@ -6,7 +6,7 @@ use super::recent::Recent;
 use super::{
     Beside, Build, Change, Claim, Counts, Exclusive, Expect, Outcome, Owner, Refusal, Sight, Store, Written,
 };
-use crate::{Engine, Ident, Position, Result, Snapshot, mutant};
+use crate::{Durability, Engine, Ident, Position, Result, Snapshot, mutant};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -167,7 +167,8 @@ impl Local {
         writer.recent.note(places, time);
         if next_log.is_some() {
             writer.log = next_log;
-            if self.engine.has_journal() {
+            // Where nothing is ever synced unasked, the majority waits for nothing either.
+            if self.engine.has_journal() && self.engine.durability() != Durability::None {
                 writer.unsynced.push_back((position, time));
             }
         }
