@@ -18,7 +18,7 @@ use foldhash::fast::RandomState;
 use std::collections::HashSet;
 use std::sync::Arc;
 use storage::store::{Beside, Change, Claim, Expect};
-use storage::{Ident, Key, Op, Value};
+use storage::{Ident, Key, Op, Value, mutant};
 
 /// A change to documents, being put together.
 #[derive(Default)]
@@ -286,7 +286,7 @@ impl Changes {
     ) -> Result<()> {
         // Entries of an index that is unique already have no record id behind their key.
         let prepared = index.spec.prepare_unique && !index.unique();
-        if !prepared && !index.unique() {
+        if !prepared && !index.unique() || mutant!("unique keys are not checked") {
             return Ok(());
         }
         let mut building = data.building.iter();
@@ -314,6 +314,9 @@ impl Changes {
     fn expect_own(&mut self, data: &Data, index: &Arc<Index>, keys: &DocumentKeys, record: RecordId) {
         let mut building = data.building.iter();
         let build = building.find(|build| Arc::ptr_eq(&build.index, index));
+        if mutant!("entries in an index being built are not checked") {
+            return;
+        }
         if !index.unique() || build.is_none_or(|build| build.build.has_failed()) {
             return;
         }
@@ -341,6 +344,9 @@ impl Changes {
     }
 
     fn delete_entry(&mut self, index: &Index, key: &KeyOf, record: RecordId) {
+        if mutant!("index entries are left behind") {
+            return;
+        }
         let entry = IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record };
         self.change.batch.delete(index.ident, entry.to_parts(index.unique()).0);
     }

@@ -26,7 +26,7 @@ use query::Interrupt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use storage::store::{Change, Claim, Expect, Owner, Refusal};
-use storage::{Batch, Ident, Key, Op, Overlay, Snapshot};
+use storage::{Batch, Ident, Key, Op, Overlay, Snapshot, mutant};
 
 /// The most that the changes of one transaction may take, in bytes, about.
 const CHANGES_MAX: usize = 256 * 1024 * 1024;
@@ -124,6 +124,9 @@ impl Database {
             return Err(has_ended());
         };
         self.log_transaction(&mut change, &created, logged, retry);
+        if mutant!("claims are given up before the commit") {
+            self.store.release(transaction.owner);
+        }
         let outcome = self.commit_taken(operation, change, &created);
         self.store.release(transaction.owner);
         let committed = outcome?;
@@ -176,7 +179,13 @@ impl Database {
 
     /// Aborts a transaction: nothing of it was ever visible to others. Whether it was still open.
     pub fn abort_transaction(&self, transaction: &OpenTransaction) -> bool {
-        let was_open = transaction.take().is_some();
+        let taken = transaction.take();
+        let was_open = taken.is_some();
+        if mutant!("aborted changes are stored")
+            && let Some(Taken { change, .. }) = taken
+        {
+            let _ = self.store.commit(change);
+        }
         if was_open {
             self.store.release(transaction.owner);
         }
@@ -209,6 +218,11 @@ impl Database {
                 true => Applied::Again,
                 false => changes.outcome_of(violated),
             });
+        }
+        if mutant!("statements are stored before the commit") {
+            let change =
+                Change { expect: Vec::new(), owner: Some(transaction.owner), ..changes.change.clone() };
+            let _ = self.store.commit(change);
         }
         inner.add(changes.change, self.transactions.bytes_max.load(Relaxed))?;
         inner.changed.extend(changes.changed);
@@ -297,6 +311,12 @@ impl OpenTransaction {
     /// What its next statement reads.
     pub(crate) fn view(&self) -> View {
         let inner = self.inner.lock();
+        if mutant!("transactions don't see their own changes") {
+            return View { catalog: inner.catalog.clone(), snapshot: inner.overlay.base().clone() };
+        }
+        if mutant!("each statement reads anew") && inner.change.batch.is_empty() {
+            return self.database.view();
+        }
         View { catalog: inner.catalog.clone(), snapshot: inner.overlay.clone() }
     }
 

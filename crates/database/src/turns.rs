@@ -13,7 +13,7 @@ use query::Interrupt;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use storage::Ident;
+use storage::{Ident, mutant};
 
 /// How many queues there are: records that share one wait for each other without need.
 const QUEUES: usize = 64;
@@ -85,7 +85,10 @@ impl Database {
         let turn = Turn { queue, ticket };
         let first = {
             let mut tickets = queue.tickets.lock();
-            tickets.push_back(ticket);
+            match mutant!("the last to come has the turn") {
+                true => tickets.push_front(ticket),
+                false => tickets.push_back(ticket),
+            }
             queue.length.store(tickets.len(), Ordering::Release);
             tickets.len() == 1
         };

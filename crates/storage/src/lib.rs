@@ -16,6 +16,7 @@ pub mod disk;
 mod engine;
 mod error;
 pub mod memory;
+pub mod mutants;
 mod overlay;
 pub mod store;
 pub mod testing;

@@ -4,6 +4,7 @@
 //! next to nothing and stays as it is while more is changed.
 
 use crate::memory::{Tree, TreeCursor};
+use crate::mutant;
 use crate::{Batch, Cursor, Direction, Error, Ident, Key, Op, Range, Result, Snapshot, Value};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -89,6 +90,7 @@ impl Snapshot for Overlay {
     fn get(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>> {
         let Some(layer) = self.layer(ident)? else { return self.base.get(ident, key) };
         match layer.changes.get(key) {
+            Some(None) if mutant!("transactions see what they have deleted") => self.base.get(ident, key),
             Some(changed) => Ok(changed.clone()),
             None if layer.covers => Ok(None),
             None => self.base.get(ident, key),

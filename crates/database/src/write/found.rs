@@ -11,7 +11,7 @@ use crate::turns::Turn;
 use base::Result;
 use base::bson::DocumentCow;
 use std::sync::Arc;
-use storage::Value;
+use storage::{Value, mutant};
 
 /// A document as it was read last, and how often it had changed when it was to be written.
 pub(super) struct Found {
@@ -42,7 +42,7 @@ impl Found {
         database: &'db Database,
         operation: &Operation,
     ) -> Result<Option<Turn<'db>>> {
-        if operation.transaction().is_some() {
+        if operation.transaction().is_some() && !mutant!("transactions wait for turns") {
             // It doesn't wait for others, who may be waiting for its end at the head of the queue.
             return Ok(None);
         }
@@ -78,7 +78,7 @@ impl Found {
         let Some(document) = view.snapshot.get(ident, &self.id.key()).map_err(storage_error)? else {
             return Ok(false);
         };
-        self.changed |= document != self.document;
+        self.changed |= document != self.document && !mutant!("changed documents are not matched again");
         self.document = document;
         Ok(true)
     }

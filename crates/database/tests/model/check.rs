@@ -20,7 +20,7 @@ const ILLEGAL_OPERATION: i32 = 20;
 const INVALID_OPTIONS: i32 = 72;
 const INDEX_OPTIONS_CONFLICT: i32 = 85;
 const INDEX_KEY_SPECS_CONFLICT: i32 = 86;
-const WRITE_CONFLICT: i32 = 112;
+pub(crate) const WRITE_CONFLICT: i32 = 112;
 const QUERY_PLAN_KILLED: i32 = 175;
 const SNAPSHOT_UNAVAILABLE: i32 = 246;
 const INDEX_BUILD_ABORTED: i32 = 276;
@@ -488,7 +488,15 @@ impl<'a> Checker<'a> {
                         values.len() < docs.len()
                     })
                 };
-                match (event.least..=event.most).any(shared) {
+                // What a transaction would add counts, even if it is never committed.
+                let overlaps = |own: &&Transaction<'_>| own.begin.start < event.end && own.end > event.start;
+                let within = self.transactions.iter().filter(overlaps).any(|own| {
+                    let mut keys = own.touched.iter().map(|(_, touched)| touched);
+                    keys.any(|(of, field, _)| {
+                        *of == namespace && field.is_some_and(|field| fields.contains(&field))
+                    })
+                });
+                match within || (event.least..=event.most).any(shared) {
                     true => Ok(()),
                     false => Err("no two documents share a key".to_string()),
                 }

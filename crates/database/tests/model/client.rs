@@ -46,6 +46,7 @@ pub(crate) struct Session {
     pub(crate) acknowledged: RefCell<Vec<(u64, bool)>>,
     /// How often it waits for the journal, in a hundred commits.
     pub(crate) journaled: Cell<u64>,
+    max_millis: Cell<u64>,
 }
 
 struct Reading {
@@ -70,7 +71,7 @@ pub(crate) struct Mix {
 
 impl Mix {
     pub(crate) fn draw(random: &Random) -> Mix {
-        let (ddl, begins) = (*random.pick(&[0, 0, 3, 12]), *random.pick(&[10, 30, 50]));
+        let (ddl, begins) = (*random.pick(&[0, 0, 3, 12, 40]), *random.pick(&[5, 10, 30, 50]));
         Mix { ddl, begins, checkpoints: 0 }
     }
 }
@@ -134,12 +135,18 @@ impl Session {
             busy: Cell::new(false),
             acknowledged: RefCell::default(),
             journaled: Cell::new(0),
+            max_millis: Cell::new(MAX_MILLIS),
         }
+    }
+
+    /// Bounds what its statements may take.
+    pub(crate) fn set_max_millis(&self, millis: u64) {
+        self.max_millis.set(millis);
     }
 
     fn call(&self) -> Call {
         let operation = Operation::with_blocking(1, self.shared.blocking);
-        operation.set_max_time(MAX_MILLIS);
+        operation.set_max_time(self.max_millis.get());
         if let Some((_, transaction)) = &*self.transaction.borrow() {
             operation.join(transaction.clone());
         }
@@ -184,7 +191,7 @@ impl Session {
         }
     }
 
-    fn begin(&self) {
+    pub(crate) fn begin(&self) {
         let started = self.shared.history.start();
         let earlier = match self.random.percent(10) {
             true => self.shared.times.lock().last().copied(),
@@ -197,7 +204,7 @@ impl Session {
         self.shared.history.end(started, Kind::Begin { transaction: number, time, at_earlier });
     }
 
-    fn commit(&self) {
+    pub(crate) fn commit(&self) {
         let call = self.call();
         let Some((number, transaction)) = self.transaction.borrow_mut().take() else { return };
         self.give_up_reading();

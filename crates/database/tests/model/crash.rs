@@ -44,8 +44,7 @@ pub(crate) fn history(seed: u64) -> Result<(), String> {
     }
     drop(world);
     let engine = open(&found)?;
-    let left = recovered(&engine, &committed);
-    let left = left.ok_or_else(|| format!("{loss:?}: what is there was never the state"))?;
+    let left = recovered(&engine, &committed).map_err(|what| format!("{loss:?}: {what}"))?;
     let position = |entry: &Entry| entry.position.map_or(0, |position| position.0);
     if let Some(lost) = committed[left..].iter().find(|entry| position(entry) <= least) {
         return Err(format!("{loss:?}: commit {} is lost, which was durable", position(lost)));
@@ -67,18 +66,17 @@ fn open(files: &FaultyFiles) -> Result<DiskEngine, String> {
     DiskEngine::open_on(Arc::new(files.clone()), &options).map_err(|error| format!("opening: {error}"))
 }
 
-/// How many of these commits make the state of an engine, if any do.
-fn recovered(engine: &DiskEngine, entries: &[Entry]) -> Option<usize> {
-    let found = trees(engine, entries);
+/// How many of these commits an engine has. Errors: where it is not in the state after any of them.
+fn recovered(engine: &DiskEngine, entries: &[Entry]) -> Result<usize, String> {
+    let (found, time) = (trees(engine, entries), engine.latest_time());
     let mut trees = Trees::new();
     let mut left = (trees == found).then_some(0);
-    for (number, entry) in entries.iter().enumerate() {
+    // The first batches, which make the trees of the catalog, have no times.
+    for (number, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.time <= time) {
         entry.ops.iter().for_each(|op| apply(&mut trees, op));
-        if trees == found {
-            left = Some(number + 1);
-        }
+        left = (trees == found).then_some(number + 1).or(left.filter(|_| time == 0));
     }
-    left
+    left.ok_or_else(|| format!("what is there is not the state of time {time}"))
 }
 
 fn trees(engine: &DiskEngine, entries: &[Entry]) -> Trees {

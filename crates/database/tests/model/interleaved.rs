@@ -39,13 +39,15 @@ thread_local! {
 /// Lets other sessions come in between.
 pub(crate) fn pause() {
     if let Some(world) = WORLD.with_borrow(Clone::clone) {
-        world.interrupt();
+        world.interrupt(25, 3);
     }
 }
 
-/// Long work: others may come before it.
+/// Long work, as the building of an index: others come before it.
 fn long_work(work: &mut dyn FnMut()) {
-    pause();
+    if let Some(world) = WORLD.with_borrow(Clone::clone) {
+        world.interrupt(100, 8);
+    }
     work();
 }
 
@@ -100,7 +102,8 @@ impl World {
         self.sessions.iter().for_each(Session::finish);
         for (number, namespace) in self.shared.namespaces.iter().enumerate() {
             if self.shared.databases[0].collection(namespace).is_some() {
-                self.sessions[0].ddl(&Ddl::Ensure, number);
+                self.sessions[0].ddl(&Ddl::DropIndex, number);
+                self.sessions[0].ddl(&Ddl::Build { unique: false }, number);
             }
         }
     }
@@ -120,10 +123,11 @@ impl World {
         }
     }
 
-    fn interrupt(&self) {
-        if self.depth.get() < DEPTH_MAX && self.random.percent(25) {
+    /// Runs up to so many steps, in so many of a hundred cases.
+    fn interrupt(&self, percent: u64, most: u64) {
+        if self.depth.get() < DEPTH_MAX && self.random.percent(percent) {
             self.depth.set(self.depth.get() + 1);
-            (0..1 + self.random.below(3)).for_each(|_| self.step());
+            (0..1 + self.random.below(most)).for_each(|_| self.step());
             self.depth.set(self.depth.get() - 1);
         }
     }

@@ -15,17 +15,25 @@ mod crash;
 mod documents;
 mod history;
 mod interleaved;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod random;
 mod recorder;
 mod replay;
 mod statements;
 mod threads;
+mod waiting;
 
+use parking_lot::RwLock;
 use std::sync::Arc;
 use storage::MemoryEngine;
 
+/// Taken for writing by whoever switches faults on.
+static ALONE: RwLock<()> = RwLock::new(());
+
 /// Runs the histories of so many seeds, or the one that is asked for.
 fn histories(count: u64, history: impl Fn(u64) -> Result<(), String>) {
+    let _together = ALONE.read();
     let seeds = asked().map_or(0..count, |seed| seed..seed + 1);
     let failures: Vec<String> = seeds
         .filter_map(|seed| history(seed).err().map(|what| format!("MODEL_SEED={seed}: {what}")))
@@ -52,6 +60,11 @@ fn two_databases_on_one_store_see_snapshots() {
 #[test]
 fn sessions_on_threads_see_snapshots() {
     histories(300, |seed| threads::history(Arc::new(MemoryEngine::new()), seed));
+}
+
+#[test]
+fn transactions_go_on_before_those_who_wait_for_them() {
+    histories(20, waiting::history);
 }
 
 #[test]

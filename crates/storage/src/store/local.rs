@@ -6,7 +6,7 @@ use super::recent::Recent;
 use super::{
     Beside, Build, Change, Claim, Counts, Exclusive, Expect, Outcome, Owner, Refusal, Sight, Store, Written,
 };
-use crate::{Engine, Ident, Position, Result, Snapshot};
+use crate::{Engine, Ident, Position, Result, Snapshot, mutant};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -105,11 +105,14 @@ impl Local {
 
     /// The first thing that stands in a change's way.
     fn refusal(&self, writer: &Writer, change: &Change) -> Result<Option<Refusal>> {
-        if let Some(owner) = writer.claims.in_the_way(&change.batch, change.owner) {
+        if !mutant!("claims are not heeded")
+            && let Some(owner) = writer.claims.in_the_way(&change.batch, change.owner)
+        {
             return Ok(Some(Refusal::Claimed(owner)));
         }
         for beside in &change.beside {
             if let Beside::Generation(ident, _) = beside
+                && !mutant!("collections change under transactions")
                 && let Some(owner) = writer.claims.relies(*ident, change.owner)
             {
                 return Ok(Some(Refusal::Claimed(owner)));
@@ -121,12 +124,15 @@ impl Local {
         let snapshot = self.engine.snapshot();
         for (number, expect) in change.expect.iter().enumerate() {
             if let Expect::NoneUnder { ident, prefix } = expect
+                && !mutant!("claimed key strings are not heeded")
                 && let Some(owner) = writer.claims.holder((*ident, prefix))
                 && Some(owner) != change.owner
             {
                 return Ok(Some(Refusal::Claimed(owner)));
             }
             let holds = match expect {
+                Expect::Generation { .. } if mutant!("generations are not checked") => true,
+                Expect::Value { value: Some(_), .. } if mutant!("documents are not checked") => true,
                 Expect::Generation { ident, generation } => writer.generations.get(ident) == Some(generation),
                 expect => expect.holds(snapshot.as_ref())?,
             };
@@ -139,8 +145,9 @@ impl Local {
 
     /// Applies a change that nothing stands in the way of.
     fn apply(&self, writer: &mut Writer, change: Change) -> Result<Written> {
-        let Change { mut batch, beside, log, ticks, earliest, .. } = change;
-        let first_time = (self.time.load(Ordering::Relaxed) + 1).max(earliest);
+        let Change { mut batch, beside, log, ticks, earliest, owner, .. } = change;
+        let step = u64::from(!mutant!("times are given twice"));
+        let first_time = (self.time.load(Ordering::Relaxed) + step).max(earliest);
         let time = first_time + u64::from(ticks.saturating_sub(1));
         let next_log = match &writer.log {
             Some(present) if !log.is_empty() => Some(present.extended(&mut batch, time, log)),
@@ -148,6 +155,14 @@ impl Local {
         };
         batch.set_time(time);
         let places = writer.recent.places(&batch);
+        #[cfg(feature = "mutants")]
+        {
+            if mutant!("half a batch is applied") {
+                let (first, second) = crate::mutants::halves(&batch);
+                self.engine.commit(first)?;
+                batch = second;
+            }
+        }
         let position = self.engine.commit(batch)?;
         writer.recent.note(places, time);
         if next_log.is_some() {
@@ -159,6 +174,9 @@ impl Local {
         let mut gone = Vec::new();
         for beside in beside {
             match beside {
+                Beside::Count { .. }
+                    if mutant!("counts of transactions are forgotten") && owner.is_some() => {}
+                Beside::Mark(..) if mutant!("changed records are not marked") => {}
                 Beside::Count { counts, records, bytes } => {
                     counts.records.fetch_add(records, Ordering::Relaxed);
                     counts.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -281,6 +299,9 @@ impl Store for Local {
     ) -> Result<std::result::Result<(), Refusal>> {
         let mut writer = self.writer.lock();
         for (number, (ident, generation)) in held.iter().enumerate() {
+            if mutant!("transactions overlook changed collections") {
+                break;
+            }
             if writer.generations.get(ident) != Some(generation) {
                 return Ok(Err(Refusal::Expectation(number)));
             }
@@ -289,10 +310,17 @@ impl Store for Local {
         for key in keys {
             match writer.claims.holder(key.place()) {
                 Some(holder) if holder == owner => continue,
+                Some(_) if mutant!("transactions take claims from each other") => {}
                 Some(holder) => return Ok(Err(Refusal::Claimed(holder))),
                 None => {}
             }
+            if mutant!("claims are not compared with the sight") {
+                continue;
+            }
             let (was_there, is_same) = key.compare(sight, snapshot.as_ref())?;
+            if mutant!("values that come back count as the same") && is_same {
+                continue;
+            }
             if !is_same || writer.recent.has_changed(owner, key, was_there) {
                 return Ok(Err(Refusal::Changed));
             }
@@ -303,12 +331,17 @@ impl Store for Local {
     }
 
     fn release(&self, owner: Owner) {
+        if mutant!("claims are never given up") {
+            return;
+        }
         let mut writer = self.writer.lock();
         writer.claims.release(owner);
         let forgotten = writer.recent.end(owner);
         drop(writer);
         drop(forgotten);
-        self.happen();
+        if !mutant!("nobody is told of claims given up") {
+            self.happen();
+        }
     }
 
     fn wait_released(&self, owner: Owner, go_on: &mut dyn FnMut() -> bool) {
@@ -335,6 +368,9 @@ impl Store for Local {
     }
 
     fn wait_journaled(&self, position: Position) -> Result<()> {
+        if mutant!("commits are acknowledged before the journal has them") {
+            return Ok(());
+        }
         self.engine.wait_journaled(position)
     }
 
@@ -373,6 +409,9 @@ impl Store for Local {
         let mut writer = self.writer.lock();
         let time = self.time(earliest);
         writer.recent.begin(owner, time);
+        if mutant!("transactions are told the time of another state") {
+            return (owner, self.sight(), time - 1);
+        }
         (owner, self.sight(), time)
     }
 

@@ -1,0 +1,90 @@
+//! Each fault that the checker must see, switched on and seen: see `storage::mutants`.
+
+use super::{crash, interleaved, threads, waiting};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use storage::MemoryEngine;
+use storage::mutants::switch_on;
+
+/// Which histories show a fault.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    Interleaved,
+    TwoDatabases,
+    Threads,
+    Crash,
+    Waiting,
+}
+
+/// The faults, by name.
+// tidy: sorted
+const MUTANTS: &[(&str, By)] = &[
+    ("aborted changes are stored", By::Interleaved),
+    ("changed documents are not matched again", By::Interleaved),
+    ("changed records are not marked", By::Interleaved),
+    ("claimed key strings are not heeded", By::Interleaved),
+    ("claims are given up before the commit", By::Interleaved),
+    ("claims are never given up", By::Interleaved),
+    ("claims are not compared with the sight", By::Interleaved),
+    ("claims are not heeded", By::Interleaved),
+    ("collections change under transactions", By::Interleaved),
+    ("commits are acknowledged before the journal has them", By::Crash),
+    ("counts of transactions are forgotten", By::Interleaved),
+    ("documents are not checked", By::Interleaved),
+    ("each statement reads anew", By::Interleaved),
+    ("entries in an index being built are not checked", By::Interleaved),
+    ("generations are not checked", By::Interleaved),
+    ("half a batch is applied", By::Interleaved),
+    ("index entries are left behind", By::Interleaved),
+    ("statements are stored before the commit", By::Interleaved),
+    ("times are given twice", By::TwoDatabases),
+    ("transactions are told the time of another state", By::Interleaved),
+    ("transactions don't see their own changes", By::Interleaved),
+    ("transactions overlook changed collections", By::Interleaved),
+    ("transactions see what they have deleted", By::Interleaved),
+    ("transactions take claims from each other", By::Threads),
+    ("transactions wait for turns", By::Waiting),
+    ("unique keys are not checked", By::Interleaved),
+    ("values that come back count as the same", By::Interleaved),
+    ("what came during a build is loaded", By::Interleaved),
+];
+
+/// A fault that isn't seen within so many histories isn't seen.
+const HISTORIES: u64 = 2000;
+
+fn history(by: By, seed: u64) -> Result<(), String> {
+    let engine = || Arc::new(MemoryEngine::new());
+    match by {
+        By::Interleaved => interleaved::history(engine(), false, seed),
+        By::TwoDatabases => interleaved::history(engine(), true, seed),
+        By::Threads => threads::history(engine(), seed),
+        By::Crash => crash::history(seed),
+        By::Waiting => waiting::history(seed),
+    }
+}
+
+/// The first history in which a fault is seen, and what is seen.
+fn caught(name: &'static str, by: By) -> Option<(u64, String)> {
+    switch_on(Some(name));
+    let seen = (0..HISTORIES).find_map(|seed| {
+        let seen = catch_unwind(AssertUnwindSafe(|| history(by, seed)));
+        let what =
+            seen.unwrap_or_else(|panic| Err(format!("panicked: {:?}", panic.downcast_ref::<String>())));
+        what.err().map(|what| (seed, what))
+    });
+    switch_on(None);
+    seen
+}
+
+#[test]
+fn every_fault_is_seen() {
+    let _alone = super::ALONE.write();
+    let mut missed = Vec::new();
+    for (name, by) in MUTANTS {
+        match caught(name, *by) {
+            Some((seed, what)) => eprintln!("{name}: seed {seed}, {by:?}: {:.150}", what),
+            None => missed.push(*name),
+        }
+    }
+    assert!(missed.is_empty(), "these are not seen: {missed:#?}");
+}
