@@ -155,7 +155,7 @@ fn every_commit_appears_once(server: &Server) {
             let over = writing.load(Ordering::Acquire) == 0;
             let batch = 1 + random.draw() as usize % 30;
             let found = stream.read(&mut client, batch, if over { 300 } else { 50 });
-            if random.draw() % 4 == 0 {
+            if random.draw().is_multiple_of(4) {
                 stream.resume(&mut client);
             }
             if over && found == 0 {

@@ -6,6 +6,7 @@
 //! - `recordings`: replays of a real MongoDB; `VELLUM_RECORDING=core/foo` shows differences in
 //!   detail, `VELLUM_BLESS=1` keeps the new rates.
 //! - `coverage`: every command, stage and operator has a script.
+//! - `change_streams`: every commit once and in order; streams that wait, and how many.
 //! - `compatibility`: docs/compatibility.md, made from the tables.
 //! - `deep`: values that nest or grow without end.
 //! - `durability`: what a server with a data directory keeps when it is killed.

@@ -35,9 +35,10 @@ impl Mirrored {
             let log = is_replica_set.then_some(LogOptions { bytes: 64 << 20 });
             Database::open_with(engine.clone(), clock, server::seed(), log).unwrap()
         };
-        // Said to be in memory alone, as the recorded replies are.
-        let settings =
-            Settings { replica_set: is_replica_set.then(|| "rs0".to_string()), ..Settings::default() };
+        // Said to be in memory alone, as the recorded replies are; but writes on a set wait for the journal, since
+        // streams show nothing before.
+        let replica_set = is_replica_set.then(|| "rs0".to_string());
+        let settings = Settings { replica_set, ephemeral: !is_replica_set, ..Settings::default() };
         let server = Arc::new(server::Server::new(settings, database));
         let ended = Arc::new(AtomicBool::new(false));
         let checkpoints = {

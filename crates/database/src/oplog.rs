@@ -279,13 +279,15 @@ impl Database {
         Ok((cursor, end))
     }
 
-    /// The same backwards, up to a time.
+    /// All entries from a time on in either direction, and the time of now: those that a crash would still
+    /// undo, too, as reads of collections see such documents.
     ///
     /// Errors: the engine's.
-    pub fn log_cursor_backward(&self, lower: Bound<u64>) -> Result<LogCursor> {
-        let (sight, end) = self.store.log_sight(self.earliest_cluster_time());
-        let bounds = (lower, Bound::Included(end));
-        LogCursor::new(sight.snapshot, bounds, Direction::Backward).map_err(storage_error)
+    pub fn log_cursor_local(&self, from: Bound<u64>, direction: Direction) -> Result<(LogCursor, u64)> {
+        let (sight, now) = self.store.sight_with_time(self.earliest_cluster_time());
+        let bounds = (from, Bound::Included(now));
+        let cursor = LogCursor::new(sight.snapshot, bounds, direction).map_err(storage_error)?;
+        Ok((cursor, now))
     }
 
     /// The time of the oldest entry that the log keeps; `None` where there is none.

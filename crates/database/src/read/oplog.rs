@@ -13,6 +13,7 @@ use query::{Context, Interrupt};
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
+use storage::Direction;
 use storage::store::LogCursor;
 
 /// The name under which the log is read.
@@ -123,7 +124,7 @@ impl OplogScan {
     ) -> Result<OplogScan> {
         let times = Times::of(filter);
         let backward = match order {
-            Order::Backward => Some(database.log_cursor_backward(times.lower)?),
+            Order::Backward => Some(database.log_cursor_local(times.lower, Direction::Backward)?.0),
             _ => None,
         };
         Ok(OplogScan {
@@ -169,7 +170,7 @@ impl OplogScan {
     /// Errors: CappedPositionLost where the log has been trimmed beyond where the scan was.
     fn fill_forward(&mut self) -> Result<()> {
         let from = self.last.map_or(self.times.lower, Bound::Excluded);
-        let (mut cursor, end) = self.database.log_cursor(from)?;
+        let (mut cursor, end) = self.database.log_cursor_local(from, Direction::Forward)?;
         if let (Some(last), Some(begin)) = (self.last, self.database.log_begin()?)
             && begin > last
         {
@@ -215,8 +216,6 @@ impl RecordStream for OplogScan {
                 }
                 self.fill()?;
                 if self.queue.is_empty() && self.order == Order::Tailing {
-                    // What is committed and not yet durable is shown once it is.
-                    self.database.sync_soon();
                     return Ok(None);
                 }
                 continue;
