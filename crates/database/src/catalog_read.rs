@@ -68,6 +68,12 @@ fn unchanged(known: &Catalog, entry: Document<'_>) -> Result<Option<Arc<Collecti
     for (index, bits) in same.data.iter().flat_map(|data| &data.indexes).zip(stored_multikey(entry)) {
         index.note_multikey(&bits);
     }
+    for stored in stored_builds(entry) {
+        let mut building = same.data.iter().flat_map(|data| &data.building);
+        if let Some(build) = building.find(|build| build.index.ident == stored.ident) {
+            build.index.note_multikey(&stored.multikey);
+        }
+    }
     Ok(Some(same))
 }
 
@@ -92,7 +98,7 @@ impl ReadCatalog {
                     continue;
                 };
                 let spec = IndexSpec::parse(stored.spec, &collection.namespace, context)?;
-                let index = Arc::new(Index::new(spec, stored.ident, &[], stored.since_millis));
+                let index = Arc::new(Index::new(spec, stored.ident, &stored.multikey, stored.since_millis));
                 data.building.push(Arc::new(Building { index, build }));
             }
         }

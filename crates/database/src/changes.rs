@@ -289,8 +289,9 @@ impl Changes {
         if !prepared && !index.unique() || mutant!("unique keys are not checked") {
             return Ok(());
         }
-        let mut building = data.building.iter();
-        if building.any(|build| Arc::ptr_eq(&build.index, index) && build.build.has_failed()) {
+        let build = data.building.iter().find(|build| Arc::ptr_eq(&build.index, index));
+        // A prepared index is there for what is added once it is built.
+        if build.is_some_and(|build| prepared || build.build.has_failed()) {
             return Ok(());
         }
         let at = (index.ident, Key::from(key.key_string.as_slice()));

@@ -201,13 +201,8 @@ pub(crate) fn entry_with(collection: &Collection, learnt: &[(Arc<Index>, Vec<u32
             out.push_document().begin_document("spec");
             index.spec.append_to(&mut out);
             out.end().append("ident", index.ident.0 as i64).append("since", index.since_millis);
-            out.begin_array("multikey");
-            let learnt = learnt.iter().find(|(known, _)| Arc::ptr_eq(known, index)).map(|(_, bits)| bits);
-            for (part, bits) in index.multikey_bits().into_iter().enumerate() {
-                let more = learnt.and_then(|learnt| learnt.get(part)).copied().unwrap_or(0);
-                out.push((bits | more) as i32);
-            }
-            out.end().end();
+            append_multikey(index, learnt, &mut out);
+            out.end();
         }
         out.end();
         // For others who share the store; dropped by whoever opens the database after a crash.
@@ -217,12 +212,25 @@ pub(crate) fn entry_with(collection: &Collection, learnt: &[(Arc<Index>, Vec<u32
                 let index = &building.index;
                 out.push_document().begin_document("spec");
                 index.spec.append_to(&mut out);
-                out.end().append("ident", index.ident.0 as i64).append("since", index.since_millis).end();
+                out.end().append("ident", index.ident.0 as i64).append("since", index.since_millis);
+                append_multikey(index, learnt, &mut out);
+                out.end();
             }
             out.end();
         }
     }
     out.finish()
+}
+
+/// Appends what is known of arrays on an index's paths, and what is about to be learnt.
+fn append_multikey(index: &Arc<Index>, learnt: &[(Arc<Index>, Vec<u32>)], out: &mut Builder) {
+    out.begin_array("multikey");
+    let learnt = learnt.iter().find(|(known, _)| Arc::ptr_eq(known, index)).map(|(_, bits)| bits);
+    for (part, bits) in index.multikey_bits().into_iter().enumerate() {
+        let more = learnt.and_then(|learnt| learnt.get(part)).copied().unwrap_or(0);
+        out.push((bits | more) as i32);
+    }
+    out.end();
 }
 
 /// Reads a catalog entry back. The counts are left at zero for the caller to fill in.
@@ -270,6 +278,8 @@ pub(crate) struct StoredBuild<'a> {
     pub(crate) spec: Document<'a>,
     pub(crate) ident: Ident,
     pub(crate) since_millis: i64,
+    /// What its writers have told of arrays on its paths.
+    pub(crate) multikey: Vec<u32>,
 }
 
 /// The indexes that were being built when an entry was written.
@@ -281,6 +291,7 @@ pub(crate) fn stored_builds(entry: Document<'_>) -> Vec<StoredBuild<'_>> {
             spec: build.get("spec")?.as_document()?,
             ident: Ident(build.get("ident")?.as_i64()? as u64),
             since_millis: build.get("since")?.as_i64()?,
+            multikey: multikey_of(build),
         })
     });
     builds.collect()
@@ -289,10 +300,12 @@ pub(crate) fn stored_builds(entry: Document<'_>) -> Vec<StoredBuild<'_>> {
 /// What an entry says of arrays on its indexes' paths, in the order of the indexes.
 pub(crate) fn stored_multikey(entry: Document<'_>) -> Vec<Vec<u32>> {
     let indexes = entry.get("indexes").and_then(|value| value.as_array());
-    let bits = indexes.into_iter().flat_map(|array| array.iter()).map(|index| {
-        let multikey = index.as_document().and_then(|index| index.get("multikey")?.as_array());
-        let bits = multikey.into_iter().flat_map(|array| array.iter());
-        bits.map(|bits| bits.as_i64().unwrap_or(0) as u32).collect()
-    });
-    bits.collect()
+    let indexes = indexes.into_iter().flat_map(|array| array.iter());
+    indexes.map(|index| index.as_document().map(multikey_of).unwrap_or_default()).collect()
+}
+
+fn multikey_of(index: Document<'_>) -> Vec<u32> {
+    let bits = index.get("multikey").and_then(|bits| bits.as_array());
+    let bits = bits.into_iter().flat_map(|array| array.iter());
+    bits.map(|bits| bits.as_i64().unwrap_or(0) as u32).collect()
 }

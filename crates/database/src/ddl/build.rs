@@ -84,6 +84,7 @@ impl IndexBuild<'_> {
                 if let Some(build) = self.builds.iter().find(|build| build.build.has_failed()) {
                     return Err(self.duplicate(build));
                 }
+                self.learn_from(&collection);
                 publish(change, &mut collection)?;
                 self.unregister(&mut collection);
                 change.put_collection(collection).map(drop)
@@ -98,6 +99,15 @@ impl IndexBuild<'_> {
                 self.abort();
                 Err(error)
             }
+        }
+    }
+
+    /// Takes up what writers have told of arrays, who may know the indexes being built through other entries of
+    /// the catalog.
+    fn learn_from(&self, collection: &Collection) {
+        for known in collection.data.iter().flat_map(|data| &data.building) {
+            let own = self.builds.iter().find(|build| build.index.ident == known.index.ident);
+            own.iter().for_each(|own| own.index.note_multikey(&known.index.multikey_bits()));
         }
     }
 

@@ -496,7 +496,11 @@ impl<'a> Checker<'a> {
                         *of == namespace && field.is_some_and(|field| fields.contains(&field))
                     })
                 });
-                match within || (event.least..=event.most).any(shared) {
+                // So does what is about to be committed: it ends the build first.
+                let meanwhile =
+                    self.events.iter().filter(|other| other.start < event.end && other.end > event.start);
+                let most = meanwhile.map(|other| other.most).max().unwrap_or(event.most);
+                match within || (event.least..=most).any(shared) {
                     true => Ok(()),
                     false => Err("no two documents share a key".to_string()),
                 }

@@ -145,7 +145,11 @@ impl Session {
     }
 
     fn call(&self) -> Call {
-        let operation = Operation::with_blocking(1, self.shared.blocking);
+        self.call_through(|work| work())
+    }
+
+    fn call_through(&self, blocking: BlockingHook) -> Call {
+        let operation = Operation::with_blocking(1, blocking);
         operation.set_max_time(self.max_millis.get());
         if let Some((_, transaction)) = &*self.transaction.borrow() {
             operation.join(transaction.clone());
@@ -413,7 +417,8 @@ impl Session {
 
     /// Changes collections or indexes.
     pub(crate) fn ddl(&self, ddl: &Ddl, namespace: usize) {
-        let call = self.call();
+        // Other statements give way by the clock, which no seed decides.
+        let call = self.call_through(self.shared.blocking);
         let started = self.shared.history.start();
         let outcome = self.change(&call, ddl, namespace).map_err(Failure::from);
         let outcome = outcome.map(|committed| committed.map(|committed| self.acknowledge(committed)));

@@ -54,7 +54,8 @@ fn interleaved_sessions_see_snapshots() {
 
 #[test]
 fn two_databases_on_one_store_see_snapshots() {
-    histories(1000, |seed| interleaved::history(Arc::new(MemoryEngine::new()), true, seed));
+    let count = std::env::var("MODEL_COUNT").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
+    histories(count, |seed| interleaved::history(Arc::new(MemoryEngine::new()), true, seed));
 }
 
 #[test]

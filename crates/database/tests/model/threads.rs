@@ -50,6 +50,13 @@ pub(crate) fn history(engine: Arc<dyn Engine>, seed: u64) -> Result<(), String> 
         }
     });
     let events = shared.history.events();
-    let checked = Replay::of(recorder.committed()).and_then(|replay| check(&replay, 0, &events));
+    let checked = Replay::of(recorder.committed()).and_then(|replay| {
+        check(&replay, 0, &events).inspect_err(|_| {
+            if super::asked().is_some() {
+                replay.show();
+                events.iter().for_each(|event| eprintln!("{event:?}"));
+            }
+        })
+    });
     checked.and_then(|()| shared.validate())
 }
