@@ -71,6 +71,10 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     let database = Database::open_with(engine, clock, server::seed(), config.oplog);
     let database =
         database.map_err(|error| Failure::new(Kind::Data, format!("cannot open the database: {error}")))?;
+    if let Some(disk) = &config.disk {
+        // An index build's sorter has its place beside the cache, not instead of it.
+        database.set_build_memory(disk.cache_bytes / 4);
+    }
     let server = Arc::new(Server::new(config.settings.clone(), database.clone()));
     set_parameters(&server, &config.parameters)?;
     let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;

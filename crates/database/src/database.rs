@@ -223,9 +223,11 @@ impl Database {
         self.build_memory.load(Relaxed)
     }
 
-    /// Bounds what an index build may hold in memory.
-    pub fn set_build_memory(&self, bytes: usize) {
-        self.build_memory.store(bytes, Relaxed);
+    /// Bounds what an index build may hold in memory, in bytes; never beyond the 200 MB of MongoDB's
+    /// maxIndexBuildMemoryUsageMegabytes.
+    pub fn set_build_memory(&self, bytes: u64) {
+        let bytes = usize::try_from(bytes).unwrap_or(BUILD_MEMORY);
+        self.build_memory.store(bytes.min(BUILD_MEMORY), Relaxed);
     }
 
     /// What an operation reads: what its transaction does, the view it was given, or all there is now.
