@@ -297,6 +297,16 @@ impl Database {
         self.store.log_begin().map_err(storage_error)
     }
 
+    /// The times of the oldest and the latest entry that the log keeps; `None` where there is none.
+    ///
+    /// Errors: the engine's.
+    pub fn log_window(&self) -> Result<Option<(u64, u64)>> {
+        let Some(begin) = self.log_begin()? else { return Ok(None) };
+        let (mut cursor, _) = self.log_cursor_local(Bound::Included(begin), Direction::Backward)?;
+        let latest = cursor.next_entry().map_err(storage_error)?;
+        Ok(latest.map(|latest| (begin, latest.time)))
+    }
+
     /// The most bytes that the log takes; `None` where none is kept.
     pub fn log_limit(&self) -> Option<u64> {
         self.store.log_limit()

@@ -46,6 +46,7 @@ fn server_status(call: &mut Call<'_>) -> Result<Answer> {
             wanted.push(section);
         }
     }
+    let shows_log = fields.any("oplog")?.is_some_and(|value| value.is_truthy());
     // Whatever else is named is a section of MongoDB's that isn't here, which is left out as
     // MongoDB leaves out those it doesn't know.
     drop(fields.rest());
@@ -61,6 +62,11 @@ fn server_status(call: &mut Call<'_>) -> Result<Answer> {
         reply.begin_document(name);
         append(server, reply);
         reply.end();
+    }
+    if shows_log && let Some((earliest, latest)) = server.database.log_window()? {
+        reply.begin_document("oplog").begin_document("latestOptime");
+        reply.append("ts", Value::Timestamp(latest)).append("t", 1i64).end();
+        reply.append("earliestOptime", Value::Timestamp(earliest)).end();
     }
     Ok(Answer::Done)
 }
