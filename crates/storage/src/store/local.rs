@@ -147,8 +147,10 @@ impl Local {
     fn apply(&self, writer: &mut Writer, change: Change) -> Result<Written> {
         let Change { mut batch, beside, log, ticks, earliest, owner, .. } = change;
         let step = u64::from(!mutant!("times are given twice"));
-        let first_time = (self.time.load(Ordering::Relaxed) + step).max(earliest);
-        let time = first_time + u64::from(ticks.saturating_sub(1));
+        // Taken before the commit, so that whoever asks for the time from now on begins behind it.
+        let after = |latest: u64| (latest + step).max(earliest) + u64::from(ticks.saturating_sub(1));
+        let taken = self.time.fetch_update(Ordering::AcqRel, Ordering::Acquire, |latest| Some(after(latest)));
+        let time = after(taken.unwrap_or_else(|latest| latest));
         let next_log = match &writer.log {
             Some(present) if !log.is_empty() => Some(present.extended(&mut batch, time, log)),
             _ => None,
@@ -200,7 +202,6 @@ impl Local {
             gone.iter().for_each(|ident| _ = counts.remove(ident));
         }
         // Whoever asked for the time meanwhile may have been told a later one.
-        self.time.fetch_max(time, Ordering::AcqRel);
         self.position.fetch_max(position.0, Ordering::AcqRel);
         Ok(Written { position, time })
     }
