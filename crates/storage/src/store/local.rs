@@ -201,7 +201,6 @@ impl Local {
             let mut counts = self.counts.lock();
             gone.iter().for_each(|ident| _ = counts.remove(ident));
         }
-        // Whoever asked for the time meanwhile may have been told a later one.
         self.position.fetch_max(position.0, Ordering::AcqRel);
         Ok(Written { position, time })
     }
