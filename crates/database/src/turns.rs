@@ -8,11 +8,11 @@
 use crate::database::Database;
 use crate::keys::RecordId;
 use base::Result;
-use parking_lot::{Condvar, Mutex};
 use query::Interrupt;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+use storage::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use storage::sync::{Condvar, Mutex, MutexGuard};
 use storage::{Ident, mutant};
 
 /// How many queues there are: records that share one wait for each other without need.
@@ -105,7 +105,7 @@ impl Turn<'_> {
         while tickets.front() != Some(&self.ticket) {
             self.queue.moved.wait_for(&mut tickets, ASK);
             let mut going = true;
-            parking_lot::MutexGuard::unlocked(&mut tickets, || going = go_on());
+            MutexGuard::unlocked(&mut tickets, || going = go_on());
             if !going {
                 return;
             }
