@@ -21,11 +21,11 @@ use crate::oplog::Logged;
 use crate::storage_error;
 use crate::write::RetryKey;
 use base::{Error, Namespace, Result, err};
-use parking_lot::Mutex;
 use query::Interrupt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use storage::store::{Change, Claim, Expect, Owner, Refusal};
+use storage::sync::Mutex;
 use storage::{Batch, Ident, Key, Op, Overlay, Snapshot, mutant};
 
 /// The most that the changes of one transaction may take, in bytes, about.

@@ -6,11 +6,15 @@
 //! unchanged.
 
 mod emit;
+#[cfg(feature = "shuttle")]
+mod explore;
 mod faulty;
 mod mirror;
 mod shared;
 
 pub use emit::{Describe, Emit};
+#[cfg(feature = "shuttle")]
+pub use explore::{explore, fails};
 pub use faulty::{FaultyFiles, Loss};
 pub use mirror::Mirror;
 pub use shared::Shared;

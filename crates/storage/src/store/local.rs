@@ -6,11 +6,11 @@ use super::recent::Recent;
 use super::{
     Beside, Build, Change, Claim, Counts, Exclusive, Expect, Outcome, Owner, Refusal, Sight, Store, Written,
 };
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, RwLock};
 use crate::{Durability, Engine, Ident, Position, Result, Snapshot, mutant};
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long a wait goes on before it asks whether it should.
@@ -143,6 +143,15 @@ impl Local {
         Ok(None)
     }
 
+    /// Forgets the commits that would survive a crash by now.
+    fn note_synced(&self, writer: &mut Writer) {
+        let durable = self.engine.durable();
+        while let Some((_, time)) = writer.unsynced.front().copied().filter(|(at, _)| *at <= durable) {
+            writer.synced_time = time;
+            writer.unsynced.pop_front();
+        }
+    }
+
     /// Applies a change that nothing stands in the way of.
     fn apply(&self, writer: &mut Writer, change: Change) -> Result<Written> {
         let Change { mut batch, beside, log, ticks, earliest, owner, .. } = change;
@@ -171,6 +180,7 @@ impl Local {
             writer.log = next_log;
             // Where nothing is ever synced unasked, the majority waits for nothing either.
             if self.engine.has_journal() && self.engine.durability() != Durability::None {
+                self.note_synced(writer);
                 writer.unsynced.push_back((position, time));
             }
         }
@@ -200,6 +210,9 @@ impl Local {
         if !gone.is_empty() {
             let mut counts = self.counts.lock();
             gone.iter().for_each(|ident| _ = counts.remove(ident));
+        }
+        if mutant!("a later time that was told is forgotten") {
+            self.time.store(time, Ordering::Release);
         }
         self.position.fetch_max(position.0, Ordering::AcqRel);
         Ok(Written { position, time })
@@ -268,7 +281,7 @@ impl Store for Local {
 
     fn commit(&self, change: Change) -> Result<Outcome> {
         let mut writer = self.writer.lock();
-        if self.frozen() > 0 {
+        if self.frozen() > 0 && !mutant!("commits go on while they are held up") {
             return Ok(Err((Refusal::Frozen, change)));
         }
         match self.refusal(&writer, &change)? {
@@ -443,11 +456,7 @@ impl Store for Local {
 
     fn log_sight(&self, earliest: u64) -> (Sight, u64) {
         let mut writer = self.writer.lock();
-        let durable = self.engine.durable();
-        while let Some((_, time)) = writer.unsynced.front().copied().filter(|(at, _)| *at <= durable) {
-            writer.synced_time = time;
-            writer.unsynced.pop_front();
-        }
+        self.note_synced(&mut writer);
         let end = match writer.unsynced.is_empty() {
             true => self.time(earliest),
             false => writer.synced_time,

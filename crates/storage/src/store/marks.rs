@@ -1,7 +1,7 @@
 //! What the writers of documents tell the builder of an index: which records they have changed, and of keys
 //! that two documents have.
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

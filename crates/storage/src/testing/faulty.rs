@@ -142,6 +142,12 @@ impl FaultyFiles {
         Some(disk.contents.get(disk.names.get(path)?)?.now.clone())
     }
 
+    /// The contents that a file would have if the machine stopped now.
+    pub fn read_durable(&self, path: &Path) -> Option<Vec<u8>> {
+        let disk = self.disk.lock();
+        Some(disk.contents.get(disk.names.get(path)?)?.durable.clone())
+    }
+
     /// Changes the contents of a file behind everybody's back.
     pub fn tamper(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
         let mut disk = self.disk.lock();

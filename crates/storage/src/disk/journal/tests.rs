@@ -1,0 +1,105 @@
+//! Group commit, whichever thread goes on at any place.
+
+use super::*;
+use crate::mutants::switch_on;
+use crate::testing::{FaultyFiles, explore, fails};
+use crate::{Batch, Ident};
+use shuttle::thread;
+use std::path::Path;
+
+const SEEDS: u64 = 150;
+const DIRECTORY: &str = "/journal";
+
+/// What the writers of an engine share, held by whoever appends.
+struct Engine {
+    journal: Journal,
+    writer: Mutex<Appender>,
+    files: FaultyFiles,
+}
+
+fn batch(number: u64) -> Encoded {
+    let mut batch = Batch::new();
+    batch.put(Ident(1), number.to_be_bytes(), [number as u8; 40].as_slice());
+    Encoded::new(&batch).unwrap()
+}
+
+impl Engine {
+    fn new() -> Arc<Engine> {
+        let files = FaultyFiles::new();
+        let segments =
+            Segments { files: Arc::new(files.clone()), directory: PathBuf::from(DIRECTORY), id: 7 };
+        let file = segments.create(1).unwrap();
+        let appender = Appender::new(1, file, SEGMENT_HEADER_BYTES as u64, 0);
+        let journal = Journal::new(segments, &appender);
+        Arc::new(Engine { journal, writer: Mutex::new(appender), files })
+    }
+
+    /// Appends a frame; gives its position, and the file that has it with its place there.
+    fn append(&self, number: u64) -> (u64, PathBuf, std::ops::Range<usize>) {
+        let mut appender = self.writer.lock();
+        let begin = appender.len as usize;
+        let position = self.journal.append(&mut appender, &mut batch(number)).unwrap();
+        (position, self.journal.segments.path(appender.number), begin..appender.len as usize)
+    }
+
+    fn is_durable(&self, path: &Path, place: std::ops::Range<usize>) -> bool {
+        let written = self.files.read(path).unwrap();
+        let durable = self.files.read_durable(path).unwrap();
+        durable.get(place.clone()) == written.get(place)
+    }
+}
+
+/// Who has waited for a sync finds his frame on the disk, in whichever segment it is.
+fn waiting() {
+    let engine = Engine::new();
+    let writes = |number: u64| {
+        let engine = Arc::clone(&engine);
+        thread::spawn(move || {
+            for round in 0..2 {
+                let (position, path, place) = engine.append(number * 2 + round);
+                engine.journal.wait(position).unwrap();
+                assert!(engine.journal.durable() >= position);
+                assert!(engine.is_durable(&path, place));
+            }
+        })
+    };
+    let mut threads: Vec<_> = (0..3).map(writes).collect();
+    let keeper = Arc::clone(&engine);
+    threads.push(thread::spawn(move || {
+        let file = keeper.journal.segments.create(2).unwrap();
+        keeper.journal.switch(&mut keeper.writer.lock(), 2, file);
+    }));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// A checkpoint, and whoever syncs unasked, let those go on who wait.
+fn told_by_others() {
+    let engine = Engine::new();
+    let woken = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&woken);
+    engine.journal.when_durable(Arc::new(move || _ = seen.fetch_add(1, Ordering::SeqCst)));
+    let (position, ..) = engine.append(1);
+    let waits = |_| {
+        let engine = Arc::clone(&engine);
+        thread::spawn(move || engine.journal.wait(position).unwrap())
+    };
+    let mut threads: Vec<_> = (0..2).map(waits).collect();
+    let flusher = Arc::clone(&engine);
+    threads.push(thread::spawn(move || flusher.journal.sync().unwrap()));
+    let keeper = Arc::clone(&engine);
+    threads.push(thread::spawn(move || keeper.journal.checkpointed(position)));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(woken.load(Ordering::SeqCst), 1, "what has become durable is told once");
+}
+
+#[test]
+fn under_any_schedule_whoever_has_waited_finds_his_frame_on_the_disk() {
+    explore(SEEDS, waiting);
+    explore(SEEDS, told_by_others);
+    for name in ["what is written during a sync counts as durable", "nobody is told of a sync"] {
+        switch_on(Some(name));
+        let seen = fails(SEEDS, waiting);
+        switch_on(None);
+        assert!(seen, "{name}");
+    }
+}

@@ -1,0 +1,239 @@
+//! What must hold whichever thread goes on at any place: the commit lock, claims, waits, sights and times of
+//! the store of one process, run by a scheduler that a seed decides.
+//!
+//! `cargo test -p storage --features shuttle,mutants schedules` runs these.
+
+#![cfg(all(feature = "shuttle", feature = "mutants"))]
+#![allow(clippy::unwrap_used)]
+
+mod schedules {
+    use parking_lot::RwLock;
+    use shuttle::thread;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use storage::mutants::switch_on;
+    use storage::store::{Change, Claim, Expect, Local, Owner, Refusal, Store};
+    use storage::testing::{explore, fails};
+    use storage::{Batch, Engine, Ident, Key, MemoryEngine, Snapshot, Value};
+
+    const TREE: Ident = Ident(1);
+    /// Seeds for each scenario, each of which stands for ten schedules.
+    const SEEDS: u64 = 150;
+
+    /// Taken for writing by whoever switches faults on.
+    static ALONE: RwLock<()> = RwLock::new(());
+
+    fn store() -> Arc<Local> {
+        let engine = MemoryEngine::new();
+        let mut batch = Batch::new();
+        batch.create(TREE);
+        engine.commit(batch).unwrap();
+        Arc::new(Local::new(Arc::new(engine), None).unwrap())
+    }
+
+    fn number(snapshot: &dyn Snapshot, key: &[u8]) -> u64 {
+        let value = snapshot.get(TREE, key).unwrap();
+        value.map_or(0, |value| u64::from_be_bytes((*value).try_into().unwrap()))
+    }
+
+    /// A change of one number to the next, that expects what was read.
+    fn increment(sight: &dyn Snapshot, key: &[u8], owner: Option<Owner>) -> Change {
+        let before = sight.get(TREE, key).unwrap();
+        let mut change = Change { owner, ..Change::default() };
+        let place = Key::from(key);
+        change.expect.push(Expect::Value { ident: TREE, key: place.clone(), value: before });
+        change.batch.put(TREE, place, Value::from(&(number(sight, key) + 1).to_be_bytes()[..]));
+        change
+    }
+
+    /// Increments a number as a statement would: again where it was refused, after waiting where that helps.
+    fn increment_single(store: &Local, key: &[u8]) {
+        loop {
+            let change = increment(store.sight().snapshot.as_ref(), key, None);
+            match store.commit(change).unwrap() {
+                Ok(_) => return,
+                Err((Refusal::Claimed(owner), _)) => store.wait_released(owner, &mut || true),
+                Err((Refusal::Frozen, _)) => store.wait_for_room(&mut || true).unwrap(),
+                Err((Refusal::Expectation(_), _)) => {}
+                Err((refusal, _)) => panic!("{refusal:?}"),
+            }
+        }
+    }
+
+    /// Increments a number within a transaction; whether it was committed.
+    fn increment_within(store: &Local, key: &[u8]) -> bool {
+        let (owner, sight, _) = store.begin(0);
+        let keys = [Claim::Key(TREE, Key::from(key))];
+        let claimed = store.claim(owner, &keys, &[], sight.snapshot.as_ref()).unwrap().is_ok();
+        if claimed {
+            let change = increment(sight.snapshot.as_ref(), key, Some(owner));
+            let committed = store.commit(Change { expect: Vec::new(), ..change }).unwrap();
+            assert!(committed.is_ok(), "nothing is left to fail at the commit: {committed:?}");
+        }
+        store.release(owner);
+        claimed
+    }
+
+    fn single_increments() {
+        let store = store();
+        let run = |_| {
+            let store = store.clone();
+            thread::spawn(move || increment_single(&store, b"n"))
+        };
+        let threads: Vec<_> = (0..3).map(run).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(number(store.sight().snapshot.as_ref(), b"n"), 3);
+    }
+
+    fn transactions_and_singles() {
+        let store = store();
+        let within = |_| {
+            let store = store.clone();
+            thread::spawn(move || u64::from(increment_within(&store, b"n")))
+        };
+        let mut threads: Vec<_> = (0..2).map(within).collect();
+        let single = store.clone();
+        threads.push(thread::spawn(move || {
+            increment_single(&single, b"n");
+            1
+        }));
+        let done: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        assert_eq!(number(store.sight().snapshot.as_ref(), b"n"), done);
+    }
+
+    fn freezing() {
+        let store = store();
+        let writer = store.clone();
+        let writer = thread::spawn(move || increment_single(&writer, b"n"));
+        let freezer = store.clone();
+        let freezer = thread::spawn(move || {
+            freezer.freeze();
+            let before = number(freezer.sight().snapshot.as_ref(), b"n");
+            thread::yield_now();
+            assert_eq!(number(freezer.sight().snapshot.as_ref(), b"n"), before);
+            freezer.thaw().unwrap();
+        });
+        let exclusive = store.clone();
+        let exclusive = thread::spawn(move || drop(exclusive.lock(&mut || true).unwrap().unwrap()));
+        for thread in [writer, freezer, exclusive] {
+            thread.join().unwrap();
+        }
+        assert_eq!(number(store.sight().snapshot.as_ref(), b"n"), 1);
+    }
+
+    fn sights_and_generations() {
+        let store = store();
+        let published = Arc::new(AtomicU64::new(0));
+        let changes = |_| {
+            let (store, published) = (store.clone(), published.clone());
+            thread::spawn(move || {
+                let lock = store.lock(&mut || true).unwrap().unwrap();
+                let mut change = Change::default();
+                let next = (lock.sight().generation + 1).to_be_bytes();
+                change.batch.put(TREE, Key::from(b"generation"), Value::from(&next[..]));
+                let applied = &mut |generation| published.store(generation, Ordering::SeqCst);
+                lock.commit(change, true, applied).unwrap().unwrap();
+            })
+        };
+        let reader = store.clone();
+        let (told, reads) = (
+            published.clone(),
+            thread::spawn(move || {
+                for _ in 0..3 {
+                    let before = told_generation(&reader);
+                    assert_eq!(number(before.0.as_ref(), b"generation"), before.1);
+                }
+            }),
+        );
+        let threads: Vec<_> = (0..2).map(changes).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        reads.join().unwrap();
+        assert_eq!((told.load(Ordering::SeqCst), store.generation()), (2, 2));
+    }
+
+    fn told_generation(store: &Local) -> (Arc<dyn Snapshot>, u64) {
+        let sight = store.sight();
+        (sight.snapshot, sight.generation)
+    }
+
+    /// Times that were told lie before those of later commits, and a transaction sees exactly the commits up to
+    /// its time.
+    fn times() {
+        let store = store();
+        let writes = |at: u64| {
+            let store = store.clone();
+            thread::spawn(move || {
+                let told = store.time(at * 2);
+                let mut change = Change { earliest: at, ..Change::default() };
+                let key = Key::from(at.to_be_bytes());
+                change.batch.put(TREE, key.clone(), Value::empty());
+                let written = store.commit(change).unwrap().unwrap();
+                assert!(written.time > told && store.time(0) >= written.time);
+                (written.time, key)
+            })
+        };
+        let writers: Vec<_> = (1..4).map(writes).collect();
+        let reader = store.clone();
+        let reader = thread::spawn(move || {
+            let (owner, sight, time) = reader.begin(3);
+            reader.release(owner);
+            (sight.snapshot, time)
+        });
+        let written: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        let (snapshot, time) = reader.join().unwrap();
+        for (number, (at, key)) in written.iter().enumerate() {
+            assert_eq!(snapshot.get(TREE, key).unwrap().is_some(), *at <= time);
+            assert!(written[..number].iter().all(|(other, _)| other != at));
+        }
+    }
+
+    #[test]
+    fn no_update_is_lost() {
+        let _together = ALONE.read();
+        explore(SEEDS, single_increments);
+    }
+
+    #[test]
+    fn claims_keep_transactions_apart_and_whoever_waits_for_one_goes_on() {
+        let _together = ALONE.read();
+        explore(SEEDS, transactions_and_singles);
+    }
+
+    #[test]
+    fn whoever_waits_for_a_thaw_goes_on() {
+        let _together = ALONE.read();
+        explore(SEEDS, freezing);
+    }
+
+    #[test]
+    fn a_sight_and_its_generation_belong_together() {
+        let _together = ALONE.read();
+        explore(SEEDS, sights_and_generations);
+    }
+
+    #[test]
+    fn times_grow_and_tell_what_a_transaction_sees() {
+        let _together = ALONE.read();
+        explore(SEEDS, times);
+    }
+
+    #[test]
+    fn faults_are_seen_under_some_schedule() {
+        let _alone = ALONE.write();
+        let faults: [(&'static str, fn()); 7] = [
+            ("documents are not checked", single_increments),
+            ("claims are not heeded", transactions_and_singles),
+            ("claims are not compared with the sight", transactions_and_singles),
+            ("nobody is told of claims given up", transactions_and_singles),
+            ("commits go on while they are held up", freezing),
+            ("times are given twice", times),
+            ("a later time that was told is forgotten", times),
+        ];
+        for (name, scenario) in faults {
+            switch_on(Some(name));
+            let seen = fails(SEEDS, scenario);
+            switch_on(None);
+            assert!(seen, "{name}");
+        }
+    }
+}
