@@ -21,6 +21,20 @@ fn no_diff(before: &str, after: &str) {
     assert_eq!(between(parse(before).view(), parse(after).view()), None, "{before} → {after}");
 }
 
+#[test]
+fn a_name_that_occurs_twice_has_no_diff_that_could_be_applied_again() {
+    let twice = |first: &str, second: &str| {
+        let mut out = Builder::new();
+        out.append("a", 0);
+        out.append_element(&parse(first).view().first().unwrap());
+        out.append_element(&parse(second).view().first().unwrap());
+        out.finish()
+    };
+    let before = twice("{f: 0}", "{f: [{$numberLong: '0'}]}");
+    let after = twice("{f: [{$numberLong: '0'}]}", "{f: 0}");
+    assert_eq!(between(before.view(), after.view()), None);
+}
+
 fn applied(before: &str, diff: &str, expected: &str) {
     let after = apply(parse(before).view(), parse(diff).view()).unwrap();
     assert_eq!(after, parse(expected), "{before} and {diff}");
