@@ -14,7 +14,8 @@ pub fn between(before: Document<'_>, after: Document<'_>) -> Option<DocumentBuf>
     }
     let diff = node.finish();
     // Entries of the oplog may be applied to what has them already.
-    let leads_from = |state| carry_out(state, diff.view()).is_ok_and(|result| result.bytes() == after.bytes());
+    let leads_from =
+        |state| carry_out(state, diff.view()).is_ok_and(|result| result.bytes() == after.bytes());
     (leads_from(before) && leads_from(after)).then_some(diff)
 }
 
