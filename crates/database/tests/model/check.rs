@@ -175,14 +175,20 @@ impl<'a> Checker<'a> {
             let before = view.clone();
             let unique = self.replay.unique(own.sees, name);
             let expected = statement.stmt.run(view, statement.number, &unique);
-            let touches = touches(statement.namespace, &before, view);
+            let mut touches = touches(statement.namespace, &before, view);
             match (&expected, &statement.outcome) {
                 (Ok(expected), Ok(told)) => same(expected, told, &statement.stmt)
                     .map_err(|what| format!("{statement:?}: {what}; it sees {before:?}"))?,
                 (Err(_), Ok(told)) => {
                     return Err(format!("{statement:?} was told {told:?} in spite of {before:?}"));
                 }
-                (Err(_), Err(failure)) if failure.code == DUPLICATE_KEY => {}
+                // What would have been written was claimed before the other document was met.
+                (Err(_), Err(failure)) if failure.code == DUPLICATE_KEY => {
+                    let aims = statement.stmt.aims(&before, statement.number);
+                    touches.extend(aims.iter().flat_map(|(before, after)| {
+                        of_change(statement.namespace, after.id, before.as_ref(), Some(after))
+                    }));
+                }
                 (expected, Err(failure)) => {
                     let touches = if expected.is_ok() { Some(&touches) } else { None };
                     unclear.extend(touches.is_none().then_some(event.start));

@@ -282,6 +282,18 @@ impl Stmt {
         }
         Ok(effects)
     }
+
+    /// The documents that it would write, and what they were before, whether or not they may stand beside
+    /// the others.
+    pub(crate) fn aims(&self, docs: &Docs, number: i64) -> Vec<(Option<Doc>, Doc)> {
+        let found = docs.values().filter(|doc| self.filter().matches(doc));
+        match self {
+            Stmt::Insert(doc) => vec![(None, doc.clone())],
+            Stmt::InsertMany(several) => several.iter().map(|doc| (None, doc.clone())).collect(),
+            Stmt::Upsert(doc) if found.clone().next().is_none() => vec![(None, doc.clone())],
+            _ => found.filter_map(|doc| Some((Some(doc.clone()), self.transform(doc, number)?))).collect(),
+        }
+    }
 }
 
 /// Whether a document may not stand beside the others, by what distinguishes it from what it was before.
