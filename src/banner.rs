@@ -44,7 +44,7 @@ pub(crate) fn banner(address: SocketAddr, config: &Config, start: Start) -> Stri
 }
 
 /// The same as lines of the log, the last one with the words and the number that tools wait for.
-pub(crate) fn log_start(address: SocketAddr, config: &Config, start: Start) {
+pub(crate) fn log_start(address: SocketAddr, config: &Config, start: Start, awaits_initiation: bool) {
     let settings = &config.settings;
     if settings.ephemeral {
         server::logging::startup_warning(
@@ -64,7 +64,9 @@ pub(crate) fn log_start(address: SocketAddr, config: &Config, start: Start) {
         durability = durability(config), data = directory.as_str(), start = start.text().as_str(), uri = uri.as_str();
         "Vellum has started"
     );
-    if let Some(name) = &settings.replica_set {
+    if awaits_initiation {
+        log::info!(id = 21313, c = "REPL"; "Did not find local replica set configuration document at startup");
+    } else if let Some(name) = &settings.replica_set {
         log::info!(
             id = 21331, c = "REPL", set = name.as_str();
             "Transition to primary complete; database writes are now permitted"

@@ -81,7 +81,8 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     if config.parent_pipe {
         stop_with_parent(server.clone());
     }
-    let served = server::serve(&server, |address| announce(address, &config, start));
+    let served =
+        server::serve(&server, |address| announce(address, &config, start, server.awaits_initiation()));
     let served = served.map_err(|error| Failure::new(Kind::Address, explain(&error, bind, port)));
     if config.settings.strict {
         report(&database);
@@ -103,11 +104,11 @@ fn open_disk(config: &Config) -> Result<Option<Arc<DiskEngine>>, Failure> {
     Ok(Some(Arc::new(disk)))
 }
 
-fn announce(address: SocketAddr, config: &Config, start: Start) {
+fn announce(address: SocketAddr, config: &Config, start: Start, awaits_initiation: bool) {
     for warning in &config.warnings {
         server::logging::startup_warning(warning);
     }
-    banner::log_start(address, config, start);
+    banner::log_start(address, config, start, awaits_initiation);
     if config.greeting == Greeting::Banner {
         let text = banner::banner(address, config, start);
         let mut out = io::stdout();

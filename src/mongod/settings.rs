@@ -76,6 +76,7 @@ impl Options {
             arguments,
             bind,
             port: self.number("port")?.unwrap_or(27017),
+            awaits_initiation: replica_set.is_some(),
             replica_set,
             engine: engine.name(),
             ephemeral: engine == Engine::Memory,

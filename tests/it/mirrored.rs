@@ -15,6 +15,17 @@ use storage::{DiskEngine, DiskOptions, Durability, Engine, MemoryEngine};
 /// How long after a checkpoint the next one begins.
 const PAUSE: Duration = Duration::from_millis(3);
 
+/// The kinds of servers that scripts are for.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Kind {
+    /// A standalone.
+    Alone,
+    /// A replica set, initiated.
+    Set,
+    /// A replica set that waits for replSetInitiate.
+    Uninitiated,
+}
+
 /// The server; dropping it stops it.
 pub(crate) struct Mirrored {
     server: Arc<server::Server>,
@@ -25,7 +36,8 @@ pub(crate) struct Mirrored {
 
 impl Mirrored {
     /// Starts it on a free port, and returns its address.
-    pub(crate) fn start(is_replica_set: bool) -> (Mirrored, String) {
+    pub(crate) fn start(kind: Kind) -> (Mirrored, String) {
+        let is_replica_set = kind != Kind::Alone;
         let data = Scratch::new("mirror");
         let options =
             DiskOptions { durability: Durability::None, cache_bytes: 4 << 20, ..DiskOptions::new(&*data) };
@@ -38,7 +50,12 @@ impl Mirrored {
         // Said to be in memory alone, as the recorded replies are; but writes on a set wait for the journal, since
         // streams show nothing before.
         let replica_set = is_replica_set.then(|| "rs0".to_string());
-        let settings = Settings { replica_set, ephemeral: !is_replica_set, ..Settings::default() };
+        let settings = Settings {
+            replica_set,
+            awaits_initiation: kind == Kind::Uninitiated,
+            ephemeral: !is_replica_set,
+            ..Settings::default()
+        };
         let server = Arc::new(server::Server::new(settings, database));
         let ended = Arc::new(AtomicBool::new(false));
         let checkpoints = {

@@ -22,6 +22,7 @@
 
 use crate::client::Client;
 use crate::describe::pretty;
+use crate::mirrored::Kind;
 use crate::server::Server;
 use crate::unstable::Names;
 use crate::{bless, root, say};
@@ -252,14 +253,17 @@ fn run_file(server: &Server, file: &Path) -> Result<(), String> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("")) }
 }
 
-/// The folder of scripts that are for a replica set: a new one each, as they change what can't be taken back.
-const SET_FOLDER: &str = "tests/scripts/replica-set";
+/// The folders of scripts that are for a replica set: a new one each, as they change what can't be taken back.
+const SET_FOLDERS: [(&str, Kind); 2] =
+    [("tests/scripts/replica-set", Kind::Set), ("tests/scripts/uninitiated", Kind::Uninitiated)];
 
 #[test]
 fn scripts() {
-    run_all("scripts", |is_set| match is_set {
-        true => Server::start_with(&["--replset", "rs0"]),
-        false => Server::start(),
+    run_all("scripts", |kind| match kind {
+        Kind::Alone => Server::start(),
+        Kind::Set => Server::start_with(&["--replset", "rs0"]),
+        // Only in mongod's place does the program wait.
+        Kind::Uninitiated => Some(Server::mirrored(kind)),
     });
 }
 
@@ -268,19 +272,22 @@ fn scripts() {
 #[test]
 fn scripts_on_two_engines() {
     if !bless() && std::env::var_os("VELLUM_SERVER").is_none() {
-        run_all("scripts on two engines", |is_set| Some(Server::mirrored(is_set)));
+        run_all("scripts on two engines", |kind| Some(Server::mirrored(kind)));
     }
 }
 
-/// Runs every script on servers of this kind; those of the one folder on a replica set.
-fn run_all(what: &str, start: impl Fn(bool) -> Option<Server> + Sync) {
-    let (sets, alone): (Vec<_>, _) =
-        script_files().into_iter().partition(|file| file.starts_with(root().join(SET_FOLDER)));
-    run_files(what, &alone, false, || start(false));
-    // A server that runs already isn't known to be one.
-    if std::env::var_os("VELLUM_SERVER").is_none() {
-        run_files(&format!("{what} on a set"), &sets, true, || start(true));
+/// Runs every script on a server of the kind that its folder is for.
+fn run_all(what: &str, start: impl Fn(Kind) -> Option<Server> + Sync) {
+    let mut alone = script_files();
+    for (folder, kind) in SET_FOLDERS {
+        let (these, others) = alone.into_iter().partition(|file| file.starts_with(root().join(folder)));
+        alone = others;
+        // A server that runs already isn't known to be one.
+        if std::env::var_os("VELLUM_SERVER").is_none() {
+            run_files(&format!("{what} in {folder}"), &these, true, || start(kind));
+        }
     }
+    run_files(what, &alone, false, || start(Kind::Alone));
 }
 
 /// Runs these scripts, each on a server of its own if so said.

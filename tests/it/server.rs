@@ -1,7 +1,7 @@
 //! The real binary as a child process, listening on a free port.
 
 use crate::client::Client;
-use crate::mirrored::Mirrored;
+use crate::mirrored::{Kind, Mirrored};
 use base::bson::extended_json::parse;
 use base::bson::{Builder, DocumentBuf};
 use std::collections::BTreeSet;
@@ -46,8 +46,8 @@ impl Server {
     }
 
     /// A server in this process on two engines that must agree: see [`Mirrored`].
-    pub(crate) fn mirrored(is_replica_set: bool) -> Server {
-        let (mirror, address) = Mirrored::start(is_replica_set);
+    pub(crate) fn mirrored(kind: Kind) -> Server {
+        let (mirror, address) = Mirrored::start(kind);
         Server { address, child: None, log: PathBuf::new(), _mirror: Some(mirror) }
     }
 

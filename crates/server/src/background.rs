@@ -28,8 +28,7 @@ pub(crate) fn run(server: &Weak<Server>) {
             }
         }
         // Asked once a second, so that clients who wait for news hear of the end of a stepDown.
-        let is_primary = server.set().is_none_or(|set| set.is_primary(&server));
-        let may_write = is_primary && server.database.write_locks() == 0;
+        let may_write = server.is_primary() && server.database.write_locks() == 0;
         if may_write && swept.elapsed() >= server.ttl_pause() {
             swept = Instant::now();
             if server.parameters.get("ttlMonitorEnabled") == Some(Setting::Boolean(true)) {

@@ -70,6 +70,11 @@ impl Command {
         Command::new(name, Kind::Admin, "Not implemented.", refused::not_implemented)
     }
 
+    /// A command that logs a user in, of whom there are none yet.
+    const fn login(name: &'static str) -> Command {
+        Command::new(name, Kind::Admin, "Not implemented.", refused::no_users).without_auth()
+    }
+
     /// A command that asks for replication, of which a standalone has none.
     const fn replication(name: &'static str) -> Command {
         Command::new(name, Kind::Admin, "Needs a replica set.", replication::no_replication).admin_only()
@@ -132,7 +137,7 @@ impl Command {
 pub(crate) static COMMANDS: &[Command] = &[
     transactions::ABORT_TRANSACTION,
     aggregate::AGGREGATE,
-    Command::refused("authenticate").without_auth(),
+    Command::login("authenticate"),
     diagnostics::BUILD_INFO,
     bulk_write::BULK_WRITE,
     check_sharding_index::CHECK_SHARDING_INDEX,
@@ -219,8 +224,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::refused("revokeRolesFromRole"),
     Command::refused("revokeRolesFromUser"),
     Command::refused("rolesInfo"),
-    Command::refused("saslContinue").without_auth(),
-    Command::refused("saslStart").without_auth(),
+    Command::login("saslContinue"),
+    Command::login("saslStart"),
     server_status::SERVER_STATUS,
     default_concerns::SET,
     admin::SET_FEATURE_COMPATIBILITY_VERSION,

@@ -268,20 +268,22 @@ impl<'a> Run<'a> {
         session.enter_transaction(self.server, number, part == Part::First, arguments).map(Some)
     }
 
-    /// Refuses what a member that has stepped down can't do.
+    /// Refuses what a member that has stepped down, or that isn't initiated yet, can't do.
     ///
-    /// Errors: NotWritablePrimary; NotPrimaryNoSecondaryOk for reads that are for the primary.
+    /// Errors: NotWritablePrimary; NotPrimaryNoSecondaryOk for reads that are for the primary;
+    /// NotPrimaryOrSecondary for any before the set is initiated.
     fn check_primary(&self, arguments: &Arguments<'_>) -> Result<()> {
-        match self.server.set() {
-            // What is in `local` is each member's own.
-            Some(set) if self.request.database != "local" && !set.is_primary(self.server) => {
-                match self.command.kind {
-                    Kind::Write => Err(err!(NotWritablePrimary, "not primary")),
-                    Kind::Read if !arguments.secondary_ok && self.command.name != "getMore" => {
-                        Err(err!(NotPrimaryNoSecondaryOk, "not primary and secondaryOk=false"))
-                    }
-                    _ => Ok(()),
-                }
+        // What is in `local` is each member's own.
+        if self.request.database == "local" || self.server.is_primary() {
+            return Ok(());
+        }
+        match self.command.kind {
+            Kind::Write => Err(err!(NotWritablePrimary, "not primary")),
+            Kind::Read if !arguments.secondary_ok && self.command.name != "getMore" => {
+                Err(err!(NotPrimaryNoSecondaryOk, "not primary and secondaryOk=false"))
+            }
+            Kind::Read if self.server.awaits_initiation() => {
+                Err(err!(NotPrimaryOrSecondary, "node is not in primary or recovering state"))
             }
             _ => Ok(()),
         }
@@ -441,7 +443,7 @@ fn use_session(state: &mut ConnectionState, server: &Server, arguments: &Argumen
 
 /// What members of a set append to every reply, from which clients learn the cluster time.
 fn append_cluster_time(server: &Server, reply: &mut Builder) {
-    if !server.is_replica_set() {
+    if server.set().is_none() {
         return;
     }
     let time = Value::Timestamp(server.cluster_time());

@@ -22,6 +22,7 @@ mod fields;
 mod local;
 pub mod logging;
 mod net;
+mod own_address;
 mod parameters;
 mod read_concern;
 mod replica_set;

@@ -8,8 +8,8 @@
 use crate::activity::Activity;
 use crate::buffers;
 use crate::call::Wait;
-use crate::commands::hello::dialled;
 use crate::connection::{ConnectionState, Outcome, handle};
+use crate::own_address::dialled;
 use crate::server::Server;
 use crate::wire::{Trouble, frame_length};
 use std::future::{pending, poll_fn};
@@ -85,8 +85,10 @@ async fn listen(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Res
     let terminated = termination()?;
     let address = listener.local_addr()?;
     if let Some(set) = server.set() {
-        let host = server.settings.advertise.clone().unwrap_or_else(|| dialled(address));
-        if let Err(error) = server.store_set_config(set, &set.config(), &host) {
+        let config = set.config();
+        let known = server.settings.advertise.as_ref().or(config.host.as_ref());
+        let host = known.cloned().unwrap_or_else(|| dialled(address));
+        if let Err(error) = server.store_set_config(set, &config, &host) {
             log::warn!("storing the configuration of the replica set: {error}");
         }
     }

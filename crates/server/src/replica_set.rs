@@ -1,8 +1,9 @@
 //! The replica set of one member: its configuration, its terms, and whether the member is the primary.
 //!
-//! The set is there as soon as the server is, initiated and with its primary elected. The configuration lies in
-//! `local.system.replset`, as MongoDB keeps it, and so outlives the process where data does; each start and each
-//! end of a stepDown is an election, and so a term, of its own.
+//! The set is there as soon as the server is, initiated and with its primary elected, or, in mongod's place, once
+//! `replSetInitiate` has begun it. The configuration lies in `local.system.replset`, as MongoDB keeps it, and so
+//! outlives the process where data does; each start and each end of a stepDown is an election, and so a term, of
+//! its own.
 
 use crate::direct;
 use crate::server::Server;
@@ -129,8 +130,9 @@ impl ReplicaSet {
 }
 
 impl Server {
-    /// The set, with the configuration that an earlier process stored, in a new term.
-    pub(crate) fn open_set(&self, name: &str) -> ReplicaSet {
+    /// The set, with the configuration that an earlier process stored, in a new term. `None` where there is no such
+    /// configuration and one is waited for.
+    pub(crate) fn open_set(&self, name: &str) -> Option<ReplicaSet> {
         let now = (self.cluster_time(), self.database.now_millis());
         let stored = self.stored_set_config(name).unwrap_or_else(|error| {
             log::warn!("reading the configuration of replica set {name}: {error}");
@@ -141,9 +143,10 @@ impl Server {
                 stored.term += 1;
                 stored
             }
+            None if self.settings.awaits_initiation => return None,
             None => SetConfig::new(self.database.new_object_id()),
         };
-        ReplicaSet::new(name.to_string(), config, now)
+        Some(ReplicaSet::new(name.to_string(), config, now))
     }
 
     fn stored_set_config(&self, name: &str) -> Result<Option<SetConfig>> {
@@ -154,7 +157,33 @@ impl Server {
         let batch = reply.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
         let batch = batch.and_then(|batch| batch.as_array());
         let first = batch.and_then(|batch| batch.iter().next());
-        first.and_then(|first| first.as_document()).map(SetConfig::stored).transpose()
+        let stored = first.and_then(|first| first.as_document()).map(SetConfig::stored).transpose()?;
+        Ok(stored.map(|(mut config, host)| {
+            // A set that began with the server is known by what its clients dial.
+            config.host = host.filter(|_| self.settings.awaits_initiation);
+            config
+        }))
+    }
+
+    /// Begins the set that the server waits for, with the member as its primary.
+    ///
+    /// Errors: AlreadyInitialized; those of storing the configuration.
+    pub(crate) fn initiate(&self, name: &str, config: SetConfig, host: &str) -> Result<()> {
+        let now = (self.cluster_time(), self.database.now_millis());
+        let set = ReplicaSet::new(name.to_string(), config.clone(), now);
+        if self.set.set(set).is_err() {
+            return Err(err!(AlreadyInitialized, "already initialized"));
+        }
+        if let Some(set) = self.set() {
+            self.store_set_config(set, &config, host)?;
+        }
+        self.load_default_concerns();
+        self.topology.changed.raise();
+        log::info!(
+            id = 21331, c = "REPL", set = name;
+            "Transition to primary complete; database writes are now permitted"
+        );
+        Ok(())
     }
 
     /// Stores the configuration, with the address that the member is known by.

@@ -28,6 +28,8 @@ pub struct Settings {
     pub port: u16,
     /// The replica set's name, where the server shows itself as one.
     pub replica_set: Option<String>,
+    /// Whether the set begins with `replSetInitiate`, as mongod's does, and not with the server.
+    pub awaits_initiation: bool,
     /// The address that hello names instead of the one a client dialled.
     pub advertise: Option<String>,
     /// The engine's name, as serverStatus shows it.
@@ -52,6 +54,7 @@ impl Default for Settings {
             bind: std::net::Ipv4Addr::LOCALHOST.into(),
             port: 0,
             replica_set: None,
+            awaits_initiation: false,
             advertise: None,
             engine: "memory",
             ephemeral: true,
@@ -77,8 +80,8 @@ pub struct Server {
     /// Raised when fsyncUnlock lets writes go on.
     pub(crate) unlocked: Arc<Signal>,
     pub(crate) topology: TopologyState,
-    /// The set of one that the server is, if it is one; there from the beginning.
-    set: OnceLock<ReplicaSet>,
+    /// The set of one that the server is, if it is one: there from the beginning, or once it is initiated.
+    pub(crate) set: OnceLock<ReplicaSet>,
     /// Network threads that are handling a request.
     pub(crate) occupied: AtomicUsize,
     /// Requests under way, from their frame to their reply.
@@ -145,8 +148,7 @@ impl Server {
             random: Random::new(seed),
             message_ids: AtomicU64::new(0),
         };
-        if let Some(name) = &server.settings.replica_set {
-            let set = server.open_set(name);
+        if let Some(set) = server.settings.replica_set.as_ref().and_then(|name| server.open_set(name)) {
             server.set.get_or_init(|| set);
             server.load_default_concerns();
         }
@@ -181,7 +183,7 @@ impl Server {
         }
     }
 
-    /// The set of one that the server is.
+    /// The set of one that the server is, once it is initiated.
     pub(crate) fn set(&self) -> Option<&ReplicaSet> {
         self.set.get()
     }
@@ -194,9 +196,22 @@ impl Server {
         }
     }
 
-    /// Whether the server shows itself as a replica set.
+    /// Whether the server shows itself as a member of a replica set, initiated or not.
     pub(crate) fn is_replica_set(&self) -> bool {
         self.settings.replica_set.is_some()
+    }
+
+    /// Whether the server is a replica set that `replSetInitiate` has yet to begin.
+    pub fn awaits_initiation(&self) -> bool {
+        self.is_replica_set() && self.set().is_none()
+    }
+
+    /// Whether writes are taken: by a standalone always, by a set while its member is the primary.
+    pub(crate) fn is_primary(&self) -> bool {
+        match self.set() {
+            Some(set) => set.is_primary(self),
+            None => !self.is_replica_set(),
+        }
     }
 
     /// The time of the last write as clients of a set see it: seconds and a count within them.

@@ -27,6 +27,8 @@ pub(crate) struct SetConfig {
     chaining: bool,
     settings: [i32; SETTINGS.len()],
     set_id: ObjectId,
+    /// The member's address, where a command has named it; `None` where it is what each client dialled.
+    pub(crate) host: Option<String>,
 }
 
 /// What a configuration names that isn't kept with it.
@@ -50,6 +52,7 @@ impl SetConfig {
             chaining: true,
             settings: SETTINGS.map(|(_, value)| value),
             set_id,
+            host: None,
         }
     }
 
@@ -79,11 +82,67 @@ impl SetConfig {
         self.member_id
     }
 
-    /// Reads a configuration that was stored.
+    /// Reads a configuration that was stored, and its member's address.
     ///
     /// Errors: those of [`read`](Self::read).
-    pub(crate) fn stored(document: Document<'_>) -> Result<SetConfig> {
-        SetConfig::read(document, ObjectId::from_parts(0, [0; 5], 0)).map(|(config, _)| config)
+    pub(crate) fn stored(document: Document<'_>) -> Result<(SetConfig, Option<String>)> {
+        let (config, named) = SetConfig::read(document, ObjectId::from_parts(0, [0; 5], 0))?;
+        Ok((config, named.hosts.into_iter().next()))
+    }
+
+    /// Reads the configuration that a set of this name is to begin with; `own` finds this server among its members.
+    /// Without a version it is the first.
+    ///
+    /// Errors: InvalidReplicaSetConfig, NewReplicaSetConfigurationIncompatible and NodeNotFound as MongoDB has them;
+    /// those of [`read`](Self::read).
+    pub(crate) fn first(
+        document: Document<'_>,
+        name: &str,
+        set_id: ObjectId,
+        own: impl Fn(&str) -> bool,
+    ) -> Result<(SetConfig, String)> {
+        let mut given = Builder::new();
+        given.append_all(document);
+        if document.get("version").is_none() {
+            given.append("version", 1);
+        }
+        let (config, named) = SetConfig::read(given.finish().view(), set_id)?;
+        if named.set != name {
+            return Err(err!(
+                InvalidReplicaSetConfig,
+                "Attempting to initiate a replica set with name {}, but command line reports {name}; rejecting",
+                named.set
+            ));
+        }
+        if config.version != 1 {
+            return Err(err!(
+                NewReplicaSetConfigurationIncompatible,
+                "Configuration used to initiate a replica set must have version 1, but found {}",
+                config.version
+            ));
+        }
+        if config.set_id != set_id {
+            return Err(err!(
+                InvalidReplicaSetConfig,
+                "replica set configuration cannot contain 'replicaSetId' field when called from replSetInitiate: {}",
+                config.set_id
+            ));
+        }
+        let Some(host) = named.hosts.iter().find(|host| own(host)).cloned() else {
+            return Err(err!(
+                InvalidReplicaSetConfig,
+                "No host described in new configuration with {{version: 1, term: 0}} for replica set {name} maps to \
+                 this node"
+            ));
+        };
+        if let Some(other) = named.hosts.iter().find(|other| **other != host) {
+            return Err(err!(
+                NodeNotFound,
+                "replSetInitiate quorum check failed because not all proposed set members responded affirmatively: \
+                 {other} failed with: a set of Vellum has one member"
+            ));
+        }
+        Ok((SetConfig { term: 1, host: Some(host.clone()), ..config }, host))
     }
 
     /// Reads a configuration.
@@ -268,7 +327,8 @@ impl SetConfig {
         }
         // By force it skips versions, so that no other that was on its way is taken for newer.
         let version = forced_by.map_or(version, |skip| version.max(self.version).saturating_add(skip));
-        Ok(SetConfig { version, term, ..other })
+        let host = self.host.as_ref().map(|_| own.to_string());
+        Ok(SetConfig { version, term, host, ..other })
     }
 }
 
@@ -302,7 +362,10 @@ mod tests {
         assert_eq!(named, Named { set: "rs0".into(), hosts: vec!["h:1".into()] });
         let mut shown = Builder::new();
         config.append_to("rs0", "h:1", &mut shown);
-        assert_eq!(SetConfig::stored(shown.finish().view()).unwrap(), config);
+        assert_eq!(
+            SetConfig::stored(shown.finish().view()).unwrap(),
+            (config.clone(), Some("h:1".to_string()))
+        );
         assert_eq!((config.setting("electionTimeoutMillis"), config.priority()), (5, 2.0));
     }
 
@@ -339,5 +402,21 @@ mod tests {
         assert_eq!(code(old.become_other(new.clone(), &named, ("rs0", "h:2"), None)), 74);
         let two = Named { hosts: vec!["h:1".into(), "h:2".into()], ..named };
         assert_eq!(code(old.become_other(new, &two, ("rs0", "h:1"), None)), 74);
+    }
+    #[test]
+    fn a_set_begins_with_this_member_alone() {
+        let first = |text: &str| {
+            SetConfig::first(parse(text).unwrap().view(), "rs0", id(), |host| host == "h:1" || host == "n:1")
+        };
+        let (config, host) = first("{_id: 'rs0', term: 7, members: [{_id: 3, host: 'n:1'}]}").unwrap();
+        assert_eq!((config.version, config.term, config.member_id(), host.as_str()), (1, 1, 3, "n:1"));
+        for (text, expected) in [
+            ("{_id: 'rs0', members: [{_id: 0, host: 'h:1'}, {_id: 1, host: 'h:2'}]}", 74),
+            ("{_id: 'rs0', members: [{_id: 0, host: 'h:2'}]}", 93),
+            ("{_id: 'rs1', members: [{_id: 0, host: 'h:1'}]}", 93),
+            ("{_id: 'rs0', version: 2, members: [{_id: 0, host: 'h:1'}]}", 103),
+        ] {
+            assert_eq!(code(first(text)), expected, "{text}");
+        }
     }
 }

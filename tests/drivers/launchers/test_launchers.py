@@ -65,6 +65,59 @@ def test_scripts_that_fork_and_read_the_number_of_the_process(tmp_path):
         time.sleep(0.05)
 
 
+def command_of(words, tmp_path):
+    """A server in mongod's place, and its port; ended by the caller."""
+    data = tmp_path / "db"
+    data.mkdir(exist_ok=True)
+    command = [os.environ["VELLUM_AS_MONGOD"], "--dbpath", str(data), "--port", "0", *words]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    for line in server.stdout:
+        if '"id":23016' in line:
+            return server, int(line.split('"port":')[1].split(",")[0])
+    raise AssertionError(f"{command} ended with {server.wait(30)}")
+
+
+def test_a_set_waits_for_its_initiation_and_keeps_it(tmp_path):
+    """As juju and Ansible's recipes do it: ask, initiate where 94 is the answer, wait for the primary."""
+    for initiated in [False, True]:
+        server, port = command_of(["--replSet", "rs0", "--storageEngine", "wiredTiger"], tmp_path)
+        try:
+            with pymongo.MongoClient("localhost", port, directConnection=True, serverSelectionTimeoutMS=5000) as client:
+                if not initiated:
+                    with pytest.raises(pymongo.errors.OperationFailure) as refused:
+                        client.admin.command("replSetGetStatus")
+                    assert refused.value.code == 94
+                    assert client.admin.command("hello")["isreplicaset"] is True
+                    with pytest.raises(pymongo.errors.NotPrimaryError):
+                        client["test"]["people"].insert_one({})
+                    config = {"_id": "rs0", "version": 1, "members": [{"_id": 0, "host": f"localhost:{port}", "tags": {"a": "b"}}]}
+                    assert client.admin.command("replSetInitiate", config)["ok"] == 1
+                status = client.admin.command("replSetGetStatus")
+                assert [member["stateStr"] for member in status["members"]] == ["PRIMARY"]
+                hello = client.admin.command("hello")
+                assert hello["isWritablePrimary"] and hello["tags"] == {"a": "b"}
+                if not initiated:
+                    assert hello["me"] == f"localhost:{port}"
+            with pymongo.MongoClient(f"mongodb://localhost:{port}/?replicaSet=rs0", serverSelectionTimeoutMS=5000) as client:
+                client["test"]["people"].insert_one({})
+                assert client["test"]["people"].count_documents({}) == 1 + initiated
+        finally:
+            server.terminate()
+            assert server.wait(30) == 0
+
+
+def test_a_user_that_is_not_there_is_told_what_to_do(tmp_path):
+    server, port = command_of([], tmp_path)
+    try:
+        with pymongo.MongoClient(f"mongodb://me:secret@localhost:{port}/") as client:
+            with pytest.raises(pymongo.errors.OperationFailure, match="no users yet.*Connect without") as refused:
+                client["test"]["people"].count_documents({})
+            assert refused.value.code == 18
+    finally:
+        server.terminate()
+        assert server.wait(30) == 0
+
+
 @pytest.mark.parametrize("words, code, part", [
     (["--shardsvr"], 2, "--shardsvr"),
     (["--nonsense"], 2, "unrecognised option '--nonsense'"),

@@ -7,12 +7,12 @@ use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use crate::logging::now_millis;
+use crate::own_address::own_address;
 use crate::replica_set::ReplicaSet;
 use crate::session::TIMEOUT_MINUTES;
 use crate::wire::{Compressor, MAX_MESSAGE_SIZE};
 use base::bson::{Document, MAX_DOCUMENT_SIZE, Value};
 use base::{Result, err};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The newest protocol version spoken: MongoDB 8.0's.
@@ -199,7 +199,7 @@ fn topology_counter(call: &Call<'_>) -> i64 {
 }
 
 fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
-    let is_primary = call.server.set().is_none_or(|set| set.is_primary(call.server));
+    let is_primary = call.server.is_primary();
     if greeting.hello_ok {
         call.reply.append("helloOk", true);
     }
@@ -208,6 +208,10 @@ fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
         append_set(call, set, is_primary);
     }
     call.reply.append(primary, is_primary);
+    if call.server.awaits_initiation() {
+        call.reply.append("secondary", false).append("info", "Does not have a valid replica set config");
+        call.reply.append("isreplicaset", true);
+    }
     call.reply
         .append("maxBsonObjectSize", MAX_DOCUMENT_SIZE as i32)
         .append("maxMessageSizeBytes", MAX_MESSAGE_SIZE as i32)
@@ -256,14 +260,4 @@ fn append_set(call: &mut Call<'_>, set: &ReplicaSet, is_primary: bool) {
         call.reply.append(date, Value::DateTime(seconds * 1000));
     }
     call.reply.end();
-}
-
-/// The address that clients must know this server by: what they dialled, or what it advertises.
-pub(crate) fn own_address(call: &Call<'_>) -> String {
-    call.server.settings.advertise.clone().unwrap_or_else(|| dialled(call.connection.local))
-}
-
-/// The address as clients write it.
-pub(crate) fn dialled(address: SocketAddr) -> String {
-    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }

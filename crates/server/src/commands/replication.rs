@@ -2,8 +2,8 @@
 
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
-use crate::commands::hello::own_address;
 use crate::logging::now_millis;
+use crate::own_address::own_address;
 use crate::replica_set::ReplicaSet;
 use base::bson::{Builder, Value};
 use base::{Result, err};
@@ -16,10 +16,13 @@ pub(crate) fn no_replication(call: &mut Call<'_>) -> Result<Answer> {
 
 /// The set that the server is.
 ///
-/// Errors: NoReplicationEnabled on a standalone.
+/// Errors: NoReplicationEnabled on a standalone; NotYetInitialized before the set is initiated.
 pub(crate) fn replica_set<'a>(call: &Call<'a>) -> Result<&'a ReplicaSet> {
     let server = call.server;
-    server.set().ok_or_else(|| err!(NoReplicationEnabled, "not running with --replSet"))
+    server.set().ok_or_else(|| match server.is_replica_set() {
+        true => err!(NotYetInitialized, "no replset config has been received"),
+        false => err!(NoReplicationEnabled, "not running with --replSet"),
+    })
 }
 
 /// The row of `replSetGetStatus`.

@@ -3,10 +3,11 @@
 use super::replication::replica_set;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
-use crate::commands::hello::own_address;
+use crate::commands::diagnostics::host_name;
 use crate::logging::format_time;
+use crate::own_address::{is_own, own_address};
 use crate::set_config::SetConfig;
-use base::bson::Value;
+use base::bson::{Builder, Document, Value};
 use base::{Result, err};
 use std::time::Duration;
 
@@ -14,16 +15,56 @@ use std::time::Duration;
 const SECONDS_MAX: i64 = 1 << 31;
 
 /// The row of `replSetInitiate`.
-pub(crate) const INITIATE: Command =
-    Command::new("replSetInitiate", Kind::Admin, "Begins a set, which has begun with the server.", initiate)
-        .admin_only();
+pub(crate) const INITIATE: Command = Command::new(
+    "replSetInitiate",
+    Kind::Admin,
+    "Begins a set of one that was started as mongod's are.",
+    initiate,
+)
+.admin_only();
 
 fn initiate(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
-    fields.command_value();
+    let given = fields.command_value().as_document().unwrap_or(Document::EMPTY);
     fields.finish()?;
-    replica_set(call)?;
-    Err(err!(AlreadyInitialized, "already initialized"))
+    let Some(name) = &call.server.settings.replica_set else {
+        return Err(err!(NoReplicationEnabled, "This node was not started with replication enabled."));
+    };
+    if call.server.set().is_some() {
+        return Err(err!(AlreadyInitialized, "already initialized"));
+    }
+    log::info!(id = 21356, c = "REPL"; "replSetInitiate admin command received from client");
+    let default;
+    let wanted = match given.is_empty() {
+        false => given,
+        true => {
+            let own = default_address(call);
+            call.reply
+                .append("info2", "no configuration specified. Using a default configuration for the set");
+            call.reply.append("me", &own);
+            let mut config = Builder::new();
+            config.append("_id", name).begin_array("members");
+            config.push_document().append("_id", 0).append("host", &own).end().end();
+            default = config.finish();
+            default.view()
+        }
+    };
+    let id = call.server.database.new_object_id();
+    let (config, host) = SetConfig::first(wanted, name, id, |host| is_own(call, host))?;
+    call.server.initiate(name, config, &host)?;
+    Ok(Answer::Done)
+}
+
+/// The member's address where nobody names one: the machine's name where all of its addresses are listened on and
+/// the name leads to one of them, else the one listened on.
+fn default_address(call: &Call<'_>) -> String {
+    if call.server.settings.advertise.is_none() && call.server.settings.bind.is_unspecified() {
+        let named = format!("{}:{}", host_name(), call.connection.local.port());
+        if is_own(call, &named) {
+            return named;
+        }
+    }
+    own_address(call)
 }
 
 /// The row of `replSetReconfig`.
@@ -49,7 +90,8 @@ fn reconfig(call: &mut Call<'_>) -> Result<Answer> {
     let old = set.config();
     let (new, named) = SetConfig::read(document, old.set_id())?;
     let skip = force.then(|| 10_000 + (call.server.random() % 100_000) as i32);
-    let address = own_address(call);
+    let own = named.hosts.iter().find(|host| is_own(call, host));
+    let address = own.cloned().unwrap_or_else(|| own_address(call));
     let taken = old.become_other(new, &named, (&set.name, &address), skip)?;
     call.server.store_set_config(set, &taken, &address)?;
     set.configure(call.server, taken);
