@@ -157,7 +157,7 @@ fn expression_probes(name: &str) -> Vec<DocumentBuf> {
 type Declared = BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)>;
 
 /// The fields that each command's handler takes, and those it refuses unless they have no effect:
-/// read from the handlers' sources, following calls within the file and to `Parts::read`.
+/// read from the handlers' sources, following calls within the file, or the folder, and to `Parts::read`.
 fn declared_fields() -> Declared {
     let folder = root().join("crates/server/src/commands");
     let mut declared = Declared::new();
@@ -167,10 +167,21 @@ fn declared_fields() -> Declared {
     declared
 }
 
-fn declared_in(path: &Path, declared: &mut Declared) {
+/// The source of a file, or of all files of a folder.
+fn source(path: &Path) -> String {
+    if path.is_dir() {
+        let mut files: Vec<_> =
+            std::fs::read_dir(path).unwrap().flatten().map(|entry| entry.path()).collect();
+        files.sort();
+        return files.iter().map(|file| source(file)).collect();
+    }
     let text = std::fs::read_to_string(path).unwrap();
-    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
-    let functions = functions(text);
+    text.split("#[cfg(test)]").next().unwrap_or_default().to_string()
+}
+
+fn declared_in(path: &Path, declared: &mut Declared) {
+    let text = source(path);
+    let functions = functions(&text);
     for row in text.split("Command::new(").skip(1) {
         let arguments = row.split(';').next().unwrap_or_default();
         let Some(name) = arguments.split('"').nth(1) else { continue };

@@ -169,11 +169,19 @@ impl LoggedCommand {
         LoggedCommand::new(collection, object.finish(), Some(spec.to_document()))
     }
 
-    /// A collection was changed by collMod.
+    /// A collection was changed by collMod, or made capped.
     pub(crate) fn modify(before: &Collection, after: &Collection) -> LoggedCommand {
         let (mut object, mut old) = (Builder::new(), Builder::new());
-        object.append("collMod", after.namespace.collection());
-        object.append_all(changed(before.options_document().view(), after.options_document().view()).view());
+        match (before.options.capped, after.options.capped) {
+            (None, Some(capped)) => {
+                object.append("convertToCapped", after.namespace.collection()).append("size", capped.size);
+            }
+            _ => {
+                object.append("collMod", after.namespace.collection());
+                let (before, after) = (before.options_document(), after.options_document());
+                object.append_all(asked(before.view(), after.view()).view());
+            }
+        }
         old.append("collectionOptions_old", &before.options_document());
         let indexes = |collection: &Collection| -> Vec<Arc<Index>> {
             collection.data.iter().flat_map(|data| data.indexes.iter().cloned()).collect()
@@ -210,6 +218,28 @@ fn changed(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
     }
     for gone in before.iter().filter(|field| after.find(field.name()).is_none()) {
         out.append(gone.name(), false);
+    }
+    out.finish()
+}
+
+/// The fields of collMod that lead from the options of a collection to others.
+fn asked(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
+    let mut out = Builder::new();
+    for field in changed(before, after).view() {
+        let is_gone = after.find(field.name()).is_none();
+        match field.name() {
+            "validator" if is_gone => _ = out.begin_document("validator").end(),
+            "validationLevel" if is_gone => _ = out.append("validationLevel", "strict"),
+            "validationAction" if is_gone => _ = out.append("validationAction", "error"),
+            "expireAfterSeconds" if is_gone => _ = out.append("expireAfterSeconds", "off"),
+            "changeStreamPreAndPostImages" if is_gone => {
+                out.begin_document("changeStreamPreAndPostImages").append("enabled", false).end();
+            }
+            "max" if is_gone => _ = out.append("cappedMax", 0),
+            "size" => _ = out.append("cappedSize", field.value()),
+            "max" => _ = out.append("cappedMax", field.value()),
+            _ => _ = out.append_element(&field),
+        }
     }
     out.finish()
 }

@@ -137,6 +137,7 @@ impl Command {
 pub(crate) static COMMANDS: &[Command] = &[
     transactions::ABORT_TRANSACTION,
     aggregate::AGGREGATE,
+    apply_ops::APPLY_OPS,
     Command::login("authenticate"),
     diagnostics::BUILD_INFO,
     bulk_write::BULK_WRITE,

@@ -61,6 +61,11 @@ impl WriteConcern {
         WriteConcern { w: Some(Acknowledgement::Majority), ..WriteConcern::default() }
     }
 
+    /// That of one member, which waits for nothing.
+    pub(crate) fn one() -> WriteConcern {
+        WriteConcern { w: Some(Acknowledgement::Members(1)), ..WriteConcern::default() }
+    }
+
     /// Reads `{w, j, fsync, wtimeout}`; the empty document asks for nothing.
     ///
     /// Errors: FailedToParse, TypeMismatch and IDLUnknownField as MongoDB.

@@ -36,6 +36,20 @@ impl Database {
         options: Document<'_>,
         context: &Context,
     ) -> Result<Option<Committed>> {
+        self.create_collection_as(operation, namespace, options, None, context)
+    }
+
+    /// The same for a collection that is to have this UUID, as another's oplog says.
+    ///
+    /// Errors: as [`create_collection`](Self::create_collection).
+    pub fn create_collection_as(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        options: Document<'_>,
+        uuid: Option<[u8; 16]>,
+        context: &Context,
+    ) -> Result<Option<Committed>> {
         let options = options::parse(options, namespace, context)?;
         if let Some(transaction) = operation.transaction() {
             let view = transaction.view();
@@ -65,7 +79,7 @@ impl Database {
             if options.view.is_some() {
                 change.check_view(namespace, &options, context)?;
             }
-            change.create(namespace, options.clone()).map(Some)
+            change.create_as(namespace, options.clone(), uuid).map(Some)
         })?;
         Ok(created.map(|(_, committed)| committed))
     }
@@ -323,10 +337,21 @@ impl Database {
 impl CatalogChange<'_> {
     /// Makes a collection or view and puts it into the catalog.
     pub(crate) fn create(&mut self, namespace: &Namespace, options: Options) -> Result<Arc<Collection>> {
+        self.create_as(namespace, options, None)
+    }
+
+    /// The same with a UUID that was given elsewhere.
+    fn create_as(
+        &mut self,
+        namespace: &Namespace,
+        options: Options,
+        uuid: Option<[u8; 16]>,
+    ) -> Result<Arc<Collection>> {
         if self.database().is_oplog(namespace) {
             return Err(err!(IllegalOperation, "{namespace} is the log, which nobody writes to"));
         }
-        let collection = self.database().new_collection(namespace, options);
+        let mut collection = self.database().new_collection(namespace, options);
+        collection.uuid = uuid.unwrap_or(collection.uuid);
         let idents = collection.data.iter().flat_map(Data::idents);
         idents.for_each(|ident| self.batch().create(ident));
         self.log(|| LoggedCommand::create(&collection));

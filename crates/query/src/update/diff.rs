@@ -27,7 +27,7 @@ impl Update {
     ) -> Result<Option<DocumentBuf>> {
         let (tree, filters) = match &self.kind {
             Kind::Replacement(_) => return Ok(None),
-            Kind::Pipeline(_) => return Ok(between(before, after)),
+            Kind::Pipeline(_) | Kind::Diff(_) => return Ok(between(before, after)),
             Kind::Operators { tree, filters } => (tree, filters),
         };
         let walk = Walk::new(context, before, position, false, filters);

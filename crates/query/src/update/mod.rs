@@ -11,6 +11,7 @@ mod array_filters;
 mod diff;
 mod finish;
 pub mod operators;
+mod oplog;
 mod pipeline;
 mod replacement;
 mod tree;
@@ -22,6 +23,7 @@ use array_filters::ArrayFilter;
 use base::bson::{Document, DocumentBuf, MAX_STORED_DEPTH, Value};
 use base::{Result, err};
 use finish::Updated;
+use oplog::OplogDiff;
 use pipeline::UpdatePipeline;
 use replacement::Replacement;
 use tree::Fields;
@@ -37,6 +39,7 @@ enum Kind {
     Operators { tree: Fields, filters: Vec<ArrayFilter> },
     Replacement(Replacement),
     Pipeline(UpdatePipeline),
+    Diff(OplogDiff),
 }
 
 impl Update {
@@ -79,7 +82,7 @@ impl Update {
     pub fn needs_position(&self) -> bool {
         match &self.kind {
             Kind::Operators { tree, .. } => tree.needs_position(),
-            Kind::Replacement(_) | Kind::Pipeline(_) => false,
+            Kind::Replacement(_) | Kind::Pipeline(_) | Kind::Diff(_) => false,
         }
     }
 
@@ -122,6 +125,7 @@ impl Update {
             Kind::Pipeline(pipeline) => {
                 Updated { document: pipeline.apply(document, context)?, may_deepen: true, counts: false }
             }
+            Kind::Diff(diff) => Updated { document: diff.apply(document)?, may_deepen: true, counts: false },
         };
         finish::finish(document, updated, is_insert)
     }

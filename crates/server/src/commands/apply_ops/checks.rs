@@ -1,0 +1,126 @@
+//! What an applyOps must be before any of its operations is applied.
+
+use crate::fields::Fields;
+use base::bson::{Document, Element, Type, Value};
+use base::{Error, ErrorCode, Result, err};
+
+/// How deep applyOps may stand within another.
+const DEPTH_MAX: usize = 10;
+
+/// The operations of a command, or of an applyOps within one.
+///
+/// Errors: TypeMismatch where they are no array of documents; FailedToParse where too many stand within one
+/// another; IllegalOperation for one without its kind or namespace.
+pub(super) fn operations(command: Document<'_>) -> Result<Vec<Document<'_>>> {
+    check_nesting(command, 0)?;
+    let operations = documents(command)?;
+    for (at, operation) in operations.iter().enumerate() {
+        check_operation(*operation, at)?;
+    }
+    if operations.len() > 1 && operations.iter().any(|operation| is_command(*operation, "dropDatabase")) {
+        return Err(err!(6275900, "dropDatabase in an applyOps must be the only entry"));
+    }
+    Ok(operations)
+}
+
+fn documents(command: Document<'_>) -> Result<Vec<Document<'_>>> {
+    let Some(first) = command.first() else { return Ok(Vec::new()) };
+    let Value::Array(operations) = first.value() else { return Err(wrong_type(first, Type::Array)) };
+    let document = |element: Element<'_>| wrong_type(element, Type::Document);
+    operations
+        .elements()
+        .map(|element| element.value().as_document().ok_or_else(|| document(element)))
+        .collect()
+}
+
+fn check_nesting(command: Document<'_>, depth: usize) -> Result<()> {
+    for operation in documents(command)? {
+        if depth > 0 && is_command(operation, "dropDatabase") {
+            return Err(err!(9585500, "dropDatabase is not allowed inside nested applyOps"));
+        }
+        if is_command(operation, "applyOps")
+            && let Some(nested) = operation.get("o").and_then(|object| object.as_document())
+        {
+            if depth >= DEPTH_MAX {
+                return Err(err!(FailedToParse, "Too many nested applyOps"));
+            }
+            check_nesting(nested, depth + 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether an operation is the command of this name.
+fn is_command(operation: Document<'_>, name: &str) -> bool {
+    let object = operation.get("o").and_then(|object| object.as_document());
+    operation.get("op").and_then(|kind| kind.as_str()) == Some("c")
+        && object.and_then(|object| object.first()).is_some_and(|first| first.name() == name)
+}
+
+fn check_operation(operation: Document<'_>, at: usize) -> Result<()> {
+    let text = |name: &str| match operation.get(name) {
+        None => Err(err!(IllegalOperation, "op does not contain required \"{name}\" field: {at}")),
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => Err(err!(IllegalOperation, "\"{name}\" field is not a string: {at}")),
+    };
+    let kind = text("op")?;
+    if kind.is_empty() {
+        return Err(err!(IllegalOperation, "\"op\" field value cannot be empty: {at}"));
+    }
+    let namespace = text("ns")?;
+    if namespace.contains('\0') {
+        return Err(err!(IllegalOperation, "namespaces cannot have embedded null characters"));
+    }
+    if namespace.is_empty() && kind != "n" {
+        return Err(err!(
+            IllegalOperation,
+            "\"ns\" field value cannot be empty when op type is not 'n': {at}"
+        ));
+    }
+    Ok(())
+}
+
+fn wrong_type(element: Element<'_>, expected: Type) -> Error {
+    err!(
+        TypeMismatch,
+        "\"{}\" had the wrong type. Expected {}, found {}",
+        element.name(),
+        expected.alias(),
+        element.kind().alias()
+    )
+}
+
+/// Takes the fields beside the operations.
+///
+/// Errors: 6711600 and 6711601 for what MongoDB no longer takes; those of the parts of a transaction's entry,
+/// which clients can't apply; FailedToParse for an unknown mode, NotImplemented for one that isn't a client's.
+pub(super) fn check_options(fields: &mut Fields<'_>, command: Document<'_>) -> Result<()> {
+    for (name, code) in [("preCondition", 6711600), ("alwaysUpsert", 6711601)] {
+        if fields.any(name)?.is_some() {
+            let code = ErrorCode::from_number(code);
+            let error = Error::new(code, format!("applyOps command no longer supports the '{name}' option"));
+            return Err(error.context(&format!("Failed to parse applyOps command: {command}")));
+        }
+    }
+    if fields.boolean("prepare")?.unwrap_or(false) {
+        return Err(err!(BadValue, "applyOps command can't have 'prepare' field"));
+    }
+    if fields.boolean("partialTxn")?.unwrap_or(false) {
+        return Err(err!(31056, "applyOps command can't have 'partialTxn' field."));
+    }
+    if fields.integer("count")?.is_some() {
+        return Err(err!(31240, "applyOps command can't have 'count' field."));
+    }
+    // Since MongoDB 7.0 there is no atomic application that it could allow.
+    fields.boolean("allowAtomic")?;
+    match fields.string("oplogApplicationMode")? {
+        None | Some("ApplyOps") => Ok(()),
+        Some(
+            mode @ ("InitialSync" | "Recovering" | "Secondary" | "UnstableRecovering" | "StableRecovering"),
+        ) => Err(err!(NotImplemented, "applyOps with oplogApplicationMode '{mode}' is not implemented")),
+        Some(mode) => Err(err!(
+            FailedToParse,
+            "Could not parse oplogApplicationMode :: caused by :: Unknown oplog application mode: {mode}"
+        )),
+    }
+}

@@ -1,0 +1,186 @@
+//! Commands of an oplog, carried out by the commands that clients give.
+
+use super::{Options, Results, checks, object, uuid};
+use crate::arguments::Arguments;
+use crate::call::{Answer, Call};
+use crate::command::{self, COMMANDS};
+use crate::wire::Request;
+use crate::write_concern::WriteConcern;
+use base::bson::{Builder, Document, DocumentBuf, Element, Value};
+use base::{Error, ErrorCode, Namespace, Result, err};
+use database::RenameRequest;
+
+/// Applies an operation of kind `c`.
+///
+/// Errors: BadValue for a command that oplogs don't have; those of the command, but for what is so already.
+pub(super) fn apply(call: &mut Call<'_>, operation: Document<'_>, options: Options) -> Result<()> {
+    let object = object(operation)?;
+    let name = operation.get("ns").and_then(|name| name.as_str()).unwrap_or_default();
+    let namespace = Namespace::parse(name).map_err(|_| err!(InvalidNamespace, "invalid ns: {name}"))?;
+    if call.server.database.collection(&namespace).is_some_and(|collection| collection.is_view()) {
+        return Err(err!(CommandNotSupportedOnView, "applyOps not supported on view:{namespace}"));
+    }
+    let Some(first) = object.first() else {
+        return Err(err!(BadValue, "Invalid key '' found in field 'o'"));
+    };
+    use ErrorCode::{IndexAlreadyExists, IndexNotFound, NamespaceExists, NamespaceNotFound};
+    let database = namespace.database();
+    let (outcome, acceptable): (Result<()>, &[ErrorCode]) = match first.name() {
+        "create" => (create(call, database, object, uuid(operation)?), &[NamespaceExists]),
+        "createIndexes" => {
+            (run(call, database, create_indexes(first, object)), &[IndexAlreadyExists, NamespaceNotFound])
+        }
+        "collMod" => (run(call, database, coll_mod(object)), &[IndexNotFound, NamespaceNotFound]),
+        "drop" => (run(call, database, only(object, &["drop"])), &[NamespaceNotFound]),
+        "dropDatabase" => (run(call, database, only(object, &["dropDatabase"])), &[NamespaceNotFound]),
+        "dropIndexes" | "deleteIndexes" | "dropIndex" | "deleteIndex" => {
+            (run(call, database, drop_indexes(first, object)), &[IndexNotFound, NamespaceNotFound])
+        }
+        "renameCollection" => (run(call, "admin", rename(object)), &[NamespaceNotFound, NamespaceExists]),
+        "convertToCapped" => {
+            (run(call, database, only(object, &["convertToCapped", "size"])), &[NamespaceNotFound])
+        }
+        "applyOps" => (nested(call, object, options), &[]),
+        name @ ("startIndexBuild" | "commitIndexBuild" | "abortIndexBuild") => {
+            return Err(err!(CommandNotSupported, "The {name} operation is not supported in applyOps mode"));
+        }
+        "commitTransaction" => {
+            return Err(err!(50987, "commitTransaction is only used internally by secondaries."));
+        }
+        "abortTransaction" => {
+            return Err(err!(50972, "abortTransaction is only used internally by secondaries."));
+        }
+        name @ ("dbCheck" | "emptycapped" | "importCollection" | "modifyCollectionShardingIndexCatalog") => {
+            return Err(err!(NotImplemented, "applyOps of the command '{name}' is not implemented"));
+        }
+        name => return Err(err!(BadValue, "Invalid key '{name}' found in field 'o'")),
+    };
+    match outcome {
+        Err(error) if acceptable.contains(&error.code()) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Runs a command of clients in the place of the one that asks for it.
+fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> {
+    let body = command.view();
+    let request = Request { body, database, sequences: Vec::new() };
+    let row = command::position(request.name()).and_then(|at| COMMANDS.get(at));
+    let row = row.ok_or_else(|| err!(CommandNotFound, "no such command: '{}'", request.name()))?;
+    let arguments = Arguments {
+        session: call.arguments.session,
+        max_time: call.arguments.max_time,
+        // The command that asks waits for all that it has done.
+        write_concern: Some(WriteConcern::one()),
+        ..Arguments::default()
+    };
+    let mut reply = Builder::new();
+    let mut inner = Call {
+        server: call.server,
+        connection: &mut *call.connection,
+        request: &request,
+        command: row,
+        arguments,
+        reply: &mut reply,
+        transaction: None,
+        operation_id: call.operation_id,
+        exhaust_allowed: false,
+        streams: None,
+        reads_stream: false,
+    };
+    match (row.run)(&mut inner)? {
+        Answer::Done => Ok(()),
+        Answer::Wait(_) | Answer::Close => {
+            Err(err!(InternalError, "{} in applyOps didn't end at once", row.name))
+        }
+    }
+}
+
+/// Creates a collection, with the UUID that the entry gives it: another of its name makes room, and one that
+/// has the UUID already is given the name.
+fn create(call: &mut Call<'_>, database: &str, object: Document<'_>, uuid: Option<[u8; 16]>) -> Result<()> {
+    let Some(uuid) = uuid else { return run(call, database, object.to_owned()) };
+    let name = object.first().and_then(|first| first.value().as_str()).unwrap_or_default();
+    let namespace = Namespace::new(database, name)?;
+    let server = call.server;
+    let (catalog, operation) = (server.database.catalog(), call.operation());
+    if catalog.get(&namespace).is_some_and(|known| known.uuid == uuid) {
+        return Ok(());
+    }
+    if catalog.get(&namespace).is_some() {
+        let aside = Namespace::new(database, &format!("tmp{:08x}.create", server.random() as u32))?;
+        let request = RenameRequest { from: namespace.clone(), to: aside, drop_target: false };
+        server.database.rename_collection(operation.as_ref(), &request)?;
+    }
+    if let Some(known) = catalog.all().find(|known| known.uuid == uuid) {
+        let request = RenameRequest { from: known.namespace.clone(), to: namespace, drop_target: false };
+        return server.database.rename_collection(operation.as_ref(), &request).map(drop);
+    }
+    let mut options = Builder::new();
+    object.iter().skip(1).for_each(|option| _ = options.append_element(&option));
+    let (surroundings, options) = (call.surroundings(), options.finish());
+    let context = &surroundings.context;
+    server
+        .database
+        .create_collection_as(&surroundings.operation, &namespace, options.view(), Some(uuid), context)
+        .map(drop)
+}
+
+/// The command without what oplogs add to it.
+fn only(object: Document<'_>, names: &[&str]) -> DocumentBuf {
+    let mut command = Builder::new();
+    for field in object.iter().filter(|field| names.contains(&field.name())) {
+        command.append_element(&field);
+    }
+    command.finish()
+}
+
+/// In an oplog the index stands beside the collection.
+fn create_indexes(first: Element<'_>, object: Document<'_>) -> DocumentBuf {
+    let mut command = Builder::new();
+    command.append("createIndexes", first.value()).begin_array("indexes").push_document();
+    for field in object.iter().skip(1).filter(|field| field.name() != "ns") {
+        command.append_element(&field);
+    }
+    command.end().end();
+    command.finish()
+}
+
+/// In an oplog an index is changed in fields of its own only; what is taken away is told as false.
+fn coll_mod(object: Document<'_>) -> DocumentBuf {
+    let mut command = Builder::new();
+    for field in object {
+        command.append_element(&field);
+    }
+    command.finish()
+}
+
+fn drop_indexes(first: Element<'_>, object: Document<'_>) -> DocumentBuf {
+    let mut command = Builder::new();
+    command.append("dropIndexes", first.value());
+    command.append("index", object.get("index").unwrap_or(Value::String("*")));
+    command.finish()
+}
+
+/// In an oplog the collection that makes room is told by its UUID.
+fn rename(object: Document<'_>) -> DocumentBuf {
+    let mut command = only(object, &["renameCollection", "to"]);
+    let drops = match object.get("dropTarget") {
+        Some(Value::Binary { .. }) => true,
+        Some(value) => value.is_truthy(),
+        None => false,
+    };
+    if drops {
+        let mut with = Builder::new();
+        with.append_all(command.view()).append("dropTarget", true);
+        command = with.finish();
+    }
+    command
+}
+
+fn nested(call: &mut Call<'_>, object: Document<'_>, options: Options) -> Result<()> {
+    let operations = checks::operations(object)?;
+    let outcome: Result<Results> = super::apply(call, operations, options);
+    // What went wrong within is told without the results within.
+    outcome.map(drop).map_err(|error| Error::new(error.code(), error.message()))
+}

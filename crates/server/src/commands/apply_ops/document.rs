@@ -1,0 +1,167 @@
+//! Inserts, updates and deletes of an oplog: each made so that applying it twice does no harm.
+
+use super::{Options, goes_on, object, uuid};
+use crate::call::Call;
+use base::bson::{Builder, Document, DocumentBuf, Element};
+use base::{Error, ErrorCode, Namespace, Result, err};
+use database::language::{Context, Matcher, Update};
+use database::{DeleteRequest, InsertRequest, UpdateRequest, uuid_text};
+use std::sync::Arc;
+
+/// Applies an operation of this kind. Gives false where it fails in a way that lets others be applied.
+///
+/// Errors: NamespaceNotFound; NoSuchKey for an operation without `_id`; BadValue for a kind that there isn't;
+/// those of the update itself; what interrupts it.
+pub(super) fn apply(
+    call: &mut Call<'_>,
+    kind: &str,
+    operation: Document<'_>,
+    options: Options,
+) -> Result<bool> {
+    let name = operation.get("ns").and_then(|name| name.as_str()).unwrap_or_default();
+    let namespace = Namespace::parse(name).map_err(|_| err!(InvalidNamespace, "invalid ns: {name}"))?;
+    let database = call.server.database.clone();
+    if database.is_oplog(&namespace) {
+        return Err(err!(IllegalOperation, "local.oplog.rs is the log, which nobody writes to"));
+    }
+    if !matches!(kind, "i" | "u" | "d") {
+        return Err(err!(
+            BadValue,
+            "Enumeration value '{kind}' for field 'OplogEntryBase.op' is not a valid value."
+        ));
+    }
+    let object = object(operation)?;
+    let collection = database.collection(&namespace);
+    if let Some(uuid) = uuid(operation)?
+        && collection.as_ref().is_none_or(|collection| collection.uuid != uuid)
+    {
+        let uuid = uuid_text(&uuid);
+        return failed(err!(
+            3318200,
+            "Namespace '{namespace}' and UUID '{uuid}' point to different collections"
+        ));
+    }
+    match collection {
+        None if kind == "d" => return Ok(true),
+        None => {
+            return Err(err!(
+                NamespaceNotFound,
+                "cannot apply insert or update operation on a non-existent namespace {namespace}: {operation}"
+            ));
+        }
+        Some(collection) if collection.is_view() => {
+            return Err(err!(CommandNotSupportedOnView, "applyOps not supported on view: {namespace}"));
+        }
+        Some(_) => {}
+    }
+    let surroundings = call.surroundings_on(&namespace, None, None)?.keep_empty_timestamps(true);
+    // Strings in `_id` are told apart as the entry has them, whatever the collection's collation.
+    let place = Place { call, namespace, context: surroundings.context, options };
+    match kind {
+        "i" => place.insert(&surroundings.operation, object, operation),
+        "u" => place.update(&surroundings.operation, object, operation),
+        _ => place.delete(&surroundings.operation, object, operation),
+    }
+}
+
+/// Where an operation is applied.
+struct Place<'p, 'c> {
+    call: &'p Call<'c>,
+    namespace: Namespace,
+    context: Arc<Context>,
+    options: Options,
+}
+
+impl Place<'_, '_> {
+    fn insert(
+        &self,
+        operation: &Arc<database::Operation>,
+        document: Document<'_>,
+        entry: Document<'_>,
+    ) -> Result<bool> {
+        let id = id_of(document, "insert", entry)?;
+        let request = InsertRequest { document, bypass_validation: self.options.bypass_validation };
+        let server = self.call.server;
+        server.counters.inserted.add(1);
+        match server.database.insert(operation, &self.namespace, request, &self.context) {
+            Ok(_) => Ok(true),
+            Err(error) if error.code() == ErrorCode::DuplicateKey => {
+                let update = Update::parse(document.into(), &[], &self.context)?;
+                self.run_update(operation, id, update, true).map(|_| true)
+            }
+            Err(error) => failed(error),
+        }
+    }
+
+    fn update(
+        &self,
+        operation: &Arc<database::Operation>,
+        object: Document<'_>,
+        entry: Document<'_>,
+    ) -> Result<bool> {
+        let key = entry.get("o2").and_then(|key| key.as_document()).unwrap_or(Document::EMPTY);
+        let id = id_of(key, "update", entry)?;
+        let update = Update::from_oplog(object, &self.context)?;
+        let what =
+            if update.is_replacement() { "Update of non-mod failed" } else { "Failed to apply update" };
+        let upsert = entry.get("b").is_some_and(|upsert| upsert.is_truthy());
+        self.call.server.counters.updated.add(1);
+        match self.run_update(operation, id, update, upsert)? {
+            true => Ok(true),
+            false => failed(err!(UpdateOperationFailed, "{what}: {entry}")),
+        }
+    }
+
+    /// Updates the document with this `_id`; whether there was one, or now is.
+    fn run_update(
+        &self,
+        operation: &Arc<database::Operation>,
+        id: Element<'_>,
+        update: Update,
+        upsert: bool,
+    ) -> Result<bool> {
+        let request = UpdateRequest {
+            matcher: Arc::new(Matcher::parse(with_id(id).view(), &self.context)?),
+            update,
+            multi: false,
+            upsert,
+            sort: None,
+            hint: None,
+            bypass_validation: self.options.bypass_validation,
+        };
+        let database = &self.call.server.database;
+        let outcome = database.update(operation, &self.namespace, &request, &self.context)?;
+        Ok(outcome.matched > 0 || outcome.upserted.is_some())
+    }
+
+    fn delete(
+        &self,
+        operation: &Arc<database::Operation>,
+        key: Document<'_>,
+        entry: Document<'_>,
+    ) -> Result<bool> {
+        let id = id_of(key, "delete", entry)?;
+        let matcher = Arc::new(Matcher::parse(with_id(id).view(), &self.context)?);
+        let request = DeleteRequest { matcher, single: true, hint: None };
+        self.call.server.counters.deleted.add(1);
+        self.call.server.database.delete(operation, &self.namespace, &request, &self.context)?;
+        Ok(true)
+    }
+}
+
+/// Errors: NoSuchKey.
+fn id_of<'a>(key: Document<'a>, what: &str, entry: Document<'_>) -> Result<Element<'a>> {
+    key.find("_id").ok_or_else(|| err!(NoSuchKey, "Failed to apply {what} due to missing _id: {entry}"))
+}
+
+fn with_id(id: Element<'_>) -> DocumentBuf {
+    let mut filter = Builder::new();
+    filter.begin_document("_id").append("$eq", id.value()).end();
+    filter.finish()
+}
+
+/// An operation that failed, though others may be applied.
+fn failed(error: Error) -> Result<bool> {
+    log::info!("applyOps: an operation failed to apply: {error}");
+    if goes_on(&error) { Ok(false) } else { Err(error) }
+}

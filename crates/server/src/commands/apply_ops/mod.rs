@@ -1,0 +1,131 @@
+//! `applyOps`: carries out entries of an oplog, as `mongorestore --oplogReplay` asks for.
+//!
+//! The operations are applied one after the other, each committed by itself, as MongoDB does since 7.0; each is
+//! logged as what it changes. An entry that fails to apply is told in `results`, and those behind it are still
+//! applied; one that can't be applied at all ends the command.
+
+mod checks;
+mod command;
+mod document;
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use base::bson::{Builder, Document, Value};
+use base::{Error, ErrorCode, Result, err};
+
+/// The row of the table.
+pub(crate) const APPLY_OPS: Command =
+    Command::new("applyOps", Kind::Write, "Applies entries of an oplog.", apply_ops);
+
+/// What holds for all operations of one command.
+#[derive(Clone, Copy)]
+struct Options {
+    bypass_validation: bool,
+}
+
+fn apply_ops(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let operations = checks::operations(call.request.body)?;
+    fields.command_value();
+    checks::check_options(&mut fields, call.request.body)?;
+    let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
+    fields.finish()?;
+    let outcome = apply(call, operations, Options { bypass_validation });
+    call.acknowledge(None)?;
+    match outcome {
+        Ok(results) => {
+            results.append_to(call.reply);
+            Ok(Answer::Done)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// How the operations went that were applied, in their order.
+#[derive(Default)]
+struct Results(Vec<bool>);
+
+impl Results {
+    fn append_to(&self, reply: &mut Builder) {
+        reply.append("applied", self.0.len() as i32).begin_array("results");
+        self.0.iter().for_each(|result| _ = reply.push(*result));
+        reply.end();
+    }
+
+    /// The failure of the command, which tells the results too.
+    fn fail(&self, error: Error) -> Error {
+        let mut info = Builder::new();
+        self.append_to(&mut info);
+        error.with_info(info.finish())
+    }
+}
+
+/// Applies operations in their order.
+///
+/// Errors: UnknownError where some failed to apply; that of the one which ends the command.
+fn apply(call: &mut Call<'_>, operations: Vec<Document<'_>>, options: Options) -> Result<Results> {
+    let mut results = Results::default();
+    for operation in operations {
+        let kind = operation.get("op").and_then(|kind| kind.as_str()).unwrap_or_default();
+        let applied = match kind {
+            "n" => continue,
+            "c" => command::apply(call, operation, options).map(|()| true),
+            _ => document::apply(call, kind, operation, options),
+        };
+        match applied {
+            Ok(applied) => results.0.push(applied),
+            Err(error) => {
+                results.0.push(false);
+                return Err(results.fail(error));
+            }
+        }
+    }
+    match results.0.contains(&false) {
+        true => Err(results.fail(err!(UnknownError, "applyOps had one or more errors applying ops"))),
+        false => Ok(results),
+    }
+}
+
+/// The UUID of the collection that an operation names.
+///
+/// Errors: those of a field that is none.
+fn uuid(operation: Document<'_>) -> Result<Option<[u8; 16]>> {
+    match operation.get("ui") {
+        None => Ok(None),
+        Some(Value::Binary { subtype: 4, bytes }) if bytes.len() == 16 => Ok(bytes.try_into().ok()),
+        Some(Value::Binary { subtype: 4, .. }) => {
+            Err(err!(InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype"))
+        }
+        Some(other) => Err(wrong_type("ui", other, "binData")),
+    }
+}
+
+/// The `o` of an operation.
+///
+/// Errors: those of a field that isn't there, or no document.
+fn object(operation: Document<'_>) -> Result<Document<'_>> {
+    match operation.get("o") {
+        Some(Value::Document(object)) => Ok(object),
+        Some(other) => Err(wrong_type("o", other, "object")),
+        None => Err(err!(IDLFailedToParse, "BSON field 'OplogEntryBase.o' is missing but a required field")),
+    }
+}
+
+fn wrong_type(name: &str, found: Value<'_>, expected: &str) -> Error {
+    err!(
+        TypeMismatch,
+        "BSON field 'OplogEntryBase.{name}' is the wrong type '{}', expected type '{expected}'",
+        found.kind().alias()
+    )
+}
+
+/// Whether a failed operation leaves the command to go on: it isn't so where the command was interrupted.
+fn goes_on(error: &Error) -> bool {
+    !matches!(
+        error.code(),
+        ErrorCode::MaxTimeMSExpired
+            | ErrorCode::Interrupted
+            | ErrorCode::InterruptedAtShutdown
+            | ErrorCode::InterruptedDueToReplStateChange
+    )
+}
