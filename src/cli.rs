@@ -20,12 +20,13 @@ use std::path::PathBuf;
     disable_help_subcommand = true,
     disable_help_flag = true,
     max_term_width = 120,
-    after_help = "Each option can also stand in the file of --config (port = 27018) or the environment (VELLUM_PORT=27018);\n\
-        the command line goes before the environment, and that before the file.\n\n\
+    after_help = "Each option can also stand in the environment (VELLUM_PORT=27018) or in the\n\
+        file of --config (port = 27018).\n\n\
         Examples:\n  \
         vellum                             mongodb://127.0.0.1:27017/\n  \
-        vellum --port 0 --parent-pipe      a free port; ends with the process that started it\n  \
-        vellum --data /var/lib/vellum      documents on disk, durable within 100 ms\n  \
+        vellum --port 0 --parent-pipe      a free port; ends with its parent process\n  \
+        vellum --data DIR                  documents on disk, durable within 100 ms\n  \
+        vellum --data DIR --durability journaled   each write waits for the disk\n  \
         vellum --replset rs0               the primary of a replica set of one member"
 )]
 pub(crate) struct Cli {
@@ -44,6 +45,7 @@ pub(crate) enum Verb {
     #[command(disable_help_flag = true)]
     Serve(Box<ServeOptions>),
     /// Ask a server whether it answers: exit code 0 if it does
+    #[command(disable_help_flag = true)]
     Ping(PingOptions),
     /// Serve with mongod's own options, as a program called mongod does
     #[command(disable_help_flag = true)]
@@ -75,85 +77,130 @@ pub(crate) struct PingOptions {
     /// Say nothing, not even that it answered
     #[arg(long, short)]
     pub(crate) quiet: bool,
+
+    /// Print this
+    #[arg(long, short, action = ArgAction::HelpShort)]
+    pub(crate) help: Option<bool>,
 }
 
-/// The options of `serve`.
+/// The options of `serve`. The first line of each is what --help prints: beyond 42 characters with the default, clap
+/// would give every option two lines. Man pages have the rest.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServeOptions {
-    /// Address to listen on; anyone who reaches it can read and write, as there are no users yet
+    /// Address to listen on
+    ///
+    /// Anyone who reaches it can read and write, as there are no users yet: 127.0.0.1 serves this machine alone.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = parse_address)]
     pub(crate) bind: IpAddr,
 
-    /// Port to listen on; 0 picks a free one, which the first line printed tells
+    /// Port, 0 for a free one
+    ///
+    /// The first line printed tells which port was taken.
     #[arg(long, value_name = "PORT", default_value_t = 27017, value_parser = clap::value_parser!(u16))]
     pub(crate) port: u16,
 
-    /// Where documents live; unless said, on disk if --data is given, else in memory
-    #[arg(long, value_enum)]
+    /// Where documents live: memory or disk
+    ///
+    /// Unless said, on disk if --data is given, else in memory.
+    #[arg(long, value_enum, hide_possible_values = true)]
     pub(crate) engine: Option<Engine>,
 
-    /// Directory to keep documents in, made if it isn't there
+    /// Directory to keep documents in
+    ///
+    /// It is made if it isn't there.
     #[arg(long, value_name = "DIR", required_if_eq("engine", "disk"))]
     pub(crate) data: Option<PathBuf>,
 
-    /// What a write survives without asking for more
-    #[arg(long, value_name = "LEVEL", value_enum, requires = "data", default_value_t = Durability::Relaxed)]
+    /// What a write survives
+    ///
+    /// It is for writes that don't ask for more. none: the journal is never synced unasked, for tests; relaxed: it is synced every so often, as MongoDB's; journaled: every write waits for a sync, which it shares with all that wait.
+    #[arg(long, value_name = "LEVEL", value_enum, requires = "data", hide_possible_values = true,
+        default_value_t = Durability::Relaxed)]
     pub(crate) durability: Durability,
 
-    /// How often the journal is synced when durability is relaxed, in milliseconds
+    /// Milliseconds between syncs
+    ///
+    /// It holds where durability is relaxed.
     #[arg(long, value_name = "MS", requires = "data", default_value_t = 100,
         value_parser = clap::value_parser!(u64).range(1..=500))]
     pub(crate) journal_commit_interval: u64,
 
-    /// Memory for documents read and changed, such as 512M or 4G
+    /// Memory for documents
+    ///
+    /// For those read and changed: such as 512M or 4G.
     #[arg(long, value_name = "BYTES", requires = "data", default_value = "256M", value_parser = parse_size)]
     pub(crate) cache_size: u64,
 
-    /// Directory for the journal, on another volume perhaps; to be named at every start
+    /// Directory for the journal
+    ///
+    /// It may be on another volume, and has to be named at every start.
     #[arg(long, value_name = "DIR", requires = "data")]
     pub(crate) journal_dir: Option<PathBuf>,
 
-    /// Salvage what is sound in --data, build all indexes anew, tell what is lost, and exit
+    /// Save what is sound of --data, and exit
+    ///
+    /// Indexes are built anew, and what is lost is told.
     #[arg(long, requires = "data")]
     pub(crate) repair: bool,
 
-    /// Be the primary of a replica set of one, with this name
+    /// Be a replica set of one, of this name
+    ///
+    /// The set is initiated and its member the primary from the first reply; transactions and change streams need it.
     #[arg(long, value_name = "NAME", value_parser = parse_set_name)]
     pub(crate) replset: Option<String>,
 
-    /// How many bytes of changes a set keeps for change streams
+    /// Changes kept for streams
+    ///
+    /// So many bytes of the latest changes are kept.
     #[arg(long, value_name = "BYTES", requires = "replset", default_value = "64M", value_parser = parse_size)]
     pub(crate) oplog_size: u64,
 
-    /// Address that a replica set tells its clients, instead of the one they dialled
+    /// Address that a set tells its clients
+    ///
+    /// It takes the place of the address that each client dialled.
     #[arg(long, value_name = "HOST:PORT", requires = "replset", value_parser = parse_advertised)]
     pub(crate) advertise: Option<String>,
 
-    /// Exit when standard input closes, so that no test run leaves a server behind
+    /// Exit when standard input closes
+    ///
+    /// So no test run leaves a server behind.
     #[arg(long)]
     pub(crate) parent_pipe: bool,
 
-    /// Let clients make commands fail and set the clock; unless said, on while --bind is a loopback address
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    /// Let clients set clock and fail points
+    ///
+    /// Unless said, they may while --bind is a loopback address.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true,
+        hide_possible_values = true)]
     pub(crate) test_commands: Option<bool>,
 
-    /// Tell at the end, and by strictReport, of collection scans, in-memory sorts, unused and duplicate indexes
+    /// Report scans and sorts without an index
+    ///
+    /// At the end, and to the command strictReport: collection scans, in-memory sorts, unused and duplicate indexes.
     #[arg(long)]
     pub(crate) strict: bool,
 
     /// How much to log
-    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
+    ///
+    /// error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL", value_enum, hide_possible_values = true, default_value_t = LogLevel::Info)]
     pub(crate) log_level: LogLevel,
 
-    /// How to write log lines: as text, or each a JSON object as mongod's
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    /// Log lines as text or json
+    ///
+    /// A line of JSON is an object in mongod's form.
+    #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = true, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
 
-    /// Log to this file instead of standard error; SIGUSR1 begins a new one, SIGHUP opens it again
+    /// File to log to, not standard error
+    ///
+    /// SIGUSR1 begins a new file, SIGHUP opens it again.
     #[arg(long, value_name = "FILE")]
     pub(crate) log_file: Option<PathBuf>,
 
-    /// A TOML file of these options
+    /// TOML file of these options
+    ///
+    /// The command line and the environment go before it.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 

@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_help_fits_two_screens() {
-        let lines = Cli::command().term_width(100).render_help().to_string().lines().count();
-        assert!(lines <= 60, "{lines} lines");
+        let lines = Cli::command().term_width(80).render_help().to_string().lines().count();
+        assert!(lines <= 48, "{lines} lines");
     }
 }

@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_does_not_answer_or_not_well_is_told() {
-        let options = |uri: String| PingOptions { uri, timeout: 300, quiet: false };
+        let options = |uri: String| PingOptions { uri, timeout: 300, quiet: false, help: None };
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = silent.local_addr().unwrap();
         assert!(ping(&options(format!("mongodb://{address}/"))).is_err());
