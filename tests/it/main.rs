@@ -42,6 +42,7 @@ mod space;
 mod starting;
 mod strict;
 mod tidy;
+mod tidy_layers;
 mod unstable;
 mod waits;
 

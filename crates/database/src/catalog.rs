@@ -3,8 +3,8 @@
 //! An immutable value. Whoever changes it makes a new one, sharing all that stays, and the commit
 //! publishes it together with the engine's batch, so that a reader's catalog and snapshot agree.
 
-use crate::clean_slate::{SavedState, StateName};
 use crate::collection::Collection;
+use crate::saved_state::{SavedState, StateName};
 use base::{Namespace, Result, err};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,13 +6,14 @@
 //! change gives the lock back, waits for the transaction's end, and is put together again.
 
 use crate::catalog::Catalog;
-use crate::clean_slate::SavedState;
-use crate::collection::{Collection, Data, entry};
+use crate::catalog_entry::{entry, entry_with};
+use crate::collection::{Collection, Counts, Data, Options};
 use crate::commit::Committed;
 use crate::database::Database;
-use crate::index::Index;
+use crate::index::{Index, IndexSpec};
 use crate::keys::{CATALOG, RecordId};
-use crate::oplog::LoggedCommand;
+use crate::logged::LoggedCommand;
+use crate::saved_state::SavedState;
 use crate::storage_error;
 use base::{Namespace, Result, err};
 use query::Interrupt;
@@ -87,6 +88,38 @@ impl Database {
             interrupt.check()?;
         }
     }
+
+    /// The counts of a collection that has no documents yet.
+    pub(crate) fn new_counts(&self, ident: Ident) -> Arc<Counts> {
+        let begin = &mut |counts: &Counts| {
+            counts.next_record.store(1, Relaxed);
+            Ok(())
+        };
+        // Nothing is read here that could fail.
+        self.store.counts(ident, begin).unwrap_or_default()
+    }
+
+    /// A collection or view that isn't in the catalog yet, with numbers for trees that aren't there yet.
+    pub(crate) fn new_collection(&self, namespace: &Namespace, options: Options) -> Collection {
+        let data = match options.view {
+            Some(_) => None,
+            None => {
+                let ident = self.store.new_ident();
+                let spec = match &options.clustered {
+                    Some(name) => IndexSpec::clustered(name, options.collation.clone()),
+                    None => IndexSpec::id(options.collation.clone()),
+                };
+                let mut indexes = Vec::new();
+                if !options.no_id_index {
+                    indexes.push(Arc::new(Index::new(spec, self.store.new_ident(), &[], self.now_millis())));
+                }
+                let counts = self.new_counts(ident);
+                Some(Data { ident, indexes, building: Vec::new(), counts, index_filters: Arc::default() })
+            }
+        };
+        let (namespace, uuid) = (namespace.clone(), self.random.uuid());
+        Collection { namespace, uuid, options, data, generation: 0 }
+    }
 }
 
 impl<'db> CatalogChange<'db> {
@@ -128,6 +161,13 @@ impl<'db> CatalogChange<'db> {
         };
         database.watchers.notify_all(&changed);
         Ok(Ok(written.into()))
+    }
+
+    /// Notes what the oplog says of the change.
+    pub(crate) fn log(&mut self, command: impl FnOnce() -> LoggedCommand) {
+        if self.database().logs() {
+            self.commands.push(command());
+        }
     }
 
     /// Takes up what a transaction has changed, to be committed with the collections that it has made.
@@ -225,7 +265,7 @@ impl<'db> CatalogChange<'db> {
 
     /// Stores the entry of a collection that stays the same but for what its indexes have learnt.
     pub(crate) fn learn(&mut self, collection: &Collection, learnt: Vec<(Arc<Index>, Vec<u32>)>) {
-        let stored = crate::collection::entry_with(collection, &learnt);
+        let stored = entry_with(collection, &learnt);
         self.learnt = learnt;
         // Whoever shares the store reads the entry again.
         self.catalog_changed = true;

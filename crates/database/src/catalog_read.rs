@@ -2,13 +2,11 @@
 //! has changed it.
 
 use crate::catalog::Catalog;
-use crate::clean_slate::SavedStates;
-use crate::collection::{
-    Collection, StoredBuild, from_entry, stored_builds, stored_generation, stored_multikey,
-};
-use crate::database::Database;
+use crate::catalog_entry::{StoredBuild, from_entry, stored_builds, stored_generation, stored_multikey};
+use crate::collection::Collection;
 use crate::index::{Building, Index, IndexSpec};
 use crate::keys::{CATALOG, RecordId, SAVED};
+use crate::saved_state::SavedStates;
 use crate::storage_error;
 use base::bson::Document;
 use base::{Namespace, Result};
@@ -16,7 +14,7 @@ use query::Context;
 use query::context::Uninterrupted;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use storage::store::{Counts, Sight, Store};
+use storage::store::{Counts, Store};
 use storage::{Direction, Ident, Range, Snapshot};
 
 /// A catalog as the store has it.
@@ -124,20 +122,4 @@ fn read_counts(snapshot: &dyn Snapshot, ident: Ident, counts: &Counts) -> storag
     let last = last.next()?.and_then(|(key, _)| RecordId::from_key(key).ok());
     counts.next_record.store(last.map_or(1, |id| id.0 + 1), Relaxed);
     Ok(())
-}
-
-impl Database {
-    /// The catalog that belongs to a sight, read from the store where somebody else has changed it.
-    ///
-    /// Errors: DataCorruptionDetected, and the engine's.
-    pub(crate) fn catalog_at(&self, sight: &Sight) -> Result<Arc<Catalog>> {
-        if let Some(catalog) = self.catalog_of(sight.generation) {
-            return Ok(catalog);
-        }
-        let known = self.latest_catalog();
-        let read = read(self.store.as_ref(), sight.snapshot.as_ref(), &known)?;
-        let catalog = Arc::new(read.catalog);
-        self.publish(sight.generation, catalog.clone());
-        Ok(catalog)
-    }
 }

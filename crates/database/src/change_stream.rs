@@ -5,14 +5,16 @@
 
 use crate::database::Database;
 use crate::operation::Operation;
-use crate::read::FindRequest;
+use crate::plan::Read;
 use crate::storage_error;
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
+use crate::stream_progress::{Progress, State};
+use base::bson::{Builder, Document, DocumentCow};
 use base::{Namespace, Result, err};
 use parking_lot::Mutex;
 use query::change::{
     Action, ChangeStream, Entry, Event, ResumeToken, Scope, Spec, Surroundings, history_lost, id_modified,
 };
+use query::matcher::Matcher;
 use query::{Context, Interrupt, Pipeline, Stage};
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -20,31 +22,6 @@ use std::sync::Arc;
 
 /// The most bytes of events that are made ahead.
 const AHEAD_MAX: usize = 1 << 20;
-
-/// What a stream's cursor is told of it.
-#[derive(Clone)]
-pub(crate) struct Progress(Arc<Mutex<State>>);
-
-struct State {
-    /// Behind all events made so far, and all that the stream doesn't show.
-    reached: ResumeToken,
-    /// The event in the hands of the pipeline's later stages.
-    current: Option<ResumeToken>,
-    /// Whether the stream has ended, its last event being an invalidation.
-    ended: bool,
-}
-
-impl Progress {
-    /// Where a client resumes that has got everything so far.
-    pub(crate) fn reached(&self) -> DocumentBuf {
-        self.0.lock().reached.to_document()
-    }
-
-    /// Whether there will be no more events.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.0.lock().ended
-    }
-}
 
 /// The events of a change stream, as the source of its pipeline.
 struct Events {
@@ -107,7 +84,8 @@ impl Database {
         key: Document<'_>,
     ) -> Result<Option<DocumentCow>> {
         let namespace = Namespace::parse(namespace)?;
-        let Some(collection) = self.collection(&namespace).filter(|now| now.uuid == *uuid) else {
+        let view = self.view();
+        let Some(collection) = view.catalog.get(&namespace).filter(|now| now.uuid == *uuid) else {
             return Ok(None);
         };
         let mut filter = Builder::new();
@@ -116,8 +94,9 @@ impl Database {
         }
         let filter = filter.finish();
         let context = Arc::new(context.with_collation(collection.options.collation.clone()));
-        let request = FindRequest { limit: 1, ..FindRequest::new(filter.view()) };
-        self.find(operation, &namespace, &request, &context)?.into_source().next()
+        let read = Read { limit: 1, ..Read::new(Arc::new(Matcher::parse(filter.view(), &context)?)) };
+        let found = self.read(operation, &view, collection, read, &context)?.next()?;
+        Ok(found.map(|record| record.document))
     }
 }
 

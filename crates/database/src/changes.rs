@@ -6,19 +6,18 @@
 //! are free. [`Database::apply`](crate::Database) commits them, or tells that something has changed since.
 
 use crate::collection::{Collection, Data};
-use crate::commit::Applied;
 use crate::duplicate::duplicate_key;
 use crate::index::{DocumentKeys, Index, KeyOf};
 use crate::keys::{IndexEntry, RETRIES, RecordId};
-use crate::oplog::Logged;
-use crate::write::RetryKey;
+use crate::logged::Logged;
+use crate::retry_record::RetryKey;
 use base::bson::DocumentBuf;
-use base::{Namespace, Result};
+use base::{Error, Namespace, Result};
 use foldhash::fast::RandomState;
 use std::collections::HashSet;
 use std::sync::Arc;
-use storage::store::{Beside, Change, Claim, Expect};
-use storage::{Ident, Key, Op, Value, mutant};
+use storage::store::{Beside, Change, Claim, Expect, Written};
+use storage::{Ident, Key, Op, Position, Value, mutant};
 
 /// A change to documents, being put together.
 #[derive(Default)]
@@ -38,6 +37,31 @@ pub(crate) struct Changes {
     pub(crate) documents: usize,
     /// Namespaces to tell of.
     pub(crate) changed: Vec<Namespace>,
+}
+
+/// What a commit tells its caller.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Committed {
+    /// What to wait for when the write concern asks for the journal.
+    pub position: Position,
+    /// The time of the commit: seconds in the high half, a counter in the low.
+    pub cluster_time: u64,
+}
+
+impl From<Written> for Committed {
+    fn from(written: Written) -> Committed {
+        Committed { position: written.position, cluster_time: written.time }
+    }
+}
+
+/// What became of changes.
+pub(crate) enum Applied {
+    /// They are committed.
+    Done(Committed),
+    /// Something that they rest on has changed: the statement is to read again.
+    Again,
+    /// The document of this number has a key that isn't free.
+    Duplicate(usize, Error),
 }
 
 /// A key of a unique index that must be free.

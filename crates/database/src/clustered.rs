@@ -1,6 +1,6 @@
 //! Clustered collections: what create's `clusteredIndex` says, checked.
 
-use crate::options;
+use crate::option_field;
 use base::bson::{Builder, Document, Value, equal};
 use base::{Result, err};
 
@@ -11,7 +11,7 @@ use base::{Result, err};
 pub(crate) fn parse(value: Value<'_>) -> Result<Option<String>> {
     match value {
         Value::Document(spec) => Fields::read(spec)?.check(spec).map(Some),
-        _ => match options::flag("clusteredIndex", value)? {
+        _ => match option_field::flag("clusteredIndex", value)? {
             false => Ok(None),
             true => Err(err!(
                 5979703,
@@ -61,10 +61,10 @@ impl<'a> Fields<'a> {
             let value = element.value();
             let path = format!("clusteredIndex.{}", element.name());
             match element.name() {
-                "key" => fields.key = Some(options::object(&path, value)?),
-                "unique" => fields.unique = Some(options::flag(&path, value)?),
-                "name" => fields.name = Some(options::text(&path, value)?),
-                "v" => fields.version = Some(options::count(&path, value)?),
+                "key" => fields.key = Some(option_field::object(&path, value)?),
+                "unique" => fields.unique = Some(option_field::flag(&path, value)?),
+                "name" => fields.name = Some(option_field::text(&path, value)?),
+                "v" => fields.version = Some(option_field::count(&path, value)?),
                 _ => return Err(err!(40415, "BSON field 'create.{path}' is an unknown field.")),
             }
         }

@@ -5,39 +5,15 @@
 //! open transaction has claimed a document, the statement waits for its end without the lock, and starts
 //! again.
 
-use crate::changes::Changes;
+pub use crate::changes::Committed;
+use crate::changes::{Applied, Changes};
 use crate::database::Database;
-use crate::operation::Operation;
+use crate::operation::{Operation, wait_through};
 use crate::storage_error;
-use base::{Error, Result, err};
+use base::Result;
 use query::Interrupt;
 use storage::Position;
-use storage::store::{Owner, Refusal, Written};
-
-/// What a commit tells its caller.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Committed {
-    /// What to wait for when the write concern asks for the journal.
-    pub position: Position,
-    /// The time of the commit: seconds in the high half, a counter in the low.
-    pub cluster_time: u64,
-}
-
-impl From<Written> for Committed {
-    fn from(written: Written) -> Committed {
-        Committed { position: written.position, cluster_time: written.time }
-    }
-}
-
-/// What became of changes.
-pub(crate) enum Applied {
-    /// They are committed.
-    Done(Committed),
-    /// Something that they rest on has changed: the statement is to read again.
-    Again,
-    /// The document of this number has a key that isn't free.
-    Duplicate(usize, Error),
-}
+use storage::store::{Owner, Refusal};
 
 impl Database {
     /// Commits changes, if what they rest on still holds. A statement of a transaction adds them to the
@@ -57,7 +33,7 @@ impl Database {
     /// Errors: as [`apply`](Self::apply), but for DuplicateKey.
     pub(crate) fn apply_several(&self, operation: &Operation, mut changes: Changes) -> Result<Applied> {
         if let Some(transaction) = operation.transaction() {
-            return self.absorb(transaction, changes);
+            return transaction.absorb(changes, self.transactions.bytes_max());
         }
         if let Some(logged) = changes.logged.take() {
             self.log_changes(&mut changes.change, logged, changes.retry);
@@ -104,22 +80,7 @@ impl Database {
         interrupt: &dyn Interrupt,
         wait: impl FnOnce(&mut dyn FnMut() -> bool) -> T,
     ) -> Result<T> {
-        let mut interrupted = None;
-        let (mut wait, mut outcome) = (Some(wait), None);
-        let hook = self.blocking_hook();
-        hook(&mut || {
-            if let Some(wait) = wait.take() {
-                outcome = Some(wait(&mut || {
-                    interrupted = interrupt.check_now(false).err();
-                    interrupted.is_none()
-                }));
-            }
-        });
-        match (interrupted, outcome) {
-            (Some(error), _) => Err(error),
-            (None, Some(outcome)) => Ok(outcome),
-            (None, None) => Err(err!(InternalError, "the thread's owner ran no work")),
-        }
+        wait_through(self.blocking_hook(), interrupt, wait)
     }
 
     /// Whether every commit is to wait for the journal, whatever its write concern says.
@@ -143,10 +104,6 @@ impl Database {
     /// is written.
     pub fn cluster_time(&self) -> u64 {
         self.store.time(self.earliest_cluster_time())
-    }
-
-    pub(crate) fn earliest_cluster_time(&self) -> u64 {
-        (self.now_millis() as u64 / 1000) << 32 | 1
     }
 }
 

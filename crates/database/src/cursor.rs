@@ -1,10 +1,8 @@
 //! Open cursors: streams of documents that clients fetch batch by batch.
 
-use crate::change_stream::Progress;
-use crate::commit::uuid_text;
-use crate::database::Database;
 use crate::operation::Operation;
 use crate::session_id::SessionId;
+use crate::stream_progress::Progress;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
 use base::random::Random;
 use base::{Error, ErrorCode, Namespace, Result, err};
@@ -214,19 +212,6 @@ pub struct Cursors {
     open: Mutex<HashMap<i64, Slot>>,
     random: Random,
     timed_out: AtomicU64,
-}
-
-impl Database {
-    /// Checks that what a cursor reads is still there.
-    ///
-    /// Errors: QueryPlanKilled where its collection was dropped or replaced.
-    pub fn check_cursor(&self, cursor: &Cursor) -> Result<()> {
-        let Some(uuid) = cursor.uuid else { return Ok(()) };
-        match self.collection(&cursor.namespace) {
-            Some(now) if now.uuid == uuid => Ok(()),
-            _ => Err(err!(QueryPlanKilled, "collection dropped. UUID {}", uuid_text(&uuid))),
-        }
-    }
 }
 
 /// A cursor at rest, or the trace of one that is being read.

@@ -5,27 +5,32 @@ use crate::catalog_read;
 use crate::clock::Clock;
 use crate::collection::Collection;
 use crate::cursor::Cursors;
+use crate::exec::RecordStream;
 use crate::history::History;
-use crate::keys::CATALOG;
+use crate::open_transaction::Transactions;
 use crate::operation::{BlockingHook, Operation};
-use crate::storage_error;
-use crate::strict::Strict;
-use crate::transaction::Transactions;
+use crate::plan::{self, Read};
+use crate::retry_record::StoredRetry;
+use crate::strict::{Strict, StrictReport};
 use crate::turns::Turns;
-use crate::watch::Watchers;
-use crate::write::{StoredRetry, retryable};
+use crate::view::View;
+use crate::watch::{Wake, Watch, Watchers};
 use base::bson::ObjectId;
 use base::random::Random;
 use base::{Namespace, Result, err};
 use parking_lot::{Mutex, RwLock};
+use query::Context;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use storage::store::{Change, Exclusive, Local, LogOptions, Store};
-use storage::{Batch, Engine, Ident, Snapshot};
+use storage::store::{Sight, Store};
+use storage::{Engine, mutant};
 
 /// What an index build may hold in memory unless somebody says less: MongoDB's
 /// maxIndexBuildMemoryUsageMegabytes.
 const BUILD_MEMORY: usize = 200 * 1024 * 1024;
+
+/// The name under which the log is read.
+const OPLOG: &str = "local.oplog.rs";
 
 /// Everything a server needs to store and find documents. Shared by all connections.
 pub struct Database {
@@ -44,7 +49,7 @@ pub struct Database {
     pub(crate) transactions: Transactions,
     /// What an index build may hold in memory, in bytes.
     build_memory: AtomicUsize,
-    pub(crate) watchers: Watchers,
+    pub(crate) watchers: Arc<Watchers>,
     pub(crate) history: History,
     pub(crate) strict: Strict,
     /// Whether changes are logged.
@@ -67,12 +72,6 @@ struct Published {
     previous: (u64, Arc<Catalog>),
 }
 
-impl Published {
-    fn new(generation: u64, catalog: Arc<Catalog>) -> Published {
-        Published { current: (generation, catalog.clone()), previous: (generation, catalog) }
-    }
-}
-
 /// What happened since the start, for serverStatus' `metrics`.
 #[derive(Default)]
 #[allow(missing_docs)]
@@ -85,94 +84,37 @@ pub struct Counters {
     pub ttl_deleted: AtomicU64,
 }
 
-/// A consistent sight of everything: the catalog and the data that belongs to it.
-#[derive(Clone)]
-pub struct View {
-    /// Which collections there are.
-    pub catalog: Arc<Catalog>,
-    /// What is in them.
-    pub snapshot: Arc<dyn Snapshot>,
-}
-
 impl Database {
-    /// Opens the database in an engine, reading the catalog that an earlier process left there.
-    /// `seed` starts random numbers and the process part of object ids.
-    ///
-    /// Errors: DataCorruptionDetected, and the engine's own.
-    pub fn open(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, seed: u64) -> Result<Arc<Database>> {
-        Database::open_with(engine, clock, seed, None)
-    }
-
-    /// The same with a log of changes, as a replica set keeps one.
-    ///
-    /// Errors: as [`open`](Self::open).
-    pub fn open_with(
-        engine: Arc<dyn Engine>,
+    /// A database on a store, with the catalog of a generation and the records of retryable writes found there.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         seed: u64,
-        log: Option<LogOptions>,
-    ) -> Result<Arc<Database>> {
-        #[cfg(debug_assertions)]
-        let engine: Arc<dyn Engine> = Arc::new(storage::contract::Checked::sampling(engine));
-        let store = Local::new(engine, log).map_err(storage_error)?;
-        Database::open_on(Arc::new(store), clock, seed)
-    }
-
-    /// Opens a database on a store, which other databases may share.
-    ///
-    /// Errors: DataCorruptionDetected, and the store's own.
-    pub fn open_on(store: Arc<dyn Store>, clock: Arc<dyn Clock>, seed: u64) -> Result<Arc<Database>> {
-        prepare(store.as_ref())?;
-        let keeps_retries = store.engine().has_journal();
-        let found_retries =
-            if keeps_retries { retryable::open(store.engine().as_ref())? } else { Vec::new() };
-        let lock = store.lock(&mut || true).map_err(storage_error)?;
-        let mut lock = lock.ok_or_else(|| err!(InternalError, "commits are held up"))?;
-        let sight = lock.sight();
-        let read = catalog_read::read(store.as_ref(), sight.snapshot.as_ref(), &Catalog::default())?;
-        let mut generation = sight.generation;
-        for collection in read.catalog.all() {
-            collection.data.iter().for_each(|data| lock.declare(data.ident, collection.generation));
-            generation = generation.max(collection.generation);
-        }
-        lock.reserve(read.next_ident);
-        drop(sight);
-        let abandoned = read.abandoned;
-        let published = Published::new(generation, Arc::new(read.catalog));
-        drop_trees(lock, &abandoned)?;
+        published: (u64, Arc<Catalog>),
+        found_retries: Vec<StoredRetry>,
+    ) -> Database {
         let [_, process @ .., _, _] = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
-        let logs = store.log_bytes().is_some();
-        let database = Arc::new(Database {
+        Database {
+            logs: store.log_bytes().is_some(),
+            keeps_retries: store.engine().has_journal(),
             store,
-            logs,
             clock,
-            published: RwLock::new(published),
+            published: RwLock::new(Published { previous: published.clone(), current: published }),
             random: Random::new(seed),
             blocking: OnceLock::new(),
             stopping: Arc::default(),
             turns: Turns::default(),
             transactions: Transactions::default(),
             build_memory: AtomicUsize::new(BUILD_MEMORY),
-            watchers: Watchers::default(),
+            watchers: Arc::default(),
             history: History::default(),
             strict: Strict::default(),
-            keeps_retries,
             found_retries: Mutex::new(found_retries),
             cursors: Cursors::new(seed),
             counters: Counters::default(),
             process,
             object_ids: AtomicU32::new(seed as u32),
-        });
-        database.begin_log()?;
-        let synced = Arc::downgrade(&database);
-        database.engine().when_durable(Arc::new(move || {
-            if let Some(database) = synced.upgrade()
-                && database.watchers.any()
-            {
-                database.watchers.notify_everything();
-            }
-        }));
-        Ok(database)
+        }
     }
 
     /// The catalog and data as of now, for as long as the view is held.
@@ -184,6 +126,20 @@ impl Database {
             self.latest_catalog()
         });
         View { snapshot: sight.snapshot, catalog }
+    }
+
+    /// The catalog that belongs to a sight, read from the store where somebody else has changed it.
+    ///
+    /// Errors: DataCorruptionDetected, and the engine's.
+    pub(crate) fn catalog_at(&self, sight: &Sight) -> Result<Arc<Catalog>> {
+        if let Some(catalog) = self.catalog_of(sight.generation) {
+            return Ok(catalog);
+        }
+        let known = self.latest_catalog();
+        let read = catalog_read::read(self.store.as_ref(), sight.snapshot.as_ref(), &known)?;
+        let catalog = Arc::new(read.catalog);
+        self.publish(sight.generation, catalog.clone());
+        Ok(catalog)
     }
 
     /// The catalog of a generation, if it is the latest known or the one before. Whoever got his sight just
@@ -213,6 +169,16 @@ impl Database {
         Operation::with_blocking(id, self.blocking_hook()).stopping_with(self.stopping.clone())
     }
 
+    /// Says how threads wait; once, by whoever owns them.
+    pub fn wait_through(&self, hook: BlockingHook) {
+        let _ = self.blocking.set(hook);
+    }
+
+    /// How threads wait.
+    pub(crate) fn blocking_hook(&self) -> BlockingHook {
+        self.blocking.get().copied().unwrap_or(|work| work())
+    }
+
     /// Ends every operation at its next check, those that are yet to begin included.
     pub fn stop_operations(&self) {
         self.stopping.store(true, Relaxed);
@@ -233,6 +199,9 @@ impl Database {
     /// What an operation reads: what its transaction does, the view it was given, or all there is now.
     pub(crate) fn view_for(&self, operation: &Operation) -> View {
         match (operation.transaction(), operation.snapshot()) {
+            (Some(transaction), _) if mutant!("each statement reads anew") && !transaction.has_written() => {
+                self.view()
+            }
             (Some(transaction), _) => transaction.view(),
             (None, Some((_, view))) => view.clone(),
             (None, None) => self.view(),
@@ -270,32 +239,106 @@ impl Database {
         let seconds = (self.clock.now_millis() / 1000) as u32;
         ObjectId::from_parts(seconds, self.process, self.object_ids.fetch_add(1, Relaxed))
     }
-}
 
-/// Makes the catalog's tree if it isn't there.
-fn prepare(store: &dyn Store) -> Result<()> {
-    let engine = store.engine();
-    if engine.snapshot().contains(CATALOG).map_err(storage_error)? {
-        return Ok(());
-    }
-    let mut batch = Batch::new();
-    batch.create(CATALOG);
-    engine.commit(batch).map(drop).map_err(storage_error)
-}
-
-/// Drops the trees of index builds that a crash has ended. Entries go on naming them until they are next
-/// written, which does no harm: trees that aren't there are left out.
-fn drop_trees(lock: Box<dyn Exclusive + '_>, idents: &[Ident]) -> Result<()> {
-    let snapshot = lock.sight().snapshot;
-    let mut change = Change::default();
-    for ident in idents {
-        if snapshot.contains(*ident).map_err(storage_error)? {
-            change.batch.drop_ident(*ident);
+    /// The view of a snapshot read and its cluster time: now, or as of the earlier time `at`.
+    ///
+    /// Errors: InvalidOptions for a time that hasn't come, SnapshotTooOld for one that no view is
+    /// kept of.
+    pub fn snapshot_at(&self, at: Option<u64>) -> Result<(u64, View)> {
+        let now = self.view_with_time();
+        match at {
+            None => {
+                self.history.keep(now.0, &now.1);
+                Ok(now)
+            }
+            Some(at) if at > now.0 => {
+                Err(err!(InvalidOptions, "readConcern atClusterTime must not be greater than clusterTime"))
+            }
+            Some(at) if at == now.0 => Ok(now),
+            Some(at) => Ok((at, self.history.at(at)?)),
         }
     }
-    drop(snapshot);
-    match change.batch.is_empty() {
-        true => Ok(()),
-        false => lock.commit(change, false, &mut |_| {}).map(drop).map_err(storage_error),
+
+    /// The latest view, and the time of the commit that it begins with.
+    pub(crate) fn view_with_time(&self) -> (u64, View) {
+        loop {
+            let (sight, time) = self.store.sight_with_time(self.earliest_cluster_time());
+            if let Ok(catalog) = self.catalog_at(&sight) {
+                return (time, View { snapshot: sight.snapshot, catalog });
+            }
+        }
+    }
+
+    /// Lets go of views that snapshot reads may no longer name.
+    pub fn forget_old_views(&self) {
+        self.history.forget_old();
+    }
+
+    /// Plans a read and starts it on a view.
+    ///
+    /// Errors: BadValue for a hint that names no index; 51173 to 51176 for `min` and `max` that
+    /// don't go with the hint; those of evaluating the filter.
+    pub fn read(
+        &self,
+        operation: &Arc<Operation>,
+        view: &View,
+        collection: &Arc<Collection>,
+        read: Read,
+        context: &Arc<Context>,
+    ) -> Result<Box<dyn RecordStream>> {
+        if let Some(found) = plan::by_id(operation, view, collection, &read, context)? {
+            return Ok(found);
+        }
+        let plan = plan::plan(operation, view, collection, read, context)?;
+        plan.note_uses();
+        if self.strict.is_on() {
+            self.strict.note(collection, &plan);
+        }
+        if collection.is_large() && plan.reads_all() {
+            operation.expect_long();
+        }
+        plan.start()
+    }
+
+    /// Calls `wake` after every commit that touches the collection, until the watch is dropped.
+    pub fn watch(&self, namespace: &Namespace, wake: Wake) -> Watch {
+        self.watchers.watch(namespace, wake)
+    }
+
+    /// Calls `wake` after every commit, and whenever the journal has been synced, until the watch is
+    /// dropped.
+    pub fn watch_all(&self, wake: Wake) -> Watch {
+        self.watchers.watch_all(wake)
+    }
+
+    /// Starts collecting for [`strict_report`](Self::strict_report).
+    pub fn be_strict(&self) {
+        self.strict.switch_on();
+    }
+
+    /// What was seen since the start or the last [`forget_reads`](Self::forget_reads), and the indexes
+    /// there are now that are unused or duplicates.
+    pub fn strict_report(&self) -> StrictReport {
+        self.strict.report(&self.catalog())
+    }
+
+    /// Forgets the reads noted so far; indexes once used stay so.
+    pub fn forget_reads(&self) {
+        self.strict.forget();
+    }
+
+    /// The earliest time that a commit of now may have: seconds in the high half.
+    pub(crate) fn earliest_cluster_time(&self) -> u64 {
+        (self.now_millis() as u64 / 1000) << 32 | 1
+    }
+
+    /// Whether a namespace is that of the log, and there is one.
+    pub fn is_oplog(&self, namespace: &Namespace) -> bool {
+        self.logs && namespace.as_str() == OPLOG
+    }
+
+    /// Whether changes are logged.
+    pub(crate) fn logs(&self) -> bool {
+        self.logs
     }
 }

@@ -4,7 +4,7 @@
 //! The view of that first read is kept for as long as MongoDB promises; it costs only what is
 //! written over meanwhile. Other points of the past can't be read.
 
-use crate::database::{Database, View};
+use crate::view::View;
 use base::{Result, err};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -29,7 +29,8 @@ struct Kept {
 }
 
 impl History {
-    fn keep(&self, time: u64, view: &View) {
+    /// Keeps a view for whoever names its time later.
+    pub(crate) fn keep(&self, time: u64, view: &View) {
         let mut kept = self.kept.lock();
         if kept.back().is_some_and(|last| last.time == time) {
             return;
@@ -40,10 +41,21 @@ impl History {
         kept.push_back(Kept { time, view: view.clone(), since: Instant::now() });
     }
 
-    fn at(&self, time: u64) -> Option<View> {
+    /// The view kept of a time.
+    ///
+    /// Errors: SnapshotTooOld where none is.
+    pub(crate) fn at(&self, time: u64) -> Result<View> {
         self.forget_old();
         let kept = self.kept.lock();
-        kept.iter().find(|kept| kept.time == time).map(|kept| kept.view.clone())
+        let view = kept.iter().find(|kept| kept.time == time).map(|kept| kept.view.clone());
+        view.ok_or_else(|| {
+            err!(
+                SnapshotTooOld,
+                "Read timestamp Timestamp({}, {}) is older than the oldest available timestamp.",
+                time >> 32,
+                time & 0xFFFF_FFFF
+            )
+        })
     }
 
     /// Lets go of the views that are too old.
@@ -55,54 +67,9 @@ impl History {
     }
 }
 
-impl Database {
-    /// The view of a snapshot read and its cluster time: now, or as of the earlier time `at`.
-    ///
-    /// Errors: InvalidOptions for a time that hasn't come, SnapshotTooOld for one that no view is
-    /// kept of.
-    pub fn snapshot_at(&self, at: Option<u64>) -> Result<(u64, View)> {
-        let now = self.view_with_time();
-        match at {
-            None => {
-                self.history.keep(now.0, &now.1);
-                Ok(now)
-            }
-            Some(at) if at > now.0 => {
-                Err(err!(InvalidOptions, "readConcern atClusterTime must not be greater than clusterTime"))
-            }
-            Some(at) if at == now.0 => Ok(now),
-            Some(at) => match self.history.at(at) {
-                Some(view) => Ok((at, view)),
-                None => Err(err!(
-                    SnapshotTooOld,
-                    "Read timestamp Timestamp({}, {}) is older than the oldest available timestamp.",
-                    at >> 32,
-                    at & 0xFFFF_FFFF
-                )),
-            },
-        }
-    }
-
-    /// The latest view, and the time of the commit that it begins with.
-    pub(crate) fn view_with_time(&self) -> (u64, View) {
-        loop {
-            let (sight, time) = self.store.sight_with_time(self.earliest_cluster_time());
-            if let Ok(catalog) = self.catalog_at(&sight) {
-                return (time, View { snapshot: sight.snapshot, catalog });
-            }
-        }
-    }
-
-    /// Lets go of views that snapshot reads may no longer name.
-    pub fn forget_old_views(&self) {
-        self.history.forget_old();
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::clock::SystemClock;
+    use crate::{Database, SystemClock};
     use std::sync::Arc;
     use storage::memory::MemoryEngine;
 

@@ -4,8 +4,10 @@
 //! through plans and changes them through transactions. It knows BSON and the query language and
 //! nothing of the wire: every call is synchronous and returns values or MongoDB's errors.
 
+mod access;
 pub mod catalog;
 mod catalog_change;
+mod catalog_entry;
 mod catalog_read;
 mod change_stream;
 mod changes;
@@ -25,45 +27,57 @@ mod history;
 pub mod index;
 mod index_filter;
 pub mod keys;
+mod logged;
+mod open;
+mod open_transaction;
 mod operation;
 mod oplog;
+mod option_field;
 mod options;
 mod plan;
+mod plan_cache;
 mod read;
 pub mod repair;
+mod retry_record;
+mod saved_state;
 mod session_id;
 mod statistics;
+mod stream_progress;
 mod strict;
 mod transaction;
 mod ttl;
 mod turns;
 pub mod validate;
 mod validator;
+mod view;
 mod watch;
 mod write;
 mod write_lock;
 
-pub use clean_slate::{SavedState, StateName};
 pub use clock::{Clock, ManualClock, SettableClock, SystemClock};
 pub use commit::{Committed, uuid_text};
 pub use cursor::{Cursor, Cursors, FIRST_BATCH};
-pub use database::{Counters, Database, View};
+pub use database::{Counters, Database};
 pub use ddl::{CreateIndexesOutcome, RenameRequest, Resolved};
 pub use exec::{Record, RecordStream};
 pub use explain::Verbosity;
-pub use index_filter::{IndexFilter, IndexFilters, ShapeRequest};
+pub use index_filter::{IndexFilter, IndexFilters};
+pub use open_transaction::OpenTransaction;
 pub use operation::{BlockingHook, Operation, Progress};
 pub use plan::{Hint, Read};
+pub use plan_cache::ShapeRequest;
 pub use query::spill_into;
 pub use read::{AggregateRequest, FindRequest, Sources};
+pub use retry_record::{RetryKey, StoredRetry};
+pub use saved_state::{SavedState, StateName};
 pub use session_id::{NOBODY, SessionId};
 pub use statistics::CollectionStatistics;
 pub use strict::StrictReport;
-pub use transaction::OpenTransaction;
+pub use view::View;
 pub use watch::{Wake, Watch};
 pub use write::{
     Action, AnswerOf, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertRequest, Inserted,
-    Insertion, RetryKey, StoredRetry, UpdateOutcome, UpdateRequest, delete_answer,
+    Insertion, UpdateOutcome, UpdateRequest, delete_answer,
 };
 
 /// The parts of the query language that this crate's calls take: a caller needs no other crate.

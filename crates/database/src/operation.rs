@@ -1,7 +1,7 @@
 //! One running operation: when it must stop, and how long work gives way to other clients.
 
-use crate::database::View;
-use crate::transaction::OpenTransaction;
+use crate::open_transaction::OpenTransaction;
+use crate::view::View;
 use base::{Result, err};
 use parking_lot::Mutex;
 use query::Interrupt;
@@ -230,6 +230,31 @@ impl Operation {
             }
         });
         outcome
+    }
+}
+
+/// Runs something that may wait long, where it holds up no network thread.
+///
+/// Errors: what interrupts it.
+pub(crate) fn wait_through<T>(
+    hook: BlockingHook,
+    interrupt: &dyn Interrupt,
+    wait: impl FnOnce(&mut dyn FnMut() -> bool) -> T,
+) -> Result<T> {
+    let mut interrupted = None;
+    let (mut wait, mut outcome) = (Some(wait), None);
+    hook(&mut || {
+        if let Some(wait) = wait.take() {
+            outcome = Some(wait(&mut || {
+                interrupted = interrupt.check_now(false).err();
+                interrupted.is_none()
+            }));
+        }
+    });
+    match (interrupted, outcome) {
+        (Some(error), _) => Err(error),
+        (None, Some(outcome)) => Ok(outcome),
+        (None, None) => Err(err!(InternalError, "the thread's owner ran no work")),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::clustered;
 use crate::collection::{Capped, Options, View};
+use crate::option_field::{count, flag, object, text, wrong_type};
 use crate::validator::Validator;
 use base::bson::{Builder, Document, Value, ValueBuf};
 use base::{Namespace, Result, err};
@@ -254,19 +255,6 @@ pub(crate) fn check_images(namespace: &Namespace, is_view: bool) -> Result<()> {
     }
 }
 
-pub(crate) fn flag(name: &str, value: Value<'_>) -> Result<bool> {
-    match value {
-        Value::Boolean(flag) => Ok(flag),
-        _ => value.as_number().map(|number| !number.is_zero()).ok_or_else(|| {
-            err!(
-                TypeMismatch,
-                "BSON field 'create.{name}' is the wrong type '{}', expected types '[bool, long, int, decimal, double']",
-                value.kind().alias()
-            )
-        }),
-    }
-}
-
 /// The index on `_id` compares as its collection does.
 pub(crate) fn check_id_collation(index: &Collation, collection: &Collation) -> Result<()> {
     if index == collection {
@@ -279,36 +267,4 @@ pub(crate) fn check_id_collation(index: &Collation, collection: &Collation) -> R
         index.describe(),
         collection.describe()
     ))
-}
-
-pub(crate) fn object<'a>(name: &str, value: Value<'a>) -> Result<Document<'a>> {
-    value.as_document().ok_or_else(|| wrong_type(name, value, "object"))
-}
-
-pub(crate) fn text<'a>(name: &str, value: Value<'a>) -> Result<&'a str> {
-    value.as_str().ok_or_else(|| wrong_type(name, value, "string"))
-}
-
-pub(crate) fn count(name: &str, value: Value<'_>) -> Result<i64> {
-    let number = value.as_number().ok_or_else(|| {
-        err!(
-            TypeMismatch,
-            "BSON field 'create.{name}' is the wrong type '{}', expected types '[long, int, decimal, double]'",
-            value.kind().alias()
-        )
-    })?;
-    let size = number.to_i64_clamped();
-    match name {
-        "size" if size < 0 => Err(err!(BadValue, "size has to be >= 0")),
-        "size" if size > 1 << 50 => Err(err!(BadValue, "size cannot exceed 1 PB")),
-        _ => Ok(size),
-    }
-}
-
-fn wrong_type(name: &str, value: Value<'_>, expected: &str) -> base::Error {
-    err!(
-        TypeMismatch,
-        "BSON field 'create.{name}' is the wrong type '{}', expected type '{expected}'",
-        value.kind().alias()
-    )
 }

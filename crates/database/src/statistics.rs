@@ -5,6 +5,8 @@ use crate::database::Database;
 use crate::storage_error;
 use base::bson::{Builder, DocumentBuf, Value};
 use base::{Namespace, Result, err};
+use query::change::Entry;
+use std::ops::Bound;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Sizes of one collection, in bytes.
@@ -39,6 +41,20 @@ impl Database {
             Some(collection) => self.statistics_of(&collection),
             None => Ok(CollectionStatistics::default()),
         }
+    }
+
+    /// Sizes of the log as a collection.
+    ///
+    /// Errors: the engine's.
+    fn log_statistics(&self) -> Result<CollectionStatistics> {
+        let (mut cursor, _) = self.log_cursor(Bound::Unbounded)?;
+        let mut count = 0;
+        while let Some(found) = cursor.next_entry().map_err(storage_error)? {
+            count += i64::from(Entry::read(found.time, &found.parts)?.ticks);
+        }
+        let size = self.log_bytes().unwrap_or(0) as i64;
+        let capped = self.log_limit().map(|limit| Capped { size: limit as i64, max: 0 });
+        Ok(CollectionStatistics { count, size, storage_size: size, index_sizes: Vec::new(), capped })
     }
 
     /// Sizes of a collection that is at hand.

@@ -8,8 +8,8 @@
 mod duplicates;
 mod shape;
 
+use crate::catalog::Catalog;
 use crate::collection::Collection;
-use crate::database::Database;
 use crate::index::Index;
 use crate::plan::Plan;
 use base::bson::{Builder, DocumentBuf};
@@ -68,6 +68,11 @@ impl Strict {
         self.on.load(Relaxed)
     }
 
+    /// Switches it on.
+    pub(crate) fn switch_on(&self) {
+        self.on.store(true, Relaxed);
+    }
+
     /// Takes note of a plan that is about to start.
     pub(crate) fn note(&self, collection: &Collection, plan: &Plan) {
         let (scans, sorts) = (plan.scans_more_than(collection, SCANNED_MAX), plan.sorts_in_memory());
@@ -80,6 +85,50 @@ impl Strict {
         if scans || sorts {
             seen.note_read(collection, plan, scans, sorts);
         }
+    }
+
+    /// What was seen since the start or the last [`forget`](Self::forget), and the indexes of a
+    /// catalog that are unused or duplicates.
+    pub(crate) fn report(&self, catalog: &Catalog) -> StrictReport {
+        let seen = self.seen.lock();
+        let mut report = StrictReport {
+            collection_scans: seen.by(|counts| counts.scans, true),
+            in_memory_sorts: seen.by(|counts| counts.sorts, false),
+            unused_indexes: Vec::new(),
+            duplicate_indexes: Vec::new(),
+            left_out: seen.left_out,
+        };
+        let is_used = |index: &Index| index.is_id() || serves_unread(index) || index.uses.load(Relaxed) > 0;
+        let indexes = || {
+            let stored = catalog.all().filter_map(|collection| Some((collection, collection.data.as_ref()?)));
+            stored.flat_map(|(collection, data)| {
+                data.indexes.iter().map(move |index| (collection, data, index))
+            })
+        };
+        let mut used = seen.used.clone();
+        used.extend(
+            indexes().filter(|(_, _, index)| is_used(index)).map(|(on, _, index)| identity(on, index)),
+        );
+        let mut duplicates = HashSet::new();
+        for (collection, data, index) in indexes() {
+            // Told once, not for every database.
+            if used.insert(identity(collection, index)) {
+                report.unused_indexes.push(describe(collection, index, None));
+            }
+            if let Some(other) = duplicates::covering(&data.indexes, index)
+                && duplicates.insert(identity(collection, index))
+            {
+                report.duplicate_indexes.push(describe(collection, index, Some(other)));
+            }
+        }
+        report
+    }
+
+    /// Forgets the reads noted so far; indexes once used stay so.
+    pub(crate) fn forget(&self) {
+        let mut seen = self.seen.lock();
+        seen.reads.clear();
+        seen.left_out = 0;
     }
 }
 
@@ -146,58 +195,6 @@ fn describe(collection: &Collection, index: &Index, covered_by: Option<&Index>) 
 /// Whether it has work to do without being read: it keeps documents apart, or lets them expire.
 fn serves_unread(index: &Index) -> bool {
     index.unique() || index.spec.expire_after_seconds.is_some()
-}
-
-impl Database {
-    /// Starts collecting for [`strict_report`](Self::strict_report).
-    pub fn be_strict(&self) {
-        self.strict.on.store(true, Relaxed);
-    }
-
-    /// What was seen since the start or the last [`forget_reads`](Self::forget_reads), and the indexes
-    /// there are now that are unused or duplicates.
-    pub fn strict_report(&self) -> StrictReport {
-        let seen = self.strict.seen.lock();
-        let catalog = self.catalog();
-        let mut report = StrictReport {
-            collection_scans: seen.by(|counts| counts.scans, true),
-            in_memory_sorts: seen.by(|counts| counts.sorts, false),
-            unused_indexes: Vec::new(),
-            duplicate_indexes: Vec::new(),
-            left_out: seen.left_out,
-        };
-        let is_used = |index: &Index| index.is_id() || serves_unread(index) || index.uses.load(Relaxed) > 0;
-        let indexes = || {
-            let stored = catalog.all().filter_map(|collection| Some((collection, collection.data.as_ref()?)));
-            stored.flat_map(|(collection, data)| {
-                data.indexes.iter().map(move |index| (collection, data, index))
-            })
-        };
-        let mut used = seen.used.clone();
-        used.extend(
-            indexes().filter(|(_, _, index)| is_used(index)).map(|(on, _, index)| identity(on, index)),
-        );
-        let mut duplicates = HashSet::new();
-        for (collection, data, index) in indexes() {
-            // Told once, not for every database.
-            if used.insert(identity(collection, index)) {
-                report.unused_indexes.push(describe(collection, index, None));
-            }
-            if let Some(other) = duplicates::covering(&data.indexes, index)
-                && duplicates.insert(identity(collection, index))
-            {
-                report.duplicate_indexes.push(describe(collection, index, Some(other)));
-            }
-        }
-        report
-    }
-
-    /// Forgets the reads noted so far; indexes once used stay so.
-    pub fn forget_reads(&self) {
-        let mut seen = self.strict.seen.lock();
-        seen.reads.clear();
-        seen.left_out = 0;
-    }
 }
 
 impl StrictReport {

@@ -1,80 +1,29 @@
 //! Transactions of many statements.
 //!
-//! A transaction reads one view, with its own changes on top of it ([`Overlay`]). Each statement's changes are
-//! [claimed](storage::store::Store::claim) before they are added: where another transaction has claimed the
-//! same document or unique key, or where somebody has changed it since the view, the statement fails with
-//! WriteConflict. So nothing is left to fail at the commit, which applies all of it as one batch.
+//! A transaction reads one view, with its own changes on top of it ([`Overlay`]); what they rest on is settled
+//! as they are made ([`OpenTransaction`]). So nothing is left to fail at the commit, which applies all of it as
+//! one batch.
 //!
 //! Single statements wait for the end of a transaction that has claimed what they want to change, and so do
 //! changes of the collections that it has written to.
 
-use crate::catalog::Catalog;
 use crate::catalog_change::CatalogChange;
-use crate::changes::Changes;
 use crate::collection::{Collection, Options};
-use crate::commit::{Applied, Committed};
-use crate::database::{Database, View};
+use crate::commit::Committed;
+use crate::database::Database;
 use crate::index::{Index, IndexSpec};
 use crate::keys::CATALOG;
+use crate::open_transaction::{Inner, OpenTransaction, Taken, has_ended, write_conflict};
 use crate::operation::Operation;
-use crate::oplog::Logged;
+use crate::retry_record::RetryKey;
 use crate::storage_error;
-use crate::write::RetryKey;
-use base::{Error, Namespace, Result, err};
+use crate::view::View;
+use base::{Namespace, Result, err};
 use query::Interrupt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use storage::store::{Change, Claim, Expect, Owner, Refusal};
+use storage::store::{Change, Claim, Refusal};
 use storage::sync::Mutex;
-use storage::{Batch, Ident, Key, Op, Overlay, Snapshot, mutant};
-
-/// The most that the changes of one transaction may take, in bytes, about.
-const CHANGES_MAX: usize = 256 * 1024 * 1024;
-
-/// What a change takes besides its key and value, about.
-const CHANGE_OVERHEAD: usize = 64;
-
-/// A transaction under way. Dropping it aborts it.
-pub struct OpenTransaction {
-    database: Arc<Database>,
-    owner: Owner,
-    /// The time of the latest commit that it reads.
-    time: u64,
-    inner: Mutex<Inner>,
-}
-
-struct Inner {
-    overlay: Arc<Overlay>,
-    catalog: Arc<Catalog>,
-    change: Change,
-    /// Collections made in the transaction, as they are now.
-    created: Vec<Arc<Collection>>,
-    changed: Vec<Namespace>,
-    logged: Vec<Logged>,
-    retry: Option<RetryKey>,
-    bytes: usize,
-    ended: bool,
-}
-
-/// What a transaction has come to.
-struct Taken {
-    change: Change,
-    created: Vec<Arc<Collection>>,
-    changed: Vec<Namespace>,
-    logged: Vec<Logged>,
-    retry: Option<RetryKey>,
-}
-
-/// A bound on what transactions may hold.
-pub(crate) struct Transactions {
-    bytes_max: AtomicU64,
-}
-
-impl Default for Transactions {
-    fn default() -> Transactions {
-        Transactions { bytes_max: AtomicU64::new(CHANGES_MAX as u64) }
-    }
-}
+use storage::{Batch, Key, Overlay, Snapshot, mutant};
 
 impl Database {
     /// Begins a transaction that reads the state as of now, or as of the earlier time `at`; `retry` is its
@@ -103,12 +52,12 @@ impl Database {
             bytes: 0,
             ended: false,
         };
-        Ok(Arc::new(OpenTransaction { database: self.clone(), owner, time, inner: Mutex::new(inner) }))
+        Ok(Arc::new(OpenTransaction { store: self.store.clone(), owner, time, inner: Mutex::new(inner) }))
     }
 
     /// Bounds what the changes of one transaction may take, in bytes.
     pub fn set_transaction_bytes(&self, bytes: u64) {
-        self.transactions.bytes_max.store(bytes, Relaxed);
+        self.transactions.set_bytes_max(bytes);
     }
 
     /// Commits a transaction whole. Afterwards it has ended, whatever came of it.
@@ -192,59 +141,6 @@ impl Database {
         was_open
     }
 
-    /// Adds a statement's changes to its transaction.
-    ///
-    /// Errors: DuplicateKey, WriteConflict, SnapshotUnavailable, TransactionTooLargeForCache,
-    /// NoSuchTransaction where it has ended meanwhile.
-    pub(crate) fn absorb(&self, transaction: &OpenTransaction, changes: Changes) -> Result<Applied> {
-        let mut inner = transaction.inner.lock();
-        if inner.ended {
-            return Err(has_ended());
-        }
-        let is_own = |ident: Ident| {
-            let own = inner.created.iter().filter_map(|collection| collection.data.as_ref());
-            own.flat_map(|data| data.idents()).any(|own| own == ident)
-        };
-        let held = changes.collections.iter().filter_map(|collection| {
-            let ident = collection.data.as_ref()?.ident;
-            (!is_own(ident)).then_some((ident, collection.generation))
-        });
-        let held: Vec<(Ident, u64)> = held.collect();
-        let keys: Vec<Claim> =
-            changes.claims().into_iter().filter(|claim| !is_own(claim.place().0)).collect();
-        self.claim(transaction, &inner, &keys, &held)?;
-        if let Some(violated) = first_violated(&changes.change.expect, &inner.overlay)? {
-            return Ok(match changes.fails_build(violated) {
-                true => Applied::Again,
-                false => changes.outcome_of(violated),
-            });
-        }
-        if mutant!("statements are stored before the commit") {
-            let change =
-                Change { expect: Vec::new(), owner: Some(transaction.owner), ..changes.change.clone() };
-            let _ = self.store.commit(change);
-        }
-        inner.add(changes.change, self.transactions.bytes_max.load(Relaxed))?;
-        inner.changed.extend(changes.changed);
-        inner.logged.extend(changes.logged.into_iter().flatten());
-        Ok(Applied::Done(Committed::default()))
-    }
-
-    fn claim(
-        &self,
-        transaction: &OpenTransaction,
-        inner: &Inner,
-        keys: &[Claim],
-        held: &[(Ident, u64)],
-    ) -> Result<()> {
-        let base = inner.overlay.base().as_ref();
-        match self.store.claim(transaction.owner, keys, held, base).map_err(storage_error)? {
-            Ok(()) => Ok(()),
-            Err(Refusal::Expectation(_)) => Err(snapshot_unavailable()),
-            Err(_) => Err(write_conflict()),
-        }
-    }
-
     /// Makes a collection within a transaction; the one that is there where somebody has made it before.
     ///
     /// Errors: WriteConflict where somebody else makes it, or has since the transaction began.
@@ -259,7 +155,7 @@ impl Database {
             return Err(has_ended());
         }
         let name = [Claim::Key(CATALOG, Key::from(namespace.as_str().as_bytes()))];
-        self.claim(transaction, &inner, &name, &[])?;
+        transaction.claim(&inner, &name, &[])?;
         let collection = Arc::new(self.new_collection(namespace, options));
         let mut change = Change::default();
         collection.data.iter().flat_map(|data| data.idents()).for_each(|ident| change.batch.create(ident));
@@ -305,159 +201,4 @@ impl Database {
         Arc::make_mut(&mut inner.catalog).put(own.clone())?;
         inner.add(Change { batch, ..Change::default() }, u64::MAX)
     }
-}
-
-impl OpenTransaction {
-    /// What its next statement reads.
-    pub(crate) fn view(&self) -> View {
-        let inner = self.inner.lock();
-        if mutant!("transactions don't see their own changes") {
-            return View { catalog: inner.catalog.clone(), snapshot: inner.overlay.base().clone() };
-        }
-        if mutant!("each statement reads anew") && inner.change.batch.is_empty() {
-            return self.database.view();
-        }
-        View { catalog: inner.catalog.clone(), snapshot: inner.overlay.clone() }
-    }
-
-    /// The time of the latest commit that it reads.
-    pub fn time(&self) -> u64 {
-        self.time
-    }
-
-    /// Whether it has changed anything.
-    pub fn has_written(&self) -> bool {
-        !self.inner.lock().change.batch.is_empty()
-    }
-
-    /// Whether it has made a collection.
-    pub(crate) fn has_created(&self, collection: &Collection) -> bool {
-        self.inner.lock().created.iter().any(|own| own.uuid == collection.uuid)
-    }
-
-    /// Ends it, and gives what it has changed; `None` where it has ended before.
-    fn take(&self) -> Option<Taken> {
-        let mut inner = self.inner.lock();
-        if std::mem::replace(&mut inner.ended, true) {
-            return None;
-        }
-        let inner = &mut *inner;
-        // What it read is no longer needed, so that the engine finds its trees unshared.
-        inner.overlay = Arc::new(Overlay::new(Arc::new(Nothing)));
-        let mut change = std::mem::take(&mut inner.change);
-        change.owner = Some(self.owner);
-        Some(Taken {
-            change,
-            created: std::mem::take(&mut inner.created),
-            changed: std::mem::take(&mut inner.changed),
-            logged: std::mem::take(&mut inner.logged),
-            retry: inner.retry,
-        })
-    }
-}
-
-impl Drop for OpenTransaction {
-    fn drop(&mut self) {
-        if self.take().is_some() {
-            self.database.store.release(self.owner);
-        }
-    }
-}
-
-impl Inner {
-    /// Adds changes that nobody else can come between any more.
-    fn add(&mut self, change: Change, bytes_max: u64) -> Result<()> {
-        let size = |op: &Op| match op {
-            Op::Put { key, value, .. } => key.len() + value.len() + CHANGE_OVERHEAD,
-            Op::Delete { key, .. } => key.len() + CHANGE_OVERHEAD,
-            _ => CHANGE_OVERHEAD,
-        };
-        self.bytes += change.batch.ops().iter().map(size).sum::<usize>();
-        if self.bytes as u64 > bytes_max {
-            return Err(err!(
-                TransactionTooLargeForCache,
-                "transaction is too large and will not fit in the storage engine cache: its changes take more than \
-                 {bytes_max} bytes"
-            ));
-        }
-        Arc::make_mut(&mut self.overlay).apply(&change.batch).map_err(storage_error)?;
-        self.change.batch.append(change.batch);
-        self.change.beside.extend(change.beside);
-        self.change.log.extend(change.log);
-        Ok(())
-    }
-}
-
-/// The first expectation that doesn't hold in a transaction's own view. Collections are looked at when their
-/// keys are claimed.
-fn first_violated(expect: &[Expect], view: &Overlay) -> Result<Option<usize>> {
-    for (number, expect) in expect.iter().enumerate() {
-        if !matches!(expect, Expect::Generation { .. }) && !expect.holds(view).map_err(storage_error)? {
-            return Ok(Some(number));
-        }
-    }
-    Ok(None)
-}
-
-/// The state that a transaction that has ended reads.
-struct Nothing;
-
-impl Snapshot for Nothing {
-    fn get(&self, ident: Ident, _: &[u8]) -> storage::Result<Option<storage::Value>> {
-        Err(storage::Error::NoSuchIdent(ident))
-    }
-
-    fn scan(
-        &self,
-        ident: Ident,
-        _: storage::Range,
-        _: storage::Direction,
-    ) -> storage::Result<Box<dyn storage::Cursor>> {
-        Err(storage::Error::NoSuchIdent(ident))
-    }
-
-    fn entries(&self, ident: Ident) -> storage::Result<u64> {
-        Err(storage::Error::NoSuchIdent(ident))
-    }
-
-    fn bytes(&self, ident: Ident) -> storage::Result<u64> {
-        Err(storage::Error::NoSuchIdent(ident))
-    }
-
-    fn contains(&self, _: Ident) -> storage::Result<bool> {
-        Ok(false)
-    }
-}
-
-fn write_conflict() -> Error {
-    err!(
-        WriteConflict,
-        "Caused by :: Write conflict during plan execution and yielding is disabled. :: Please retry your operation \
-         or multi-document transaction."
-    )
-}
-
-fn snapshot_unavailable() -> Error {
-    err!(
-        SnapshotUnavailable,
-        "Unable to read from a snapshot due to pending collection catalog changes; please retry the operation."
-    )
-}
-
-fn has_ended() -> Error {
-    err!(NoSuchTransaction, "Transaction has been aborted.")
-}
-
-/// Refuses what a transaction can't do.
-///
-/// Errors: OperationNotSupportedInTransaction.
-pub(crate) fn check_writable_within(operation: &Operation, collection: &Collection) -> Result<()> {
-    if operation.transaction().is_some() && collection.options.capped.is_some() {
-        return Err(err!(
-            OperationNotSupportedInTransaction,
-            "Collection '{}' is a capped collection. Writes in transactions are not allowed on capped collections.",
-            collection.namespace
-        ));
-    }
-    Ok(())
 }

@@ -9,8 +9,8 @@
 #[allow(clippy::unwrap_used)]
 mod schedule_tests;
 
-use crate::database::Database;
 use crate::keys::RecordId;
+use crate::operation::{BlockingHook, wait_through};
 use base::Result;
 use query::Interrupt;
 use std::collections::VecDeque;
@@ -60,32 +60,35 @@ impl Turns {
         // The shift leaves a number below the length.
         &self.queues[(mixed >> 58) as usize % QUEUES]
     }
-}
 
-impl Database {
     /// A turn at a record, where the statement has lost often enough or others are waiting already.
     ///
     /// Errors: what interrupts waiting.
-    pub(crate) fn turn_if_contended(
+    pub(crate) fn take_if_contended(
         &self,
         ident: Ident,
         record: RecordId,
         losses: usize,
-        interrupt: &dyn Interrupt,
+        (interrupt, hook): (&dyn Interrupt, BlockingHook),
     ) -> Result<Option<Turn<'_>>> {
-        let contended = self.turns.queue(ident, record).length.load(Ordering::Acquire) > 0;
+        let contended = self.queue(ident, record).length.load(Ordering::Acquire) > 0;
         if losses < LOSSES && !contended {
             return Ok(None);
         }
-        self.turn(ident, record, interrupt).map(Some)
+        self.take(ident, record, (interrupt, hook)).map(Some)
     }
 
     /// A turn at a record.
     ///
     /// Errors: what interrupts waiting.
-    pub(crate) fn turn(&self, ident: Ident, record: RecordId, interrupt: &dyn Interrupt) -> Result<Turn<'_>> {
-        let queue = self.turns.queue(ident, record);
-        let ticket = self.turns.tickets.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn take(
+        &self,
+        ident: Ident,
+        record: RecordId,
+        (interrupt, hook): (&dyn Interrupt, BlockingHook),
+    ) -> Result<Turn<'_>> {
+        let queue = self.queue(ident, record);
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let turn = Turn { queue, ticket };
         let first = {
             let mut tickets = queue.tickets.lock();
@@ -97,7 +100,7 @@ impl Database {
             tickets.len() == 1
         };
         if !first {
-            self.waiting(interrupt, |go_on| turn.wait(go_on))?;
+            wait_through(hook, interrupt, |go_on| turn.wait(go_on))?;
         }
         Ok(turn)
     }
@@ -132,27 +135,24 @@ impl Drop for Turn<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SystemClock;
     use query::context::Uninterrupted;
-    use std::sync::Arc;
-    use storage::MemoryEngine;
 
     #[test]
     fn turns_are_taken_one_at_a_time_and_in_order() {
-        let database = Database::open(Arc::new(MemoryEngine::new()), Arc::new(SystemClock), 7).unwrap();
+        let turns = Turns::default();
+        let waits = || (&Uninterrupted as &dyn Interrupt, (|work| work()) as BlockingHook);
         let (ident, record) = (Ident(3), RecordId(4));
-        assert!(database.turn_if_contended(ident, record, 0, &Uninterrupted).unwrap().is_none());
-        let held = database.turn(ident, record, &Uninterrupted).unwrap();
+        assert!(turns.take_if_contended(ident, record, 0, waits()).unwrap().is_none());
+        let held = turns.take(ident, record, waits()).unwrap();
         let order = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for number in 0..3 {
-                let (database, order) = (&database, &order);
+                let (turns, order) = (&turns, &order);
                 scope.spawn(move || {
-                    let _turn =
-                        database.turn_if_contended(ident, record, 0, &Uninterrupted).unwrap().unwrap();
+                    let _turn = turns.take_if_contended(ident, record, 0, waits()).unwrap().unwrap();
                     order.lock().push(number);
                 });
-                while database.turns.queue(ident, record).length.load(Ordering::Acquire) != number + 2 {
+                while turns.queue(ident, record).length.load(Ordering::Acquire) != number + 2 {
                     std::thread::yield_now();
                 }
             }
@@ -160,6 +160,6 @@ mod tests {
             drop(held);
         });
         assert_eq!(*order.lock(), [0, 1, 2]);
-        assert_eq!(database.turns.queue(ident, record).length.load(Ordering::Acquire), 0);
+        assert_eq!(turns.queue(ident, record).length.load(Ordering::Acquire), 0);
     }
 }

@@ -1,6 +1,5 @@
 //! Tells those who wait for a collection to change (tailable cursors) that it did.
 
-use crate::database::Database;
 use base::Namespace;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -12,35 +11,17 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// Keeps a watcher in place until it is dropped.
 pub struct Watch {
-    database: Arc<Database>,
+    watchers: Arc<Watchers>,
     /// `None` is everything.
     namespace: Option<Namespace>,
     number: u64,
 }
 
-impl Database {
-    /// Calls `wake` after every commit that touches the collection, until the watch is dropped.
-    pub fn watch(self: &Arc<Self>, namespace: &Namespace, wake: Wake) -> Watch {
-        let number = self.watchers.next.fetch_add(1, Relaxed);
-        self.watchers.add(namespace, number, wake);
-        Watch { database: self.clone(), namespace: Some(namespace.clone()), number }
-    }
-
-    /// Calls `wake` after every commit, and whenever the journal has been synced, until the watch is
-    /// dropped.
-    pub fn watch_all(self: &Arc<Self>, wake: Wake) -> Watch {
-        let number = self.watchers.next.fetch_add(1, Relaxed);
-        self.watchers.count.fetch_add(1, Relaxed);
-        self.watchers.everything.lock().push((number, wake));
-        Watch { database: self.clone(), namespace: None, number }
-    }
-}
-
 impl Drop for Watch {
     fn drop(&mut self) {
         match &self.namespace {
-            Some(namespace) => self.database.watchers.remove(namespace, self.number),
-            None => self.database.watchers.remove_from_all(self.number),
+            Some(namespace) => self.watchers.remove(namespace, self.number),
+            None => self.watchers.remove_from_all(self.number),
         }
     }
 }
@@ -57,6 +38,22 @@ pub(crate) struct Watchers {
 }
 
 impl Watchers {
+    /// Calls `wake` after every commit that touches the collection, until the watch is dropped.
+    pub(crate) fn watch(self: &Arc<Self>, namespace: &Namespace, wake: Wake) -> Watch {
+        let number = self.next.fetch_add(1, Relaxed);
+        self.add(namespace, number, wake);
+        Watch { watchers: self.clone(), namespace: Some(namespace.clone()), number }
+    }
+
+    /// Calls `wake` after every commit, and whenever the journal has been synced, until the watch is
+    /// dropped.
+    pub(crate) fn watch_all(self: &Arc<Self>, wake: Wake) -> Watch {
+        let number = self.next.fetch_add(1, Relaxed);
+        self.count.fetch_add(1, Relaxed);
+        self.everything.lock().push((number, wake));
+        Watch { watchers: self.clone(), namespace: None, number }
+    }
+
     /// Calls `wake` at every change to the namespace until [`remove`](Self::remove) with the same
     /// number.
     fn add(&self, namespace: &Namespace, number: u64, wake: Wake) {

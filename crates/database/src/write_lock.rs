@@ -5,20 +5,9 @@
 //! to them, so that they can be copied.
 
 use crate::database::Database;
-use crate::operation::BlockingHook;
 use base::Result;
 
 impl Database {
-    /// Says how threads wait; once, by whoever owns them.
-    pub fn wait_through(&self, hook: BlockingHook) {
-        let _ = self.blocking.set(hook);
-    }
-
-    /// How threads wait.
-    pub(crate) fn blocking_hook(&self) -> BlockingHook {
-        self.blocking.get().copied().unwrap_or(|work| work())
-    }
-
     /// Locks writes once more, and writes everything down. Returns how often they are locked now.
     ///
     /// Errors: the engine's, where it can't write everything down; then it is as if not asked for.

@@ -2,12 +2,11 @@
 
 use crate::catalog_change::CatalogChange;
 use crate::clustered;
-use crate::collection::{Collection, Counts, Data, Options};
+use crate::collection::{Collection, Data, Options};
 use crate::commit::Committed;
 use crate::database::Database;
-use crate::index::{Index, IndexSpec};
+use crate::logged::LoggedCommand;
 use crate::operation::Operation;
-use crate::oplog::LoggedCommand;
 use crate::options;
 use crate::validator::Validator;
 use base::bson::Document;
@@ -283,38 +282,6 @@ impl Database {
             collection.options.expire_after_seconds = seconds.map(clustered::expiry).transpose()?;
             Ok(())
         })
-    }
-
-    /// The counts of a collection that has no documents yet.
-    pub(crate) fn new_counts(&self, ident: storage::Ident) -> Arc<Counts> {
-        let begin = &mut |counts: &Counts| {
-            counts.next_record.store(1, std::sync::atomic::Ordering::Relaxed);
-            Ok(())
-        };
-        // Nothing is read here that could fail.
-        self.store.counts(ident, begin).unwrap_or_default()
-    }
-
-    /// A collection or view that isn't in the catalog yet, with numbers for trees that aren't there yet.
-    pub(crate) fn new_collection(&self, namespace: &Namespace, options: Options) -> Collection {
-        let data = match options.view {
-            Some(_) => None,
-            None => {
-                let ident = self.store.new_ident();
-                let spec = match &options.clustered {
-                    Some(name) => IndexSpec::clustered(name, options.collation.clone()),
-                    None => IndexSpec::id(options.collation.clone()),
-                };
-                let mut indexes = Vec::new();
-                if !options.no_id_index {
-                    indexes.push(Arc::new(Index::new(spec, self.store.new_ident(), &[], self.now_millis())));
-                }
-                let counts = self.new_counts(ident);
-                Some(Data { ident, indexes, building: Vec::new(), counts, index_filters: Arc::default() })
-            }
-        };
-        let (namespace, uuid) = (namespace.clone(), self.random.uuid());
-        Collection { namespace, uuid, options, data, generation: 0 }
     }
 
     /// Replaces a collection by a changed copy of itself.

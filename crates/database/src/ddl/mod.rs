@@ -4,7 +4,6 @@
 //! in proportion to documents except building an index over them.
 
 mod build;
-mod capped;
 mod collections;
 mod indexes;
 mod uniqueness;

@@ -5,8 +5,8 @@
 //! the index stores them. No component of a key is a prefix of another, so comparing what is left
 //! of a key with a range's ends compares its first component.
 
+use crate::access::{Access, Interval};
 use crate::index::KeyKind;
-use crate::plan::{Access, Interval};
 use base::key_string::{component_length, successor};
 use std::ops::Bound;
 use storage::{Key, Range};

@@ -4,9 +4,9 @@
 
 use super::ixscan::describe_index;
 use super::{Explainer, Record, RecordStream, Stats, Surroundings};
+use crate::access::Access;
 use crate::keys::IndexEntry;
 use crate::operation::Operation;
-use crate::plan::Access;
 use crate::storage_error;
 use base::Result;
 use base::bson::Document;

@@ -3,9 +3,9 @@
 use super::bounds::{KeyBounds, Place};
 use super::seen::Seen;
 use super::{Explainer, IdStream, PATIENCE, Stats, Surroundings};
+use crate::access::Access;
 use crate::index::IndexSpec;
 use crate::keys::{IndexEntry, RecordId};
-use crate::plan::Access;
 use crate::storage_error;
 use base::Result;
 use base::bson::Builder;

@@ -2,25 +2,11 @@
 
 use super::conjuncts::{Arrays, Conjunct, Conjuncts};
 use super::interval::{Interval, Intervals};
+use crate::access::Access;
 use crate::index::{Index, IndexSpec, KeyKind};
-use base::bson::{Path, Value};
+use base::bson::Value;
 use query::Collation;
 use std::sync::Arc;
-
-/// Bounds on every part of an index.
-#[derive(Clone)]
-pub(crate) struct Access {
-    /// The index.
-    pub(crate) index: Arc<Index>,
-    /// The bounds of each part; all values where there are none.
-    pub(crate) parts: Vec<Intervals>,
-    /// Where documents have arrays, as far as known when planning began.
-    pub(crate) multikey: Vec<u32>,
-    /// Which members of the filter's outermost `$and` a key within the bounds proves.
-    pub(crate) proven: Vec<bool>,
-    /// Parts whose bounds come from conditions, among them such that all values satisfy.
-    pub(crate) bounded: Vec<bool>,
-}
 
 /// The bounds that a filter gives to an index.
 pub(crate) fn bounds(index: &Arc<Index>, conjuncts: &Conjuncts<'_>) -> Access {
@@ -46,58 +32,6 @@ pub(crate) fn bounds(index: &Arc<Index>, conjuncts: &Conjuncts<'_>) -> Access {
 }
 
 impl Access {
-    /// An index without bounds.
-    pub(crate) fn whole(index: &Arc<Index>) -> Access {
-        let parts = index.spec.parts.len();
-        Access {
-            multikey: index.multikey_bits(),
-            parts: vec![Intervals::all(); parts],
-            proven: Vec::new(),
-            bounded: vec![false; parts],
-            index: index.clone(),
-        }
-    }
-
-    /// Whether some document has an array on a part's path.
-    pub(crate) fn is_multikey(&self, part: usize) -> bool {
-        self.multikey.get(part).is_some_and(|bits| *bits != 0)
-    }
-
-    /// Whether some document has an array on any path of the index.
-    pub(crate) fn any_multikey(&self) -> bool {
-        self.multikey.iter().any(|bits| *bits != 0)
-    }
-
-    /// A part's path.
-    pub(crate) fn path(&self, part: usize) -> Option<&Path> {
-        self.index.spec.parts.get(part).map(|part| &part.path)
-    }
-
-    /// Whether no key can lie within the bounds.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.parts.iter().any(Intervals::is_empty)
-    }
-
-    /// Whether there is a single key within the bounds.
-    pub(crate) fn is_single_key(&self) -> bool {
-        self.parts.iter().all(|part| part.single_point().is_some())
-    }
-
-    /// Whether keys within the bounds prove the whole filter.
-    pub(crate) fn proves_all(&self) -> bool {
-        self.proven.iter().all(|proven| *proven)
-    }
-
-    /// The deepest component at which the paths of both parts lead through the same array, as
-    /// far as any document has one there. The last bit stands for all components from it on.
-    pub(crate) fn shared_array(&self, a: usize, b: usize) -> Option<usize> {
-        let (first, second) = (self.path(a)?.components(), self.path(b)?.components());
-        let common = first.iter().zip(second).take_while(|(a, b)| a == b).count();
-        let bits = self.multikey.get(a)? | self.multikey.get(b)?;
-        let deepest = (0..common.min(32)).rev().find(|component| bits & (1 << component) != 0)?;
-        Some(if deepest == 31 { usize::MAX } else { deepest })
-    }
-
     fn bound_part<'c>(
         &mut self,
         part: usize,

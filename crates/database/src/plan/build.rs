@@ -1,10 +1,9 @@
 //! From the chosen source to the stages that run it.
 
-use super::access::Access;
+use super::Access;
 use super::choose::{Candidate, Planning, Source};
-use super::{Hint, Read, covering, min_max};
+use super::{Hint, Read, covering, min_max, shape};
 use crate::collection::Collection;
-use crate::database::View;
 use crate::exec::{
     CollScan, CountScan, Eof, Express, Fetch, Found, IdStream, IndexScan, KeyBounds, KeyOnly, Limit,
     NaturalOrder, Or, ProjectionCovered, RecordStream, ReturnKey, Skip, Sort, SortMerge, SortOptions,
@@ -12,6 +11,7 @@ use crate::exec::{
 };
 use crate::index::{Index, IndexSpec};
 use crate::operation::Operation;
+use crate::view::View;
 use base::bson::{Builder, DocumentBuf, Type};
 use base::{Result, err};
 use query::Context;
@@ -92,7 +92,7 @@ pub(crate) fn plan(
 ) -> Result<Plan> {
     let data = collection.data()?;
     let snapshot = view.snapshot.as_ref();
-    let index_filter = data.index_filters.find(&read, context);
+    let index_filter = data.index_filters.find(|| shape::of_read(&read, context));
     let allowed: Option<Vec<Arc<Index>>> = index_filter
         .as_ref()
         .map(|filter| data.indexes.iter().filter(|index| filter.allows(index)).cloned().collect());

@@ -14,10 +14,10 @@
 //! kinds serves the whole filter. An index without bounds is used for its order only. A wildcard index
 //! is as many candidates as the filter has paths that it may serve, see [`wildcard`].
 
-use super::access::{self, Access};
 use super::conjuncts::{self, Conjuncts};
 use super::implies::{implies, mentions_strings};
 use super::order::{self, Ordered};
+use super::{Access, access};
 use super::{Read, covering, wildcard};
 use crate::exec::KeyBounds;
 use crate::index::{Index, KeyKind};

@@ -1,7 +1,7 @@
 //! Whether an index's keys hold all that a read needs, so that no document is fetched.
 
+use super::Access;
 use super::Read;
-use super::access::Access;
 use super::bounds::is_positional;
 use crate::exec::Covering;
 use crate::index::{IndexSpec, KeyKind};

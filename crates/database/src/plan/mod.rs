@@ -9,7 +9,6 @@ mod covering;
 mod expr;
 mod hint;
 mod implies;
-mod interval;
 mod min_max;
 mod order;
 pub(crate) mod shape;
@@ -17,19 +16,13 @@ pub(crate) mod shape;
 mod tests;
 mod wildcard;
 
-pub(crate) use access::Access;
-pub(crate) use build::{Plan, plan, sort_document};
+pub(crate) use build::{Plan, by_id, plan, sort_document};
 pub use hint::Hint;
-pub(crate) use interval::Interval;
 
-use crate::collection::Collection;
-use crate::database::{Database, View};
-use crate::exec::RecordStream;
-use crate::operation::Operation;
-use base::Result;
+use crate::access::{Access, interval};
 use base::bson::{DocumentBuf, Path};
+use query::SortPattern;
 use query::matcher::Matcher;
-use query::{Context, SortPattern};
 use std::sync::Arc;
 
 /// What to find, in which order, and how much of it.
@@ -82,33 +75,5 @@ impl Read {
             index_key: false,
             allow_disk_use: true,
         }
-    }
-}
-
-impl Database {
-    /// Plans a read and starts it on a view.
-    ///
-    /// Errors: BadValue for a hint that names no index; 51173 to 51176 for `min` and `max` that
-    /// don't go with the hint; those of evaluating the filter.
-    pub fn read(
-        &self,
-        operation: &Arc<Operation>,
-        view: &View,
-        collection: &Arc<Collection>,
-        read: Read,
-        context: &Arc<Context>,
-    ) -> Result<Box<dyn RecordStream>> {
-        if let Some(found) = build::by_id(operation, view, collection, &read, context)? {
-            return Ok(found);
-        }
-        let plan = build::plan(operation, view, collection, read, context)?;
-        plan.note_uses();
-        if self.strict.is_on() {
-            self.strict.note(collection, &plan);
-        }
-        if collection.is_large() && plan.reads_all() {
-            operation.expect_long();
-        }
-        plan.start()
     }
 }

@@ -1,6 +1,6 @@
 //! Whether an index yields documents in a wanted order, in which direction, and by how many scans.
 
-use super::access::Access;
+use super::Access;
 use super::interval::Interval;
 use crate::index::KeyKind;
 use base::bson::Path;

@@ -4,11 +4,26 @@
 //! As in MongoDB the order of conditions doesn't matter, nor how many values an operator is
 //! given, nor their types; the paths, the operators, the sort and the projection do.
 
+use super::Read;
 use base::bson::{Array, Document, DocumentBuf, Value};
-use query::SortPattern;
+use query::{Context, SortPattern};
 
 /// Ends a list, so that what follows can't be taken for a part of it.
 const END: u8 = 0;
+
+/// The bytes of a read's shape.
+pub(crate) fn of_read(read: &Read, context: &Context) -> Vec<u8> {
+    let described = read.matcher.describe();
+    let collation = own_collation(context);
+    let collation = collation.as_ref().map_or(Document::EMPTY, DocumentBuf::view);
+    encode(described.view(), read.sort.as_deref(), read.projection.as_ref(), collation)
+}
+
+/// The collation that a command asks for itself: one that it has from its collection is no part of
+/// the shape.
+pub(crate) fn own_collation(context: &Context) -> Option<DocumentBuf> {
+    context.own_collation.then(|| context.collation.document().unwrap_or(Document::EMPTY).to_owned())
+}
 
 /// The bytes of a shape. `filter` is a matcher's description of itself; an empty
 /// collation is none.
@@ -88,7 +103,6 @@ fn append_projection(projection: Document<'_>, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use base::bson::extended_json::parse;
-    use query::Context;
     use query::matcher::Matcher;
 
     fn shape(filter: &str, projection: &str) -> Vec<u8> {

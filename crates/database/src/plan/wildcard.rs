@@ -6,12 +6,11 @@
 //! everywhere below. Within such bounds its order is that of an index on the path. Keys never prove a
 //! condition though: a field name with a dot in it makes the same path.
 
-use super::Read;
-use super::access::{self, Access};
 use super::bounds::is_positional;
 use super::choose::Candidate;
 use super::conjuncts::{Conjunct, Conjuncts};
 use super::interval::{Interval, Intervals};
+use super::{Access, Read, access};
 use crate::index::{Index, Wildcard};
 use base::bson::{Path, Type, Value};
 use std::sync::Arc;

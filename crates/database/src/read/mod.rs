@@ -16,9 +16,12 @@ pub(crate) use collections::OtherCollections;
 pub use find::FindRequest;
 pub(crate) use find::stages;
 
+use crate::commit::uuid_text;
+use crate::cursor::Cursor;
+use crate::database::Database;
 use crate::exec::RecordStream;
-use base::Result;
 use base::bson::DocumentCow;
+use base::{Result, err};
 use query::Stage;
 
 /// A plan's records as the source of a pipeline.
@@ -36,5 +39,18 @@ pub(crate) struct Nothing;
 impl Stage for Nothing {
     fn next(&mut self) -> Result<Option<DocumentCow>> {
         Ok(None)
+    }
+}
+
+impl Database {
+    /// Checks that what a cursor reads is still there.
+    ///
+    /// Errors: QueryPlanKilled where its collection was dropped or replaced.
+    pub fn check_cursor(&self, cursor: &Cursor) -> Result<()> {
+        let Some(uuid) = cursor.uuid else { return Ok(()) };
+        match self.collection(&cursor.namespace) {
+            Some(now) if now.uuid == uuid => Ok(()),
+            _ => Err(err!(QueryPlanKilled, "collection dropped. UUID {}", uuid_text(&uuid))),
+        }
     }
 }

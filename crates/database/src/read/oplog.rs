@@ -6,7 +6,7 @@ use crate::keys::RecordId;
 use crate::operation::Operation;
 use crate::storage_error;
 use base::bson::{Document, DocumentBuf, DocumentCow, Value};
-use base::{Namespace, Result, err};
+use base::{Result, err};
 use query::change::{Entry, oplog_documents};
 use query::matcher::Matcher;
 use query::{Context, Interrupt};
@@ -16,18 +16,8 @@ use std::sync::Arc;
 use storage::Direction;
 use storage::store::LogCursor;
 
-/// The name under which the log is read.
-pub(crate) const OPLOG: &str = "local.oplog.rs";
-
 /// The most bytes of documents that are made ahead.
 const AHEAD_MAX: usize = 1 << 20;
-
-impl Database {
-    /// Whether a namespace is that of the log, and there is one.
-    pub fn is_oplog(&self, namespace: &Namespace) -> bool {
-        self.logs() && namespace.as_str() == OPLOG
-    }
-}
 
 /// The times that a filter on `ts` lets pass, as far as it is plain enough to tell.
 #[derive(Clone, Copy)]

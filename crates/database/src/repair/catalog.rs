@@ -1,9 +1,10 @@
 //! The catalog's entries: those that make sense stay, the others are removed and said to be lost.
 
 use super::Repair;
-use crate::clean_slate::SavedStates;
-use crate::collection::{Collection, from_entry};
+use crate::catalog_entry::from_entry;
+use crate::collection::Collection;
 use crate::keys::{CATALOG, SAVED};
+use crate::saved_state::SavedStates;
 use crate::storage_error;
 use base::Result;
 use base::bson::Document;

@@ -1,7 +1,8 @@
 //! Collections: documents looked through, indexes built anew.
 
 use super::{Repair, RepairedCollection};
-use crate::collection::{Collection, Data, entry};
+use crate::catalog_entry::entry;
+use crate::collection::{Collection, Data};
 use crate::commit::uuid_text;
 use crate::index::{DocumentKeys, Index};
 use crate::keys::{CATALOG, IndexEntry, RecordId};

@@ -1,7 +1,7 @@
 //! Reads and indexes of a small database, and what is reported of them.
 
 use super::*;
-use crate::{InsertRequest, ManualClock, Operation, Read, index::IndexSpec};
+use crate::{Database, InsertRequest, ManualClock, Operation, Read, index::IndexSpec};
 use base::Namespace;
 use base::bson::extended_json::parse;
 use query::context::Uninterrupted;

@@ -1,11 +1,9 @@
 //! Turns, whichever thread goes on at any place.
 
 use super::*;
-use crate::SystemClock;
 use query::context::Uninterrupted;
 use shuttle::thread;
 use std::sync::Arc;
-use storage::MemoryEngine;
 use storage::mutants::switch_on;
 use storage::testing::{explore, fails};
 
@@ -14,13 +12,14 @@ const PLACE: (Ident, RecordId) = (Ident(3), RecordId(4));
 
 /// Turns are taken one at a time, in the order of coming, and everybody has one.
 fn turns() {
-    let database = Database::open(Arc::new(MemoryEngine::new()), Arc::new(SystemClock), 7).unwrap();
+    let turns = Arc::new(Turns::default());
     let (inside, taken) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
     let takes = |_| {
-        let (database, inside, taken) = (database.clone(), inside.clone(), taken.clone());
+        let (turns, inside, taken) = (turns.clone(), inside.clone(), taken.clone());
         thread::spawn(move || {
             for losses in [0, LOSSES] {
-                let turn = database.turn_if_contended(PLACE.0, PLACE.1, losses, &Uninterrupted).unwrap();
+                let waits = (&Uninterrupted as &dyn Interrupt, (|work| work()) as BlockingHook);
+                let turn = turns.take_if_contended(PLACE.0, PLACE.1, losses, waits).unwrap();
                 let Some(turn) = turn else { continue };
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two have the turn");
                 // Whoever comes now waits behind those who are here.
@@ -37,7 +36,7 @@ fn turns() {
         let next: Vec<u64> = taken[at..].iter().map(|(ticket, _)| *ticket).take(waiting.len()).collect();
         assert!(waiting.iter().eq(&next), "{waiting:?} waited, and {next:?} came");
     }
-    assert_eq!(database.turns.queue(PLACE.0, PLACE.1).length.load(Ordering::SeqCst), 0);
+    assert_eq!(turns.queue(PLACE.0, PLACE.1).length.load(Ordering::SeqCst), 0);
 }
 
 #[test]

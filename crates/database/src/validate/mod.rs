@@ -14,10 +14,12 @@ mod tests;
 
 pub use findings::{IndexFindings, Validation};
 
-use crate::collection::{Collection, Data, entry, from_entry};
-use crate::database::{Database, View};
+use crate::catalog_entry::{entry, from_entry};
+use crate::collection::{Collection, Data};
+use crate::database::Database;
 use crate::keys::CATALOG;
 use crate::storage_error;
+use crate::view::View;
 use base::bson::Document;
 use base::{Error, Namespace, Result};
 use query::Context;

@@ -2,7 +2,7 @@
 
 use super::found::Found;
 use super::retryable::{Remember, delete_answer, nothing};
-use super::{RETRIES_MAX, RetryKey, keys_of, too_many_retries};
+use super::{RETRIES_MAX, check_writable_within, keys_of, too_many_retries};
 use crate::changes::Changes;
 use crate::collection::Collection;
 use crate::commit::Committed;
@@ -10,7 +10,7 @@ use crate::database::Database;
 use crate::exec::Record;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read};
-use crate::transaction::check_writable_within;
+use crate::retry_record::RetryKey;
 use base::bson::{Document, DocumentCow};
 use base::{Namespace, Result};
 use query::matcher::Matcher;

@@ -2,13 +2,14 @@
 
 use super::retryable::Remember;
 use super::update::{UpdateRequest, retry_upsert};
-use super::{RETRIES_MAX, RetryKey, during, too_many_retries};
+use super::{RETRIES_MAX, during, too_many_retries};
 use crate::collection::Collection;
 use crate::commit::Committed;
 use crate::database::Database;
 use crate::exec::Record;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read};
+use crate::retry_record::RetryKey;
 use base::bson::{DocumentBuf, DocumentCow, Value, ValueBuf};
 use base::{Namespace, Result};
 use query::matcher::Matcher;

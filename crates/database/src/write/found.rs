@@ -10,6 +10,7 @@ use crate::storage_error;
 use crate::turns::Turn;
 use base::Result;
 use base::bson::DocumentCow;
+use query::Interrupt;
 use std::sync::Arc;
 use storage::{Value, mutant};
 
@@ -47,7 +48,8 @@ impl Found {
             return Ok(None);
         }
         let ident = self.collection.data()?.ident;
-        let turn = database.turn_if_contended(ident, self.id, self.losses, operation)?;
+        let waits: (&dyn Interrupt, _) = (operation, database.blocking_hook());
+        let turn = database.turns.take_if_contended(ident, self.id, self.losses, waits)?;
         // Whoever had the turn before has changed it.
         self.losses += usize::from(turn.is_some());
         Ok(turn)

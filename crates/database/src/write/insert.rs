@@ -1,14 +1,13 @@
 //! Inserting one document: its `_id`, its checks, its keys, its place.
 
-use super::{RetryKey, keys_of};
-use crate::changes::Changes;
+use super::{check_writable_within, keys_of};
+use crate::changes::{Applied, Changes, Committed};
 use crate::collection::{Capped, Collection};
-use crate::commit::{Applied, Committed};
 use crate::database::Database;
 use crate::keys::RecordId;
 use crate::operation::Operation;
+use crate::retry_record::RetryKey;
 use crate::storage_error;
-use crate::transaction::check_writable_within;
 use base::bson::{Builder, Document, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, Type, Value, nests_deeper};
 use base::{Error, Namespace, Result, err};
 use query::{Context, Interrupt};
@@ -138,7 +137,9 @@ impl Database {
             // Who tails a capped collection reads on from the last record: records must be committed in the
             // order of their ids.
             let _turn = match planned.options.capped {
-                Some(_) => Some(self.turn(data.ident, RecordId(0), operation)?),
+                Some(_) => {
+                    Some(self.turns.take(data.ident, RecordId(0), (operation, self.blocking_hook()))?)
+                }
                 None => None,
             };
             // Two documents with one key of an index being built end the build, and not the insertion: which
@@ -313,7 +314,8 @@ impl Database {
         loop {
             let collection = self.catalog().require(namespace)?.clone();
             let Some(capped) = collection.options.capped else { return Ok(()) };
-            let _turn = self.turn(collection.data()?.ident, RecordId(0), operation)?;
+            let _turn =
+                self.turns.take(collection.data()?.ident, RecordId(0), (operation, self.blocking_hook()))?;
             let mut changes = Changes::new(self.logs());
             let limits = (capped, capped.max > 0);
             self.remove_oldest(operation, &mut changes, &collection, limits, context)?;

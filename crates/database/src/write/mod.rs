@@ -5,17 +5,18 @@
 //! If not, the statement reads the document again, and if it still matches, computes again. Nobody is held
 //! up while a statement works.
 
+mod capped;
 mod delete;
 mod find_and_modify;
 mod found;
 mod insert;
-pub(crate) mod retryable;
+mod retryable;
 mod update;
 
 pub use delete::DeleteRequest;
 pub use find_and_modify::{Action, AnswerOf, FindAndModifyOutcome, FindAndModifyRequest};
 pub use insert::{InsertRequest, Inserted, Insertion};
-pub use retryable::{RetryKey, StoredRetry, delete_answer};
+pub use retryable::delete_answer;
 pub use update::{UpdateOutcome, UpdateRequest};
 
 use crate::collection::Collection;
@@ -90,4 +91,18 @@ fn during<T>(statement: &str, outcome: Result<T>) -> Result<T> {
 
 fn too_many_retries() -> Error {
     err!(WriteConflict, "the document kept changing while the statement tried to write it")
+}
+
+/// Refuses what a transaction can't do.
+///
+/// Errors: OperationNotSupportedInTransaction.
+fn check_writable_within(operation: &Operation, collection: &Collection) -> Result<()> {
+    if operation.transaction().is_some() && collection.options.capped.is_some() {
+        return Err(err!(
+            OperationNotSupportedInTransaction,
+            "Collection '{}' is a capped collection. Writes in transactions are not allowed on capped collections.",
+            collection.namespace
+        ));
+    }
+    Ok(())
 }

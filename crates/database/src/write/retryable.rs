@@ -12,40 +12,15 @@
 use super::UpdateOutcome;
 use crate::changes::Changes;
 use crate::database::Database;
-use crate::keys::{RETRIES, corrupted};
-use crate::session_id::SessionId;
+use crate::keys::RETRIES;
+use crate::retry_record::{RetryKey, StoredRetry, from_entry, to_value};
 use crate::storage_error;
 use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
-use storage::{Direction, Engine, Key, Range, Value};
+use storage::{Direction, Key, Range, Value};
 
 /// The most records removed by one commit.
 const REAPED_AT_ONCE: usize = 512;
-
-/// The session's UUID and the statement in a record's key. The digest of a user follows; nobody's doesn't.
-const KEY_BYTES: usize = 16 + 4;
-
-/// Which statement of which retryable write.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RetryKey {
-    /// The logical session.
-    pub session: SessionId,
-    /// The write's number in the session, which only ascends.
-    pub number: i64,
-    /// The statement's number in the write.
-    pub statement: i32,
-}
-
-/// A record as it was found when the database was opened.
-#[derive(Clone, PartialEq, Debug)]
-pub struct StoredRetry {
-    /// The statement.
-    pub key: RetryKey,
-    /// When it was carried out, in milliseconds since 1970.
-    pub millis: i64,
-    /// What it answered.
-    pub answer: DocumentBuf,
-}
 
 /// A statement with the answer to be recorded.
 pub(crate) type RetryRecord = (RetryKey, DocumentBuf);
@@ -57,45 +32,6 @@ pub(crate) type Remember<'a> =
 /// Records nothing.
 pub(crate) fn nothing(_: Option<&DocumentCow>, _: Option<&DocumentCow>) -> Result<Option<RetryRecord>> {
     Ok(None)
-}
-
-impl RetryKey {
-    fn to_key(self) -> Key {
-        let mut key = [0; KEY_BYTES + 32];
-        key[..16].copy_from_slice(&self.session.uuid);
-        key[16..KEY_BYTES].copy_from_slice(&self.statement.to_be_bytes());
-        match self.session.named_user() {
-            Some(user) => key[KEY_BYTES..].copy_from_slice(user),
-            None => return Key::from(&key[..KEY_BYTES]),
-        }
-        Key::from(key)
-    }
-}
-
-fn to_value(number: i64, millis: i64, answer: Document<'_>) -> Value {
-    let answer = if answer.is_empty() { &[][..] } else { answer.bytes() };
-    Value::from([&number.to_le_bytes(), &millis.to_le_bytes(), answer].concat())
-}
-
-fn from_entry(key: &[u8], value: &[u8]) -> Result<StoredRetry> {
-    let read = || {
-        let (uuid, rest) = key.split_first_chunk::<16>()?;
-        let (statement, user) = rest.split_first_chunk::<4>()?;
-        let session = match user {
-            [] => SessionId::of_nobody(*uuid),
-            user => SessionId::new(*uuid, user.try_into().ok()?),
-        };
-        let (number, rest) = value.split_first_chunk::<8>()?;
-        let (millis, answer) = rest.split_first_chunk::<8>()?;
-        let answer = match answer {
-            [] => DocumentBuf::empty(),
-            answer => DocumentBuf::from_valid(answer.to_vec()),
-        };
-        let statement = i32::from_be_bytes(*statement);
-        let key = RetryKey { session, number: i64::from_le_bytes(*number), statement };
-        Some(StoredRetry { key, millis: i64::from_le_bytes(*millis), answer })
-    };
-    read().ok_or_else(|| corrupted("record of a retryable write"))
 }
 
 impl Database {
@@ -157,23 +93,6 @@ impl Database {
     }
 }
 
-/// Makes the records' tree if it isn't there, and reads it.
-pub(crate) fn open(engine: &dyn Engine) -> Result<Vec<StoredRetry>> {
-    let snapshot = engine.snapshot();
-    if !snapshot.contains(RETRIES).map_err(storage_error)? {
-        let mut batch = storage::Batch::new();
-        batch.create(RETRIES);
-        engine.commit(batch).map_err(storage_error)?;
-        return Ok(Vec::new());
-    }
-    let mut found = Vec::new();
-    let mut records = snapshot.scan(RETRIES, Range::all(), Direction::Forward).map_err(storage_error)?;
-    while let Some((key, value)) = records.next().map_err(storage_error)? {
-        found.push(from_entry(key, value)?);
-    }
-    Ok(found)
-}
-
 /// What is remembered of a delete of `n` documents.
 pub fn delete_answer(n: u64) -> DocumentBuf {
     let mut out = Builder::new();
@@ -205,13 +124,13 @@ impl UpdateOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{InsertRequest, ManualClock, NOBODY, Operation};
+    use crate::{InsertRequest, ManualClock, NOBODY, Operation, SessionId};
     use base::Namespace;
     use query::Context;
     use query::context::Uninterrupted;
     use std::sync::Arc;
     use storage::testing::{FaultyFiles, Loss};
-    use storage::{DiskEngine, DiskOptions, MemoryEngine};
+    use storage::{DiskEngine, DiskOptions, Engine, MemoryEngine};
 
     fn open_at(engine: Arc<dyn Engine>) -> Arc<Database> {
         Database::open(engine, Arc::new(ManualClock::new(5_000)), 7).unwrap()

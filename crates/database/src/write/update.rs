@@ -3,7 +3,7 @@
 use super::found::Found;
 use super::insert::check_stored;
 use super::retryable::{Remember, nothing};
-use super::{InsertRequest, RETRIES_MAX, RetryKey, during, keys_of, too_many_retries};
+use super::{InsertRequest, RETRIES_MAX, check_writable_within, during, keys_of, too_many_retries};
 use crate::changes::Changes;
 use crate::collection::Collection;
 use crate::commit::Committed;
@@ -12,7 +12,7 @@ use crate::duplicate::shown;
 use crate::exec::Record;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read};
-use crate::transaction::check_writable_within;
+use crate::retry_record::RetryKey;
 use base::bson::{Builder, Document, DocumentCow, Element, Path, Value, ValueBuf};
 use base::{ErrorCode, Namespace, Result};
 use query::matcher::{Matcher, Node};

@@ -1,10 +1,11 @@
 //! The property: whatever the plan, the result is that of the collection scan.
 
 use super::generate::Random;
-use crate::database::{Database, View};
+use crate::database::Database;
 use crate::exec::Record;
 use crate::plan::build;
 use crate::plan::choose::Source;
+use crate::view::View;
 use crate::{Hint, InsertRequest, ManualClock, Operation, Read};
 use base::bson::{Document, DocumentBuf, Path, Value};
 use base::{Namespace, Result};

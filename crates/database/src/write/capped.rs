@@ -1,11 +1,11 @@
 //! Capped collections made from others: converted in place, or cloned.
 
+use super::InsertRequest;
 use crate::commit::Committed;
 use crate::database::Database;
 use crate::exec::NaturalOrder;
 use crate::operation::Operation;
 use crate::options;
-use crate::write::InsertRequest;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Namespace, Result, err};
 use query::Context;

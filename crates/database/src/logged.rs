@@ -1,0 +1,314 @@
+//! What is logged of changes, as the entries of the oplog.
+//!
+//! Documents are logged by their changes' own bytes, which the store shares with the collection. Changes of
+//! the catalog are logged as the commands that the oplog knows.
+
+use crate::collection::Collection;
+use crate::index::{Index, IndexSpec};
+use crate::retry_record::RetryKey;
+use base::Namespace;
+use base::bson::{Builder, Document, DocumentBuf, Value as Bson};
+use query::change::{self, Recorder, Session, Source};
+use std::sync::Arc;
+use storage::Value;
+use storage::store::Change;
+
+/// The database that each member of a set has to itself: its changes are nobody else's.
+const UNLOGGED: &str = "local";
+
+/// A change to a document, until its commit is put together.
+#[derive(Debug)]
+pub(crate) struct Logged {
+    namespace: Namespace,
+    uuid: [u8; 16],
+    statement: Option<i32>,
+    pre_image: Option<Value>,
+    action: Action,
+}
+
+#[derive(Debug)]
+enum Action {
+    Insert(Value),
+    /// The document after the change, and the diff; without one it is a replacement.
+    Update(Value, Option<DocumentBuf>),
+    /// The document before.
+    Delete(Value),
+}
+
+impl Logged {
+    fn new(collection: &Collection, before: Option<&Value>, action: Action) -> Logged {
+        let pre_image = before.filter(|_| collection.options.pre_images).cloned();
+        let (namespace, uuid) = (collection.namespace.clone(), collection.uuid);
+        Logged { namespace, uuid, statement: None, pre_image, action }
+    }
+
+    /// A document was inserted.
+    pub(crate) fn insert(collection: &Collection, document: Value) -> Logged {
+        Logged::new(collection, None, Action::Insert(document))
+    }
+
+    /// A document was changed, by this diff if that says it shorter.
+    pub(crate) fn update(
+        collection: &Collection,
+        before: &Value,
+        after: Value,
+        diff: Option<DocumentBuf>,
+    ) -> Logged {
+        Logged::new(collection, Some(before), Action::Update(after, diff))
+    }
+
+    /// A document was deleted.
+    pub(crate) fn delete(collection: &Collection, before: &Value) -> Logged {
+        Logged::new(collection, Some(before), Action::Delete(before.clone()))
+    }
+
+    /// Notes which statement of a retryable write it is.
+    pub(crate) fn of_statement(&mut self, statement: i32) {
+        self.statement = Some(statement);
+    }
+
+    fn record(self, recorder: &mut Recorder<Value>) {
+        let source = Source { namespace: self.namespace.as_str(), uuid: Some(self.uuid) };
+        match self.action {
+            Action::Insert(document) => {
+                recorder.push(source, self.statement, change::Change::Insert(document), self.pre_image);
+            }
+            Action::Update(after, None) => {
+                recorder.push(source, self.statement, change::Change::Replace(after), self.pre_image);
+            }
+            Action::Update(after, Some(diff)) => {
+                if let Some(id) = Document::from_valid(&after).find("_id") {
+                    let change = change::Change::Update { id, diff: diff.view() };
+                    recorder.push(source, self.statement, change, self.pre_image);
+                }
+            }
+            Action::Delete(before) => {
+                if let Some(id) = Document::from_valid(&before).find("_id") {
+                    let pre_image = self.pre_image;
+                    recorder.push(source, self.statement, change::Change::Delete(id), pre_image);
+                }
+            }
+        }
+    }
+}
+
+/// A change of the catalog as the oplog names it.
+#[derive(Debug)]
+pub(crate) struct LoggedCommand {
+    /// The database.
+    database: String,
+    uuid: Option<[u8; 16]>,
+    object: DocumentBuf,
+    before: Option<DocumentBuf>,
+}
+
+impl LoggedCommand {
+    fn new(collection: &Collection, object: DocumentBuf, before: Option<DocumentBuf>) -> LoggedCommand {
+        let database = collection.namespace.database().to_string();
+        LoggedCommand { database, uuid: Some(collection.uuid), object, before }
+    }
+
+    /// A collection or view was created.
+    pub(crate) fn create(collection: &Collection) -> LoggedCommand {
+        let mut object = Builder::new();
+        object.append("create", collection.namespace.collection());
+        object.append_all(collection.options_document().view());
+        if let Some(index) = collection.data.as_ref().and_then(|data| data.id_index()) {
+            object.append("idIndex", &index.spec.to_document());
+        }
+        LoggedCommand::new(collection, object.finish(), None)
+    }
+
+    /// A collection or view was dropped.
+    pub(crate) fn drop(collection: &Collection) -> LoggedCommand {
+        let (mut object, mut before) = (Builder::new(), Builder::new());
+        object.append("drop", collection.namespace.collection());
+        before.append("numRecords", collection.records());
+        LoggedCommand::new(collection, object.finish(), Some(before.finish()))
+    }
+
+    /// A database was dropped, after its collections.
+    pub(crate) fn drop_database(database: &str) -> LoggedCommand {
+        let mut object = Builder::new();
+        object.append("dropDatabase", 1);
+        LoggedCommand { database: database.to_string(), uuid: None, object: object.finish(), before: None }
+    }
+
+    /// A collection was renamed, in place of another perhaps.
+    pub(crate) fn rename(from: &Collection, to: &Namespace, dropped: Option<&Collection>) -> LoggedCommand {
+        let mut object = Builder::new();
+        object.append("renameCollection", from.namespace.as_str()).append("to", to.as_str());
+        object.append("stayTemp", false);
+        let uuid = dropped.map(|dropped| Bson::Binary { subtype: 4, bytes: &dropped.uuid });
+        object.append_optional("dropTarget", uuid);
+        let before = dropped.map(|dropped| {
+            let mut before = Builder::new();
+            before.append("numRecords", dropped.records());
+            before.finish()
+        });
+        LoggedCommand::new(from, object.finish(), before)
+    }
+
+    /// An index was created.
+    pub(crate) fn create_index(collection: &Collection, spec: &IndexSpec) -> LoggedCommand {
+        let mut object = Builder::new();
+        object.append("createIndexes", collection.namespace.collection());
+        object.append_all(spec.to_document().view());
+        LoggedCommand::new(collection, object.finish(), None)
+    }
+
+    /// An index was dropped.
+    pub(crate) fn drop_index(collection: &Collection, spec: &IndexSpec) -> LoggedCommand {
+        let mut object = Builder::new();
+        object.append("dropIndexes", collection.namespace.collection()).append("index", &*spec.name);
+        LoggedCommand::new(collection, object.finish(), Some(spec.to_document()))
+    }
+
+    /// A collection was changed by collMod, or made capped.
+    pub(crate) fn modify(before: &Collection, after: &Collection) -> LoggedCommand {
+        let (mut object, mut old) = (Builder::new(), Builder::new());
+        match (before.options.capped, after.options.capped) {
+            (None, Some(capped)) => {
+                object.append("convertToCapped", after.namespace.collection()).append("size", capped.size);
+            }
+            _ => {
+                object.append("collMod", after.namespace.collection());
+                let (before, after) = (before.options_document(), after.options_document());
+                object.append_all(asked(before.view(), after.view()).view());
+            }
+        }
+        old.append("collectionOptions_old", &before.options_document());
+        let indexes = |collection: &Collection| -> Vec<Arc<Index>> {
+            collection.data.iter().flat_map(|data| data.indexes.iter().cloned()).collect()
+        };
+        for (before, after) in indexes(before).iter().zip(indexes(after)) {
+            let (before, now) = (before.spec.to_document(), after.spec.to_document());
+            let differs = changed(before.view(), now.view());
+            if !differs.view().is_empty() {
+                object.begin_document("index").append("name", &*after.spec.name);
+                object.append_all(differs.view()).end();
+                old.append("indexOptions_old", &changed(now.view(), before.view()));
+            }
+        }
+        LoggedCommand::new(after, object.finish(), Some(old.finish()))
+    }
+
+    fn record(&self, recorder: &mut Recorder<Value>) {
+        let namespace = format!("{}.$cmd", self.database);
+        let source = Source { namespace: &namespace, uuid: self.uuid };
+        let before = self.before.as_ref().map(DocumentBuf::view);
+        recorder.push(source, None, change::Change::Command(self.object.view(), before), None);
+    }
+}
+
+/// The fields of a document that another has otherwise or not at all; what the other alone has is told as
+/// false.
+fn changed(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
+    let mut out = Builder::new();
+    for field in after {
+        let had = before.find(field.name());
+        if had.is_none_or(|had| had.value_bytes() != field.value_bytes() || had.kind() != field.kind()) {
+            out.append_element(&field);
+        }
+    }
+    for gone in before.iter().filter(|field| after.find(field.name()).is_none()) {
+        out.append(gone.name(), false);
+    }
+    out.finish()
+}
+
+/// The fields of collMod that lead from the options of a collection to others.
+fn asked(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
+    let mut out = Builder::new();
+    for field in changed(before, after).view() {
+        let is_gone = after.find(field.name()).is_none();
+        match field.name() {
+            "validator" if is_gone => _ = out.begin_document("validator").end(),
+            "validationLevel" if is_gone => _ = out.append("validationLevel", "strict"),
+            "validationAction" if is_gone => _ = out.append("validationAction", "error"),
+            "expireAfterSeconds" if is_gone => _ = out.append("expireAfterSeconds", "off"),
+            "changeStreamPreAndPostImages" if is_gone => {
+                out.begin_document("changeStreamPreAndPostImages").append("enabled", false).end();
+            }
+            "max" if is_gone => _ = out.append("cappedMax", 0),
+            "size" => _ = out.append("cappedSize", field.value()),
+            "max" => _ = out.append("cappedMax", field.value()),
+            _ => _ = out.append_element(&field),
+        }
+    }
+    out.finish()
+}
+
+/// Puts the entry of changes to documents beside their batch.
+pub(crate) fn put_changes(
+    change: &mut Change,
+    now_millis: i64,
+    mut logged: Vec<Logged>,
+    retry: Option<RetryKey>,
+) {
+    logged.retain(|logged| logged.namespace.database() != UNLOGGED);
+    if logged.is_empty() {
+        return;
+    }
+    let session = retry.map(|retry| session(&retry));
+    let mut recorder = Recorder::new(now_millis, session.as_ref(), false);
+    logged.into_iter().for_each(|logged| logged.record(&mut recorder));
+    put(change, recorder);
+}
+
+/// Puts the entry of a transaction beside its batch: the collections that it has made come first.
+pub(crate) fn put_transaction(
+    change: &mut Change,
+    now_millis: i64,
+    created: &[Arc<Collection>],
+    logged: Vec<Logged>,
+    retry: Option<RetryKey>,
+) {
+    if logged.is_empty() && created.is_empty() {
+        return;
+    }
+    let session = retry.map(|retry| session(&retry));
+    let mut recorder = Recorder::new(now_millis, session.as_ref(), true);
+    for collection in created {
+        LoggedCommand::create(collection).record(&mut recorder);
+        let indexes = collection.data.iter().flat_map(|data| &data.indexes).filter(|index| !index.is_id());
+        indexes.for_each(|index| {
+            LoggedCommand::create_index(collection, &index.spec).record(&mut recorder);
+        });
+    }
+    logged.into_iter().for_each(|logged| logged.record(&mut recorder));
+    put(change, recorder);
+}
+
+/// Puts the entry of a change of the catalog beside its batch.
+pub(crate) fn put_commands(change: &mut Change, now_millis: i64, commands: &[LoggedCommand]) {
+    let mut commands = commands.iter().filter(|command| command.database != UNLOGGED).peekable();
+    if commands.peek().is_none() {
+        return;
+    }
+    let mut recorder = Recorder::new(now_millis, None, false);
+    commands.for_each(|command| command.record(&mut recorder));
+    put(change, recorder);
+}
+
+/// Puts an entry that says something of the set.
+pub(crate) fn put_note(change: &mut Change, now_millis: i64, message: &str) {
+    let mut note = Builder::new();
+    note.append("msg", message);
+    let mut recorder = Recorder::new(now_millis, None, false);
+    let source = Source { namespace: "", uuid: None };
+    recorder.push(source, None, change::Change::Note(note.finish().view()), None);
+    put(change, recorder);
+}
+
+fn session(retry: &RetryKey) -> Session {
+    Session { id: retry.session.uuid, user: *retry.session.user(), number: retry.number, previous: 0 }
+}
+
+fn put(change: &mut Change, recorder: Recorder<Value>) {
+    change.ticks = recorder.ticks();
+    let (header, values) = recorder.finish();
+    change.log = Vec::with_capacity(1 + values.len());
+    change.log.push((0, Value::from(header)));
+    change.log.extend(values.into_iter().zip(1..).map(|(value, part)| (part, value)));
+}

@@ -1,0 +1,102 @@
+//! Opening a database: the catalog and the records that an earlier process left, and the beginning of its log.
+
+use crate::catalog::Catalog;
+use crate::catalog_read;
+use crate::clock::Clock;
+use crate::database::Database;
+use crate::keys::CATALOG;
+use crate::retry_record;
+use crate::storage_error;
+use base::{Result, err};
+use std::sync::Arc;
+use storage::store::{Change, Exclusive, Local, LogOptions, Store};
+use storage::{Batch, Engine, Ident};
+
+impl Database {
+    /// Opens the database in an engine, reading the catalog that an earlier process left there.
+    /// `seed` starts random numbers and the process part of object ids.
+    ///
+    /// Errors: DataCorruptionDetected, and the engine's own.
+    pub fn open(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, seed: u64) -> Result<Arc<Database>> {
+        Database::open_with(engine, clock, seed, None)
+    }
+
+    /// The same with a log of changes, as a replica set keeps one.
+    ///
+    /// Errors: as [`open`](Self::open).
+    pub fn open_with(
+        engine: Arc<dyn Engine>,
+        clock: Arc<dyn Clock>,
+        seed: u64,
+        log: Option<LogOptions>,
+    ) -> Result<Arc<Database>> {
+        #[cfg(debug_assertions)]
+        let engine: Arc<dyn Engine> = Arc::new(storage::contract::Checked::sampling(engine));
+        let store = Local::new(engine, log).map_err(storage_error)?;
+        Database::open_on(Arc::new(store), clock, seed)
+    }
+
+    /// Opens a database on a store, which other databases may share.
+    ///
+    /// Errors: DataCorruptionDetected, and the store's own.
+    pub fn open_on(store: Arc<dyn Store>, clock: Arc<dyn Clock>, seed: u64) -> Result<Arc<Database>> {
+        prepare(store.as_ref())?;
+        let found_retries = match store.engine().has_journal() {
+            true => retry_record::open(store.engine().as_ref())?,
+            false => Vec::new(),
+        };
+        let lock = store.lock(&mut || true).map_err(storage_error)?;
+        let mut lock = lock.ok_or_else(|| err!(InternalError, "commits are held up"))?;
+        let sight = lock.sight();
+        let read = catalog_read::read(store.as_ref(), sight.snapshot.as_ref(), &Catalog::default())?;
+        let mut generation = sight.generation;
+        for collection in read.catalog.all() {
+            collection.data.iter().for_each(|data| lock.declare(data.ident, collection.generation));
+            generation = generation.max(collection.generation);
+        }
+        lock.reserve(read.next_ident);
+        drop(sight);
+        let abandoned = read.abandoned;
+        let published = (generation, Arc::new(read.catalog));
+        drop_trees(lock, &abandoned)?;
+        let database = Arc::new(Database::new(store, clock, seed, published, found_retries));
+        database.begin_log()?;
+        let synced = Arc::downgrade(&database);
+        database.engine().when_durable(Arc::new(move || {
+            if let Some(database) = synced.upgrade()
+                && database.watchers.any()
+            {
+                database.watchers.notify_everything();
+            }
+        }));
+        Ok(database)
+    }
+}
+
+/// Makes the catalog's tree if it isn't there.
+fn prepare(store: &dyn Store) -> Result<()> {
+    let engine = store.engine();
+    if engine.snapshot().contains(CATALOG).map_err(storage_error)? {
+        return Ok(());
+    }
+    let mut batch = Batch::new();
+    batch.create(CATALOG);
+    engine.commit(batch).map(drop).map_err(storage_error)
+}
+
+/// Drops the trees of index builds that a crash has ended. Entries go on naming them until they are next
+/// written, which does no harm: trees that aren't there are left out.
+fn drop_trees(lock: Box<dyn Exclusive + '_>, idents: &[Ident]) -> Result<()> {
+    let snapshot = lock.sight().snapshot;
+    let mut change = Change::default();
+    for ident in idents {
+        if snapshot.contains(*ident).map_err(storage_error)? {
+            change.batch.drop_ident(*ident);
+        }
+    }
+    drop(snapshot);
+    match change.batch.is_empty() {
+        true => Ok(()),
+        false => lock.commit(change, false, &mut |_| {}).map(drop).map_err(storage_error),
+    }
+}

@@ -1,0 +1,269 @@
+//! A transaction under way: the view that it reads, and what it has changed so far.
+//!
+//! Each statement's changes are [claimed](storage::store::Store::claim) before they are added: where another
+//! transaction has claimed the same document or unique key, or where somebody has changed it since the view,
+//! the statement fails with WriteConflict. So nothing is left to fail at the commit.
+
+use crate::catalog::Catalog;
+use crate::changes::{Applied, Changes, Committed};
+use crate::collection::Collection;
+use crate::logged::Logged;
+use crate::retry_record::RetryKey;
+use crate::storage_error;
+use crate::view::View;
+use base::{Error, Namespace, Result, err};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use storage::store::{Change, Claim, Expect, Owner, Refusal, Store};
+use storage::sync::Mutex;
+use storage::{Ident, Op, Overlay, Snapshot, mutant};
+
+/// The most that the changes of one transaction may take, in bytes, about.
+const CHANGES_MAX: usize = 256 * 1024 * 1024;
+
+/// What a change takes besides its key and value, about.
+const CHANGE_OVERHEAD: usize = 64;
+
+/// A transaction under way. Dropping it aborts it.
+pub struct OpenTransaction {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) owner: Owner,
+    /// The time of the latest commit that it reads.
+    pub(crate) time: u64,
+    pub(crate) inner: Mutex<Inner>,
+}
+
+/// What a transaction has changed so far.
+pub(crate) struct Inner {
+    pub(crate) overlay: Arc<Overlay>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) change: Change,
+    /// Collections made in the transaction, as they are now.
+    pub(crate) created: Vec<Arc<Collection>>,
+    pub(crate) changed: Vec<Namespace>,
+    pub(crate) logged: Vec<Logged>,
+    pub(crate) retry: Option<RetryKey>,
+    pub(crate) bytes: usize,
+    pub(crate) ended: bool,
+}
+
+/// What a transaction has come to.
+pub(crate) struct Taken {
+    pub(crate) change: Change,
+    pub(crate) created: Vec<Arc<Collection>>,
+    pub(crate) changed: Vec<Namespace>,
+    pub(crate) logged: Vec<Logged>,
+    pub(crate) retry: Option<RetryKey>,
+}
+
+/// A bound on what transactions may hold.
+pub(crate) struct Transactions {
+    bytes_max: AtomicU64,
+}
+
+impl Default for Transactions {
+    fn default() -> Transactions {
+        Transactions { bytes_max: AtomicU64::new(CHANGES_MAX as u64) }
+    }
+}
+
+impl Transactions {
+    /// The most that the changes of one transaction may take, in bytes.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max.load(Relaxed)
+    }
+
+    /// Sets it.
+    pub(crate) fn set_bytes_max(&self, bytes: u64) {
+        self.bytes_max.store(bytes, Relaxed);
+    }
+}
+
+impl OpenTransaction {
+    /// Adds a statement's changes to its transaction.
+    ///
+    /// Errors: DuplicateKey, WriteConflict, SnapshotUnavailable, TransactionTooLargeForCache,
+    /// NoSuchTransaction where it has ended meanwhile.
+    pub(crate) fn absorb(&self, changes: Changes, bytes_max: u64) -> Result<Applied> {
+        let mut inner = self.inner.lock();
+        if inner.ended {
+            return Err(has_ended());
+        }
+        let is_own = |ident: Ident| {
+            let own = inner.created.iter().filter_map(|collection| collection.data.as_ref());
+            own.flat_map(|data| data.idents()).any(|own| own == ident)
+        };
+        let held = changes.collections.iter().filter_map(|collection| {
+            let ident = collection.data.as_ref()?.ident;
+            (!is_own(ident)).then_some((ident, collection.generation))
+        });
+        let held: Vec<(Ident, u64)> = held.collect();
+        let keys: Vec<Claim> =
+            changes.claims().into_iter().filter(|claim| !is_own(claim.place().0)).collect();
+        self.claim(&inner, &keys, &held)?;
+        if let Some(violated) = first_violated(&changes.change.expect, &inner.overlay)? {
+            return Ok(match changes.fails_build(violated) {
+                true => Applied::Again,
+                false => changes.outcome_of(violated),
+            });
+        }
+        if mutant!("statements are stored before the commit") {
+            let change = Change { expect: Vec::new(), owner: Some(self.owner), ..changes.change.clone() };
+            let _ = self.store.commit(change);
+        }
+        inner.add(changes.change, bytes_max)?;
+        inner.changed.extend(changes.changed);
+        inner.logged.extend(changes.logged.into_iter().flatten());
+        Ok(Applied::Done(Committed::default()))
+    }
+
+    /// Claims what changes need, so that nobody can come between.
+    ///
+    /// Errors: WriteConflict, SnapshotUnavailable.
+    pub(crate) fn claim(&self, inner: &Inner, keys: &[Claim], held: &[(Ident, u64)]) -> Result<()> {
+        let base = inner.overlay.base().as_ref();
+        match self.store.claim(self.owner, keys, held, base).map_err(storage_error)? {
+            Ok(()) => Ok(()),
+            Err(Refusal::Expectation(_)) => Err(snapshot_unavailable()),
+            Err(_) => Err(write_conflict()),
+        }
+    }
+
+    /// What its next statement reads.
+    pub(crate) fn view(&self) -> View {
+        let inner = self.inner.lock();
+        if mutant!("transactions don't see their own changes") {
+            return View { catalog: inner.catalog.clone(), snapshot: inner.overlay.base().clone() };
+        }
+        View { catalog: inner.catalog.clone(), snapshot: inner.overlay.clone() }
+    }
+
+    /// The time of the latest commit that it reads.
+    pub fn time(&self) -> u64 {
+        self.time
+    }
+
+    /// Whether it has changed anything.
+    pub fn has_written(&self) -> bool {
+        !self.inner.lock().change.batch.is_empty()
+    }
+
+    /// Whether it has made a collection.
+    pub(crate) fn has_created(&self, collection: &Collection) -> bool {
+        self.inner.lock().created.iter().any(|own| own.uuid == collection.uuid)
+    }
+
+    /// Ends it, and gives what it has changed; `None` where it has ended before.
+    pub(crate) fn take(&self) -> Option<Taken> {
+        let mut inner = self.inner.lock();
+        if std::mem::replace(&mut inner.ended, true) {
+            return None;
+        }
+        let inner = &mut *inner;
+        // What it read is no longer needed, so that the engine finds its trees unshared.
+        inner.overlay = Arc::new(Overlay::new(Arc::new(Nothing)));
+        let mut change = std::mem::take(&mut inner.change);
+        change.owner = Some(self.owner);
+        Some(Taken {
+            change,
+            created: std::mem::take(&mut inner.created),
+            changed: std::mem::take(&mut inner.changed),
+            logged: std::mem::take(&mut inner.logged),
+            retry: inner.retry,
+        })
+    }
+}
+
+impl Drop for OpenTransaction {
+    fn drop(&mut self) {
+        if self.take().is_some() {
+            self.store.release(self.owner);
+        }
+    }
+}
+
+impl Inner {
+    /// Adds changes that nobody else can come between any more.
+    pub(crate) fn add(&mut self, change: Change, bytes_max: u64) -> Result<()> {
+        let size = |op: &Op| match op {
+            Op::Put { key, value, .. } => key.len() + value.len() + CHANGE_OVERHEAD,
+            Op::Delete { key, .. } => key.len() + CHANGE_OVERHEAD,
+            _ => CHANGE_OVERHEAD,
+        };
+        self.bytes += change.batch.ops().iter().map(size).sum::<usize>();
+        if self.bytes as u64 > bytes_max {
+            return Err(err!(
+                TransactionTooLargeForCache,
+                "transaction is too large and will not fit in the storage engine cache: its changes take more than \
+                 {bytes_max} bytes"
+            ));
+        }
+        Arc::make_mut(&mut self.overlay).apply(&change.batch).map_err(storage_error)?;
+        self.change.batch.append(change.batch);
+        self.change.beside.extend(change.beside);
+        self.change.log.extend(change.log);
+        Ok(())
+    }
+}
+
+/// The first expectation that doesn't hold in a transaction's own view. Collections are looked at when their
+/// keys are claimed.
+fn first_violated(expect: &[Expect], view: &Overlay) -> Result<Option<usize>> {
+    for (number, expect) in expect.iter().enumerate() {
+        if !matches!(expect, Expect::Generation { .. }) && !expect.holds(view).map_err(storage_error)? {
+            return Ok(Some(number));
+        }
+    }
+    Ok(None)
+}
+
+/// The state that a transaction that has ended reads.
+struct Nothing;
+
+impl Snapshot for Nothing {
+    fn get(&self, ident: Ident, _: &[u8]) -> storage::Result<Option<storage::Value>> {
+        Err(storage::Error::NoSuchIdent(ident))
+    }
+
+    fn scan(
+        &self,
+        ident: Ident,
+        _: storage::Range,
+        _: storage::Direction,
+    ) -> storage::Result<Box<dyn storage::Cursor>> {
+        Err(storage::Error::NoSuchIdent(ident))
+    }
+
+    fn entries(&self, ident: Ident) -> storage::Result<u64> {
+        Err(storage::Error::NoSuchIdent(ident))
+    }
+
+    fn bytes(&self, ident: Ident) -> storage::Result<u64> {
+        Err(storage::Error::NoSuchIdent(ident))
+    }
+
+    fn contains(&self, _: Ident) -> storage::Result<bool> {
+        Ok(false)
+    }
+}
+
+/// The error of a statement that meets what another has changed.
+pub(crate) fn write_conflict() -> Error {
+    err!(
+        WriteConflict,
+        "Caused by :: Write conflict during plan execution and yielding is disabled. :: Please retry your operation \
+         or multi-document transaction."
+    )
+}
+
+fn snapshot_unavailable() -> Error {
+    err!(
+        SnapshotUnavailable,
+        "Unable to read from a snapshot due to pending collection catalog changes; please retry the operation."
+    )
+}
+
+/// The error of a statement or commit that comes too late.
+pub(crate) fn has_ended() -> Error {
+    err!(NoSuchTransaction, "Transaction has been aborted.")
+}

@@ -1,0 +1,92 @@
+//! The records of retryable writes as the store keeps them.
+
+use crate::keys::{RETRIES, corrupted};
+use crate::session_id::SessionId;
+use crate::storage_error;
+use base::Result;
+use base::bson::{Document, DocumentBuf};
+use storage::{Direction, Engine, Key, Range, Value};
+
+/// The session's UUID and the statement in a record's key. The digest of a user follows; nobody's doesn't.
+const KEY_BYTES: usize = 16 + 4;
+
+/// Which statement of which retryable write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RetryKey {
+    /// The logical session.
+    pub session: SessionId,
+    /// The write's number in the session, which only ascends.
+    pub number: i64,
+    /// The statement's number in the write.
+    pub statement: i32,
+}
+
+/// A record as it was found when the database was opened.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StoredRetry {
+    /// The statement.
+    pub key: RetryKey,
+    /// When it was carried out, in milliseconds since 1970.
+    pub millis: i64,
+    /// What it answered.
+    pub answer: DocumentBuf,
+}
+
+impl RetryKey {
+    /// The key of the statement's record.
+    pub(crate) fn to_key(self) -> Key {
+        let mut key = [0; KEY_BYTES + 32];
+        key[..16].copy_from_slice(&self.session.uuid);
+        key[16..KEY_BYTES].copy_from_slice(&self.statement.to_be_bytes());
+        match self.session.named_user() {
+            Some(user) => key[KEY_BYTES..].copy_from_slice(user),
+            None => return Key::from(&key[..KEY_BYTES]),
+        }
+        Key::from(key)
+    }
+}
+
+/// What a record holds.
+pub(crate) fn to_value(number: i64, millis: i64, answer: Document<'_>) -> Value {
+    let answer = if answer.is_empty() { &[][..] } else { answer.bytes() };
+    Value::from([&number.to_le_bytes(), &millis.to_le_bytes(), answer].concat())
+}
+
+/// Reads a record back. Errors: DataCorruptionDetected.
+pub(crate) fn from_entry(key: &[u8], value: &[u8]) -> Result<StoredRetry> {
+    let read = || {
+        let (uuid, rest) = key.split_first_chunk::<16>()?;
+        let (statement, user) = rest.split_first_chunk::<4>()?;
+        let session = match user {
+            [] => SessionId::of_nobody(*uuid),
+            user => SessionId::new(*uuid, user.try_into().ok()?),
+        };
+        let (number, rest) = value.split_first_chunk::<8>()?;
+        let (millis, answer) = rest.split_first_chunk::<8>()?;
+        let answer = match answer {
+            [] => DocumentBuf::empty(),
+            answer => DocumentBuf::from_valid(answer.to_vec()),
+        };
+        let statement = i32::from_be_bytes(*statement);
+        let key = RetryKey { session, number: i64::from_le_bytes(*number), statement };
+        Some(StoredRetry { key, millis: i64::from_le_bytes(*millis), answer })
+    };
+    read().ok_or_else(|| corrupted("record of a retryable write"))
+}
+
+/// Makes the records' tree if it isn't there, and reads it.
+pub(crate) fn open(engine: &dyn Engine) -> Result<Vec<StoredRetry>> {
+    let snapshot = engine.snapshot();
+    if !snapshot.contains(RETRIES).map_err(storage_error)? {
+        let mut batch = storage::Batch::new();
+        batch.create(RETRIES);
+        engine.commit(batch).map_err(storage_error)?;
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    let mut records = snapshot.scan(RETRIES, Range::all(), Direction::Forward).map_err(storage_error)?;
+    while let Some((key, value)) = records.next().map_err(storage_error)? {
+        found.push(from_entry(key, value)?);
+    }
+    Ok(found)
+}

@@ -1,0 +1,172 @@
+//! The modules of `database` lie in layers: none imports another that imports it in turn, or calls the methods
+//! of the database that such a module adds. ARCHITECTURE.md names the layers, from the lowest up.
+
+use crate::root;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Types that many modules add methods to: to call one is to depend on the module that adds it.
+const EXTENDED: [&str; 2] = ["impl Database {", "impl CatalogChange<"];
+
+/// What such methods are called on.
+const RECEIVERS: [&str; 4] = ["self.", "database.", "change.", "Database::"];
+
+/// Each module with its sources, tests left out.
+type Modules = BTreeMap<String, String>;
+
+/// Which modules each module depends on, with the reason.
+type Edges = BTreeMap<String, BTreeMap<String, String>>;
+
+fn gather(folder: &Path, module: Option<&str>, modules: &mut Modules) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        let name = path.file_stem().unwrap().to_string_lossy().to_string();
+        if name.ends_with("tests") || (module.is_none() && name == "lib") {
+            continue;
+        }
+        let module = module.unwrap_or(&name);
+        if path.is_dir() {
+            gather(&path, Some(module), modules);
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or("");
+        let code = code.lines().map(|line| line.split("//").next().unwrap_or(""));
+        let all = modules.entry(module.to_string()).or_default();
+        code.for_each(|line| {
+            all.push_str(line);
+            all.push('\n');
+        });
+    }
+}
+
+/// The name that a piece of code begins with.
+fn name_at(code: &str) -> &str {
+    let end = code.find(|c: char| !c.is_alphanumeric() && c != '_');
+    &code[..end.unwrap_or(code.len())]
+}
+
+/// Which module adds which method to the database, where the name is no other function's.
+fn added_methods(modules: &Modules) -> BTreeMap<String, String> {
+    let mut defined: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut added = BTreeMap::new();
+    for (module, code) in modules {
+        code.split("fn ").skip(1).for_each(|rest| *defined.entry(name_at(rest)).or_default() += 1);
+        for block in EXTENDED.iter().flat_map(|head| code.split(head).skip(1)) {
+            let block = block.split("\n}").next().unwrap_or("");
+            for rest in block.split("fn ").skip(1) {
+                added.insert(name_at(rest).to_string(), module.clone());
+            }
+        }
+    }
+    added.retain(|name, _| defined.get(name.as_str()) == Some(&1));
+    added
+}
+
+fn edges(modules: &Modules) -> Edges {
+    let methods = added_methods(modules);
+    let mut edges = Edges::new();
+    for (module, code) in modules {
+        let mut found: BTreeMap<String, String> = BTreeMap::new();
+        for rest in code.split("crate::").skip(1) {
+            let grouped = rest.starts_with('{').then(|| rest.split('}').next().unwrap_or(""));
+            let names: Vec<&str> = match grouped {
+                Some(group) => group.split([',', '{']).map(|part| name_at(part.trim())).collect(),
+                None => vec![name_at(rest)],
+            };
+            for name in names.into_iter().filter(|name| modules.contains_key(*name)) {
+                found.entry(name.to_string()).or_insert_with(|| "an import".to_string());
+            }
+        }
+        for rest in RECEIVERS.iter().flat_map(|receiver| code.split(receiver).skip(1)) {
+            let name = name_at(rest);
+            if let Some(target) = methods.get(name).filter(|_| rest[name.len()..].starts_with('(')) {
+                found.entry(target.clone()).or_insert_with(|| format!("{name}()"));
+            }
+        }
+        found.remove(module);
+        edges.insert(module.clone(), found);
+    }
+    edges
+}
+
+fn modules() -> Modules {
+    let mut modules = Modules::new();
+    gather(&root().join("crates/database/src"), None, &mut modules);
+    modules
+}
+
+/// Modules that depend on one another, each with what it takes of the others: what is left once all are taken
+/// away that nobody depends on, or that depend on nobody.
+fn circles(mut edges: Edges) -> Vec<String> {
+    loop {
+        let before = edges.len();
+        let needed: BTreeSet<String> = edges.values().flat_map(|found| found.keys().cloned()).collect();
+        edges.retain(|module, found| needed.contains(module) && !found.is_empty());
+        let left: BTreeSet<String> = edges.keys().cloned().collect();
+        edges.values_mut().for_each(|found| found.retain(|name, _| left.contains(name)));
+        if edges.len() == before {
+            break;
+        }
+    }
+    let tell = |(module, found): (&String, &BTreeMap<String, String>)| {
+        let found: Vec<String> = found.iter().map(|(name, why)| format!("{name} ({why})")).collect();
+        format!("{module} → {}", found.join(", "))
+    };
+    edges.iter().map(tell).collect()
+}
+
+#[test]
+fn modules_of_the_database_form_no_circle() {
+    let circles = circles(edges(&modules()));
+    assert!(circles.is_empty(), "these depend on one another:\n{}\n", circles.join("\n"));
+}
+
+#[test]
+fn a_circle_is_found() {
+    let module = |name: &str, code: &str| (name.to_string(), code.to_string());
+    let below = module("below", "impl Database {\n    pub fn stored(&self) {}\n}\n");
+    let above = module("above", "use crate::{below, top};\nfn f() { database.stored() }\n");
+    let top = module("top", "impl Database {\n    fn shown(&self) {}\n}\n");
+    let good = Modules::from([below.clone(), above.clone(), top.clone()]);
+    assert_eq!(circles(edges(&good)), Vec::<String>::new());
+    let by_import =
+        module("below", "use crate::above::Something;\nimpl Database {\n    fn stored(&self) {}\n}\n");
+    assert_eq!(
+        circles(edges(&Modules::from([by_import, above.clone(), top.clone()]))),
+        ["above → below (an import)", "below → above (an import)"]
+    );
+    let by_method = module("top", "impl Database {\n    fn shown(&self) { self.stored() }\n}\n");
+    let calls_back = module("below", "impl Database {\n    fn stored(&self) { self.shown() }\n}\n");
+    assert_eq!(
+        circles(edges(&Modules::from([calls_back, above, by_method]))),
+        ["below → top (shown())", "top → below (stored())"]
+    );
+}
+
+#[test]
+fn layers_are_as_the_architecture_shows_them() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let section = text.split("## Layers of `database`\n").nth(1).expect("a section on the layers");
+    let section = section.split("\n## ").next().unwrap_or("");
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let mut layer_of: BTreeMap<String, usize> = BTreeMap::new();
+    for (number, row) in rows.enumerate() {
+        let names = row.split('|').nth(1).unwrap_or("");
+        layer_of.extend(names.split('`').skip(1).step_by(2).map(|name| (name.to_string(), number)));
+    }
+    let (modules, mut findings) = (modules(), Vec::new());
+    for name in layer_of.keys().filter(|name| !modules.contains_key(*name)) {
+        findings.push(format!("there is no module {name}"));
+    }
+    for (module, found) in edges(&modules) {
+        let Some(layer) = layer_of.get(&module) else {
+            findings.push(format!("{module} is in no layer"));
+            continue;
+        };
+        for (name, why) in found.iter().filter(|(name, _)| layer_of.get(*name) > Some(layer)) {
+            findings.push(format!("{module} lies below {name}, and takes of it {why}"));
+        }
+    }
+    assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
