@@ -29,7 +29,7 @@ pub use context::{Arena, Context, Interrupt};
 pub use expression::Expression;
 pub use limits::Limits;
 pub use matcher::Matcher;
-pub use metadata::{MetaKind, Metadata, Noted};
+pub use metadata::{DocumentMetadata, MetaKind, MetaKinds, Metadata};
 pub use pipeline::{Pipeline, Stage};
 pub use projection::Projection;
 pub use regex::Regex;

@@ -1,106 +1,97 @@
-//! What is known of a document beside its fields, for `$meta`: where it is stored, by which keys
-//! it was found and sorted.
+//! Metadata: what is known of a document beside its fields, for `$meta` and for sorts by it.
 //!
-//! Metadata doesn't travel with the documents. A pipeline is pulled one document at a time, so
-//! whatever its source yielded last is what the stages above are looking at: the source notes its
-//! metadata in the context, and `$meta` reads it there. That costs pipelines without `$meta`
-//! nothing. Stages that hold documents back break the rule; they are named in
-//! [`pipeline::metadata`](crate::pipeline), and what lies behind them finds
-//! [`Noted::lost_in`] and refuses.
+//! Metadata travels with documents like this:
+//! - Whoever finds documents asks [`Metadata::wanted`] which kinds an operation will ask for, and
+//!   makes [`DocumentMetadata`] for each document only of those. A plan puts it beside the record; a
+//!   source of a pipeline notes it with [`Metadata::note`] just before it yields the document.
+//! - A pipeline is pulled one document at a time, so what was noted last belongs to the document that
+//!   the stages above are looking at. A stage that passes each document on before it pulls the next
+//!   needs to do nothing.
+//! - A stage that holds documents back takes a [`Carrier`]: what it holds is the document and its
+//!   metadata as one document, which may be sorted, spilled and read back like any other, and whose
+//!   metadata is noted again when it is given on.
+//! - Stages whose documents are new note that these have none ([`pipeline::metadata`](crate::pipeline)).
+//!
+//! Where nobody asks for metadata a carrier does nothing and nothing is noted.
+//!
+//! A new kind of metadata is a line of [`MetaKind`], a field of [`DocumentMetadata`], and whoever
+//! finds it out.
 
-use base::bson::{DocumentBuf, Value, ValueBuf};
-use base::{Error, Result, err};
+mod carrier;
+mod kind;
+
+pub(crate) use carrier::Carrier;
+pub(crate) use kind::unavailable;
+pub use kind::{MetaKind, MetaKinds};
+
+use base::Result;
+use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-
-/// The kinds of metadata that documents may have here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetaKind {
-    /// The key of the index that found the document.
-    IndexKey,
-    /// A random number; nothing here gives a document one.
-    RandVal,
-    /// Where the document is stored.
-    RecordId,
-    /// What the document was sorted by, as an array.
-    SortKey,
-}
-
-impl MetaKind {
-    /// The kind by the name that `$meta` gives it.
-    ///
-    /// Errors: 17307 for what is no string, 40218 for metadata of searches, of which there are
-    /// none here, 17308 for an unknown name.
-    pub(crate) fn parse(argument: Value<'_>) -> Result<MetaKind> {
-        let Value::String(name) = argument else {
-            return Err(err!(17307, "$meta only supports string arguments"));
-        };
-        match name {
-            "indexKey" => Ok(MetaKind::IndexKey),
-            "randVal" => Ok(MetaKind::RandVal),
-            "recordId" => Ok(MetaKind::RecordId),
-            "sortKey" => Ok(MetaKind::SortKey),
-            _ => Err(unavailable(name)),
-        }
-    }
-
-    /// The name that `$meta` gives the kind.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            MetaKind::IndexKey => "indexKey",
-            MetaKind::RandVal => "randVal",
-            MetaKind::RecordId => "recordId",
-            MetaKind::SortKey => "sortKey",
-        }
-    }
-
-    fn bit(self) -> u8 {
-        1 << self as u8
-    }
-}
-
-/// Why there is no metadata of this name.
-fn unavailable(name: &str) -> Error {
-    let what = match name {
-        "indexKey" => "index key",
-        "randVal" => "rand val",
-        "recordId" => "record ID",
-        "sortKey" => "sort key",
-        "textScore" => "text score",
-        "geoNearDistance" => "$geoNear distance",
-        "geoNearPoint" => "$geoNear point",
-        "searchHighlights" => "$search highlights",
-        "searchScore" => "$search score",
-        "searchScoreDetails" => "$search score details",
-        "searchSequenceToken" => "$search sequence token",
-        "timeseriesBucketMaxTime" => "timeseries bucket max time",
-        "timeseriesBucketMinTime" => "timeseries bucket min time",
-        "vectorSearchScore" => "$vectorSearch score",
-        _ => return err!(17308, "Unsupported argument to $meta: {name}"),
-    };
-    err!(40218, "query requires {what} metadata, but it is not available")
-}
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 /// The metadata of one document.
-#[derive(Clone, Debug, Default)]
-pub struct Noted {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DocumentMetadata {
     /// Where it is stored.
     pub record_id: Option<i64>,
     /// The key of the index that found it, field by field.
     pub index_key: Option<DocumentBuf>,
     /// What it was sorted by: an array with a value for each field of the sort.
     pub sort_key: Option<ValueBuf>,
-    /// The stage that held the document back, so that its metadata is no longer known.
-    pub lost_in: Option<&'static str>,
+    /// How well it answers a search for text.
+    pub text_score: Option<f64>,
+    /// How far it lies from the point it was searched near to, in the query's unit.
+    pub geo_near_distance: Option<f64>,
+    /// The place in it that the distance is to.
+    pub geo_near_point: Option<ValueBuf>,
+}
+
+impl DocumentMetadata {
+    /// One kind, `None` where the document has none.
+    pub fn get(&self, kind: MetaKind) -> Option<Value<'_>> {
+        match kind {
+            MetaKind::GeoNearDistance => self.geo_near_distance.map(Value::Double),
+            MetaKind::GeoNearPoint => self.geo_near_point.as_ref().map(ValueBuf::view),
+            MetaKind::IndexKey => self.index_key.as_ref().map(|key| Value::Document(key.view())),
+            MetaKind::RandVal => None,
+            MetaKind::RecordId => self.record_id.map(Value::Int64),
+            MetaKind::SortKey => self.sort_key.as_ref().map(ValueBuf::view),
+            MetaKind::TextScore => self.text_score.map(Value::Double),
+        }
+    }
+
+    /// Appends all there is under the names that `$meta` gives it.
+    pub fn append_to(&self, out: &mut Builder) {
+        for kind in MetaKind::ALL {
+            out.append_optional(kind.name(), self.get(kind));
+        }
+    }
+
+    /// What [`append_to`](Self::append_to) has appended; other fields are passed over.
+    pub fn read(document: Document<'_>) -> DocumentMetadata {
+        let mut found = DocumentMetadata::default();
+        for field in document {
+            match (MetaKind::named(field.name()), field.value()) {
+                (Some(MetaKind::GeoNearDistance), Value::Double(far)) => found.geo_near_distance = Some(far),
+                (Some(MetaKind::GeoNearPoint), point) => found.geo_near_point = Some(point.to_owned()),
+                (Some(MetaKind::IndexKey), Value::Document(key)) => found.index_key = Some(key.to_owned()),
+                (Some(MetaKind::RecordId), Value::Int64(id)) => found.record_id = Some(id),
+                (Some(MetaKind::SortKey), key) => found.sort_key = Some(key.to_owned()),
+                (Some(MetaKind::TextScore), Value::Double(score)) => found.text_score = Some(score),
+                _ => {}
+            }
+        }
+        found
+    }
 }
 
 /// What an operation wants to know of documents, and what is known of the one it looks at.
 #[derive(Debug, Default)]
 pub struct Metadata {
     /// Shared by an operation's contexts: a sub-pipeline is parsed with one, run with another.
-    wanted: Arc<AtomicU8>,
-    noted: Mutex<Noted>,
+    wanted: Arc<AtomicU16>,
+    noted: Mutex<DocumentMetadata>,
 }
 
 impl Metadata {
@@ -111,58 +102,40 @@ impl Metadata {
 
     /// Notes while parsing that this kind will be asked for.
     pub(crate) fn want(&self, kind: MetaKind) {
-        self.wanted.fetch_or(kind.bit(), Relaxed);
+        self.wanted.fetch_or(MetaKinds::from(kind).bits(), Relaxed);
+    }
+
+    /// The kinds that will be asked for, now that all is parsed.
+    #[inline]
+    pub fn wanted(&self) -> MetaKinds {
+        MetaKinds::from_bits(self.wanted.load(Relaxed))
     }
 
     /// Whether this kind will be asked for.
     pub fn wants(&self, kind: MetaKind) -> bool {
-        self.wanted.load(Relaxed) & kind.bit() != 0
+        self.wanted().has(kind)
     }
 
     /// Whether any metadata will be asked for.
     pub fn wants_any(&self) -> bool {
-        self.wanted.load(Relaxed) != 0
+        !self.wanted().is_empty()
     }
 
     /// Errors: 40218 where any metadata will be asked for.
     pub(crate) fn refuse_wanted(&self) -> Result<()> {
-        let kinds = [MetaKind::IndexKey, MetaKind::RandVal, MetaKind::RecordId, MetaKind::SortKey];
-        match kinds.into_iter().find(|kind| self.wants(*kind)) {
+        match MetaKind::ALL.into_iter().find(|kind| self.wants(*kind)) {
             Some(kind) => Err(unavailable(kind.name())),
             None => Ok(()),
         }
     }
 
     /// Notes the metadata of the document that is looked at from now on.
-    pub fn note(&self, noted: Noted) {
+    pub fn note(&self, noted: DocumentMetadata) {
         *self.noted.lock() = noted;
     }
 
     /// The metadata of the document that is looked at. It is locked meanwhile.
-    pub(crate) fn noted(&self) -> MutexGuard<'_, Noted> {
+    pub(crate) fn noted(&self) -> MutexGuard<'_, DocumentMetadata> {
         self.noted.lock()
-    }
-
-    /// Gives one kind of metadata to `read`, missing where the document has none.
-    ///
-    /// Errors: NotImplemented where a stage held the document back; those of `read`.
-    pub(crate) fn read<T>(
-        &self,
-        kind: MetaKind,
-        read: impl FnOnce(Option<Value<'_>>) -> Result<T>,
-    ) -> Result<T> {
-        let noted = self.noted.lock();
-        let found = match kind {
-            MetaKind::IndexKey => noted.index_key.as_ref().map(|key| Value::Document(key.view())),
-            MetaKind::RandVal => None,
-            MetaKind::RecordId => noted.record_id.map(Value::Int64),
-            MetaKind::SortKey => noted.sort_key.as_ref().map(|key| key.view()),
-        };
-        match (found, noted.lost_in) {
-            (None, Some(stage)) => {
-                Err(err!(NotImplemented, "{{$meta: \"{}\"}} is not kept through {stage}", kind.name()))
-            }
-            (found, _) => read(found),
-        }
     }
 }

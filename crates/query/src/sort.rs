@@ -4,8 +4,9 @@
 //! twice and a top-k heap compares bytes only. Arrays count by their smallest element in the
 //! pattern's order (the least ascending, the greatest descending), over all fields at once.
 
-use crate::Collation;
 use crate::keys::compound_keys;
+use crate::metadata::unavailable;
+use crate::{Collation, Context, DocumentMetadata, MetaKind};
 use base::bson::{Array, Builder, Document, DocumentBuf, Path, Value, ValueBuf};
 use base::{ErrorCode, Result, err};
 
@@ -20,8 +21,26 @@ const PATH_MAX: usize = 200;
 pub struct SortPattern {
     paths: Vec<Path>,
     fields: Vec<(Path, bool)>,
+    /// What stands between them.
+    metadata: Vec<ByMetadata>,
     natural: Option<bool>,
     collation: Collation,
+}
+
+/// A field of a pattern that asks for metadata: `{name: {$meta: kind}}`.
+#[derive(Clone, Debug)]
+struct ByMetadata {
+    /// How many fields of the pattern stand before.
+    position: usize,
+    name: Box<str>,
+    kind: MetaKind,
+}
+
+impl ByMetadata {
+    /// The nearest come first, and of scores the best.
+    fn ascending(&self) -> bool {
+        self.kind == MetaKind::GeoNearDistance
+    }
 }
 
 impl SortPattern {
@@ -29,19 +48,22 @@ impl SortPattern {
     /// whether it may be empty is for the caller.
     ///
     /// Errors: 15974 and 15975 for bad directions, 7472500 for duplicates, MongoDB's codes of bad
-    /// field paths, BadValue for `$natural` beside other keys; `$meta` is refused by its name with
-    /// 40218, since no stage here yields such metadata.
+    /// field paths, BadValue for `$natural` beside other keys, 17312, FailedToParse and 31138 for bad
+    /// `$meta`, 40218 for metadata that nothing here yields.
     pub fn parse(spec: Document<'_>) -> Result<SortPattern> {
         let mut pattern = SortPattern {
             paths: Vec::new(),
             fields: Vec::new(),
+            metadata: Vec::new(),
             natural: None,
             collation: Collation::SIMPLE,
         };
         for element in spec {
             let name = element.name();
             if let Value::Document(meta) = element.value() {
-                return Err(refuse_meta(name, meta));
+                let kind = meta_kind(name, meta)?;
+                pattern.metadata.push(ByMetadata { position: pattern.len(), name: name.into(), kind });
+                continue;
             }
             if name == "$natural" {
                 pattern.natural = Some(natural_direction(spec, element.value())?);
@@ -51,6 +73,45 @@ impl SortPattern {
             pattern.add(checked_path(name)?, ascending)?;
         }
         Ok(pattern)
+    }
+
+    /// The same pattern, once the context knows which metadata it will ask for.
+    pub fn wanted(self, context: &Context) -> SortPattern {
+        self.metadata.iter().for_each(|by| context.metadata.want(by.kind));
+        self
+    }
+
+    /// Whether it sorts by metadata, which no index knows.
+    pub fn is_by_metadata(&self) -> bool {
+        !self.metadata.is_empty()
+    }
+
+    /// How many fields it has, those that ask for metadata counted.
+    pub fn len(&self) -> usize {
+        self.fields.len() + self.metadata.len()
+    }
+
+    /// Whether it orders by what documents have, not by where they lie.
+    pub fn orders(&self) -> bool {
+        !self.fields.is_empty() || self.is_by_metadata()
+    }
+
+    /// Appends the pattern as explain shows it: fields that ask for metadata have no names there.
+    pub fn append_to(&self, out: &mut Builder) {
+        let mut fields = self.fields.iter();
+        let mut by = self.metadata.iter().enumerate().peekable();
+        for position in 0..self.len() {
+            if let Some((at, by)) = by.next_if(|(_, by)| by.position == position) {
+                out.begin_document(&format!("$computed{at}")).append("$meta", by.kind.name()).end();
+            } else if let Some((path, ascending)) = fields.next() {
+                out.append(path.as_str(), if *ascending { 1i32 } else { -1 });
+            }
+        }
+    }
+
+    /// The names of the fields that ask for metadata, and what each asks for.
+    pub fn by_metadata(&self) -> impl Iterator<Item = (&str, MetaKind)> {
+        self.metadata.iter().map(|by| (&*by.name, by.kind))
     }
 
     /// The same pattern with strings compared by a collation.
@@ -75,7 +136,7 @@ impl SortPattern {
         Ok(())
     }
 
-    /// The paths in order, each with whether it ascends.
+    /// The paths in order, those that ask for metadata left out, each with whether it ascends.
     pub fn fields(&self) -> &[(Path, bool)] {
         &self.fields
     }
@@ -87,24 +148,43 @@ impl SortPattern {
 
     /// Whether there is nothing to sort by.
     pub fn is_empty(&self) -> bool {
-        self.fields.is_empty() && self.natural.is_none()
+        !self.orders() && self.natural.is_none()
     }
 
     /// Appends the document's sort key to `out`: bytes that compare as the documents sort.
     ///
     /// Errors: BadValue where two fields lead through different arrays.
     pub fn key(&self, document: Document<'_>, out: &mut Vec<u8>) -> Result<()> {
+        self.key_of(document, &DocumentMetadata::default(), out)
+    }
+
+    /// [`key`](Self::key), by the metadata of the document that a pipeline looks at.
+    #[inline]
+    pub(crate) fn key_in(&self, document: Document<'_>, context: &Context, out: &mut Vec<u8>) -> Result<()> {
+        match self.is_by_metadata() {
+            true => self.key_of(document, &context.metadata.noted(), out),
+            false => self.key(document, out),
+        }
+    }
+
+    /// [`key`](Self::key), by metadata at hand.
+    pub fn key_of(
+        &self,
+        document: Document<'_>,
+        metadata: &DocumentMetadata,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let start = out.len();
         let mut scratch = Vec::new();
         let mut first = true;
         let mut each = |key: &[Option<Value<'_>>]| {
             if first {
-                self.encode(key, out);
+                self.encode(key, metadata, out);
                 first = false;
                 return Ok(());
             }
             scratch.clear();
-            self.encode(key, &mut scratch);
+            self.encode(key, metadata, &mut scratch);
             if out.get(start..).is_some_and(|best| scratch.as_slice() < best) {
                 out.truncate(start);
                 out.extend_from_slice(&scratch);
@@ -118,13 +198,13 @@ impl SortPattern {
     /// missing. A collation's strings are given as it compares them.
     ///
     /// Errors: those of [`key`](Self::key).
-    pub fn values(&self, document: Document<'_>) -> Result<ValueBuf> {
+    pub fn values(&self, document: Document<'_>, metadata: &DocumentMetadata) -> Result<ValueBuf> {
         let mut best: Option<(Vec<u8>, DocumentBuf)> = None;
         let mut each = |key: &[Option<Value<'_>>]| {
             let mut encoded = Vec::new();
-            self.encode(key, &mut encoded);
+            self.encode(key, metadata, &mut encoded);
             if best.as_ref().is_none_or(|(least, _)| encoded < *least) {
-                best = Some((encoded, self.shown(key)));
+                best = Some((encoded, self.shown(key, metadata)));
             }
             Ok(())
         };
@@ -134,10 +214,10 @@ impl SortPattern {
     }
 
     /// One compound key as the array `key` of a document.
-    fn shown(&self, key: &[Option<Value<'_>>]) -> DocumentBuf {
+    fn shown(&self, key: &[Option<Value<'_>>], metadata: &DocumentMetadata) -> DocumentBuf {
         let mut out = Builder::new();
         out.begin_array("key");
-        for value in key {
+        for (value, _) in self.each(key, metadata) {
             match (value.unwrap_or(Value::Null), self.collation.collator()) {
                 (Value::String(text), Some(collator)) => {
                     let mut compared = Vec::new();
@@ -154,10 +234,24 @@ impl SortPattern {
     }
 
     /// Encodes one compound key; what is missing sorts as null.
-    fn encode(&self, key: &[Option<Value<'_>>], out: &mut Vec<u8>) {
-        for (value, (_, ascending)) in key.iter().zip(&self.fields) {
-            self.collation.append_key(value.unwrap_or(Value::Null), *ascending, out);
+    fn encode(&self, key: &[Option<Value<'_>>], metadata: &DocumentMetadata, out: &mut Vec<u8>) {
+        for (value, ascending) in self.each(key, metadata) {
+            self.collation.append_key(value.unwrap_or(Value::Null), ascending, out);
         }
+    }
+
+    /// The values of one compound key and what lies between them, each with whether it ascends.
+    fn each<'v>(
+        &'v self,
+        key: &'v [Option<Value<'v>>],
+        metadata: &'v DocumentMetadata,
+    ) -> impl Iterator<Item = (Option<Value<'v>>, bool)> {
+        let mut fields = key.iter().zip(&self.fields).map(|(value, (_, ascending))| (*value, *ascending));
+        let mut by = self.metadata.iter().peekable();
+        (0..self.len()).filter_map(move |position| match by.next_if(|by| by.position == position) {
+            Some(by) => Some((metadata.get(by.kind), by.ascending())),
+            None => fields.next(),
+        })
     }
 }
 
@@ -192,22 +286,23 @@ fn direction(name: &str, value: Value<'_>) -> Result<bool> {
     }
 }
 
-fn refuse_meta(name: &str, meta: Document<'_>) -> base::Error {
+/// The metadata that `name: {$meta: kind}` sorts by.
+fn meta_kind(name: &str, meta: Document<'_>) -> Result<MetaKind> {
     let Some(first) = meta.first().filter(|first| first.name() == "$meta") else {
-        return err!(17312, "$meta is the only expression supported by $sort right now");
+        return Err(err!(17312, "$meta is the only expression supported by $sort right now"));
     };
     if meta.iter().count() > 1 {
-        return err!(FailedToParse, "Cannot have additional keys in a $meta sort specification");
+        return Err(err!(FailedToParse, "Cannot have additional keys in a $meta sort specification"));
     }
-    let what = match first.value().as_str() {
-        Some("textScore") => "text score",
-        Some("geoNearDistance") => "$geoNear distance",
-        Some("randVal") => "rand val",
-        Some("searchScore") => "$search score",
-        Some("vectorSearchScore") => "$vectorSearch score",
-        _ => return err!(31138, "Illegal $meta sort: {first}"),
-    };
-    err!(40218, "query requires {what} metadata, but it is not available (sort key '{name}': {meta})")
+    match first.value().as_str() {
+        Some("textScore") => Ok(MetaKind::TextScore),
+        Some("geoNearDistance") => Ok(MetaKind::GeoNearDistance),
+        Some(kind @ ("randVal" | "searchScore" | "vectorSearchScore")) => {
+            let error = unavailable(kind);
+            Err(err!(40218, "{} (sort key '{name}': {meta})", error.message()))
+        }
+        _ => Err(err!(31138, "Illegal $meta sort: {first}")),
+    }
 }
 
 /// A path that names a field: MongoDB's checks of a `FieldPath`.
@@ -280,7 +375,8 @@ mod tests {
         assert_eq!(code("{$natural: 3}"), 2);
         assert_eq!(code("{$natural: 1, a: 1}"), 2);
         assert_eq!(code("{a: 1, $natural: 1}"), 2);
-        assert_eq!(code("{a: {$meta: 'textScore'}}"), 40218);
+        assert_eq!(code("{a: {$meta: 'textScore'}}"), 0);
+        assert_eq!(code("{a: {$meta: 'searchScore'}}"), 40218);
         assert_eq!(code("{a: {$meta: 'nope'}}"), 31138);
         assert_eq!(code("{a: {$meta: 'textScore', b: 1}}"), 9);
         assert_eq!(code("{a: {$x: 1}}"), 17312);

@@ -1,8 +1,9 @@
 //! FETCH: the documents of the records that an index found.
 
 use super::projection_covered::key_document;
-use super::{Explainer, IdStream, PATIENCE, Record, RecordMeta, RecordStream, Stats, Surroundings};
+use super::{Explainer, IdStream, PATIENCE, Record, RecordStream, Stats, Surroundings};
 use base::Result;
+use query::DocumentMetadata;
 use query::matcher::Matcher;
 use std::sync::Arc;
 
@@ -34,12 +35,12 @@ impl Fetch {
     }
 
     /// What the index knows of the record that was found last.
-    fn meta(&self) -> Result<Option<Box<RecordMeta>>> {
+    fn meta(&self) -> Result<Option<Box<DocumentMetadata>>> {
         let (true, Some(spec), Some(key)) = (self.keeps_keys, self.input.index(), self.input.key()) else {
             return Ok(None);
         };
-        let index_key = key_document(spec, &key.key_string, &key.type_bits)?;
-        Ok(Some(Box::new(RecordMeta { index_key: Some(index_key), sort_values: None })))
+        let index_key = Some(key_document(spec, &key.key_string, &key.type_bits)?);
+        Ok(Some(Box::new(DocumentMetadata { index_key, ..DocumentMetadata::default() })))
     }
 
     /// The next document that matches, among so many; `None` where none of these does.

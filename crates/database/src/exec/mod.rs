@@ -43,10 +43,10 @@ use crate::index::IndexSpec;
 use crate::keys::RecordId;
 use crate::operation::Operation;
 use crate::storage_error;
-use base::bson::{Document, DocumentBuf, DocumentCow, ValueBuf};
+use base::bson::{Document, DocumentCow};
 use base::{Result, err};
 use query::matcher::Matcher;
-use query::{Context, Interrupt};
+use query::{Context, DocumentMetadata, Interrupt};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -61,16 +61,7 @@ pub struct Record {
     /// The key to sort it by, where the document can no longer tell.
     pub sort_key: Option<Vec<u8>>,
     /// What `$meta` tells of it, where the read asks and the document can't tell.
-    pub meta: Option<Box<RecordMeta>>,
-}
-
-/// What only a plan knows of a record.
-#[derive(Default)]
-pub struct RecordMeta {
-    /// The key that an index found it by, field by field.
-    pub index_key: Option<DocumentBuf>,
-    /// What it is sorted by, where an index key has taken the document's place.
-    pub sort_values: Option<ValueBuf>,
+    pub meta: Option<Box<DocumentMetadata>>,
 }
 
 impl Record {

@@ -1,12 +1,12 @@
 //! RETURN_KEY: index keys in place of documents.
 
 use super::projection_covered::{key_document, no_key};
-use super::{Explainer, IdStream, Record, RecordMeta, RecordStream, Stats, Surroundings};
+use super::{Explainer, IdStream, Record, RecordStream, Stats, Surroundings};
 use crate::index::IndexSpec;
 use base::Result;
 use base::bson::{Document, DocumentCow};
-use query::SortPattern;
 use query::matcher::Matcher;
+use query::{DocumentMetadata, SortPattern};
 use std::sync::Arc;
 
 /// Fetches and filters as FETCH does, and yields the key by which an index found each record. A
@@ -49,19 +49,21 @@ impl ReturnKey {
     }
 }
 
-/// What a document is sorted by: to compare, and to be shown.
+/// What a record is sorted by: to compare, and to be shown.
 fn sort_key(
     document: Document<'_>,
+    meta: Option<Box<DocumentMetadata>>,
     sort: &SortPattern,
     shown: bool,
-) -> Result<(Vec<u8>, Option<Box<RecordMeta>>)> {
+) -> Result<(Vec<u8>, Option<Box<DocumentMetadata>>)> {
     let mut key = Vec::new();
-    sort.key(document, &mut key)?;
+    let mut meta = meta.unwrap_or_default();
+    sort.key_of(document, &meta, &mut key)?;
     if !shown {
         return Ok((key, None));
     }
-    let meta = RecordMeta { index_key: None, sort_values: Some(sort.values(document)?) };
-    Ok((key, Some(Box::new(meta))))
+    meta.sort_key = Some(sort.values(document, &meta)?);
+    Ok((key, Some(meta)))
 }
 
 impl RecordStream for ReturnKey {
@@ -77,7 +79,7 @@ impl RecordStream for ReturnKey {
             }
             let (sort_key, meta) = match &self.sort {
                 Some(sort) => {
-                    let (key, meta) = sort_key(document, sort, self.shows_sort_key)?;
+                    let (key, meta) = sort_key(document, None, sort, self.shows_sort_key)?;
                     (Some(key), meta)
                 }
                 None => (None, None),
@@ -112,7 +114,7 @@ impl RecordStream for KeyOnly {
         let Some(record) = self.input.next()? else { return Ok(None) };
         let empty = DocumentCow::Owned(no_key());
         let Some(sort) = &self.sort else { return Ok(Some(Record { document: empty, ..record })) };
-        let (key, meta) = sort_key(record.document.view(), sort, true)?;
+        let (key, meta) = sort_key(record.document.view(), record.meta, sort, true)?;
         Ok(Some(Record { id: record.id, document: empty, sort_key: Some(key), meta }))
     }
 

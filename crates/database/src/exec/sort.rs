@@ -3,11 +3,11 @@
 //! The [`Sorter`] does the work: it holds no more than the memory that
 //! `internalQueryMaxBlockingSortMemoryUsageBytes` allows, and spills beyond it or refuses.
 
-use super::{Explainer, PATIENCE, Record, RecordMeta, RecordStream, Stats, Surroundings};
+use super::{Explainer, PATIENCE, Record, RecordStream, Stats, Surroundings};
 use crate::keys::RecordId;
 use base::Result;
-use base::bson::{Builder, Document, DocumentCow, Value};
-use query::{SortPattern, Sorter};
+use base::bson::{Document, DocumentCow};
+use query::{DocumentMetadata, SortPattern, Sorter};
 use std::sync::Arc;
 
 /// How a sort may hold what it sorts.
@@ -76,33 +76,26 @@ impl Sort {
             key.clear();
             match &record.sort_key {
                 Some(made) => key.extend_from_slice(made),
-                None => self.pattern.key(record.document.view(), &mut key)?,
+                None => match &record.meta {
+                    Some(meta) => self.pattern.key_of(record.document.view(), meta, &mut key)?,
+                    None => self.pattern.key(record.document.view(), &mut key)?,
+                },
             }
             let id = record.id.0;
-            let document = if self.options.keeps_meta { wrapped(record) } else { record.document };
+            let document = match self.options.keeps_meta {
+                true => record.meta.unwrap_or_default().joined(record.document.view()),
+                false => record.document,
+            };
             self.sorter.add(&key, id, document)?;
         }
         Ok(false)
     }
 }
 
-/// A document with what is known of it beside: as one document, which may be spilled.
-fn wrapped(record: Record) -> DocumentCow {
-    let mut out = Builder::new();
-    out.append("document", record.document.view());
-    if let Some(meta) = record.meta {
-        out.append_optional("index", meta.index_key.as_ref().map(|key| Value::Document(key.view())));
-        out.append_optional("sort", meta.sort_values.as_ref().map(|values| values.view()));
-    }
-    DocumentCow::Owned(out.finish())
-}
-
-/// The record of which [`wrapped`] made a document.
-fn unwrapped(id: RecordId, wrapped: Document<'_>) -> Record {
-    let within = |name: &str| wrapped.get(name).and_then(|value| value.as_document()).map(Document::to_owned);
-    let document = DocumentCow::Owned(within("document").unwrap_or_default());
-    let sort_values = wrapped.get("sort").map(|values| values.to_owned());
-    let meta = RecordMeta { index_key: within("index"), sort_values };
+/// The record of a document that was joined with its metadata.
+fn parted(id: RecordId, joined: Document<'_>) -> Record {
+    let (document, meta) = DocumentMetadata::parted(joined);
+    let document = DocumentCow::Owned(document.to_owned());
     Record { id, document, sort_key: None, meta: Some(Box::new(meta)) }
 }
 
@@ -119,7 +112,7 @@ impl RecordStream for Sort {
         self.stats.advance();
         let id = RecordId(id);
         match self.options.keeps_meta {
-            true => Ok(Some(unwrapped(id, document.view()))),
+            true => Ok(Some(parted(id, document.view()))),
             false => Ok(Some(Record { id, document, sort_key: None, meta: None })),
         }
     }
@@ -127,9 +120,7 @@ impl RecordStream for Sort {
     fn explain(&self, out: &mut Explainer) {
         let builder = out.stage("SORT", None, &self.stats);
         builder.begin_document("sortPattern");
-        for (path, ascending) in self.pattern.fields() {
-            builder.append(path.as_str(), if *ascending { 1i32 } else { -1 });
-        }
+        self.pattern.append_to(builder);
         builder.end();
         let memory = self.surroundings.context.limits.sort;
         builder.append("memLimit", i32::try_from(memory).unwrap_or(i32::MAX));

@@ -29,6 +29,7 @@ impl Database {
         let resolved = view.catalog.resolve(namespace)?;
         let holder = resolved.followed_by(request.pipeline);
         let pipeline = Pipeline::parse(stages(&holder), context)?;
+        pipeline.check_metadata(context)?;
         check_first_stage(namespace, &pipeline)?;
         if pipeline.writes() && verbosity != Verbosity::QueryPlanner {
             return Err(err!(

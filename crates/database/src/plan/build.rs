@@ -14,10 +14,9 @@ use crate::operation::Operation;
 use crate::view::View;
 use base::bson::{Builder, DocumentBuf, Type};
 use base::{Result, err};
-use query::Context;
-use query::SortPattern;
 use query::collation::depends_on_collation;
 use query::matcher::{ComparisonOp, Matcher, Node, Predicate};
+use query::{Context, MetaKind, SortPattern};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -52,7 +51,8 @@ pub(crate) fn by_id(
             None => return Ok(None),
         },
     };
-    if read.hint.is_some() || read.min.is_some() || read.max.is_some() || read.skip > 0 {
+    let by_metadata = read.sort.as_ref().is_some_and(|sort| sort.is_by_metadata());
+    if read.hint.is_some() || read.min.is_some() || read.max.is_some() || read.skip > 0 || by_metadata {
         return Ok(None);
     }
     let (Some(data), false) = (&collection.data, read.return_key) else { return Ok(None) };
@@ -83,6 +83,8 @@ fn id_equality(node: &Node) -> Option<&base::bson::ValueBuf> {
 }
 
 /// Chooses a plan.
+///
+/// Errors: 40218 for a sort by metadata that the filter gives none of; those of hints and bounds.
 pub(crate) fn plan(
     operation: &Arc<Operation>,
     view: &View,
@@ -90,6 +92,9 @@ pub(crate) fn plan(
     read: Read,
     context: &Arc<Context>,
 ) -> Result<Plan> {
+    if let Some((_, kind)) = read.sort.as_ref().and_then(|sort| sort.by_metadata().next()) {
+        return Err(kind.unavailable());
+    }
     let data = collection.data()?;
     let snapshot = view.snapshot.as_ref();
     let index_filter = data.index_filters.find(|| shape::of_read(&read, context));
@@ -167,9 +172,7 @@ fn describe(collection: &Collection, read: &Read) -> String {
 /// A sort pattern as a document.
 pub(crate) fn sort_document(sort: &SortPattern) -> DocumentBuf {
     let mut out = Builder::new();
-    for (path, ascending) in sort.fields() {
-        out.append(path.as_str(), if *ascending { 1i32 } else { -1 });
-    }
+    sort.append_to(&mut out);
     out.finish()
 }
 
@@ -195,7 +198,7 @@ impl Plan {
 
     /// Whether all that the source yields is read before the first document can be returned.
     pub(crate) fn sorts_in_memory(&self) -> bool {
-        let sorts = self.read.sort.as_ref().is_some_and(|sort| !sort.fields().is_empty());
+        let sorts = self.read.sort.as_ref().is_some_and(|sort| sort.orders());
         sorts && !is_ordered(&self.source)
     }
 
@@ -233,14 +236,14 @@ impl Plan {
             Some(keys) => keys,
             None => (self.documents(source)?, is_ordered(source)),
         };
-        let sort = read.sort.as_ref().filter(|sort| !sort.fields().is_empty());
+        let sort = read.sort.as_ref().filter(|sort| sort.orders());
         let sorted = match sort {
             Some(sort) if !ordered => {
                 let limit = if read.limit == 0 { 0 } else { read.limit.saturating_add(read.skip) };
                 let options = SortOptions {
                     limit,
                     allow_disk_use: read.allow_disk_use,
-                    keeps_meta: read.index_key || read.sort_key,
+                    keeps_meta: !read.metadata.is_empty(),
                 };
                 stream = Box::new(Sort::new(&self.surroundings, stream, sort, options));
                 true
@@ -274,7 +277,7 @@ impl Plan {
             Source::Union(scans) => {
                 let proven = scans.iter().all(Access::proves_all);
                 let fetch = Fetch::new(around, self.union(scans)?, filter(proven));
-                Box::new(fetch.keeping_keys(self.read.index_key))
+                Box::new(fetch.keeping_keys(self.read.metadata.has(MetaKind::IndexKey)))
             }
         })
     }
@@ -300,7 +303,7 @@ impl Plan {
                 filter(proven),
             )));
         }
-        let keeping_keys = self.read.index_key;
+        let keeping_keys = self.read.metadata.has(MetaKind::IndexKey);
         let fetch = Fetch::new(around, self.ids(candidate, keeping_keys)?, filter(proven));
         Ok(Box::new(fetch.keeping_keys(keeping_keys)))
     }
@@ -335,7 +338,7 @@ impl Plan {
     fn union(&self, scans: &[Access]) -> Result<Box<dyn IdStream>> {
         let scan = |access: &Access| -> Result<Box<dyn IdStream>> {
             let scan = IndexScan::new(&self.surroundings, &Arc::new(access.clone()), true)?;
-            Ok(Box::new(if self.read.index_key { scan.keeping_keys() } else { scan }))
+            Ok(Box::new(if self.read.metadata.has(MetaKind::IndexKey) { scan.keeping_keys() } else { scan }))
         };
         Ok(Box::new(Or::new(scans.iter().map(scan).collect::<Result<_>>()?)))
     }
@@ -346,9 +349,10 @@ impl Plan {
             return Ok(None);
         }
         let by_index = |input: Box<dyn IdStream>, spec: &IndexSpec, ordered: bool| {
-            let sort = self.read.sort.clone().filter(|_| !ordered || self.read.sort_key);
+            let sort =
+                self.read.sort.clone().filter(|_| !ordered || self.read.metadata.has(MetaKind::SortKey));
             let stream = ReturnKey::new(&self.surroundings, input, spec, &self.read.matcher, sort);
-            let stream = stream.showing_sort_key(self.read.sort_key);
+            let stream = stream.showing_sort_key(self.read.metadata.has(MetaKind::SortKey));
             Some((Box::new(stream) as Box<dyn RecordStream>, ordered))
         };
         Ok(match source {
@@ -361,7 +365,7 @@ impl Plan {
                 by_index(self.ids(candidate, true)?, &candidate.access.index.spec, ordered)
             }
             _ => {
-                let sort = self.read.sort.clone().filter(|_| self.read.sort_key);
+                let sort = self.read.sort.clone().filter(|_| self.read.metadata.has(MetaKind::SortKey));
                 let ordered = sort.is_none();
                 Some((Box::new(KeyOnly { input: self.documents(source)?, sort }), ordered))
             }

@@ -64,6 +64,7 @@ type Rank = (bool, usize, bool, u8, usize, bool);
 impl Candidate {
     pub(crate) fn new(access: Access, read: &Read) -> Candidate {
         let ordered = match &read.sort {
+            Some(sort) if sort.is_by_metadata() => None,
             Some(sort) => order::provides(&access, sort.fields(), sort.collation()),
             None => order::provides(&access, &[], read.matcher.collation()),
         };
@@ -145,7 +146,7 @@ impl<'a> Planning<'a> {
             return Ok((Source::Eof, Vec::new()));
         }
         let conjuncts = self.conjuncts(root);
-        let sorts = self.read.sort.as_ref().is_some_and(|sort| !sort.fields().is_empty());
+        let sorts = self.read.sort.as_ref().is_some_and(|sort| sort.orders());
         let mut candidates = self.candidates(&conjuncts, root);
         self.order(&mut candidates, sorts)?;
         let mut sources: Vec<Source> = Vec::new();

@@ -14,7 +14,7 @@ pub(crate) fn is_covered(access: &Access, read: &Read) -> bool {
     let (Some(needed), false) = (&read.covering, access.any_multikey()) else { return false };
     let spec = &access.index.spec;
     // Strings can't be had from what a collation orders them by.
-    if read.return_key || read.sort_key || !spec.collation.is_simple() {
+    if read.return_key || !read.metadata.is_empty() || !spec.collation.is_simple() {
         return false;
     }
     let has = |path: &Path| part_of(spec, path).is_some();

@@ -21,8 +21,8 @@ pub use hint::Hint;
 
 use crate::access::{Access, interval};
 use base::bson::{DocumentBuf, Path};
-use query::SortPattern;
 use query::matcher::Matcher;
+use query::{MetaKinds, SortPattern};
 use std::sync::Arc;
 
 /// What to find, in which order, and how much of it.
@@ -49,10 +49,9 @@ pub struct Read {
     pub projection: Option<DocumentBuf>,
     /// Yields the index keys in place of documents.
     pub return_key: bool,
-    /// Leaves whole documents, or in their places keys that know it, to tell the sort key by.
-    pub sort_key: bool,
-    /// Gives each record the key of the index that found it.
-    pub index_key: bool,
+    /// What each record is to tell beside its id and document: the index key, scores, distances. For
+    /// the sort key documents are left whole, or index keys in their places know it.
+    pub metadata: MetaKinds,
     /// Whether a blocking sort may spill to disk.
     pub allow_disk_use: bool,
 }
@@ -71,8 +70,7 @@ impl Read {
             covering: None,
             projection: None,
             return_key: false,
-            sort_key: false,
-            index_key: false,
+            metadata: MetaKinds::default(),
             allow_disk_use: true,
         }
     }

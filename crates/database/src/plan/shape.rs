@@ -39,6 +39,11 @@ pub(crate) fn encode(
         out.push(if *ascending { b'a' } else { b'd' });
         append_name(path.as_str(), &mut out);
     }
+    for (name, kind) in sort.iter().flat_map(|sort| sort.by_metadata()) {
+        out.push(b'm');
+        append_name(name, &mut out);
+        append_name(kind.name(), &mut out);
+    }
     out.push(END);
     append_projection(projection.map_or(Document::EMPTY, DocumentBuf::view), &mut out);
     out.extend_from_slice(collation.bytes());

@@ -98,15 +98,15 @@ impl Front {
         } else if let Some(limit) = pipeline.take_leading_limit() {
             read.limit = limit;
         }
-        let asked = &context.metadata;
-        if read.sort.is_none() && asked.wants(MetaKind::SortKey) && pipeline.asks_for_unsorted_key() {
+        let asked = context.metadata.wanted().without(MetaKind::RecordId);
+        if read.sort.is_none() && asked.has(MetaKind::SortKey) && pipeline.asks_for_unsorted_key() {
             return Err(no_sort());
         }
-        read.index_key = asked.wants(MetaKind::IndexKey);
+        read.metadata = asked.without(MetaKind::SortKey);
         let reads = pipeline.dependencies();
         check_names(reads.as_deref().unwrap_or_default())?;
         // The sort key is told by whole documents.
-        read.covering = if asked.wants_any() { None } else { reads };
+        read.covering = if asked.is_empty() { reads } else { None };
         Ok(Front { read, rest: pipeline })
     }
 }
@@ -152,6 +152,7 @@ impl Database {
         let resolved = view.catalog.resolve(namespace)?;
         let stages = resolved.followed_by(request.pipeline);
         let pipeline = Pipeline::parse(super::find::stages(&stages), context)?;
+        pipeline.check_metadata(context)?;
         check_first_stage(namespace, &pipeline)?;
         let others = OtherCollections::new(self, operation, namespace, &view, request.sources.clone());
         let mut environment = Environment::new(Arc::new(others), context.clone());

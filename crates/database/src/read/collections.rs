@@ -88,7 +88,10 @@ impl Collections for OtherCollections {
             let holder = stages.finish();
             let pipeline = Pipeline::parse(super::find::stages(&holder), context)?;
             let others = OtherCollections { namespace: namespace.clone(), ..self.clone() };
-            return self.aggregate(from, &pipeline, &environment.with_collections(Arc::new(others)));
+            // What is noted of the documents found is no business of those they are found for.
+            let own = context.with_variables(context.variables.clone());
+            let environment = environment.with_collections(Arc::new(others)).with_context(own);
+            return self.aggregate(from, &pipeline, &environment);
         }
         match self.view.catalog.get(&namespace).cloned() {
             None => Ok(Box::new(Nothing)),
@@ -109,9 +112,12 @@ impl Collections for OtherCollections {
         let namespace = self.resolve(from)?;
         let resolved = self.resolve_view(&namespace, &environment.context.collation)?;
         if resolved.pipeline.is_none() {
+            pipeline.check_metadata(&environment.context)?;
             return self.through(&namespace, pipeline.clone(), environment);
         }
         let inner = Pipeline::parse(resolved.stages(), &environment.context)?;
+        inner.check_metadata(&environment.context)?;
+        pipeline.check_metadata_behind(&inner, &environment.context)?;
         let source = self.through(&resolved.namespace, inner, environment)?;
         pipeline.run(source, environment)
     }

@@ -74,7 +74,10 @@ impl<'a> FindRequest<'a> {
         let matcher = Arc::new(Matcher::parse(self.filter, context)?);
         let sort = match self.sort.is_empty() {
             true => None,
-            false => Some(Arc::new(SortPattern::parse(self.sort)?.collated(&context.collation))),
+            false => {
+                let pattern = SortPattern::parse(self.sort)?.wanted(context);
+                Some(Arc::new(pattern.collated(&context.collation)))
+            }
         };
         let projection = match self.projection.is_empty() {
             true => None,
@@ -84,8 +87,11 @@ impl<'a> FindRequest<'a> {
             Some(projection) if !self.show_record_id && !self.tailable => projection.fields(),
             _ => None,
         };
-        let sort_key = context.metadata.wants(MetaKind::SortKey);
-        if sort_key && sort.as_ref().is_none_or(|sort| sort.fields().is_empty()) {
+        let metadata = context.metadata.wanted().without(MetaKind::RecordId);
+        if let Some(kind) = MetaKind::SEARCHED.into_iter().find(|kind| metadata.has(*kind)) {
+            return Err(kind.unavailable());
+        }
+        if metadata.has(MetaKind::SortKey) && sort.as_ref().is_none_or(|sort| !sort.orders()) {
             return Err(no_sort());
         }
         let read = Read {
@@ -98,8 +104,7 @@ impl<'a> FindRequest<'a> {
             covering,
             projection: (!self.projection.is_empty()).then(|| self.projection.to_owned()),
             return_key: self.return_key,
-            sort_key,
-            index_key: context.metadata.wants(MetaKind::IndexKey),
+            metadata,
             allow_disk_use: self.allow_disk_use.unwrap_or(context.limits.allow_disk_use),
             ..Read::new(matcher)
         };
@@ -335,7 +340,7 @@ impl Project {
 fn with_sort_key(record: &Record, fields: &[Box<str>]) -> DocumentBuf {
     let mut out = Builder::new();
     out.append_all(record.document.view());
-    let sort_key = record.meta.as_ref().and_then(|meta| meta.sort_values.as_ref());
+    let sort_key = record.meta.as_ref().and_then(|meta| meta.sort_key.as_ref());
     for field in fields {
         out.append_optional(field, sort_key.map(|key| key.view()));
     }

@@ -4,7 +4,7 @@ use super::Documents;
 use crate::exec::{Record, RecordStream};
 use base::Result;
 use base::bson::DocumentCow;
-use query::{Context, MetaKind, Noted, SortPattern, Stage};
+use query::{Context, MetaKind, SortPattern, Stage};
 use std::sync::Arc;
 
 /// A plan's records as the source of a pipeline, whose stages may ask for metadata.
@@ -21,20 +21,12 @@ pub(crate) fn documents(
 
 /// Notes in the context what `$meta` may ask of a record.
 pub(super) fn note(record: &Record, sort: Option<&SortPattern>, context: &Context) -> Result<()> {
-    let meta = record.meta.as_deref();
-    let sort_key = match (sort, meta.and_then(|meta| meta.sort_values.clone())) {
-        (Some(_), Some(known)) => Some(known),
-        (Some(sort), None) if context.metadata.wants(MetaKind::SortKey) => {
-            Some(sort.values(record.document.view())?)
-        }
-        _ => None,
-    };
-    context.metadata.note(Noted {
-        record_id: i64::try_from(record.id.0).ok(),
-        index_key: meta.and_then(|meta| meta.index_key.clone()),
-        sort_key,
-        lost_in: None,
-    });
+    let mut noted = record.meta.as_deref().cloned().unwrap_or_default();
+    noted.record_id = i64::try_from(record.id.0).ok();
+    if let (None, Some(sort), true) = (&noted.sort_key, sort, context.metadata.wants(MetaKind::SortKey)) {
+        noted.sort_key = Some(sort.values(record.document.view(), &noted)?);
+    }
+    context.metadata.note(noted);
     Ok(())
 }
 

@@ -18,7 +18,7 @@ pub(super) fn of_read(read: &Read) -> DocumentBuf {
         0..=BYTES_MAX => out.append("filter", &filter),
         _ => out.append("filter", PLACEHOLDER),
     };
-    if let Some(sort) = read.sort.as_ref().filter(|sort| !sort.fields().is_empty()) {
+    if let Some(sort) = read.sort.as_ref().filter(|sort| sort.orders()) {
         out.append("sort", &sort_document(sort));
     }
     out.finish()

@@ -92,7 +92,7 @@ impl Accumulation {
             Argument::Value(expression) => expression.evaluate(root, context, arena),
             Argument::Sorted(pattern, output) => {
                 let mut key = Vec::new();
-                pattern.key(root, &mut key)?;
+                pattern.key_in(root, context, &mut key)?;
                 let mut builder = Builder::new();
                 builder.append("k", Value::Binary { subtype: 0, bytes: &key });
                 builder.append("v", output.evaluate(root, context, arena)?.unwrap_or(Value::Null));

@@ -21,7 +21,7 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
         match field.name() {
             "n" if many => count = Some(parse_count(field.value(), context)?),
             "output" => output = Some(Expression::parse(field.value(), context)?),
-            "sortBy" => pattern = Some(sort_by(&field)?.collated(&context.collation)),
+            "sortBy" => pattern = Some(sort_by(&field)?.wanted(context).collated(&context.collation)),
             other => return Err(err!(5788002, "Unknown argument to {name} '{other}'")),
         }
     }

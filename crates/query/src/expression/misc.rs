@@ -77,7 +77,8 @@ pub(super) fn meta<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(name) = call.get(0)? else { return Ok(None) };
     let scope = call.scope;
     let kind = MetaKind::parse(name)?;
-    scope.context.metadata.read(kind, |found| found.map(|value| scope.keep(value)).transpose())
+    let noted = scope.context.metadata.noted();
+    noted.get(kind).map(|value| scope.keep(value)).transpose()
 }
 
 /// Explain shows the name as it was written.
@@ -130,7 +131,7 @@ mod tests {
     fn what_is_not_supported_is_refused_by_name() {
         check_parse_error("{$meta: 1}", 17307);
         check_parse_error("{$meta: 'nothing'}", 17308);
-        check_parse_error("{$meta: 'textScore'}", 40218);
+        check_parse_error("{$meta: 'searchScore'}", 40218);
         check_parse_error("{$function: {}}", 238);
     }
 }

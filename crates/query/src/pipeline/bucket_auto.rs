@@ -6,6 +6,7 @@ use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::accumulator::{Accumulation, Accumulator, parse_field};
+use crate::metadata::Carrier;
 use crate::tick::Tick;
 use crate::{Arena, Context, Expression, Sorter};
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Number, Value, ValueBuf};
@@ -101,6 +102,7 @@ impl Operator for BucketAuto {
             sorter: environment.sorter(usize::MAX, environment.context.limits.bucket_auto),
             context: Arc::clone(&environment.context),
             tick: Tick::new(&environment.context),
+            carrier: Carrier::new(&environment.context),
             size: 1,
             made: 0,
             ahead: None,
@@ -114,11 +116,12 @@ struct Running {
     input: Option<Stream>,
     sorter: Sorter,
     context: Arc<Context>,
+    carrier: Carrier,
     tick: Tick,
     /// Documents that a bucket should have.
     size: u64,
     made: u64,
-    /// The first document of the next bucket, and its value.
+    /// The first document of the next bucket as it is held, and its value.
     ahead: Option<(ValueBuf, DocumentCow)>,
     /// The upper bound of the bucket before, where bounds are rounded.
     rounded: Option<ValueBuf>,
@@ -148,7 +151,7 @@ impl Running {
             self.tick.check()?;
             let mut key = Vec::new();
             self.context.collation.append_key(self.value(document.view())?.view(), true, &mut key);
-            self.sorter.add(&key, 0, document)?;
+            self.sorter.add(&key, 0, self.carrier.hold(document))?;
             count += 1;
         }
         self.sorter.finish()?;
@@ -158,8 +161,8 @@ impl Running {
     }
 
     fn next_sorted(&mut self) -> Result<Option<(ValueBuf, DocumentCow)>> {
-        let Some((_, document)) = self.sorter.give()? else { return Ok(None) };
-        Ok(Some((self.value(document.view())?, document)))
+        let Some((_, held)) = self.sorter.give()? else { return Ok(None) };
+        Ok(Some((self.value(self.carrier.look(held.view()))?, held)))
     }
 
     fn begin(&self, value: ValueBuf) -> Result<Bucket> {
@@ -239,16 +242,16 @@ impl Stage for Running {
         if let Some(input) = self.input.take() {
             self.sort(input)?;
         }
-        let Some((value, document)) = self.ahead.take() else { return Ok(None) };
+        let Some((value, held)) = self.ahead.take() else { return Ok(None) };
         let mut bucket = self.begin(value.clone())?;
-        self.add(&mut bucket, value, document.view())?;
-        while let Some((value, document)) = self.next_sorted()? {
+        self.add(&mut bucket, value, self.carrier.look(held.view()))?;
+        while let Some((value, held)) = self.next_sorted()? {
             self.tick.check()?;
             if !self.belongs(&bucket, &value)? {
-                self.ahead = Some((value, document));
+                self.ahead = Some((value, held));
                 break;
             }
-            self.add(&mut bucket, value, document.view())?;
+            self.add(&mut bucket, value, self.carrier.look(held.view()))?;
         }
         let made = self.finish(&bucket)?;
         self.made += 1;

@@ -124,7 +124,7 @@ impl Environment {
     }
 
     /// The same surroundings with another context: a sub-pipeline with variables of its own.
-    pub(crate) fn with_context(&self, context: Context) -> Environment {
+    pub fn with_context(&self, context: Context) -> Environment {
         Environment { context: Arc::new(context), ..self.clone() }
     }
 }

@@ -8,6 +8,7 @@ use super::fields::set_path;
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
+use crate::metadata::Carrier;
 use crate::tick::Tick;
 use crate::{Collation, Sorter};
 use base::bson::{Document, DocumentBuf, DocumentCow, Element, Value, ValueBuf, compare};
@@ -31,6 +32,7 @@ impl Operator for Densify {
             input: Some(input),
             sorter: environment.sorter(usize::MAX, environment.context.limits.sort),
             tick: Tick::new(&environment.context),
+            carrier: Carrier::new(&environment.context),
             collation: environment.context.collation.clone(),
             extremes: None,
             ahead: None,
@@ -46,10 +48,11 @@ struct Running {
     input: Option<Stream>,
     sorter: Sorter,
     tick: Tick,
+    carrier: Carrier,
     collation: Collation,
     /// The least and greatest value of all documents.
     extremes: Option<(ValueBuf, ValueBuf)>,
-    /// The next document that was there.
+    /// The next document that was there, as it is held.
     ahead: Option<DocumentCow>,
     partition: Option<Steps>,
     made: usize,
@@ -104,7 +107,7 @@ impl Running {
                 self.widen(value.to_owned());
             }
             self.collation.append_key(value.unwrap_or(Value::Null), true, &mut key);
-            self.sorter.add(&key, 0, document)?;
+            self.sorter.add(&key, 0, self.carrier.hold(document))?;
         }
         self.sorter.finish()?;
         self.ahead = self.next_sorted()?;
@@ -179,6 +182,7 @@ impl Running {
             return Ok(None);
         }
         let made = set_path(steps.base.view(), &self.stage.field, Some(next.view()));
+        self.carrier.made();
         steps.advance(&self.stage);
         self.made += 1;
         if self.made > self.made_max {
@@ -195,24 +199,26 @@ impl Running {
 
     /// What comes before the next document, or that document.
     fn step(&mut self, document: DocumentCow) -> Result<DocumentCow> {
-        let key = self.partition_key(document.view());
+        let held = document;
+        let document = self.carrier.look(held.view());
+        let key = self.partition_key(document);
         let changes = self.partition.as_ref().is_some_and(|steps| steps.key != key);
         if changes {
             if let Some(made) = self.make(None)? {
-                self.ahead = Some(document);
+                self.ahead = Some(held);
                 return Ok(made.into());
             }
             self.partition = None;
         }
-        let Some(value) = self.value(document.view()) else {
+        let Some(value) = self.value(document) else {
             self.ahead = self.next_sorted()?;
-            return Ok(document);
+            return Ok(self.carrier.release(held));
         };
         if self.partition.is_none() {
-            self.partition = Some(self.begin(document.view(), value));
+            self.partition = Some(self.begin(document, value));
         }
         if let Some(made) = self.make(Some(value))? {
-            self.ahead = Some(document);
+            self.ahead = Some(held);
             return Ok(made.into());
         }
         if let Some(steps) = &mut self.partition
@@ -221,7 +227,7 @@ impl Running {
             steps.advance(&self.stage);
         }
         self.ahead = self.next_sorted()?;
-        Ok(document)
+        Ok(self.carrier.release(held))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Pipeline, Stage, Stream, from_iter};
+use crate::metadata::Carrier;
 use crate::spill::{Run, RunWriter, SpillFile};
 use crate::tick::Tick;
 use base::bson::{Builder, DocumentCow, Element, Value};
@@ -68,6 +69,7 @@ struct Running {
 struct Gathered {
     documents: Vec<DocumentCow>,
     rest: Option<Mutex<Run>>,
+    carrier: Carrier,
 }
 
 impl Gathered {
@@ -80,13 +82,14 @@ impl Gathered {
         let mut at = 0;
         Ok(from_iter(std::iter::from_fn(move || {
             at += 1;
-            match (gathered.documents.get(at - 1), &gathered.rest) {
-                (Some(document), _) => Some(Ok(document.clone())),
+            let held = match (gathered.documents.get(at - 1), &gathered.rest) {
+                (Some(held), _) => Some(Ok(held.clone())),
                 (None, None) => None,
                 (None, Some(rest)) => {
                     rest.lock().next().map(|record| record.map(|record| record.document.into())).transpose()
                 }
-            }
+            };
+            held.map(|held| held.map(|held| gathered.carrier.release(held)))
         })))
     }
 }
@@ -94,11 +97,13 @@ impl Gathered {
 impl Running {
     /// Errors: 292 beyond the memory where spilling isn't allowed; those of temporary files.
     fn gather(&mut self, mut input: Stream) -> Result<Arc<Gathered>> {
+        let carrier = Carrier::new(&self.environment.context);
         let (mut documents, mut held) = (Vec::new(), 0);
         let mut file = SpillFile::default();
         let mut writer: Option<RunWriter> = None;
         while let Some(document) = input.next()? {
             self.tick.check()?;
+            let document = carrier.hold(document);
             if let Some(writer) = &mut writer {
                 writer.write(&[], 0, document.view().bytes())?;
                 continue;
@@ -117,7 +122,7 @@ impl Running {
             }
         }
         let rest = writer.map(|writer| file.end(writer)).transpose()?.map(Mutex::new);
-        Ok(Arc::new(Gathered { documents, rest }))
+        Ok(Arc::new(Gathered { documents, rest, carrier }))
     }
 }
 

@@ -1,59 +1,68 @@
 //! What becomes of `$meta` on the way through a pipeline.
 //!
-//! The source notes the metadata of the document it yields; a stage that passes each document on
-//! before it pulls the next needs to do nothing. The others are named here: those that give a
-//! document a sort key, those that hold documents back, and those that make new ones.
+//! The source notes the metadata of the document it yields, and a [`Carrier`](crate::metadata) takes
+//! it through stages that hold documents back. What is left are the stages named here: those that
+//! give a document a sort key, and those that make new ones.
 
 use super::operator::Kind;
 use super::{Environment, Pipeline, Stage, Step, Stream};
-use crate::{Context, MetaKind, Noted, SortPattern};
+use crate::{Context, DocumentMetadata, MetaKind, SortPattern};
 use base::Result;
-use base::bson::{Document, DocumentCow, Value};
+use base::bson::DocumentCow;
 use std::sync::Arc;
-
-/// Stages that hold documents back, and may look at them when others have come.
-const HOLD_BACK: &[&str] = &["$bucketAuto", "$densify", "$facet", "$sample", "$setWindowFields"];
 
 /// Stages whose documents are new, and have no metadata.
 const MAKE_NEW: &[&str] = &["$bucketAuto", "$count", "$facet", "$group"];
 
 impl Step {
-    /// The input of the stage, if need be wrapped so that what it asks of documents held back is
-    /// refused.
-    pub(super) fn before(&self, input: Stream, environment: &Environment) -> Stream {
-        let name = self.operator.name();
-        if !environment.context.metadata.wants_any() || !HOLD_BACK.contains(&name) {
-            return input;
-        }
-        let context = environment.context.clone();
-        Box::new(Noting {
-            input,
-            context,
-            source: From::Stage(Noted { lost_in: Some(name), ..Noted::default() }),
-        })
-    }
-
     /// The output of the stage, if need be wrapped so that its metadata is noted.
     ///
     /// Errors: those of parsing a sort's pattern again, which there are none of.
     pub(super) fn after(&self, output: Stream, environment: &Environment) -> Result<Stream> {
-        if !environment.context.metadata.wants_any() {
-            return Ok(output);
-        }
-        let context = environment.context.clone();
-        let source = match self.operator.kind() {
-            Kind::Sort { pattern, .. } => {
-                From::Sort(SortPattern::parse(pattern.view())?.collated(&context.collation))
+        let context = &environment.context;
+        let sort = match self.operator.kind() {
+            Kind::Sort { pattern, .. } if context.metadata.wants(MetaKind::SortKey) => {
+                Some(SortPattern::parse(pattern.view())?.collated(&context.collation))
             }
-            Kind::Source => From::Stage(Noted::default()),
-            _ if MAKE_NEW.contains(&self.operator.name()) => From::Stage(Noted::default()),
+            Kind::Sort { .. } => return Ok(output),
+            Kind::Source => None,
+            _ if MAKE_NEW.contains(&self.operator.name()) => None,
             _ => return Ok(output),
         };
-        Ok(Box::new(Noting { input: output, context, source }))
+        match context.metadata.wants_any() {
+            true => Ok(Box::new(Noting { input: output, context: context.clone(), sort })),
+            false => Ok(output),
+        }
     }
 }
 
 impl Pipeline {
+    /// Errors: 40218 where a stage asks for metadata that only searches give, and the first stage is no
+    /// such search.
+    pub fn check_metadata(&self, context: &Context) -> Result<()> {
+        self.check_metadata_behind(self, context)
+    }
+
+    /// [`check_metadata`](Self::check_metadata) of a pipeline that runs behind another: that of a view.
+    pub fn check_metadata_behind(&self, front: &Pipeline, context: &Context) -> Result<()> {
+        for kind in MetaKind::SEARCHED {
+            let asked = || self.steps.iter().any(|step| kind.is_asked_in(step.spec.view()));
+            if context.metadata.wants(kind) && !front.searches(kind) && asked() {
+                return Err(kind.unavailable());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the first stage is a search that gives this kind.
+    fn searches(&self, kind: MetaKind) -> bool {
+        let Some(first) = self.steps.first() else { return false };
+        match kind {
+            MetaKind::GeoNearDistance | MetaKind::GeoNearPoint => first.operator.name() == "$geoNear",
+            _ => false,
+        }
+    }
+
     /// Whether a stage asks for the sort key of documents that nothing has sorted: what MongoDB
     /// refuses to plan. `$group` may ask, and finds none.
     pub fn asks_for_unsorted_key(&self) -> bool {
@@ -62,7 +71,7 @@ impl Pipeline {
             if makes_new || matches!(step.operator.kind(), Kind::Sort { .. }) {
                 return false;
             }
-            if mentions(step.spec.view(), MetaKind::SortKey.name()) {
+            if MetaKind::SortKey.is_asked_in(step.spec.view()) {
                 return true;
             }
         }
@@ -70,55 +79,38 @@ impl Pipeline {
     }
 }
 
-/// Whether `{$meta: kind}` stands anywhere in a specification, whose depth is bounded.
-/// Sub-pipelines, which look at other documents, don't count.
-fn mentions(spec: Document<'_>, kind: &str) -> bool {
-    spec.iter().filter(|element| element.name() != "pipeline").any(|element| {
-        let named = element.name() == "$meta" && element.value().as_str() == Some(kind);
-        named || mentions_in(element.value(), kind)
-    })
-}
-
-fn mentions_in(value: Value<'_>, kind: &str) -> bool {
-    match value {
-        Value::Document(inner) => mentions(inner, kind),
-        Value::Array(items) => items.iter().any(|item| mentions_in(item, kind)),
-        _ => false,
-    }
-}
-
-/// Where the metadata of a stream's documents comes from.
-enum From {
-    /// All have the same.
-    Stage(Noted),
-    /// They are sorted by this.
-    Sort(SortPattern),
-}
-
-/// Notes the metadata of each document that passes.
+/// Notes the metadata of documents that are new, or have been sorted by a pattern.
 struct Noting {
     input: Stream,
     context: Arc<Context>,
-    source: From,
+    sort: Option<SortPattern>,
 }
 
 impl Stage for Noting {
     fn next(&mut self) -> Result<Option<DocumentCow>> {
         let Some(document) = self.input.next()? else { return Ok(None) };
-        let noted = match &self.source {
-            From::Stage(noted) => noted.clone(),
-            From::Sort(pattern) => {
-                // A sort holds all documents back: what was noted last is of any of them.
-                let before = self.context.metadata.noted();
-                let had_any = before.record_id.is_some() || before.lost_in.is_some();
-                drop(before);
-                let lost_in = had_any.then_some("$sort");
-                Noted { sort_key: Some(pattern.values(document.view())?), lost_in, ..Noted::default() }
-            }
-        };
+        let mut noted = DocumentMetadata::default();
+        if let Some(pattern) = &self.sort {
+            noted = self.context.metadata.noted().clone();
+            noted.sort_key = Some(pattern.values(document.view(), &noted)?);
+        }
         self.context.metadata.note(noted);
         Ok(Some(document))
     }
+}
+
+/// A source for tests: each document has its number as record id, and half of it as text score.
+#[cfg(test)]
+pub(crate) fn numbered(documents: Vec<base::bson::DocumentBuf>, context: &Arc<Context>) -> Stream {
+    let context = context.clone();
+    super::from_iter(documents.into_iter().zip(1i32..).map(move |(document, number)| {
+        context.metadata.note(DocumentMetadata {
+            record_id: Some(i64::from(number)),
+            text_score: Some(f64::from(number) / 2.0),
+            ..DocumentMetadata::default()
+        });
+        Ok(document.into())
+    }))
 }
 
 #[cfg(test)]
@@ -141,17 +133,94 @@ mod tests {
     }
 
     #[test]
+    fn metadata_can_be_sorted_by() {
+        gives(
+            "[{a: 1}, {a: 2}, {a: 1}]",
+            "[{$sort: {score: {$meta: 'textScore'}}}, {$limit: 2},
+              {$project: {r: {$meta: 'recordId'}, k: {$meta: 'sortKey'}}}]",
+            "[{r: NumberLong(3), k: [1.5]}, {r: NumberLong(2), k: [1.0]}]",
+        );
+        gives(
+            "[{a: 1}, {a: 2}, {a: 1}]",
+            "[{$sort: {a: 1, score: {$meta: 'textScore'}}}, {$project: {k: {$meta: 'sortKey'}}}]",
+            "[{k: [1, 1.5]}, {k: [1, 0.5]}, {k: [2, 1.0]}]",
+        );
+        gives(
+            "[{a: 1}, {a: 2}, {a: 1}]",
+            "[{$group: {_id: '$a', best: {$top: {sortBy: {s: {$meta: 'textScore'}}, output: {$meta: 'recordId'}}}}},
+              {$sort: {_id: 1}}]",
+            "[{_id: 1, best: NumberLong(3)}, {_id: 2, best: NumberLong(2)}]",
+        );
+    }
+
+    #[test]
     fn new_documents_have_none() {
         let pipeline = "[{$sort: {a: 1}}, {$group: {_id: '$a', k: {$push: {$meta: 'sortKey'}}}},
             {$sort: {_id: 1}}, {$group: {_id: null, all: {$push: '$$ROOT'}}},
             {$addFields: {s: {$meta: 'sortKey'}, r: {$meta: 'recordId'}, v: {$meta: 'randVal'}}}]";
         let grouped = "[{_id: null, all: [{_id: 1, k: [[1]]}, {_id: 2, k: [[2]]}]}]";
         gives("[{a: 2}, {a: 1}]", pipeline, grouped);
+        gives(
+            "[{a: 1}, {a: 3}]",
+            "[{$densify: {field: 'a', range: {step: 1, bounds: 'full'}}}, {$addFields: {r: {$meta: 'recordId'}}}]",
+            "[{a: 1, r: NumberLong(1)}, {a: 2}, {a: 3, r: NumberLong(2)}]",
+        );
+        gives(
+            "[{a: 1}, {a: 3}]",
+            "[{$bucketAuto: {groupBy: '$a', buckets: 2, output: {r: {$push: {$meta: 'recordId'}}}}},
+              {$project: {_id: 0, r: 1, own: {$meta: 'recordId'}}}]",
+            "[{r: [NumberLong(1)]}, {r: [NumberLong(2)]}]",
+        );
+    }
+
+    /// Documents with ids, each of which has its number as record id.
+    fn documents(count: usize) -> String {
+        let all: String =
+            (1..=count).map(|number| format!("{{_id: {number}, a: {}}},", number * 7 % 11)).collect();
+        format!("[{all}]")
     }
 
     #[test]
-    fn what_was_held_back_has_lost_its_own() {
-        let pipeline = "[{$sample: {size: 1}}, {$project: {r: {$meta: 'recordId'}}}]";
-        Run::new("[{}]", pipeline).fails(238, "{$meta: \"recordId\"} is not kept through $sample");
+    fn stages_that_hold_documents_back_keep_their_metadata() {
+        let wrong =
+            "{$match: {$expr: {$or: [{$ne: ['$r', '$_id']}, {$ne: ['$s', {$divide: ['$_id', 2]}]}]}}}";
+        let stages = [
+            "{$sort: {a: 1}}",
+            "{$sample: {size: 300}}",
+            "{$setWindowFields: {partitionBy: '$a', sortBy: {_id: -1}, output: {n: {$count: {}}}}}",
+            "{$densify: {field: 'a', range: {step: 1, bounds: [0, 5]}}}, {$match: {_id: {$gt: 0}}}",
+            "{$fill: {sortBy: {_id: 1}, output: {b: {method: 'locf'}}}}",
+            "{$unwind: '$a'}",
+            "{$lookup: {from: 'f', localField: 'a', foreignField: 'a', as: 'f'}}",
+            "{$lookup: {from: 'f', pipeline: [{$sort: {_id: -1}}], as: 'f'}}, {$unwind: '$f'}",
+            "{$graphLookup: {from: 'f', startWith: 1, connectFromField: 'a', connectToField: '_id', as: 'g'}}",
+            "{$unionWith: {coll: 'f', pipeline: [{$match: {none: 1}}]}}",
+        ];
+        for stage in stages {
+            let asked = "{$addFields: {r: {$meta: 'recordId'}, s: {$meta: 'textScore'}}}";
+            let run = |then: &str| {
+                let pipeline = format!("[{stage}, {asked}, {then}, {{$count: 'n'}}]");
+                Run::new(&documents(200), &pipeline).with("f", &documents(3))
+            };
+            run(wrong).gives("[]");
+            run(wrong).memory(16_000).gives("[]");
+            assert_eq!(run("{$match: {}}").result().unwrap().len(), 1, "{stage} gives nothing");
+        }
+    }
+
+    #[test]
+    fn facets_and_windows_see_metadata() {
+        let facet =
+            "[{$facet: {a: [{$match: {_id: {$gt: 198}}}, {$project: {_id: 0, r: {$meta: 'recordId'}}}],
+            b: [{$sort: {s: {$meta: 'textScore'}}}, {$limit: 1}, {$project: {_id: 1}}]}}]";
+        let seen = "[{a: [{r: NumberLong(199)}, {r: NumberLong(200)}], b: [{_id: 200}]}]";
+        Run::new(&documents(200), facet).gives(seen);
+        Run::new(&documents(200), facet).memory(16_000).gives(seen);
+        let window = "[{$setWindowFields: {sortBy: {s: {$meta: 'textScore'}}, output: {
+            n: {$sum: {$meta: 'recordId'}, window: {documents: ['unbounded', 'current']}}, k: {$rank: {}}}}},
+            {$project: {n: 1, k: 1}}]";
+        Run::new("[{_id: 1}, {_id: 2}]", window).gives(
+            "[{_id: 2, n: NumberLong(2), k: NumberLong(1)}, {_id: 1, n: NumberLong(3), k: NumberLong(2)}]",
+        );
     }
 }

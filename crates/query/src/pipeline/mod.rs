@@ -140,8 +140,7 @@ impl Pipeline {
         let mut growth = Growth::default();
         let below = environment.below(self.steps.len())?;
         for step in &self.steps {
-            let input = step.before(stream, environment);
-            let output = Arc::clone(&step.operator).start(input, &below)?;
+            let output = Arc::clone(&step.operator).start(stream, &below)?;
             stream = each(step.after(output, environment)?);
             if growth.note(step.growth) {
                 stream = Box::new(Bounded(stream));

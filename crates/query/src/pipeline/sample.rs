@@ -3,6 +3,7 @@
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
+use crate::metadata::Carrier;
 use crate::tick::Tick;
 use crate::{Context, Sorter};
 use base::bson::{DocumentCow, Element, Value};
@@ -49,6 +50,7 @@ impl Operator for Sample {
             sorter: environment.sorter(self.0, environment.context.limits.sort),
             tick: Tick::new(&environment.context),
             context: Arc::clone(&environment.context),
+            carrier: Carrier::new(&environment.context),
         }))
     }
 }
@@ -58,6 +60,7 @@ struct Running {
     sorter: Sorter,
     tick: Tick,
     context: Arc<Context>,
+    carrier: Carrier,
 }
 
 impl Stage for Running {
@@ -66,11 +69,11 @@ impl Stage for Running {
             // The first so many in the order of random keys: a sample without replacement.
             while let Some(document) = input.next()? {
                 self.tick.check()?;
-                self.sorter.add(&self.context.random().to_be_bytes(), 0, document)?;
+                self.sorter.add(&self.context.random().to_be_bytes(), 0, self.carrier.hold(document))?;
             }
             self.sorter.finish()?;
         }
-        Ok(self.sorter.give()?.map(|(_, document)| document))
+        Ok(self.sorter.give()?.map(|(_, held)| self.carrier.release(held)))
     }
 }
 

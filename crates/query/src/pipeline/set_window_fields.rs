@@ -9,6 +9,7 @@ use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::expression::checked_path;
+use crate::metadata::Carrier;
 use crate::tick::Tick;
 use crate::window::{Function, Gathered, Given, Partition, SortBy, parse_output};
 use crate::{Arena, Context, Expression, SortPattern, Sorter};
@@ -50,7 +51,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
 fn parse_sort_by(value: Value<'_>, context: &Context) -> Result<SortBy> {
     match value {
         Value::Document(spec) => {
-            Ok(SortBy { pattern: SortPattern::parse(spec)?.collated(&context.collation) })
+            Ok(SortBy { pattern: SortPattern::parse(spec)?.wanted(context).collated(&context.collation) })
         }
         other => Err(err!(
             TypeMismatch,
@@ -96,6 +97,7 @@ impl Operator for SetWindowFields {
             input: Some(input),
             sorter: environment.sorter(usize::MAX, environment.context.limits.sort),
             tick: Tick::new(&environment.context),
+            carrier: Carrier::new(&environment.context),
             environment: environment.clone(),
             ahead: None,
             ready: Ready::default(),
@@ -108,8 +110,9 @@ struct Running {
     input: Option<Stream>,
     sorter: Sorter,
     tick: Tick,
+    carrier: Carrier,
     environment: Environment,
-    /// The first document of the next partition and that partition's key.
+    /// The first document of the next partition as it is held, and that partition's key.
     ahead: Option<(Vec<u8>, DocumentCow)>,
     /// The rest of the partition that is being given out.
     ready: Ready,
@@ -146,9 +149,9 @@ impl Running {
             self.tick.check()?;
             let mut key = self.partition_key(document.view())?;
             if let Some(sort_by) = &self.stage.sort_by {
-                sort_by.pattern.key(document.view(), &mut key)?;
+                sort_by.pattern.key_in(document.view(), &self.environment.context, &mut key)?;
             }
-            self.sorter.add(&key, 0, document)?;
+            self.sorter.add(&key, 0, self.carrier.hold(document))?;
         }
         self.sorter.finish()?;
         self.ahead = self.next_sorted()?;
@@ -156,15 +159,15 @@ impl Running {
     }
 
     fn next_sorted(&mut self) -> Result<Option<(Vec<u8>, DocumentCow)>> {
-        let Some((_, document)) = self.sorter.give()? else { return Ok(None) };
-        Ok(Some((self.partition_key(document.view())?, document)))
+        let Some((_, held)) = self.sorter.give()? else { return Ok(None) };
+        Ok(Some((self.partition_key(self.carrier.look(held.view()))?, held)))
     }
 
     /// The documents of the next partition.
     ///
     /// Errors: 5643011 beyond the memory where spilling isn't allowed; those of temporary files.
     fn gather(&mut self) -> Result<Gathered> {
-        let mut documents = Gathered::default();
+        let mut documents = Gathered::of(&self.carrier);
         let Some((key, first)) = self.ahead.take() else { return Ok(documents) };
         let (limit, disk) = (self.environment.context.limits.window, self.environment.allow_disk_use);
         documents.add(first, limit, disk)?;

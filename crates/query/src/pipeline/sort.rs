@@ -6,8 +6,9 @@
 use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Step, Stream};
+use crate::metadata::Carrier;
 use crate::tick::Tick;
-use crate::{SortPattern, Sorter};
+use crate::{Context, SortPattern, Sorter};
 use base::bson::{Builder, DocumentBuf, DocumentCow, Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
@@ -20,11 +21,11 @@ pub(crate) struct Sort {
 }
 
 /// Errors: 15973, 15976, and those of sort patterns.
-pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(keys) = spec.value() else {
         return Err(err!(15973, "the $sort key specification must be an object"));
     };
-    let pattern = SortPattern::parse(keys)?;
+    let pattern = SortPattern::parse(keys)?.wanted(scope.context);
     if pattern.is_empty() {
         return Err(err!(15976, "$sort stage must have at least one sort key"));
     }
@@ -71,7 +72,9 @@ impl Operator for Sort {
         let sorter = environment.sorter(limit, environment.context.limits.sort);
         let tick = Tick::new(&environment.context);
         let pattern = self.pattern.clone().collated(&environment.context.collation);
-        Ok(Box::new(Running { pattern, input: Some(input), tick, sorter }))
+        let carrier = Carrier::new(&environment.context);
+        let context = environment.context.clone();
+        Ok(Box::new(Running { pattern, input: Some(input), tick, sorter, carrier, context }))
     }
 }
 
@@ -80,6 +83,8 @@ struct Running {
     input: Option<Stream>,
     tick: Tick,
     sorter: Sorter,
+    carrier: Carrier,
+    context: Arc<Context>,
 }
 
 impl Stage for Running {
@@ -89,13 +94,13 @@ impl Stage for Running {
             while let Some(document) = input.next()? {
                 self.tick.check()?;
                 key.clear();
-                self.pattern.key(document.view(), &mut key)?;
-                self.sorter.add(&key, 0, document)?;
+                self.pattern.key_in(document.view(), &self.context, &mut key)?;
+                self.sorter.add(&key, 0, self.carrier.hold(document))?;
             }
             self.sorter.finish()?;
         }
         self.tick.check()?;
-        Ok(self.sorter.give()?.map(|(_, document)| document))
+        Ok(self.sorter.give()?.map(|(_, held)| self.carrier.release(held)))
     }
 }
 

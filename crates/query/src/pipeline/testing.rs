@@ -215,7 +215,8 @@ impl Run {
         let collections = Arc::clone(&self.collections) as Arc<dyn Collections>;
         let mut environment = Environment::new(collections, context);
         environment.allow_disk_use = self.disk;
-        collect(pipeline.run(from_documents(self.input.clone()), &environment)?)
+        let source = super::metadata::numbered(self.input.clone(), &environment.context);
+        collect(pipeline.run(source, &environment)?)
     }
 
     /// The result, without optimising.

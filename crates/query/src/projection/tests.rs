@@ -126,9 +126,9 @@ fn mistakes_have_mongodb_codes() {
     );
     find_fails("{'a.b': {$elemMatch: {x: 1}}}", 31275, "Cannot use $elemMatch projection on a nested field");
     find_fails(
-        "{s: {$meta: 'textScore'}}",
+        "{s: {$meta: 'searchScore'}}",
         40218,
-        "query requires text score metadata, but it is not available",
+        "query requires $search score metadata, but it is not available",
     );
     find_fails("{s: {$meta: 'nope'}}", 17308, "Unsupported argument to $meta: nope");
     let error = Projection::parse_aggregate(Document::EMPTY, &Context::for_tests()).unwrap_err();

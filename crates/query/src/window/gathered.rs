@@ -1,5 +1,6 @@
 //! The documents of a partition: in memory, or all in a temporary file.
 
+use crate::metadata::Carrier;
 use crate::spill::{Run, RunWriter, SpillFile};
 use base::bson::{Document, DocumentCow};
 use base::{Result, err};
@@ -14,6 +15,7 @@ pub(crate) struct Gathered {
     file: SpillFile,
     writer: Option<RunWriter>,
     run: Option<RefCell<Run>>,
+    carrier: Carrier,
 }
 
 /// Gives gathered documents back, each once.
@@ -21,9 +23,15 @@ pub(crate) struct Gathered {
 pub(crate) struct Given {
     held: std::vec::IntoIter<DocumentCow>,
     run: Option<RefCell<Run>>,
+    carrier: Carrier,
 }
 
 impl Gathered {
+    /// None yet, of documents as this carrier holds them.
+    pub(crate) fn of(carrier: &Carrier) -> Gathered {
+        Gathered { carrier: carrier.clone(), ..Gathered::default() }
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.count
@@ -34,7 +42,7 @@ impl Gathered {
         self.bytes
     }
 
-    /// Takes one more document.
+    /// Takes one more document, as it is held.
     ///
     /// Errors: 5643011 beyond the memory where spilling isn't allowed; those of temporary files.
     pub(crate) fn add(&mut self, document: DocumentCow, memory: usize, allow_disk_use: bool) -> Result<()> {
@@ -80,12 +88,12 @@ impl Gathered {
     /// Visits every document in order.
     pub(crate) fn each(&self, visit: &mut dyn FnMut(Document<'_>) -> Result<()>) -> Result<()> {
         let Some(run) = &self.run else {
-            return self.held.iter().try_for_each(|document| visit(document.view()));
+            return self.held.iter().try_for_each(|held| visit(self.carrier.look(held.view())));
         };
         let mut run = run.borrow_mut();
         run.restart();
         while let Some(record) = run.next()? {
-            visit(record.document.view())?;
+            visit(self.carrier.look(record.document.view()))?;
         }
         Ok(())
     }
@@ -95,16 +103,17 @@ impl Gathered {
         if let Some(run) = &self.run {
             run.borrow_mut().restart();
         }
-        Given { held: self.held.into_iter(), run: self.run }
+        Given { held: self.held.into_iter(), run: self.run, carrier: self.carrier }
     }
 }
 
 impl Given {
     /// The next document.
     pub(crate) fn next(&mut self) -> Result<Option<DocumentCow>> {
-        match &self.run {
-            None => Ok(self.held.next()),
-            Some(run) => Ok(run.borrow_mut().next()?.map(|record| record.document.into())),
-        }
+        let held = match &self.run {
+            None => self.held.next(),
+            Some(run) => run.borrow_mut().next()?.map(|record| record.document.into()),
+        };
+        Ok(held.map(|held| self.carrier.release(held)))
     }
 }

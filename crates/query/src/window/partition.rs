@@ -25,7 +25,7 @@ impl SortBy {
     /// The path, where there is one alone and it ascends.
     pub(crate) fn single_ascending(&self) -> Option<&Path> {
         match self.pattern.fields() {
-            [(path, true)] => Some(path),
+            [(path, true)] if !self.pattern.is_by_metadata() => Some(path),
             _ => None,
         }
     }
@@ -33,7 +33,7 @@ impl SortBy {
     /// The path, where there is one alone.
     pub(crate) fn single(&self) -> Option<&Path> {
         match self.pattern.fields() {
-            [(path, _)] => Some(path),
+            [(path, _)] if !self.pattern.is_by_metadata() => Some(path),
             _ => None,
         }
     }
@@ -103,7 +103,7 @@ impl Partition<'_> {
         let mut ties = Vec::with_capacity(self.len());
         self.each(&mut |document| {
             key.clear();
-            sort_by.pattern.key(document, &mut key)?;
+            sort_by.pattern.key_in(document, self.context, &mut key)?;
             ties.push(before.as_deref() == Some(key.as_slice()));
             before = Some(key.clone());
             Ok(())

@@ -39,7 +39,7 @@ pub(super) fn parse(
     }
     let fits = match rank {
         Rank::Number => sort_by.is_some(),
-        _ => sort_by.is_some_and(|sort_by| sort_by.single().is_some()),
+        _ => sort_by.is_some_and(|sort_by| sort_by.pattern.len() == 1),
     };
     if !fits {
         return Err(err!(
