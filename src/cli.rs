@@ -143,6 +143,13 @@ pub(crate) struct ServeOptions {
     #[arg(long, requires = "data")]
     pub(crate) repair: bool,
 
+    /// Connections open at once
+    ///
+    /// More are refused, as are those beyond four fifths of the files that the system lets the process open.
+    #[arg(long, value_name = "NUMBER", default_value_t = 65536,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) max_connections: u32,
+
     /// Be a replica set of one, of this name
     ///
     /// The set is initiated and its member the primary from the first reply; transactions and change streams need it.

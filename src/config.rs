@@ -130,6 +130,7 @@ impl ServeOptions {
                 ephemeral: engine == Engine::Memory,
                 syncs: self.durability != Durability::None,
                 test_commands: self.test_commands.unwrap_or(self.bind.is_loopback()),
+                connections_max: self.max_connections as usize,
                 strict: self.strict,
                 ..Settings::default()
             },

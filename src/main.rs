@@ -1,10 +1,10 @@
 //! The `vellum` binary: one verb, its options from the command line, the environment and a file
 //! merged into one checked configuration. It alone picks the engine.
 
-mod arenas;
 mod banner;
 mod cli;
 mod config;
+mod descriptors;
 mod lab;
 mod layers;
 mod mongod;

@@ -2,7 +2,7 @@
 
 use crate::banner::{self, Start};
 use crate::config::{Config, Greeting};
-use crate::{arenas, mongod, signals};
+use crate::{descriptors, mongod, signals};
 use base::bson::{Builder, Value};
 use database::{Database, SettableClock};
 use server::{LocalConnection, Server};
@@ -45,7 +45,7 @@ impl Failure {
 /// Serves until told to stop.
 pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     if config.disk.is_some() {
-        arenas::limit();
+        server::keep_to_few_heaps();
     }
     server::logging::start(&config.log)
         .map_err(|error| Failure::new(Kind::Options, format!("cannot open the log: {error}")))?;
@@ -56,6 +56,13 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     }
     signals::watch()
         .map_err(|error| Failure::new(Kind::Other, format!("cannot watch for signals: {error}")))?;
+    let mut config = config;
+    if let Some(bearable) =
+        descriptors::raise().filter(|bearable| *bearable < config.settings.connections_max)
+    {
+        log::info!("at most {bearable} connections: the system allows this process no more open files");
+        config.settings.connections_max = bearable;
+    }
     let (bind, port) = (config.settings.bind, config.settings.port);
     let disk = open_disk(&config)?;
     let start = match &disk {

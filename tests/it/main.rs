@@ -11,6 +11,7 @@
 //! - `deep`: values that nest or grow without end.
 //! - `durability`: what a server with a data directory keeps when it is killed.
 //! - `fairness`: long work keeps nobody waiting.
+//! - `files`: how many descriptors connections may take.
 //! - `interrupts`: killOp and maxTimeMS end whatever runs.
 //! - `sessions`: a session's statements wait for one another.
 //! - `starting`: what is printed and logged at first, where options come from, signals.
@@ -29,6 +30,8 @@ mod deep;
 mod describe;
 mod durability;
 mod fairness;
+#[cfg(unix)]
+mod files;
 mod interrupts;
 mod mirrored;
 mod recordings;

@@ -53,19 +53,24 @@ impl Server {
 
     /// Starts a server with so many kilobytes of address space, for what might take all there is.
     pub(crate) fn start_within(kilobytes: u64) -> Option<Server> {
-        Server::launch(&[], None, Some(kilobytes))
+        Server::launch(&[], None, Some(format!("-v {kilobytes}")))
     }
 
-    fn launch(options: &[&str], data: Option<&Path>, memory: Option<u64>) -> Option<Server> {
+    /// Starts a server that may have so many files and connections open, with its data in this directory.
+    pub(crate) fn start_with_files(data: &Path, soft: u64, hard: u64) -> Option<Server> {
+        Server::launch(&[], Some(data), Some(format!("-Sn {soft} && ulimit -Hn {hard}")))
+    }
+
+    fn launch(options: &[&str], data: Option<&Path>, limit: Option<String>) -> Option<Server> {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let name = format!("server-{}-{number}.log", std::process::id());
         let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(&name);
         let errors = std::fs::File::create(&log).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
-        if let Some(kilobytes) = memory {
-            command = Command::new("sh");
-            let limited = format!("ulimit -v {kilobytes}; exec \"$@\"");
-            command.args(["-c", &limited, "sh", env!("CARGO_BIN_EXE_vellum")]);
+        if let Some(limit) = limit {
+            command = Command::new("bash");
+            let limited = format!("ulimit {limit} && exec \"$@\"");
+            command.args(["-c", &limited, "bash", env!("CARGO_BIN_EXE_vellum")]);
         }
         let mut child = command
             .args(["serve", "--port", "0", "--parent-pipe"])

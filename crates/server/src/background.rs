@@ -1,6 +1,7 @@
 //! Work that no client asks for: sweeping TTL indexes, closing cursors, sessions and
 //! views nobody uses.
 
+use crate::heap::{self, Held, Keeper};
 use crate::parameters::Setting;
 use crate::server::Server;
 use std::sync::Weak;
@@ -17,6 +18,7 @@ const REAP_EVERY: Duration = Duration::from_secs(300);
 
 /// Runs until the server is dropped; start it on a thread of its own.
 pub(crate) fn run(server: &Weak<Server>) {
+    let mut keeper = Keeper::default();
     let (mut swept, mut closed, mut reaped) = (Instant::now(), Instant::now(), Instant::now());
     loop {
         std::thread::sleep(TICK);
@@ -35,6 +37,10 @@ pub(crate) fn run(server: &Weak<Server>) {
                 let deleted = server.database.sweep_ttl();
                 log::debug!("TTL pass: {deleted} documents expired");
             }
+        }
+        if keeper.is_due(server.held()) {
+            heap::give_back();
+            keeper.given_back(server.held());
         }
         if closed.elapsed() >= IDLE_EVERY {
             closed = Instant::now();
@@ -55,6 +61,14 @@ pub(crate) fn run(server: &Weak<Server>) {
 }
 
 impl Server {
+    /// How much memory is in use.
+    fn held(&self) -> Held {
+        let counted = self.database.engine().statistics();
+        let engine =
+            if self.settings.ephemeral { counted.bytes } else { counted.cache_bytes + counted.changed_bytes };
+        Held { engine, resident: heap::process_bytes().map_or(0, |(_, resident)| resident) }
+    }
+
     /// The time between two TTL passes, as the parameter ttlMonitorSleepSecs says now.
     fn ttl_pause(&self) -> Duration {
         match self.parameters.get("ttlMonitorSleepSecs") {

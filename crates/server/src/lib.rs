@@ -19,6 +19,7 @@ mod direct;
 mod dispatch;
 mod fail_point;
 mod fields;
+mod heap;
 mod local;
 pub mod logging;
 mod net;
@@ -41,6 +42,7 @@ mod wire;
 mod write_concern;
 
 pub use commands::VERSION;
+pub use heap::keep_to_few_heaps;
 pub use local::LocalConnection;
 pub use net::serve;
 pub use server::{Server, Settings, seed};

@@ -4,6 +4,7 @@ use crate::call::{Answer, Call};
 use crate::command::{COMMANDS, Command, Kind};
 use crate::commands::diagnostics::{VERSION, host_name};
 use crate::counters::CommandCounter;
+use crate::heap::process_bytes;
 use crate::logging::now_millis;
 use crate::server::Server;
 use crate::usage::{KINDS, Sum};
@@ -152,21 +153,13 @@ fn vellum(server: &Server, reply: &mut Builder) {
 }
 
 fn memory(_: &Server, reply: &mut Builder) {
-    let (virtual_mb, resident_mb) = memory_megabytes().unwrap_or_default();
+    let (virtual_bytes, resident_bytes) = process_bytes().unwrap_or_default();
+    let megabytes = |bytes: u64| i32::try_from(bytes >> 20).unwrap_or(i32::MAX);
     reply
         .append("bits", 64)
-        .append("resident", resident_mb)
-        .append("virtual", virtual_mb)
+        .append("resident", megabytes(resident_bytes))
+        .append("virtual", megabytes(virtual_bytes))
         .append("supported", true);
-}
-
-/// Virtual and resident memory of this process.
-fn memory_megabytes() -> Option<(i32, i32)> {
-    const PAGE_SIZE: u64 = 4096;
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let mut pages = text.split_whitespace().map(|field| field.parse::<u64>().ok());
-    let mut megabytes = || i32::try_from((pages.next()?? * PAGE_SIZE) >> 20).ok();
-    Some((megabytes()?, megabytes()?))
 }
 
 fn metrics(server: &Server, reply: &mut Builder) {
