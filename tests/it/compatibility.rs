@@ -55,8 +55,28 @@ fn page(client: &mut Client) -> String {
     section(&mut page, "Accumulators and window operators", &accumulators, |name| {
         is_refused(client, &accumulator_probe(name))
     });
+    page.push_str(WITHOUT_EFFECT);
     page
 }
+
+/// What no table tells.
+const WITHOUT_EFFECT: &str = "
+## Taken without effect, as by MongoDB
+
+- `find`: `allowPartialResults` and `oplogReplay`; `getMore`: `lastKnownCommittedOpTime`; `hello`: fields that it \
+doesn't know; `delete`: `bypassDocumentValidation` and `bypassEmptyTsReplacement`; `createIndexes`: `background`, \
+`dropDups`, `ns` and `v`; `fsync`: `async`; `validate`: `scandata`; `serverStatus`: names of sections that aren't here.
+- With `w: 0` a write answers nothing, whatever became of it.
+
+## Otherwise than MongoDB, and why
+
+- A cursor reads one state of the data from its first batch to its last. So it goes on where MongoDB ends it \
+because an index was dropped (175) or a capped collection has overwritten what comes next (136, which tailable \
+cursors do get).
+- A find by a collection's UUID is refused: it is what servers ask of one another.
+- `listCollections` doesn't show `system.views`, and views aren't documents of it.
+- `$collStats` has no histograms and no `queryExecStats`; `profile` takes no `filter`, nor levels above 0.
+";
 
 /// A heading and the names, those refused apart.
 fn section(page: &mut String, title: &str, names: &[&str], mut refused: impl FnMut(&str) -> bool) {
@@ -164,7 +184,24 @@ fn declared_fields() -> Declared {
     for entry in std::fs::read_dir(&folder).unwrap().flatten() {
         declared_in(&entry.path(), &mut declared);
     }
+    declared.insert("create".to_string(), options_of_create());
     declared
+}
+
+/// The options of create, which the database reads: each arm of the match is one or several.
+fn options_of_create() -> (BTreeSet<String>, BTreeSet<String>) {
+    let text = std::fs::read_to_string(root().join("crates/database/src/options.rs")).unwrap();
+    let arms = text.split("match name {").nth(1).unwrap_or_default();
+    let arms = arms.split("_ => return Err").next().unwrap_or_default();
+    let (mut taken, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    for arm in arms.split("\n            \"").skip(1) {
+        let (names, body) = arm.split_once("=>").unwrap_or_default();
+        let names = format!("\"{names}");
+        let names = names.split('"').skip(1).step_by(2).map(str::to_string);
+        if body.contains("NotImplemented") { refused.extend(names) } else { taken.extend(names) }
+    }
+    taken.retain(|name| !refused.contains(name));
+    (taken, refused)
 }
 
 /// The source of a file, or of all files of a folder.
@@ -224,6 +261,7 @@ fn collect(
         let method_name: String = method.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
         let place = if method_name == "refuse_unless_default" { &mut *refused } else { &mut *taken };
         match method_name.as_str() {
+            "wrong_type" | "peek" => {}
             "hint" | "collation" => drop(place.insert(method_name)),
             "array_filters" => drop(place.insert("arrayFilters".to_string())),
             _ => place.extend(argument(method[method_name.len()..].trim_start_matches('('), &body[..at])),

@@ -28,6 +28,7 @@ const HIDDEN: &[&str] = &[
     "executionTimeMillis",
     "executionTimeMillisEstimate",
     "lastUse",
+    "latency",
     "localTime",
     "localUpdateWallClockTime",
     "millis",
@@ -146,7 +147,9 @@ fn without_uuids(text: &str) -> String {
     };
     let replace = |word: &str| match word.split_once(TEMPORARY) {
         Some((database, _)) => format!("{database}{TEMPORARY}<uuid>"),
-        None if is_uuid(word) => "<uuid>".to_string(),
+        None if is_uuid(word.trim_end_matches(':')) => {
+            format!("<uuid>{}", if word.ends_with(':') { ":" } else { "" })
+        }
         None => word.to_string(),
     };
     text.split(' ').map(replace).collect::<Vec<_>>().join(" ")

@@ -62,8 +62,10 @@ pub struct Cursor {
     pub writes: bool,
     /// What it was opened by.
     pub(crate) opener: Opener,
-    /// Whether a first batch has been asked for.
-    begun: bool,
+    /// How many batches have been asked for, and the documents in them.
+    batches: u64,
+    documents: u64,
+    created: Instant,
     /// Documents still wanted; `None` is all there are.
     pub(crate) wanted: Option<u64>,
     /// What is left of maxTimeMS between requests, in milliseconds; zero is no limit.
@@ -93,7 +95,9 @@ impl Cursor {
             watches_all: false,
             writes: false,
             opener: Opener::List,
-            begun: false,
+            batches: 0,
+            documents: 0,
+            created: Instant::now(),
             wanted: None,
             remaining_millis: 0,
             stream: None,
@@ -134,7 +138,8 @@ impl Cursor {
     pub fn next_batch(&mut self, count: u64, out: &mut Builder) -> Result<(u64, bool)> {
         let operation = self.operation.clone();
         let batch = operation.run(|| self.pull(count, out)).map_err(|error| self.introduce(error));
-        self.begun = true;
+        self.batches += 1;
+        self.documents += batch.as_ref().map_or(0, |(count, _)| *count);
         batch
     }
 
@@ -149,7 +154,7 @@ impl Cursor {
                 error
             }
             Opener::List => error,
-            _ if self.begun => error.context("Executor error during getMore"),
+            _ if self.batches > 0 => error.context("Executor error during getMore"),
             Opener::Find => error.context(&format!("Executor error during find command: {}", self.namespace)),
             Opener::Aggregate => error.context("PlanExecutor error during aggregation"),
         }
@@ -212,6 +217,31 @@ pub struct Cursors {
     open: Mutex<HashMap<i64, Slot>>,
     random: Random,
     timed_out: AtomicU64,
+}
+
+/// What is known of an open cursor that nobody reads at the moment.
+#[derive(Debug)]
+pub struct IdleCursor {
+    /// Its id.
+    pub id: i64,
+    /// What it reads.
+    pub namespace: Namespace,
+    /// The session it belongs to.
+    pub session: Option<SessionId>,
+    /// The time since it was opened.
+    pub age: Duration,
+    /// The time since its last batch.
+    pub idle: Duration,
+    /// The batches it has given.
+    pub batches: u64,
+    /// The documents in them.
+    pub documents: u64,
+    /// Whether it is never closed for idleness.
+    pub no_timeout: bool,
+    /// Whether it stays open at its end.
+    pub tailable: bool,
+    /// Whether it waits there.
+    pub await_data: bool,
 }
 
 /// A cursor at rest, or the trace of one that is being read.
@@ -339,6 +369,32 @@ impl Cursors {
     pub fn count(&self) -> (usize, usize) {
         let open = self.open.lock();
         (open.len(), open.values().filter(|slot| slot.no_timeout).count())
+    }
+
+    /// The open cursors that nobody reads at the moment.
+    pub fn idle(&self) -> Vec<IdleCursor> {
+        let open = self.open.lock();
+        let idle = open.iter().filter_map(|(id, slot)| {
+            let cursor = slot.cursor.as_ref()?;
+            Some(IdleCursor {
+                id: *id,
+                namespace: slot.namespace.clone(),
+                session: slot.session,
+                age: cursor.created.elapsed(),
+                idle: slot.used.elapsed(),
+                batches: cursor.batches,
+                documents: cursor.documents,
+                no_timeout: slot.no_timeout,
+                tailable: cursor.tailable,
+                await_data: cursor.await_data,
+            })
+        });
+        idle.collect()
+    }
+
+    /// Cursors being read at the moment.
+    pub fn pinned(&self) -> usize {
+        self.open.lock().values().filter(|slot| slot.cursor.is_none()).count()
     }
 
     /// Cursors closed for idleness since the start.

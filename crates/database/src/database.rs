@@ -19,7 +19,7 @@ use base::bson::ObjectId;
 use base::random::Random;
 use base::{Namespace, Result, err};
 use parking_lot::{Mutex, RwLock};
-use query::Context;
+use query::{Context, Stamps};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use storage::store::{Sight, Store};
@@ -60,6 +60,8 @@ pub struct Database {
     pub(crate) found_retries: Mutex<Vec<StoredRetry>>,
     /// Open cursors.
     pub cursors: Cursors,
+    /// What empty timestamps are filled in with.
+    pub stamps: Arc<Stamps>,
     /// Counts what the writes did, for serverStatus.
     pub counters: Counters,
     process: [u8; 5],
@@ -111,6 +113,7 @@ impl Database {
             strict: Strict::default(),
             found_retries: Mutex::new(found_retries),
             cursors: Cursors::new(seed),
+            stamps: Arc::default(),
             counters: Counters::default(),
             process,
             object_ids: AtomicU32::new(seed as u32),

@@ -56,9 +56,9 @@ mod write_lock;
 
 pub use clock::{Clock, ManualClock, SettableClock, SystemClock};
 pub use commit::{Committed, uuid_text};
-pub use cursor::{Cursor, Cursors, FIRST_BATCH};
+pub use cursor::{Cursor, Cursors, FIRST_BATCH, IdleCursor};
 pub use database::{Counters, Database};
-pub use ddl::{CreateIndexesOutcome, RenameRequest, Resolved};
+pub use ddl::{CreateIndexesOutcome, RenameRequest, Resolved, check_writable};
 pub use exec::{Record, RecordStream};
 pub use explain::Verbosity;
 pub use index_filter::{IndexFilter, IndexFilters};
@@ -84,7 +84,7 @@ pub use write::{
 pub mod language {
     pub use query::expression::Expression;
     pub use query::limits::{DEFAULT_BYTES, Limits};
-    pub use query::matcher::Matcher;
+    pub use query::matcher::{Matcher, mentions_expr};
     pub use query::pipeline::from_documents;
     pub use query::{Arena, Collation, Context, Projection, SortPattern, Update};
 }

@@ -9,6 +9,28 @@ use base::{Namespace, Result, err};
 use query::{Collation, Context};
 use std::sync::Arc;
 
+/// The options of one type, which null leaves as they are.
+const OPTIONS: [&str; 18] = [
+    "autoIndexId",
+    "capped",
+    "changeStreamPreAndPostImages",
+    "collation",
+    "encryptedFields",
+    "expireAfterSeconds",
+    "idIndex",
+    "indexOptionDefaults",
+    "max",
+    "pipeline",
+    "size",
+    "storageEngine",
+    "temp",
+    "timeseries",
+    "validationAction",
+    "validationLevel",
+    "validator",
+    "viewOn",
+];
+
 /// The smallest size of a capped collection, in bytes, and what sizes are rounded up to.
 const CAPPED_STEP: i64 = 256;
 
@@ -47,6 +69,8 @@ struct Seen<'a> {
 impl<'a> Seen<'a> {
     fn field(&mut self, name: &str, value: Value<'a>) -> Result<()> {
         match name {
+            // As in all commands null is as good as nothing, but where several types are taken.
+            _ if value.is_nullish() && OPTIONS.contains(&name) => {}
             "clusteredIndex" => self.clustered = clustered::parse(value)?,
             "expireAfterSeconds" => {
                 self.expire_after_seconds = Some(clustered::expiry(count(name, value)?)?);
@@ -62,9 +86,17 @@ impl<'a> Seen<'a> {
                 let pipeline = value.as_array().ok_or_else(|| wrong_type(name, value, "array"))?;
                 self.pipeline = Some(Value::Array(pipeline).to_owned());
             }
-            "storageEngine" | "indexOptionDefaults" => {
+            "storageEngine" => {
                 let document = object(name, value)?;
                 self.kept.append(name, document);
+            }
+            "indexOptionDefaults" => {
+                let defaults = object(name, value)?;
+                if let Some(unknown) = defaults.iter().find(|option| option.name() != "storageEngine") {
+                    let option = unknown.name();
+                    return Err(err!(40415, "BSON field 'create.{name}.{option}' is an unknown field."));
+                }
+                self.kept.append(name, defaults);
             }
             "collation" => self.collation = Collation::parse(object(name, value)?, "create.collation")?,
             "idIndex" => {
@@ -111,6 +143,9 @@ impl<'a> Seen<'a> {
         }
         if let Some(id) = &self.id_collation {
             check_id_collation(id, &self.collation)?;
+        }
+        if let (Some(_), true) = (self.view_on, self.id_index) {
+            return Err(err!(InvalidOptions, "'idIndex' is not allowed with 'viewOn'"));
         }
         let view = match (self.view_on, self.pipeline) {
             (Some(on), pipeline) => {
@@ -178,20 +213,22 @@ impl<'a> Seen<'a> {
             _ if self.size.is_some() => {
                 err!(
                     6049200,
-                    "The 'size' field for capped collections is not allowed on clustered collections"
+                    "'size' field for capped collections is not allowed on clustered collections. Did you mean \
+                     'capped: true' with 'expireAfterSeconds'?"
                 )
             }
             _ if self.max.is_some() => {
                 err!(
                     6049204,
-                    "The 'max' field for capped collections is not allowed on clustered collections"
+                    "'max' field for capped collections is not allowed on clustered collections. Did you mean \
+                     'capped: true' with 'expireAfterSeconds'?"
                 )
             }
-            _ if self.capped && self.expire_after_seconds.is_some() => {
-                err!(NotImplemented, "capped clustered collections are not supported")
-            }
             _ if self.capped => {
-                err!(6049201, "A capped clustered collection requires the 'expireAfterSeconds' field")
+                err!(
+                    6127800,
+                    "Clustered capped collection only available with 'enableTestCommands' server parameter"
+                )
             }
             _ => return Ok(()),
         })

@@ -3,7 +3,7 @@
 use crate::collection::{Capped, Collection};
 use crate::database::Database;
 use crate::storage_error;
-use base::bson::{Builder, DocumentBuf, Value};
+use base::bson::{Builder, Document, DocumentBuf, Element, Value};
 use base::{Namespace, Result, err};
 use query::change::Entry;
 use std::ops::Bound;
@@ -81,15 +81,19 @@ impl Database {
         })
     }
 
-    /// The documents of `$collStats` and `$indexStats`; `None` for another stage.
+    /// The documents of `$collStats` and `$indexStats`; `None` for another stage. What is known of times
+    /// somebody else tells.
     pub(crate) fn statistics_stage(
         &self,
         stage: &str,
         spec: Value<'_>,
         namespace: &Namespace,
+        latencies: &dyn Fn() -> Result<Vec<DocumentBuf>>,
     ) -> Result<Option<Vec<DocumentBuf>>> {
         match stage {
-            "$collStats" => self.coll_stats_stage(spec, namespace).map(|document| Some(vec![document])),
+            "$collStats" => {
+                self.coll_stats_stage(spec, namespace, latencies).map(|document| Some(vec![document]))
+            }
             "$indexStats" => self.index_stats_stage(namespace).map(Some),
             // Plans are made anew for each read, so none is kept.
             "$planCacheStats" => Ok(Some(Vec::new())),
@@ -97,30 +101,43 @@ impl Database {
         }
     }
 
-    fn coll_stats_stage(&self, spec: Value<'_>, namespace: &Namespace) -> Result<DocumentBuf> {
-        let spec = spec
-            .as_document()
-            .ok_or_else(|| err!(FailedToParse, "$collStats must take a nested object but found: {spec}"))?;
+    /// Errors: TypeMismatch, 40415 and 51024 for bad options, InvalidOptions for an argument where there are
+    /// none, NamespaceNotFound, NotImplemented for counts that nobody keeps.
+    fn coll_stats_stage(
+        &self,
+        spec: Value<'_>,
+        namespace: &Namespace,
+        latencies: &dyn Fn() -> Result<Vec<DocumentBuf>>,
+    ) -> Result<DocumentBuf> {
+        let spec = spec.as_document().unwrap_or(Document::EMPTY);
+        let asked = CollStats::parse(spec)?;
+        let is_there = self.is_oplog(namespace) || self.collection(namespace).is_some();
         let statistics = self.collection_statistics(namespace)?;
+        let must_be_there = |what: &str| match is_there {
+            true => Ok(()),
+            false => Err(err!(
+                NamespaceNotFound,
+                "Unable to retrieve {what} in $collStats stage :: caused by :: Collection [{namespace}] not found."
+            )),
+        };
         let mut out = Builder::new();
         out.append("ns", namespace.as_str()).append("localTime", Value::DateTime(self.now_millis()));
-        for element in spec {
-            match element.name() {
-                "count" => {
-                    out.append("count", statistics.count);
-                }
-                "storageStats" => {
-                    let scale =
-                        element.value().as_document().and_then(|d| d.get("scale")).and_then(|v| v.as_i64());
-                    out.begin_document("storageStats");
-                    statistics.append_to(&mut out, scale.unwrap_or(1).max(1));
-                    out.end();
-                }
-                "latencyStats" | "queryExecStats" => {
-                    return Err(err!(NotImplemented, "$collStats: '{}' is not supported", element.name()));
-                }
-                name => return Err(err!(40415, "BSON field '$collStats.{name}' is an unknown field.")),
+        if asked.latencies {
+            out.begin_document("latencyStats");
+            for document in latencies()? {
+                out.append_all(document.view());
             }
+            out.end();
+        }
+        if let Some(scale) = asked.scale {
+            must_be_there("storageStats")?;
+            out.begin_document("storageStats");
+            statistics.append_to(&mut out, scale);
+            out.end();
+        }
+        if asked.count {
+            must_be_there("count")?;
+            out.append_number("count", statistics.count);
         }
         Ok(out.finish())
     }
@@ -141,40 +158,99 @@ impl Database {
     }
 }
 
+/// What a `$collStats` asks for.
+#[derive(Default)]
+struct CollStats {
+    latencies: bool,
+    /// What sizes are divided by, where they are asked for.
+    scale: Option<i64>,
+    count: bool,
+}
+
+impl CollStats {
+    fn parse(spec: Document<'_>) -> Result<CollStats> {
+        let mut asked = CollStats::default();
+        for element in spec {
+            match element.name() {
+                "count" => {
+                    let argument = object(&element)?;
+                    if !argument.is_empty() {
+                        return Err(err!(InvalidOptions, "sub-object must be empty"));
+                    }
+                    asked.count = true;
+                }
+                "storageStats" => {
+                    let scale = object(&element)?.get("scale").filter(|scale| !scale.is_nullish());
+                    asked.scale = Some(scale.map_or(Ok(1), parse_scale)?);
+                }
+                "latencyStats" => {
+                    if object(&element)?.get("histograms").is_some_and(|wanted| wanted.is_truthy()) {
+                        return Err(err!(NotImplemented, "$collStats: histograms are not supported"));
+                    }
+                    asked.latencies = true;
+                }
+                "queryExecStats" => {
+                    return Err(err!(NotImplemented, "$collStats: 'queryExecStats' is not supported"));
+                }
+                name => return Err(err!(40415, "BSON field '$collStats.{name}' is an unknown field.")),
+            }
+        }
+        Ok(asked)
+    }
+}
+
+fn object<'a>(element: &Element<'a>) -> Result<Document<'a>> {
+    element.value().as_document().ok_or_else(|| {
+        err!(
+            TypeMismatch,
+            "BSON field '$collStats.{}' is the wrong type '{}', expected type 'object'",
+            element.name(),
+            element.kind().alias()
+        )
+    })
+}
+
+fn parse_scale(scale: Value<'_>) -> Result<i64> {
+    let number = scale.as_number().ok_or_else(|| {
+        err!(
+            TypeMismatch,
+            "BSON field '$collStats.storageStats.scale' is the wrong type '{}', expected types '[long, int, decimal, double']",
+            scale.kind().alias()
+        )
+    })?;
+    match number.to_i64_clamped() {
+        scale if scale < 1 => {
+            Err(err!(51024, "BSON field 'scale' value must be >= 1, actual value '{scale}'"))
+        }
+        scale => Ok(scale),
+    }
+}
+
 impl CollectionStatistics {
     /// Appends the fields that collStats and `$collStats` share, sizes divided by `scale`.
     pub fn append_to(&self, out: &mut Builder, scale: i64) {
-        let mut sized = |name: &str, size: i64| append_number(out, name, size / scale);
-        sized("size", self.size);
-        append_number(out, "count", self.count);
+        out.append_number("size", self.size / scale);
+        out.append_number("count", self.count);
         if self.count > 0 {
-            append_number(out, "avgObjSize", self.size / self.count);
+            out.append_number("avgObjSize", self.size / self.count);
         }
-        append_number(out, "numOrphanDocs", 0);
-        append_number(out, "storageSize", self.storage_size / scale);
-        append_number(out, "freeStorageSize", 0);
-        append_number(out, "nindexes", self.index_sizes.len() as i64);
-        append_number(out, "totalIndexSize", self.total_index_size() / scale);
-        append_number(out, "totalSize", (self.storage_size + self.total_index_size()) / scale);
+        out.append_number("numOrphanDocs", 0);
+        out.append_number("storageSize", self.storage_size / scale);
+        out.append_number("freeStorageSize", 0);
+        out.append_number("nindexes", self.index_sizes.len() as i64);
+        out.append_number("totalIndexSize", self.total_index_size() / scale);
+        out.append_number("totalSize", (self.storage_size + self.total_index_size()) / scale);
         out.begin_document("indexSizes");
         for (name, size) in &self.index_sizes {
-            append_number(out, name, size / scale);
+            out.append_number(name, size / scale);
         }
         out.end();
         out.append("capped", self.capped.is_some());
         if let Some(capped) = self.capped {
             // MongoDB writes "no limit" as -1 here.
-            append_number(out, "max", if capped.max == 0 { -1 } else { capped.max });
-            append_number(out, "maxSize", capped.size / scale);
+            out.append_number("max", if capped.max == 0 { -1 } else { capped.max });
+            out.append_number("maxSize", capped.size / scale);
         }
-        append_number(out, "scaleFactor", scale);
+        out.append_number("scaleFactor", scale);
     }
-}
-
-/// A number as an int32 where it fits, as MongoDB shows sizes.
-fn append_number(out: &mut Builder, name: &str, number: i64) {
-    match i32::try_from(number) {
-        Ok(small) => out.append(name, small),
-        Err(_) => out.append(name, number),
-    };
 }

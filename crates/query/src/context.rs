@@ -29,6 +29,19 @@ impl Interrupt for Uninterrupted {
     }
 }
 
+/// Times for the empty timestamps of stored documents: no two are the same.
+#[derive(Default)]
+pub struct Stamps(AtomicU64);
+
+impl Stamps {
+    /// The next time, `earliest` or later.
+    pub fn next(&self, earliest: u64) -> u64 {
+        let after = |last: u64| last.saturating_add(1).max(earliest);
+        let last = self.0.fetch_update(Relaxed, Relaxed, |last| Some(after(last)));
+        after(last.unwrap_or_else(|last| last))
+    }
+}
+
 /// The surroundings of one operation: the same while parsing and while evaluating. Shared by
 /// reference, also between threads, since an open cursor may move from one to another.
 pub struct Context {
@@ -48,6 +61,10 @@ pub struct Context {
     pub own_collation: bool,
     /// Whether empty timestamps at the top of documents are stored as they are, not as the time.
     pub keep_empty_timestamps: bool,
+    /// Whether errors of constant parts of expressions wait until a document is there.
+    pub defers_constants: bool,
+    /// What empty timestamps are filled in with.
+    pub stamps: Arc<Stamps>,
     /// What stops long loops.
     pub interrupt: Arc<dyn Interrupt>,
     /// What `$meta` tells of the document that is looked at.
@@ -68,6 +85,8 @@ impl Context {
             limits: Limits::default(),
             own_collation: false,
             keep_empty_timestamps: false,
+            defers_constants: false,
+            stamps: Arc::default(),
             interrupt,
             metadata: Metadata::default(),
             random: AtomicU64::new(seed | 1),
@@ -100,6 +119,8 @@ impl Context {
             limits: self.limits,
             own_collation: self.own_collation,
             keep_empty_timestamps: self.keep_empty_timestamps,
+            defers_constants: self.defers_constants,
+            stamps: self.stamps.clone(),
             interrupt: self.interrupt.clone(),
             metadata: self.metadata.derived(),
             random: AtomicU64::new(self.random() | 1),

@@ -10,6 +10,7 @@ pub mod collation;
 pub mod context;
 mod element_order;
 pub mod expression;
+pub mod field_path;
 pub mod keys;
 pub mod limits;
 pub mod matcher;
@@ -25,7 +26,7 @@ pub mod update;
 pub mod window;
 
 pub use collation::Collation;
-pub use context::{Arena, Context, Interrupt};
+pub use context::{Arena, Context, Interrupt, Stamps};
 pub use expression::Expression;
 pub use limits::Limits;
 pub use matcher::Matcher;

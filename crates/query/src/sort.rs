@@ -4,6 +4,7 @@
 //! twice and a top-k heap compares bytes only. Arrays count by their smallest element in the
 //! pattern's order (the least ascending, the greatest descending), over all fields at once.
 
+use crate::field_path::checked_path;
 use crate::keys::compound_keys;
 use crate::metadata::unavailable;
 use crate::{Collation, Context, DocumentMetadata, MetaKind};
@@ -12,9 +13,6 @@ use base::{ErrorCode, Result, err};
 
 /// How many keys a pattern may have, as MongoDB documents it.
 const KEYS_MAX: usize = 32;
-
-/// How many components a path may have, as in MongoDB.
-const PATH_MAX: usize = 200;
 
 /// A parsed sort pattern.
 #[derive(Clone, Debug)]
@@ -303,34 +301,6 @@ fn meta_kind(name: &str, meta: Document<'_>) -> Result<MetaKind> {
         }
         _ => Err(err!(31138, "Illegal $meta sort: {first}")),
     }
-}
-
-/// A path that names a field: MongoDB's checks of a `FieldPath`.
-///
-/// Errors: 40352, 40353, 15998, 16410 for empty, dangling and dollar-prefixed components (the
-/// names of a DBRef's fields are taken, though); Overflow above [`PATH_MAX`] components.
-pub(crate) fn checked_path(text: &str) -> Result<Path> {
-    if text.is_empty() {
-        return Err(err!(40352, "FieldPath cannot be constructed with empty string"));
-    }
-    if text.split('.').count() > PATH_MAX {
-        return Err(err!(Overflow, "FieldPath is too long"));
-    }
-    if text.ends_with('.') {
-        return Err(err!(40353, "FieldPath must not end with a '.'."));
-    }
-    for component in text.split('.') {
-        if component.is_empty() {
-            return Err(err!(15998, "FieldPath field names may not be empty strings."));
-        }
-        if component.starts_with('$') && !matches!(component, "$id" | "$ref" | "$db") {
-            return Err(err!(
-                16410,
-                "FieldPath field names may not start with '$'. Consider using $getField or $setField."
-            ));
-        }
-    }
-    Ok(Path::new(text))
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ pub(crate) struct Arguments<'a> {
 const GENERIC: &[&str] = &[
     "$clusterTime",
     "$db",
+    "$queryOptions",
     "$readPreference",
     "apiDeprecationErrors",
     "apiStrict",
@@ -104,6 +105,13 @@ impl<'a> Arguments<'a> {
                     arguments.write_concern = Some(WriteConcern::read(document, command, topology)?);
                 }
                 "comment" => arguments.comment = Some(value),
+                // Where clients of old put their read preference.
+                "$queryOptions" => {
+                    let options = typed(&element, command, "object", value.as_document())?;
+                    if let Some(preference) = options.find("$readPreference") {
+                        arguments.secondary_ok = secondary_ok(&preference, command)?;
+                    }
+                }
                 "$readPreference" => arguments.secondary_ok = secondary_ok(&element, command)?,
                 "apiVersion" => api.version = Some(typed(&element, command, "string", value.as_str())?),
                 "apiStrict" => api.strict = Some(typed(&element, command, "bool", value.as_bool())?),

@@ -76,7 +76,15 @@ pub(crate) fn run(
     if let (Some(counter), false) = (server.counters.commands.get(at), matches!(result, Ok(Ran::Wait(_)))) {
         counter.total.add(1);
         counter.failed.add(u64::from(result.is_err()));
-        counter.micros.add(began.elapsed().as_micros() as u64);
+        let took = began.elapsed();
+        counter.micros.add(took.as_micros() as u64);
+        if server.slow.logs(took, || server.random()) {
+            let ns = format!("{}.{}", request.database, run.collection());
+            log::info!(
+                id = 51803, c = "COMMAND", command = command.name, ns = ns.as_str(),
+                durationMillis = took.as_millis() as u64; "Slow query"
+            );
+        }
     }
     match result {
         Ok(Ran::Done(streams)) => Outcome::Reply { reply, compressible: run.compressible(), streams },

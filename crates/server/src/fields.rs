@@ -21,6 +21,7 @@
 use crate::wire::{Documents, Request};
 use base::bson::{Array, Document, Element, Type, Value};
 use base::{Namespace, Result, err};
+use database::check_writable;
 
 /// The fields of a command, or of a document inside one, not yet taken.
 pub(crate) struct Fields<'a> {
@@ -75,6 +76,11 @@ impl<'a> Fields<'a> {
         self.elements
     }
 
+    /// Looks at a field that is to be taken.
+    pub(crate) fn peek(&self, name: &str) -> Option<Value<'a>> {
+        self.elements.iter().find(|element| element.name() == name).map(|element| element.value())
+    }
+
     /// Takes a field of any type; null counts as a value here.
     ///
     /// Errors: IDLDuplicateField.
@@ -85,6 +91,21 @@ impl<'a> Fields<'a> {
     /// Takes a boolean.
     pub(crate) fn boolean(&mut self, name: &str) -> Result<Option<bool>> {
         self.typed(name, "bool", |value| value.as_bool())
+    }
+
+    /// Takes a boolean for which null doesn't stand for none.
+    ///
+    /// Errors: TypeMismatch.
+    pub(crate) fn strict_boolean(&mut self, name: &str) -> Result<Option<bool>> {
+        match self.any(name)? {
+            None => Ok(None),
+            Some(Value::Boolean(value)) => Ok(Some(value)),
+            Some(other) => Err(err!(
+                TypeMismatch,
+                "Field '{name}' should be a boolean value, but found: {}",
+                other.kind().alias()
+            )),
+        }
     }
 
     /// Takes a boolean that may be given as a number, 0 being false.
@@ -185,6 +206,24 @@ impl<'a> Fields<'a> {
             Value::String(name) => Namespace::new(self.database, name),
             other => Err(err!(InvalidNamespace, "collection name has invalid type {}", other.kind().alias())),
         }
+    }
+
+    /// The same where MongoDB's parser of the whole command is who finds no string.
+    ///
+    /// Errors: BadValue for no string, InvalidNamespace for no valid name.
+    pub(crate) fn named_collection(&mut self) -> Result<Namespace> {
+        match self.command_value() {
+            Value::String(name) => Namespace::new(self.database, name),
+            other => Err(err!(BadValue, "collection name has invalid type {}", other.kind().alias())),
+        }
+    }
+
+    /// The same for a command that writes documents.
+    ///
+    /// Errors: InvalidNamespace, also for what only the server itself writes.
+    pub(crate) fn writable_namespace(&mut self) -> Result<Namespace> {
+        let namespace = self.namespace()?;
+        check_writable(&namespace).map(|()| namespace)
     }
 
     /// Takes a field that this server doesn't implement: refused by name unless it has no effect

@@ -33,6 +33,7 @@ mod session;
 mod session_id;
 mod set_config;
 mod signal;
+mod slow;
 mod transaction;
 mod transaction_rules;
 mod turn;

@@ -9,6 +9,7 @@ use crate::parameters::{Parameters, Setting};
 use crate::replica_set::ReplicaSet;
 use crate::session::Sessions;
 use crate::signal::Signal;
+use crate::slow::SlowOperations;
 use crate::transaction::TransactionCounters;
 use base::bson::{Builder, ObjectId};
 use base::random::Random;
@@ -76,6 +77,7 @@ pub struct Server {
     pub(crate) transactions: TransactionCounters,
     pub(crate) fail_points: FailPoints,
     pub(crate) parameters: Parameters,
+    pub(crate) slow: SlowOperations,
     pub(crate) default_concerns: DefaultConcerns,
     /// Raised when fsyncUnlock lets writes go on.
     pub(crate) unlocked: Arc<Signal>,
@@ -131,6 +133,7 @@ impl Server {
             counters: Counters::default(),
             transactions: TransactionCounters::default(),
             parameters: Parameters::default(),
+            slow: SlowOperations::default(),
             default_concerns: DefaultConcerns::default(),
             unlocked: Arc::default(),
             topology: TopologyState {

@@ -93,6 +93,11 @@ impl Usage {
         }
     }
 
+    /// The sums of one collection.
+    pub(crate) fn of(&self, namespace: &str) -> Option<&Spent> {
+        self.collections.get(namespace)
+    }
+
     /// The sums by name, sorted.
     pub(crate) fn sorted(&self) -> Vec<(&str, &Spent)> {
         let mut all: Vec<_> = self.collections.iter().map(|(name, spent)| (name.as_str(), spent)).collect();

@@ -47,6 +47,14 @@ impl Builder {
         self
     }
 
+    /// Appends a whole number as an int32 where it fits, as MongoDB shows sizes and counts.
+    pub fn append_number(&mut self, name: &str, number: i64) -> &mut Self {
+        match i32::try_from(number) {
+            Ok(small) => self.append(name, small),
+            Err(_) => self.append(name, number),
+        }
+    }
+
     /// Appends an element unless the value is `None`.
     pub fn append_optional<'v>(&mut self, name: &str, value: Option<impl Into<Value<'v>>>) -> &mut Self {
         if let Some(value) = value {

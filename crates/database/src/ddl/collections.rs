@@ -58,7 +58,7 @@ impl Database {
                 return Ok(None);
             }
             if view.catalog.get(namespace).is_none() && options.view.is_none() {
-                check_database_writable(namespace)?;
+                check_writable(namespace)?;
                 self.create_within(transaction, namespace, options)?;
                 return Ok(Some(Committed::default()));
             }
@@ -74,7 +74,7 @@ impl Database {
                     existing.options.to_document()
                 ));
             }
-            check_database_writable(namespace)?;
+            check_writable(namespace)?;
             if options.view.is_some() {
                 change.check_view(namespace, &options, context)?;
             }
@@ -101,15 +101,12 @@ impl Database {
         operation: &Operation,
         namespace: &Namespace,
     ) -> Result<Arc<Collection>> {
-        if matches!(namespace.collection(), "system.views" | "system.profile") {
-            return Err(err!(InvalidNamespace, "cannot write to {namespace}"));
-        }
         loop {
             if let Some(collection) = self.existing_collection(operation, namespace) {
                 collection.data()?;
                 return Ok(collection);
             }
-            check_database_writable(namespace)?;
+            check_writable(namespace)?;
             if let Some(transaction) = operation.transaction() {
                 return self.create_within(transaction, namespace, Options::default());
             }
@@ -161,7 +158,7 @@ impl Database {
         if from == to {
             return Err(err!(IllegalOperation, "Can't rename a collection to itself"));
         }
-        check_database_writable(to).map_err(|error| error.context("error with target namespace"))?;
+        check_creatable(to).map_err(|error| error.context("error with target namespace"))?;
         self.must_change_catalog(interrupt, |change| {
             let source = change.catalog().get(from).cloned();
             let source =
@@ -337,8 +334,20 @@ impl CatalogChange<'_> {
     }
 }
 
+/// Whether clients may write to a collection of this name.
+///
+/// Errors: InvalidNamespace for what the server itself writes, and those of [`check_creatable`].
+pub fn check_writable(namespace: &Namespace) -> Result<()> {
+    if matches!(namespace.collection(), "system.views" | "system.profile") {
+        return Err(err!(InvalidNamespace, "cannot write to {namespace}"));
+    }
+    check_creatable(namespace)
+}
+
 /// `system.` collections are not for clients to create, but for the few that MongoDB lets them.
-fn check_database_writable(namespace: &Namespace) -> Result<()> {
+///
+/// Errors: InvalidNamespace.
+pub(crate) fn check_creatable(namespace: &Namespace) -> Result<()> {
     let name = namespace.collection();
     let allowed = ["system.js", "system.users", "system.profile", "system.views", "system.version"];
     let is_own = namespace.database() == "config" || namespace.as_str() == "local.system.replset";

@@ -1,9 +1,10 @@
 //! Creating, dropping and changing indexes.
 
 use super::build::IndexBuild;
+use super::collections::check_creatable;
 use crate::catalog_change::CatalogChange;
 use crate::collection::{Collection, Data};
-use crate::commit::Committed;
+use crate::commit::{Committed, uuid_text};
 use crate::database::Database;
 use crate::index::{Building, Index, IndexSpec};
 use crate::logged::LoggedCommand;
@@ -12,7 +13,7 @@ use crate::operation::Operation;
 use crate::options::check_id_collation;
 use crate::storage_error;
 use base::bson::{Document, Value};
-use base::{Namespace, Result, err};
+use base::{ErrorCode, Namespace, Result, err};
 use query::{Context, Interrupt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -81,10 +82,20 @@ impl Database {
                     build.builds.iter().for_each(|built| add_index(collection, built.index.clone()));
                     Ok(())
                 };
-                outcome.committed = Some(build.run(publish)?);
+                let built = build.run(publish);
+                outcome.committed = Some(built.map_err(|error| self.introduce_failed(&build, error))?);
             }
             return Ok(outcome);
         }
+    }
+
+    /// Says of an error which build failed, where it isn't what ended the command.
+    fn introduce_failed(&self, build: &IndexBuild<'_>, error: base::Error) -> base::Error {
+        if matches!(error.code(), ErrorCode::Interrupted | ErrorCode::MaxTimeMSExpired) {
+            return error;
+        }
+        let (id, uuid) = (uuid_text(&self.random.uuid()), uuid_text(&build.uuid));
+        error.context(&format!("Index build failed: {id}: Collection {} ( {uuid} )", build.namespace))
     }
 
     fn create_indexes_within(
@@ -97,8 +108,9 @@ impl Database {
         let created_collection = transaction.view().catalog.get(namespace).is_none();
         let collection = self.collection_or_create(operation, namespace)?;
         let data = collection.data()?;
-        let mut new = Vec::new();
+        let mut new: Vec<IndexSpec> = Vec::new();
         for spec in specs {
+            check_repeated(&new.iter().collect::<Vec<_>>(), spec)?;
             if !is_there(data, spec)? {
                 new.push(IndexSpec::clone(spec));
             }
@@ -263,36 +275,43 @@ fn is_there(data: &Data, spec: &IndexSpec) -> Result<bool> {
     if spec.is_id_pattern() {
         return Ok(data.id_index().is_some());
     }
-    if let Some(same_name) = data.index(&spec.name) {
-        if !same_name.spec.same_signature(spec) {
+    is_among(data.indexes.iter().map(|index| &*index.spec), spec)
+}
+
+/// Whether a specification is among others; an error where one of them conflicts with it.
+///
+/// Errors: IndexKeySpecsConflict for another index of the same name, IndexOptionsConflict for the same index
+/// with other options or by another name.
+fn is_among<'s>(others: impl Iterator<Item = &'s IndexSpec> + Clone, spec: &IndexSpec) -> Result<bool> {
+    if let Some(same_name) = others.clone().find(|other| other.name == spec.name) {
+        if !same_name.same_signature(spec) {
             return Err(err!(
                 IndexKeySpecsConflict,
                 "An existing index has the same name as the requested index. When index names are not \
                  specified, they are auto generated and can cause conflicts. Please refer to our \
                  documentation. Requested index: {}, existing index: {}",
                 spec.to_document(),
-                same_name.spec.to_document()
+                same_name.to_document()
             ));
         }
-        if !same_name.spec.same_options(spec) {
+        if !same_name.same_options(spec) {
             return Err(err!(
                 IndexOptionsConflict,
                 "An equivalent index already exists with the same name but different options. Requested \
                  index: {}, existing index: {}",
                 spec.to_document(),
-                same_name.spec.to_document()
+                same_name.to_document()
             ));
         }
         return Ok(true);
     }
-    let Some(same_keys) = data.indexes.iter().find(|index| index.spec.same_signature(spec)) else {
-        return Ok(false);
-    };
-    if same_keys.spec.same_options(spec) {
+    let mut others = others;
+    let Some(same_keys) = others.find(|other| other.same_signature(spec)) else { return Ok(false) };
+    if same_keys.same_options(spec) {
         return Err(err!(
             IndexOptionsConflict,
             "Index already exists with a different name: {}",
-            same_keys.spec.name
+            same_keys.name
         ));
     }
     Err(err!(
@@ -300,8 +319,18 @@ fn is_there(data: &Data, spec: &IndexSpec) -> Result<bool> {
         "An equivalent index already exists with a different name and options. Requested index: {}, \
          existing index: {}",
         spec.to_document(),
-        same_keys.spec.to_document()
+        same_keys.to_document()
     ))
+}
+
+/// A command may name each new index once.
+///
+/// Errors: IndexAlreadyExists, and those of indexes that conflict.
+fn check_repeated(new: &[&IndexSpec], spec: &IndexSpec) -> Result<()> {
+    match is_among(new.iter().copied(), spec)? {
+        true => Err(err!(IndexAlreadyExists, "Identical index already exists: {}", spec.name)),
+        false => Ok(()),
+    }
 }
 
 /// What came of registering indexes.
@@ -348,7 +377,10 @@ impl CatalogChange<'_> {
         *outcome = CreateIndexesOutcome { created_collection: existing.is_none(), ..Default::default() };
         let collection = match existing {
             Some(collection) => collection,
-            None => self.create(namespace, Default::default())?,
+            None => {
+                check_creatable(namespace)?;
+                self.create(namespace, Default::default())?
+            }
         };
         let mut changed = Collection::clone(&collection);
         let Some(data) = &mut changed.data else {
@@ -363,6 +395,7 @@ impl CatalogChange<'_> {
         let is_empty = is_empty.transpose()?.is_none_or(|entries| entries == 0);
         let has_dropped = self.drop_abandoned(data);
         let mut builds = Vec::new();
+        let mut new: Vec<&IndexSpec> = Vec::new();
         for spec in specs {
             if spec.clustered {
                 check_clustered(data, spec, outcome.created_collection)?;
@@ -370,9 +403,11 @@ impl CatalogChange<'_> {
             if spec.is_id_pattern() {
                 check_id_collation(&spec.collation, &collection.options.collation)?;
             }
+            check_repeated(&new, spec)?;
             if is_there(data, spec)? {
                 continue;
             }
+            new.push(spec);
             let mut building =
                 data.building.iter().filter(|build| !builds.iter().any(|own| Arc::ptr_eq(own, *build)));
             if let Some(build) = building.find(|build| build.index.spec.name == spec.name) {

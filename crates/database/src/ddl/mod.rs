@@ -9,6 +9,6 @@ mod indexes;
 mod uniqueness;
 mod views;
 
-pub use collections::RenameRequest;
+pub use collections::{RenameRequest, check_writable};
 pub use indexes::CreateIndexesOutcome;
 pub use views::Resolved;

@@ -2,6 +2,7 @@
 
 use crate::catalog::Catalog;
 use crate::catalog_change::CatalogChange;
+use crate::collation::check_view;
 use crate::collection::{Options, View};
 use crate::commit::Committed;
 use crate::database::Database;
@@ -53,6 +54,48 @@ impl Catalog {
         }
         stages.end();
         Ok(Resolved { namespace: current, pipeline: Some(stages.finish()) })
+    }
+}
+
+impl Catalog {
+    /// Checks the views that a pipeline reads beside its input, before it starts.
+    ///
+    /// Errors: OptionNotSupportedOnView where one compares otherwise than the pipeline does,
+    /// MaxSubPipelineDepthExceeded's number where their own pipelines nest too deep.
+    pub(crate) fn check_read(&self, database: &str, stages: Array<'_>, collation: &Collation) -> Result<()> {
+        let mut read = Vec::new();
+        note_read(stages, 0, &mut read);
+        let mut heights = HashMap::new();
+        for name in &read {
+            let Ok(namespace) = Namespace::new(database, name) else { continue };
+            if let Some(collection) = self.get(&namespace) {
+                check_view(collection, collation)?;
+            }
+            if self.height(&namespace, &mut heights) >= query::pipeline::DEPTH_MAX {
+                return Err(query::pipeline::too_deep());
+            }
+        }
+        Ok(())
+    }
+
+    /// How deep pipelines nest in what a view reads. Views read no view that reads them.
+    fn height(&self, namespace: &Namespace, heights: &mut HashMap<String, usize>) -> usize {
+        let Some(view) = self.get(namespace).and_then(|collection| collection.options.view.as_ref()) else {
+            return 0;
+        };
+        if let Some(height) = heights.get(namespace.collection()) {
+            return *height;
+        }
+        let mut below = |name: &str| {
+            let named = Namespace::new(namespace.database(), name);
+            named.map_or(0, |namespace| self.height(&namespace, heights))
+        };
+        let mut read = Vec::new();
+        note_read(view.pipeline.view().as_array().unwrap_or(Array::EMPTY), 0, &mut read);
+        let within = read.iter().map(|name| below(name) + 1).max().unwrap_or(0);
+        let height = within.max(below(&view.on));
+        heights.insert(namespace.collection().to_string(), height);
+        height
     }
 }
 

@@ -106,11 +106,11 @@ impl RecordStream for Express {
     }
 }
 
-/// The one record, if any, of a lookup already made.
-pub(crate) struct Found(pub(crate) Option<Record>);
+/// The one record, if any, of a lookup already made, or what went wrong.
+pub(crate) struct Found(pub(crate) Option<Result<Record>>);
 
 impl RecordStream for Found {
     fn next(&mut self) -> Result<Option<Record>> {
-        Ok(self.0.take())
+        self.0.take().transpose()
     }
 }

@@ -10,6 +10,9 @@ use std::sync::Arc;
 /// The longest key pattern, in fields.
 const PARTS_MAX: usize = 32;
 
+/// The longest key pattern, in bytes.
+const KEY_PATTERN_MAX: usize = 2048;
+
 /// How one field of a key pattern is indexed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyKind {
@@ -108,12 +111,16 @@ impl IndexSpec {
     ///
     /// Errors: CannotCreateIndex, TypeMismatch, BadValue, InvalidIndexSpecificationOption,
     /// NotImplemented for kinds of index and options that are not there yet, as MongoDB words them.
-    pub fn parse(specification: Document<'_>, namespace: &Namespace, context: &Context) -> Result<IndexSpec> {
+    pub fn parse(
+        specification: Document<'_>,
+        _namespace: &Namespace,
+        context: &Context,
+    ) -> Result<IndexSpec> {
         let mut parser = Parser::default();
         for element in specification {
             parser.field(element.name(), element.value(), specification)?;
         }
-        parser.finish(specification, namespace, context)
+        parser.finish(specification, context)
     }
 
     /// A specification without the fields that none has, for `ignoreUnknownIndexOptions`.
@@ -162,21 +169,25 @@ impl IndexSpec {
         base::hash::hash64(Value::Binary { subtype: 0, bytes: &key })
     }
 
-    /// Whether two specifications index the same keys of the same documents, so that one index
-    /// serves both.
+    /// Whether two specifications are of one index: the same keys of the same documents, and the same rules
+    /// for both.
     pub fn same_signature(&self, other: &IndexSpec) -> bool {
         let filter = |spec: &IndexSpec| spec.partial.as_ref().map(|partial| partial.filter.clone());
         self.parts == other.parts
             && self.wildcard == other.wildcard
             && self.collation == other.collation
+            && self.is_unique() == other.is_unique()
+            && self.sparse == other.sparse
             && filter(self) == filter(other)
+    }
+
+    fn is_unique(&self) -> bool {
+        self.unique || self.name == "_id_"
     }
 
     /// Whether the options agree in everything but the name.
     pub fn same_options(&self, other: &IndexSpec) -> bool {
-        (self.unique || self.name == "_id_") == (other.unique || other.name == "_id_")
-            && self.prepare_unique == other.prepare_unique
-            && self.sparse == other.sparse
+        self.prepare_unique == other.prepare_unique
             && self.expire_after_seconds == other.expire_after_seconds
             && self.same_signature(other)
     }
@@ -296,7 +307,7 @@ impl Parser {
         Ok(())
     }
 
-    fn finish(self, whole: Document<'_>, namespace: &Namespace, context: &Context) -> Result<IndexSpec> {
+    fn finish(self, whole: Document<'_>, context: &Context) -> Result<IndexSpec> {
         let key = self.key.ok_or_else(|| {
             err!(FailedToParse, "The 'key' field is a required property of an index specification")
         })?;
@@ -324,7 +335,7 @@ impl Parser {
             expire_after_seconds: self.expire_after_seconds,
             options: self.options.finish(),
         };
-        check(&spec, whole, namespace)?;
+        check(&spec, whole)?;
         if spec.is_id_pattern() && spec.clustered {
             return Ok(IndexSpec::clustered(&spec.name, spec.collation));
         }
@@ -336,7 +347,7 @@ impl Parser {
 }
 
 /// What holds between the fields.
-fn check(spec: &IndexSpec, whole: Document<'_>, namespace: &Namespace) -> Result<()> {
+fn check(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
     if spec.name.is_empty() {
         return Err(err!(CannotCreateIndex, "index name cannot be empty"));
     }
@@ -375,7 +386,7 @@ fn check(spec: &IndexSpec, whole: Document<'_>, namespace: &Namespace) -> Result
         ));
     }
     if spec.is_id_pattern() {
-        return check_id(spec, whole, namespace);
+        return check_id(spec, whole);
     }
     if spec.name == "_id_" {
         return Err(err!(
@@ -402,35 +413,58 @@ fn check_wildcard(spec: &IndexSpec) -> Result<()> {
     Ok(())
 }
 
-fn check_id(spec: &IndexSpec, whole: Document<'_>, _namespace: &Namespace) -> Result<()> {
-    let option = match spec {
-        _ if spec.prepare_unique => "prepareUnique",
-        _ if spec.expire_after_seconds.is_some() => "expireAfterSeconds",
-        _ if spec.sparse => "sparse",
-        _ if spec.partial.is_some() => "partialFilterExpression",
-        _ if spec.hidden => return Err(err!(BadValue, "can't hide _id index")),
-        _ => return Ok(()),
-    };
-    Err(err!(
-        InvalidIndexSpecificationOption,
-        "The field '{option}' is not valid for an _id index specification. Specification: {whole}"
-    ))
+/// The index on `_id` has no options of its own.
+fn check_id(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
+    const FIELDS: [&str; 5] = ["collation", "key", "name", "ns", "v"];
+    if spec.hidden {
+        return Err(err!(BadValue, "can't hide _id index"));
+    }
+    let option = whole.iter().find(|option| !FIELDS.contains(&option.name()));
+    if let Some(option) = option.filter(|_| !spec.clustered) {
+        return Err(err!(
+            InvalidIndexSpecificationOption,
+            "The field '{}' is not valid for an _id index specification. Specification: {whole}",
+            option.name()
+        ));
+    }
+    let direction = spec.key.view().first().and_then(|part| part.value().as_number());
+    if direction.and_then(|direction| direction.to_i64_exact()) != Some(1) {
+        return Err(err!(
+            BadValue,
+            "The field 'key' for an _id index must be {{_id: 1}}, but got {}",
+            spec.key
+        ));
+    }
+    Ok(())
 }
 
 /// Takes a key pattern apart.
 fn key_pattern(key: Document<'_>) -> Result<Vec<KeyPart>> {
+    let mut names: Vec<&str> = Vec::new();
+    for element in key {
+        if names.contains(&element.name()) {
+            return Err(err!(
+                BadValue,
+                "The field '{}' appears multiple times in the index key pattern {key}",
+                element.name()
+            ));
+        }
+        names.push(element.name());
+    }
+    if key.bytes().len() > KEY_PATTERN_MAX {
+        return Err(err!(CannotCreateIndex, "Index key pattern too large."));
+    }
     if key.is_empty() {
         return Err(err!(CannotCreateIndex, "Index keys cannot be empty."));
     }
-    let parts: Vec<KeyPart> =
-        key.iter().map(|e| key_part(e.name(), e.value(), key)).collect::<Result<_>>()?;
+    let parts: Vec<KeyPart> = key.iter().map(|e| key_part(e.name(), e.value())).collect::<Result<_>>()?;
     if parts.len() > PARTS_MAX {
         return Err(err!(13103, "too many compound keys"));
     }
     Ok(parts)
 }
 
-fn key_part(name: &str, value: Value<'_>, key: Document<'_>) -> Result<KeyPart> {
+fn key_part(name: &str, value: Value<'_>) -> Result<KeyPart> {
     check_path(name)?;
     let kind = match value {
         Value::String("hashed") if is_wildcard(name) => {
@@ -446,11 +480,11 @@ fn key_part(name: &str, value: Value<'_>, key: Document<'_>) -> Result<KeyPart> 
         Value::String("") => return Err(err!(CannotCreateIndex, "Empty string index value not allowed")),
         Value::String(plugin) => return Err(err!(CannotCreateIndex, "Unknown index plugin '{plugin}'")),
         _ => match value.as_number() {
-            Some(number) if number.is_zero() || number.is_nan() => {
-                return Err(err!(
-                    CannotCreateIndex,
-                    "Values in the index key pattern cannot be 0 or NaN: {key}"
-                ));
+            Some(number) if number.is_nan() => {
+                return Err(err!(CannotCreateIndex, "Values in the index key pattern cannot be NaN."));
+            }
+            Some(number) if number.is_zero() => {
+                return Err(err!(CannotCreateIndex, "Values in the index key pattern cannot be 0."));
             }
             Some(number) if number.to_f64() > 0.0 => KeyKind::Ascending,
             Some(_) => KeyKind::Descending,

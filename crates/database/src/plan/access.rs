@@ -42,6 +42,7 @@ impl Access {
             .list
             .iter()
             .filter(|conjunct| self.admits(part, conjunct, conjuncts.collation))
+            .filter(|conjunct| self.has_keys(part, conjunct, conjuncts))
             .collect();
         candidates.sort_by_key(|conjunct| rank(&conjunct.bounds.intervals));
         let mut chosen: Option<Intervals> = None;
@@ -73,6 +74,21 @@ impl Access {
         *path == conjunct.path
             && arrays_fit(conjunct, *bits)
             && conjunct.bounds.strings.fit(&self.index.spec.collation, query)
+    }
+
+    /// Whether documents that satisfy a condition have a key for what satisfies it. What is missing is null in
+    /// a key; but a sparse index has no key for an array's element without any of the index's fields, unless
+    /// another condition asks for one of them there.
+    fn has_keys(&self, part: usize, conjunct: &Conjunct, conjuncts: &Conjuncts<'_>) -> bool {
+        if !self.index.spec.sparse || conjunct.needs_value || conjunct.negated || !self.is_multikey(part) {
+            return true;
+        }
+        conjuncts.list.iter().filter(|other| other.needs_value && !other.negated).any(|other| {
+            (0..self.index.spec.parts.len()).any(|place| {
+                self.admits(place, other, conjuncts.collation)
+                    && self.together((part, conjunct), (place, other))
+            })
+        })
     }
 
     /// Whether one key must satisfy both conditions.

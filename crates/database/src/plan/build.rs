@@ -64,9 +64,10 @@ pub(crate) fn by_id(
     let mut key = Vec::with_capacity(32);
     collation.append_key(id.view(), true, &mut key);
     let snapshot = view.snapshot.as_ref();
-    let (_, _, record) = lookup(operation, snapshot, index.ident, data.ident, &key, filter, context)?;
+    let found = lookup(operation, snapshot, index.ident, data.ident, &key, filter, context);
     index.uses.fetch_add(1, Relaxed);
-    Ok(Some(Box::new(Found(record))))
+    // What goes wrong is told as that of any plan: when the first record is asked for.
+    Ok(Some(Box::new(Found(found.map(|(_, _, record)| record).transpose()))))
 }
 
 fn id_equality(node: &Node) -> Option<&base::bson::ValueBuf> {
@@ -113,6 +114,14 @@ pub(crate) fn plan(
     let (source, rejected) = match (read.hint.as_ref().filter(heeded), natural) {
         (None, _) if bounded => {
             return Err(err!(51173, "When using min()/max() a hint of which index to use must be provided"));
+        }
+        (Some(Hint::Natural { .. }), _) if bounded => {
+            return Err(err!(
+                NoQueryExecutionPlans,
+                "error processing query: {}\n planner returned error :: caused by :: min and max are \
+                 incompatible with $natural",
+                describe()
+            ));
         }
         (_, Some(forward)) => (Source::Collection { forward }, Vec::new()),
         (None, None) => planning.choose()?,

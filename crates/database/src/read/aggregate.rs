@@ -10,6 +10,7 @@ use crate::plan::{Hint, Read};
 use crate::view::View;
 use base::bson::{Array, Document, DocumentBuf, Path, Value};
 use base::{Error, Namespace, Result, err};
+use query::field_path::check_field_name;
 use query::matcher::Matcher;
 use query::pipeline::Environment;
 use query::{Context, MetaKind, Pipeline, SortPattern, Stage};
@@ -116,13 +117,7 @@ impl Front {
 /// Errors: 16410.
 fn check_names(paths: &[Path]) -> Result<()> {
     let mut names = paths.iter().flat_map(|path| path.components()).map(|component| component.name());
-    match names.any(|name| name.starts_with('$') && !matches!(name, "$id" | "$ref" | "$db")) {
-        true => Err(err!(
-            16410,
-            "FieldPath field names may not start with '$'. Consider using $getField or $setField."
-        )),
-        false => Ok(()),
-    }
+    names.find(|name| name.starts_with('$')).map_or(Ok(()), check_field_name)
 }
 
 /// The error of asking for a sort key where there is no sort.
@@ -154,6 +149,8 @@ impl Database {
         let pipeline = Pipeline::parse(super::find::stages(&stages), context)?;
         pipeline.check_metadata(context)?;
         check_first_stage(namespace, &pipeline)?;
+        let read = super::find::stages(&stages);
+        view.catalog.check_read(namespace.database(), read, &context.collation)?;
         let others = OtherCollections::new(self, operation, namespace, &view, request.sources.clone());
         let mut environment = Environment::new(Arc::new(others), context.clone());
         environment.allow_disk_use = request.allow_disk_use.unwrap_or(environment.allow_disk_use);

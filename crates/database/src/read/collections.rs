@@ -128,7 +128,11 @@ impl Collections for OtherCollections {
         spec: Value<'_>,
         _context: &Arc<Context>,
     ) -> Result<Box<dyn Stage>> {
-        if let Some(documents) = self.database.statistics_stage(stage, spec, &self.namespace)? {
+        let latencies = || match &self.sources {
+            Some(sources) => sources("latencyStats", Value::String(self.namespace.as_str())),
+            None => Ok(Vec::new()),
+        };
+        if let Some(documents) = self.database.statistics_stage(stage, spec, &self.namespace, &latencies)? {
             return Ok(from_documents(documents));
         }
         match &self.sources {
@@ -149,8 +153,8 @@ impl Collections for OtherCollections {
         Ok(data.indexes.iter().any(|index| {
             let covers = index.spec.parts.len() == fields.len()
                 && index.spec.parts.iter().all(|part| fields.iter().any(|field| field == part.path.as_str()));
-            let plain = index.spec.collation == *collation && !index.spec.sparse;
-            covers && index.unique() && plain && index.spec.partial.is_none()
+            let plain = index.spec.collation == *collation && index.spec.partial.is_none();
+            covers && index.unique() && plain
         }))
     }
 

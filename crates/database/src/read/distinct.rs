@@ -8,12 +8,13 @@ use base::bson::{Builder, Document, DocumentBuf, MAX_DOCUMENT_SIZE, Path, PathCo
 use base::{Namespace, Result, err};
 use query::matcher::Matcher;
 use query::{Collation, Context, Stage};
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Database {
     /// The different values at a path among the documents that match, arrays counted by their
-    /// elements, as a document with the array `values`.
+    /// elements, as a document with the array `values`: in the order of the collation in force, but for what a
+    /// pipeline finds.
     ///
     /// Errors: 17217 where they don't fit into one reply.
     pub fn distinct(
@@ -53,15 +54,18 @@ impl Database {
                 error.context(&format!("Executor error during distinct command on namespace: {namespace}"))
             }
         })?;
-        Ok(values.finish())
+        // A pipeline groups, and groups come in no order.
+        Ok(if through_pipeline { values.finish() } else { values.sorted() })
     }
 }
 
-/// Values met so far, each once, in the order of meeting.
+/// Values met so far, each once, as it was met first.
 struct Values {
     path: Path,
-    seen: HashSet<Vec<u8>>,
+    /// By their sort keys: which one in the order of meeting it was.
+    seen: BTreeMap<Vec<u8>, usize>,
     collation: Collation,
+    /// The values in the order of meeting.
     out: Builder,
 }
 
@@ -69,7 +73,7 @@ impl Values {
     fn new(path: Path, collation: &Collation) -> Values {
         let mut out = Builder::new();
         out.begin_array("values");
-        Values { path, seen: HashSet::new(), collation: collation.clone(), out }
+        Values { path, seen: BTreeMap::new(), collation: collation.clone(), out }
     }
 
     fn add(&mut self, document: Document<'_>) -> Result<()> {
@@ -106,7 +110,8 @@ impl Values {
     fn note(&mut self, value: Value<'_>) -> Result<()> {
         let mut key = Vec::new();
         self.collation.append_key(value, true, &mut key);
-        if !self.seen.insert(key) {
+        let next = self.seen.len();
+        if *self.seen.entry(key).or_insert(next) != next {
             return Ok(());
         }
         self.out.push(value);
@@ -119,5 +124,20 @@ impl Values {
     fn finish(mut self) -> DocumentBuf {
         self.out.end();
         self.out.finish()
+    }
+
+    /// The values in their order rather than in that of meeting.
+    fn sorted(mut self) -> DocumentBuf {
+        let order = std::mem::take(&mut self.seen);
+        let met = self.finish();
+        let values = met.view().get("values").and_then(|values| values.as_array());
+        let values: Vec<Value<'_>> = values.into_iter().flat_map(|values| values.iter()).collect();
+        let mut out = Builder::with_buffer(Vec::with_capacity(met.view().bytes().len()));
+        out.begin_array("values");
+        for value in order.values().filter_map(|met| values.get(*met)) {
+            out.push(*value);
+        }
+        out.end();
+        out.finish()
     }
 }

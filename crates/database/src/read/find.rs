@@ -183,7 +183,8 @@ impl Database {
         cursor.opener = Opener::Find;
         cursor.uuid = Some(collection.uuid);
         cursor.wanted = (request.limit > 0).then_some(request.limit);
-        cursor.tailable = request.tailable;
+        // As in MongoDB there is nothing to tail while nothing is there.
+        cursor.tailable = request.tailable && collection.records() > 0;
         cursor.await_data = request.await_data;
         Ok(cursor)
     }

@@ -21,7 +21,7 @@ use crate::keys::CATALOG;
 use crate::storage_error;
 use crate::view::View;
 use base::bson::Document;
-use base::{Error, Namespace, Result};
+use base::{Error, Namespace, Result, err};
 use query::Context;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -59,7 +59,10 @@ impl Database {
         // Under the commit lock, so that the running counts are those of the view.
         let lock = self.exclusive(context.interrupt.as_ref())?;
         let view = self.view();
-        let collection = view.catalog.require(namespace)?.clone();
+        let collection =
+            view.catalog.get(namespace).cloned().ok_or_else(|| {
+                err!(NamespaceNotFound, "Collection '{namespace}' does not exist to validate.")
+            })?;
         let data = collection.data()?;
         let counted = data.counts.records.load(Relaxed);
         let mut in_use = Collection::clone(&collection);

@@ -218,13 +218,16 @@ impl Database {
     fn prepare(&self, document: Document<'_>, context: &Context) -> Result<Arc<[u8]>> {
         let first_is_id = document.first().is_some_and(|element| element.name_bytes() == b"_id");
         let fills_in = !context.keep_empty_timestamps;
-        let zero_time = |document: Document<'_>| {
-            fills_in
-                && document.iter().any(|e| {
-                    e.kind() == Type::Timestamp && e.value_bytes() == [0; 8] && e.name_bytes() != b"_id"
-                })
-        };
-        let stored: Arc<[u8]> = if first_is_id && !zero_time(document) {
+        let (mut ids, mut has_empty_time) = (0, false);
+        for element in document {
+            let is_id = element.name_bytes() == b"_id";
+            ids += usize::from(is_id);
+            has_empty_time |= !is_id && element.kind() == Type::Timestamp && element.value_bytes() == [0; 8];
+        }
+        if ids > 1 {
+            return Err(err!(BadValue, "can't have multiple _id fields in one document"));
+        }
+        let stored: Arc<[u8]> = if first_is_id && !(fills_in && has_empty_time) {
             document.bytes().into()
         } else {
             let mut out = Builder::with_buffer(Vec::with_capacity(document.bytes().len() + 17));
@@ -235,7 +238,7 @@ impl Database {
             for element in document.iter().filter(|element| element.name_bytes() != b"_id") {
                 match element.value() {
                     Value::Timestamp(0) if fills_in => {
-                        out.append(element.name(), Value::Timestamp(self.cluster_time()))
+                        out.append(element.name(), Value::Timestamp(context.stamps.next(self.cluster_time())))
                     }
                     _ => out.append_element(&element),
                 };

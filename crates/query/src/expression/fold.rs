@@ -9,7 +9,8 @@ use crate::{Arena, Context};
 use base::Result;
 use base::bson::Document;
 
-/// Replaces, from the leaves up, what depends on no document by its value.
+/// Replaces, from the leaves up, what depends on no document by its value; what fails stays as it is where
+/// the context has errors of constants wait for a document.
 pub(super) fn fold(node: &mut Node, context: &Context) -> Result<()> {
     for child in node.children_mut() {
         fold(child, context)?;
@@ -23,13 +24,23 @@ pub(super) fn fold(node: &mut Node, context: &Context) -> Result<()> {
     if let Node::Call(call) = &*node
         && let Some(check) = call.operator.check
     {
-        check(&Call::new(call, &Scope::new(Document::EMPTY, context, &arena)))?;
+        let checked = check(&Call::new(call, &Scope::new(Document::EMPTY, context, &arena)));
+        deferred(checked, context)?;
     }
     if foldable {
         context.interrupt.check()?;
-        let value =
-            node.evaluate(&Scope::new(Document::EMPTY, context, &arena))?.map(|value| value.to_owned());
-        *node = Node::Constant(value);
+        let value = node.evaluate(&Scope::new(Document::EMPTY, context, &arena));
+        if let Some(value) = deferred(value, context)? {
+            *node = Node::Constant(value.map(|value| value.to_owned()));
+        }
     }
     Ok(())
+}
+
+/// `None` in place of an error that may wait.
+fn deferred<T>(outcome: Result<T>, context: &Context) -> Result<Option<T>> {
+    match outcome {
+        Err(_) if context.defers_constants => context.interrupt.check().map(|()| None),
+        outcome => outcome.map(Some),
+    }
 }

@@ -15,7 +15,7 @@ pub(super) fn parse_literal(_: &mut Parser<'_>, _: &'static Operator, value: Val
 
 /// `$let`: the operands are the variables' values in order, then `in`.
 ///
-/// Errors: 16874 to 16877 for its form, those of variable names, 16868 and its kin.
+/// Errors: 16874 to 16877 for its form, FailedToParse for a bad name.
 pub(super) fn parse_let(
     parser: &mut Parser<'_>,
     operator: &'static Operator,

@@ -47,7 +47,7 @@ mod tests;
 pub use dependencies::Dependencies;
 pub use named::{Complaint, Named, Parameter};
 pub use table::{Arity, OPERATORS, Operator};
-pub use variables::{check_name_for_binding, checked_path};
+pub use variables::check_name_for_binding;
 
 use crate::{Arena, Context};
 use base::Result;

@@ -4,7 +4,7 @@ use super::evaluate::{Computed, Scope};
 use super::node::Node;
 use super::ordered_fields::OrderedFields;
 use super::parse::Parser;
-use super::{show, variables};
+use crate::field_path::check_field_name;
 use base::bson::{Builder, Document, Value};
 use base::{Result, err};
 
@@ -16,13 +16,9 @@ pub(super) fn parse(parser: &mut Parser<'_>, document: Document<'_>) -> Result<N
     let mut names = OrderedFields::default();
     for element in document {
         let name = element.name();
-        variables::check_field_name(name)?;
+        check_field_name(name)?;
         if names.set(name, Value::Null) {
-            return Err(err!(
-                16406,
-                "duplicate field name specified in object literal: {}",
-                show::document(document)
-            ));
+            return Err(err!(16406, "duplicate field name specified in object literal: {document}"));
         }
         fields.push((name.into(), parser.operand(element.value())?));
     }

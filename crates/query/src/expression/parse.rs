@@ -2,8 +2,9 @@
 
 use super::node::{Bindings, CallNode, FieldNode, Node, Source};
 use super::table::{self, Arity, Operator};
-use super::{named, object_literal, show, variables};
+use super::{named, object_literal, variables};
 use crate::Context;
+use crate::field_path::checked_path;
 use base::bson::{Array, Document, Path, Value};
 use base::{Result, err};
 
@@ -56,8 +57,7 @@ impl<'c> Parser<'c> {
                 if document.iter().count() != 1 {
                     return Err(err!(
                         15983,
-                        "an object representing an expression must have exactly one field: {}",
-                        show::document(document)
+                        "An object representing an expression must have exactly one field: {document}"
                     ));
                 }
                 self.call(first.name(), first.value())
@@ -67,6 +67,8 @@ impl<'c> Parser<'c> {
     }
 
     fn call(&mut self, name: &str, argument: Value<'_>) -> Result<Node> {
+        // MongoDB speaks of it by its newer name.
+        let name = if name == "$substr" { "$substrBytes" } else { name };
         let operator = table::find(name)
             .ok_or_else(|| err!(InvalidPipelineOperator, "Unrecognized expression '{name}'"))?;
         match operator.arity {
@@ -93,7 +95,7 @@ impl<'c> Parser<'c> {
             return Err(err!(16872, "'$' by itself is not a valid FieldPath"));
         }
         let Some(variable) = path.strip_prefix('$') else {
-            let path = Some(variables::checked_path(path)?);
+            let path = Some(checked_path(path)?);
             // `$let` may rebind CURRENT, and with it what plain paths read.
             let source = self.slot("CURRENT").map_or(Source::Root, Source::Slot);
             return Ok(Node::Field(FieldNode { source, path, name: "".into() }));
@@ -103,7 +105,7 @@ impl<'c> Parser<'c> {
             None => (variable, None),
         };
         variables::check_name_for_reading(name)?;
-        variables::checked_path(variable)?;
+        checked_path(variable)?;
         self.variable(name, rest.map(Path::new))
     }
 

@@ -3,7 +3,7 @@
 use super::comparison::{self, ComparisonOp};
 use super::node::{Node, Predicate};
 use super::operators::{self, FieldArgument};
-use super::parse::{Parser, is_database_reference, is_operator_document};
+use super::parse::{Parser, is_database_reference};
 use super::{number, regex_match};
 use base::bson::{Array, Document, Element, Path, Type, Value};
 use base::{Result, err};
@@ -81,10 +81,15 @@ fn elem_match_of(value: Value<'_>) -> Option<Value<'_>> {
     (first.name() == "$elemMatch").then(|| first.value())
 }
 
+/// Whether a document is a condition: names with a dollar sign that no operator has are data.
+fn begins_with_operator(document: Document<'_>) -> bool {
+    document.first().is_some_and(|first| operators::is_of_fields(first.name()))
+}
+
 fn all_value(path: &Path, value: Value<'_>) -> Result<Node> {
     match value {
         Value::Regex { pattern, options } => regex_match::field(path, pattern, options),
-        Value::Document(inner) if is_operator_document(inner) => {
+        Value::Document(inner) if begins_with_operator(inner) => {
             Err(err!(BadValue, "no $ expressions in $all"))
         }
         _ => comparison::field(path, ComparisonOp::Eq, value),

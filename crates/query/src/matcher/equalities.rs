@@ -29,7 +29,7 @@ fn check_conflict(a: &Path, b: &Path) -> Result<()> {
     }
     if a.starts_with(b) || b.starts_with(a) {
         let (shorter, longer) = if a.starts_with(b) { (b, a) } else { (a, b) };
-        return Err(err!(NotSingleValueField, "{WHY}, both paths '{shorter}' and '{longer}' are matched"));
+        return Err(err!(NotSingleValueField, "{WHY}, both paths '{longer}' and '{shorter}' are matched"));
     }
     Ok(())
 }

@@ -26,6 +26,7 @@ mod parse;
 mod refused;
 mod regex_match;
 mod siblings;
+mod special;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -40,10 +41,11 @@ pub use membership::In;
 pub use modulo::Modulo;
 pub use node::{Node, Predicate};
 pub use regex_match::RegexMatch;
+pub use special::mentions_expr;
 
 use crate::{Collation, Context};
-use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, Path, Value};
+use base::{Result, err};
 use evaluate::{Evaluation, Subject};
 
 /// A parsed filter.
@@ -72,6 +74,18 @@ impl Matcher {
         let root = parse::Parser::new(context).filter(filter)?;
         let collation = context.collation.clone();
         Ok(Matcher { root: optimize::normalise(root, &collation)?, collation })
+    }
+
+    /// Parses a filter that may only look at the fields of what it is held against.
+    ///
+    /// Errors: QueryFeatureNotAllowed for `$expr` and `$jsonSchema`, BadValue for `$text` and `$where`, and
+    /// those of [`parse`](Self::parse).
+    pub fn parse_plain(filter: Document<'_>, context: &Context) -> Result<Matcher> {
+        match special::first(filter) {
+            Some(name @ ("$text" | "$where")) => Err(err!(BadValue, "{name} is not allowed in this context")),
+            Some(name) => Err(err!(QueryFeatureNotAllowed, "{name} is not allowed in this context")),
+            None => Matcher::parse(filter, context),
+        }
     }
 
     /// Whether the document satisfies the filter.

@@ -120,6 +120,11 @@ pub(super) fn is_top_level(name: &str) -> bool {
     matches!(find(name), Some(Parse::Top(_)))
 }
 
+/// Whether this is the name of an operator in a field's document of operators.
+pub(super) fn is_of_fields(name: &str) -> bool {
+    matches!(find(name), Some(Parse::Field(_)))
+}
+
 /// Parses an operator that stands in place of a field name; `None` where there is none so named.
 pub(super) fn parse_top(parser: &Parser<'_>, element: &Element<'_>) -> Option<Result<Option<Node>>> {
     match find(element.name())? {

@@ -5,6 +5,7 @@
 //! - Through an array on the way it descends into each element that is a document; other
 //!   elements find nothing, not even a missing value. A component that is a number also descends
 //!   into the element at that position; there an array directly within the array is entered.
+//! - A dot at a path's end after an array is as nothing.
 //! - An array at the end of the path gives each of its elements and then itself, unless it was
 //!   reached by position, which gives the array alone.
 //!
@@ -102,6 +103,10 @@ where
 {
     use base::bson::Type;
     match element.kind() {
+        // What remains of `a.` is no name: the array is the end of the path.
+        Type::Array if matches!(rest, [only] if only.name().is_empty()) => {
+            at_value(&[], element, leaf, position, visit)
+        }
         Type::Array if !rest.is_empty() => in_array(rest, element, leaf, position, visit),
         Type::Array if leaf == LeafArrays::Traverse => leaf_array(element, position, visit),
         Type::Document if !rest.is_empty() => in_document(rest, nested(element), leaf, position, visit),

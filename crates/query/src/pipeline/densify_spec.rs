@@ -1,6 +1,6 @@
 //! How a `$densify` is written, and what its steps are.
 
-use crate::expression::checked_path;
+use crate::field_path::checked_path;
 use crate::window::Unit;
 use base::bson::{Array, Document, Element, Number, Path, Value, ValueBuf, compare};
 use base::{Result, err};

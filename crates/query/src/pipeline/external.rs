@@ -14,11 +14,14 @@ struct External {
 
 /// Parses a stage whose specification is the database's to read.
 ///
-/// Errors: FailedToParse unless it is a document, 28803 for `$indexStats` of anything but `{}`.
+/// Errors: FailedToParse unless it is a document, 5447000 in the case of `$collStats`, 28803 for `$indexStats` of anything but `{}`.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let is_empty = spec.value().as_document().is_some_and(|document| document.is_empty());
     if spec.name() == "$indexStats" && !is_empty {
         return Err(err!(28803, "The $indexStats stage specification must be an empty object"));
+    }
+    if spec.name() == "$collStats" && spec.value().as_document().is_none() {
+        return Err(err!(5447000, "$collStats must take a nested object but found: {spec}"));
     }
     let Value::Document(_) = spec.value() else {
         let found = spec.kind().alias();
@@ -52,6 +55,7 @@ mod tests {
         gives("[]", text, "[{stage: '$indexStats', spec: {}}]");
         assert!(!pipeline(text).unwrap().reads_collection());
         fails("[{$indexStats: {a: 1}}]", 28803, "must be an empty object");
+        fails("[{$collStats: null}]", 5447000, "found: $collStats: null");
         fails("[{$currentOp: 1}]", 9, "$currentOp must take a nested object");
         fails("[{$limit: 1}, {$collStats: {}}]", 40602, "$collStats is only valid as the first stage");
     }

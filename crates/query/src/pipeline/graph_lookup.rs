@@ -8,8 +8,8 @@ use super::fields::{set_path, visit_values};
 use super::operator::{Effect, Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
-use crate::expression::checked_path;
 use crate::expression::{Dependencies, Expression};
+use crate::field_path::checked_path;
 use crate::tick::Tick;
 use crate::{Arena, Matcher};
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Path, Value, ValueBuf};
@@ -28,11 +28,14 @@ struct GraphLookup {
     restrict: Option<DocumentBuf>,
 }
 
-/// Errors: 40100 to 40105, 40185, 40327 as MongoDB's; those of expressions, filters and paths.
+/// Errors: FailedToParse, 40100 to 40105 and 40185 as MongoDB's; those of expressions, filters and paths.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
-        return Err(err!(40327, "the $graphLookup stage specification must be an object, but found {found}"));
+        return Err(err!(
+            FailedToParse,
+            "the $graphLookup stage specification must be an object, but found {found}"
+        ));
     };
     let (mut from, mut output, mut start, mut connect_from, mut connect_to) = (None, None, None, None, None);
     let (mut depth_max, mut depth_field, mut restrict) = (None, None, None);
@@ -271,7 +274,7 @@ mod tests {
 
     #[test]
     fn refuses_bad_specifications() {
-        fails("[{$graphLookup: 1}]", 40327, "must be an object, but found int");
+        fails("[{$graphLookup: 1}]", 9, "must be an object, but found int");
         fails("[{$graphLookup: {from: 's'}}]", 40105, "requires 'from'");
         fails("[{$graphLookup: {from: 1}}]", 40103, "expected string as argument for from, found: int");
         fails("[{$graphLookup: {maxDepth: 'x'}}]", 40100, "maxDepth must be numeric, found type: string");

@@ -14,7 +14,7 @@ use super::unwind::Unwind;
 use super::variables::{Let, parse_let};
 use super::{Environment, Pipeline, Stage, Step, Stream, lookup_unwind};
 use crate::Arena;
-use crate::expression::checked_path;
+use crate::field_path::checked_path;
 use crate::tick::Tick;
 use base::bson::{Array, Builder, Document, DocumentBuf, DocumentCow, Element, Path, Value, ValueBuf};
 use base::{Result, err};

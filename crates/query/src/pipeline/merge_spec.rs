@@ -3,7 +3,7 @@
 use super::collections::Namespace;
 use super::target;
 use super::variables::{Let, parse_let};
-use crate::expression::checked_path;
+use crate::field_path::checked_path;
 use crate::{Context, Update};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value, ValueBuf};
 use base::{Result, err};
@@ -49,6 +49,16 @@ impl Merge {
             if !matches!(option.name(), "into" | "on" | "let" | "whenMatched" | "whenNotMatched") {
                 return Err(err!(40415, "BSON field '$merge.{}' is an unknown field.", option.name()));
             }
+        }
+        if let Some(variables) = options.find("let")
+            && variables.value().as_document().is_none()
+            && !variables.value().is_nullish()
+        {
+            let found = variables.kind().alias();
+            return Err(err!(
+                TypeMismatch,
+                "BSON field '$merge.let' is the wrong type '{found}', expected type 'object'"
+            ));
         }
         let Some(into) = options.find("into") else {
             return Err(err!(40414, "BSON field '$merge.into' is missing but a required field"));

@@ -70,6 +70,7 @@ use depth::{Bounded, Growth};
 use operator::{Kind, Operator};
 use parse::Scope;
 pub(crate) use parse::check_length;
+pub use parse::{DEPTH_MAX, too_deep};
 use std::sync::Arc;
 
 use crate::Context;

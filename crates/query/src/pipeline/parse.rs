@@ -11,7 +11,12 @@ use std::sync::Arc;
 /// MongoDB's limit of stages in one pipeline (internalPipelineLengthLimit).
 const STAGES_MAX: usize = 1000;
 /// How deep sub-pipelines may nest, as MongoDB's.
-const DEPTH_MAX: usize = 20;
+pub const DEPTH_MAX: usize = 20;
+
+/// The error of sub-pipelines that nest deeper than [`DEPTH_MAX`].
+pub fn too_deep() -> base::Error {
+    err!(232, "Maximum number of nested sub-pipelines exceeded. Limit is {DEPTH_MAX}")
+}
 
 /// What stands around the pipeline that is being parsed.
 #[derive(Clone, Copy)]
@@ -56,7 +61,7 @@ impl<'p> Scope<'p> {
     /// Errors: MaxSubPipelineDepthExceeded's number beyond 20 levels.
     pub(crate) fn within<'q>(&self, stage: &'static str, context: &'q Context) -> Result<Scope<'q>> {
         if self.depth >= DEPTH_MAX {
-            return Err(err!(232, "Maximum number of nested sub-pipelines exceeded. Limit is {DEPTH_MAX}"));
+            return Err(too_deep());
         }
         Ok(Scope { context, inside: Some(stage), depth: self.depth + 1, position: 0, first: None })
     }

@@ -46,7 +46,7 @@ pub(crate) fn parse_add_fields(spec: &Element<'_>, scope: &Scope<'_>) -> Result<
     let Value::Document(fields) = spec.value() else {
         return Err(err!(40272, "{name} specification stage must be an object, got {}", spec.kind().alias()));
     };
-    let projection = Projection::add_fields(fields, scope.context)?;
+    let projection = Projection::add_fields(name, fields, scope.context)?;
     let effect = Effect::Changes(top_names(fields));
     let reads = read_paths(fields, "", scope.context);
     Ok(Parsed::one(Reshape { name, projection, effect, reads, closed: false }))

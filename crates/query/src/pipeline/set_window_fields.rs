@@ -8,7 +8,7 @@ use super::fields::set_path;
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
-use crate::expression::checked_path;
+use crate::field_path::checked_path;
 use crate::metadata::Carrier;
 use crate::tick::Tick;
 use crate::window::{Function, Gathered, Given, Partition, SortBy, parse_output};

@@ -4,7 +4,7 @@ use super::fields::set_path;
 use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
-use crate::expression::checked_path;
+use crate::field_path::checked_path;
 use crate::tick::Tick;
 use base::bson::{Array, Document, DocumentBuf, DocumentCow, Element, Elements, Path, Value};
 use base::{Result, err};

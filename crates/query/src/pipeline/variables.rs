@@ -11,7 +11,7 @@ pub(crate) struct Let {
     variables: Vec<(String, Expression)>,
 }
 
-/// Errors: FailedToParse unless it is a document, 16867 and its kin for a bad name.
+/// Errors: FailedToParse unless it is a document, and for a bad name.
 pub(crate) fn parse_let(stage: &str, option: &Element<'_>, context: &Context) -> Result<Let> {
     let Value::Document(spec) = option.value() else {
         let found = option.kind().alias();

@@ -71,9 +71,9 @@ impl Projection {
     /// Parses the specification of an `$addFields` or `$set`.
     ///
     /// Errors: 40176 for conflicting paths, 40177 and 40180 for empty documents, those of
-    /// expressions, all behind `Invalid $addFields`.
-    pub fn add_fields(spec: Document<'_>, context: &Context) -> Result<Projection> {
-        parse::add_fields(spec, context).map_err(|error| invalid("Invalid $addFields", error))
+    /// expressions, all behind `Invalid $addFields` or what else `stage` is.
+    pub fn add_fields(stage: &str, spec: Document<'_>, context: &Context) -> Result<Projection> {
+        parse::add_fields(spec, context).map_err(|error| invalid(&format!("Invalid {stage}"), error))
     }
 
     /// A projection without these fields: the paths of an `$unset`.

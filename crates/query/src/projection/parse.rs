@@ -4,7 +4,7 @@ use super::tree::{Node, Slice, Tree};
 use super::{Kind, Projection};
 use crate::Matcher;
 use crate::expression::Place;
-use crate::sort::checked_path;
+use crate::field_path::checked_path;
 use crate::{Context, Expression};
 use base::bson::{Builder, Document, Element, Path, Value};
 use base::{Result, err};
@@ -56,9 +56,6 @@ impl Parser<'_> {
     fn field(&mut self, prefix: &str, element: &Element<'_>) -> Result<()> {
         self.context.interrupt.check()?;
         let path = super::join(prefix, element.name());
-        if let Some(array) = path.strip_suffix(".$").filter(|_| self.flavour == Flavour::Find) {
-            return self.positional(array, element);
-        }
         if self.flavour == Flavour::Find && path.contains(".$.") {
             return Err(err!(
                 31394,
@@ -67,7 +64,13 @@ impl Parser<'_> {
                  form like a.b.$.d, remove the parts following the '$' and the results will be equivalent."
             ));
         }
-        checked_path(&path)?;
+        match path.strip_suffix(".$") {
+            Some(array) if self.flavour == Flavour::Find => return self.positional(array, element),
+            Some(_) => {
+                return Err(err!(31324, "Cannot use positional projection in aggregation projection"));
+            }
+            None => checked_path(&path)?,
+        };
         match element.value() {
             Value::Document(inner) => self.document(&path, inner),
             value if value.as_number().is_some() || value.as_bool().is_some() => {
@@ -94,7 +97,7 @@ impl Parser<'_> {
             (Flavour::Find, "$elemMatch") => self.elem_match(path, &first),
             (Flavour::Find, "$slice") => match slice(first.value())? {
                 Some(slice) => self.tree.add(path, Node::Slice(slice)),
-                None => self.computed(path, Value::Document(inner)),
+                None => self.computed(path, Value::Document(inner)).map_err(|error| no_slice(error, inner)),
             },
             (_, "$meta") if inner.iter().count() == 1 => self.meta(path, inner, &first),
             _ => self.computed(path, Value::Document(inner)),
@@ -208,6 +211,18 @@ impl Parser<'_> {
         let Parser { tree, positional, sort_keys, .. } = self;
         Ok(Projection { kind, tree, positional, sort_keys, may_deepen: false })
     }
+}
+
+/// Says of a `$slice` that neither a find nor an expression can have why it isn't the former.
+fn no_slice(error: base::Error, given: Document<'_>) -> base::Error {
+    if error.code().number() != 28667 {
+        return error;
+    }
+    error.context(&format!(
+        "Invalid $slice syntax. The given syntax {given} did not match the find() syntax because :: \
+         Location31273: $slice only supports numbers and [skip, limit] arrays :: The given syntax did not match \
+         the expression $slice syntax."
+    ))
 }
 
 /// Parses the bounds of find's `$slice`; `None` where they are those of the expression `$slice`.

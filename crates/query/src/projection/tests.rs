@@ -31,7 +31,7 @@ fn find_fails(spec: &str, code: i32, message: &str) {
 
 #[track_caller]
 fn add(spec: &str, before: &str, after: &str) {
-    let projection = Projection::add_fields(document(spec).view(), &Context::for_tests());
+    let projection = Projection::add_fields("$addFields", document(spec).view(), &Context::for_tests());
     let projection = projection.unwrap_or_else(|error| panic!("{spec}: {error}"));
     assert_eq!(run(&projection, before, None).unwrap(), document(after).to_string(), "{spec}");
 }
@@ -145,7 +145,10 @@ fn added_fields_take_the_place_of_old_ones() {
     add("{'a.b': 1}", "{a: 5, c: 1}", "{a: {b: 1}, c: 1}");
     add("{a: 0, b: null}", "{}", "{a: 0, b: null}");
     let fails = |spec: &str| {
-        Projection::add_fields(document(spec).view(), &Context::for_tests()).unwrap_err().code().number()
+        Projection::add_fields("$addFields", document(spec).view(), &Context::for_tests())
+            .unwrap_err()
+            .code()
+            .number()
     };
     assert_eq!(fails("{}"), 40177);
     assert_eq!(fails("{a: {}}"), 40180);

@@ -19,16 +19,16 @@ pub(crate) struct ArrayFilter {
 pub(crate) fn parse(filters: &[Document<'_>], context: &Context) -> Result<Vec<ArrayFilter>> {
     let mut parsed: Vec<ArrayFilter> = Vec::with_capacity(filters.len());
     for filter in filters {
-        let identifier = identifier(*filter).map_err(|error| error.context("Error parsing array filter"))?;
+        let in_filter = |error: base::Error| error.context("Error parsing array filter");
+        let matcher = Matcher::parse_plain(*filter, context).map_err(in_filter)?;
+        let identifier = identifier(*filter).map_err(in_filter)?;
         if parsed.iter().any(|other| other.identifier == identifier) {
             return Err(err!(
                 FailedToParse,
                 "Found multiple array filters with the same top-level field name {identifier}"
             ));
         }
-        let filter =
-            Matcher::parse(*filter, context).map_err(|error| error.context("Error parsing array filter"))?;
-        parsed.push(ArrayFilter { identifier, filter });
+        parsed.push(ArrayFilter { identifier, filter: matcher });
     }
     Ok(parsed)
 }

@@ -30,6 +30,8 @@ impl UpdatePipeline {
     pub(super) fn parse(pipeline: Array<'_>, context: &Context) -> Result<UpdatePipeline> {
         let mut own = context.with_variables(context.variables.clone());
         own.metadata = Metadata::default();
+        // The stages are parsed and no more until a document is there.
+        own.defers_constants = true;
         check_length(pipeline.len())?;
         let parse = |stage| Ok((parse_stage(stage, &own)?, growth(stage)));
         let stages = pipeline.iter().map(parse).collect::<Result<_>>()?;
@@ -90,7 +92,7 @@ fn parse_stage(stage: Value<'_>, context: &Context) -> Result<Stage> {
     match spec.name() {
         "$addFields" | "$set" => {
             let fields = document(&spec, 40272, "specification stage must be an object")?;
-            Ok(Stage::Project(Projection::add_fields(fields, context)?))
+            Ok(Stage::Project(Projection::add_fields(spec.name(), fields, context)?))
         }
         "$project" => {
             let fields = document(&spec, 15969, "specification must be an object")?;

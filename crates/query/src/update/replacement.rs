@@ -35,16 +35,20 @@ impl Replacement {
         if let (Some(element), false) = (dollar, is_insert) {
             return Err(dollar_prefixed(element.name()));
         }
-        let now = (!context.keep_empty_timestamps).then(|| super::timestamp(context));
-        replace(before, self.document.view(), now)
+        let fills_in = !context.keep_empty_timestamps;
+        replace(before, self.document.view(), fills_in.then_some(context))
     }
 }
 
-/// `after` in the place of `before`: keeps the `_id` unless `after` repeats it. Empty timestamps
-/// at the top become `now`, where given.
+/// `after` in the place of `before`: keeps the `_id` unless `after` repeats it. Where there is a
+/// context, empty timestamps at the top become times, each its own.
 ///
 /// Errors: ImmutableField.
-pub(super) fn replace(before: Document<'_>, after: Document<'_>, now: Option<u64>) -> Result<DocumentBuf> {
+pub(super) fn replace(
+    before: Document<'_>,
+    after: Document<'_>,
+    context: Option<&Context>,
+) -> Result<DocumentBuf> {
     let mut out = Builder::with_buffer(Vec::with_capacity(after.bytes().len() + 32));
     match (before.find("_id"), after.find("_id")) {
         (Some(old), None) => {
@@ -59,9 +63,9 @@ pub(super) fn replace(before: Document<'_>, after: Document<'_>, now: Option<u64
         _ => {}
     }
     for element in after {
-        match now {
-            Some(now) if is_empty_timestamp(&element) => {
-                out.append(element.name(), Value::Timestamp(now));
+        match context {
+            Some(context) if is_empty_timestamp(&element) => {
+                out.append(element.name(), Value::Timestamp(context.stamps.next(super::timestamp(context))));
             }
             _ => {
                 out.append_element(&element);

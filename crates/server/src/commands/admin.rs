@@ -13,15 +13,14 @@ pub(crate) const GET_LOG: Command =
 
 fn get_log(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
-    let which = fields.command_value();
+    let which = match fields.command_value() {
+        Value::String(which) => which,
+        other if other.is_nullish() => {
+            return Err(err!(IDLFailedToParse, "BSON field 'getLog.getLog' is missing but a required field"));
+        }
+        other => return Err(fields.wrong_type("getLog", other.kind(), "string")),
+    };
     fields.finish()?;
-    let which = which.as_str().ok_or_else(|| {
-        err!(
-            TypeMismatch,
-            "Argument to getLog must be of type String; found a value of type {}",
-            which.kind().alias()
-        )
-    })?;
     let (lines, written) = match which {
         "*" => {
             call.reply.begin_array("names").push("global").push("startupWarnings").end();
@@ -76,23 +75,30 @@ fn plain(call: &mut Call<'_>) -> Result<Answer> {
 
 /// The row of `profile`.
 pub(crate) const PROFILE: Command =
-    Command::new("profile", Kind::Admin, "Shows the profiler's level.", profile);
+    Command::new("profile", Kind::Admin, "Sets which slow operations are logged.", profile);
 
 fn profile(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let level = fields.command_value().as_i64();
-    fields.integer("slowms")?;
-    fields.number("sampleRate")?;
+    let threshold = fields.integer("slowms")?;
+    let sample_rate = fields.number("sampleRate")?;
     fields.refuse_unless_default("filter")?;
     fields.finish()?;
     match level {
-        Some(-1 | 0) => {
-            call.reply.append("was", 0).append("slowms", 100).append("sampleRate", 1.0);
-            Ok(Answer::Done)
+        Some(-1 | 0) => {}
+        Some(1 | 2) => {
+            return Err(err!(NotImplemented, "the profiler ('profile' above 0) is not implemented"));
         }
-        Some(1 | 2) => Err(err!(NotImplemented, "the profiler ('profile' above 0) is not implemented")),
-        _ => Err(err!(BadValue, "Profiling level must be between -1 and 2")),
+        _ => return Err(err!(BadValue, "Profiling level must be between -1 and 2")),
     }
+    if sample_rate.is_some_and(|rate| !(0.0..=1.0).contains(&rate)) {
+        return Err(err!(BadValue, "'sampleRate' must be between 0.0 and 1.0 inclusive"));
+    }
+    let slow = &call.server.slow;
+    call.reply.append("was", 0).append_number("slowms", slow.threshold());
+    call.reply.append("sampleRate", slow.sample_rate());
+    slow.set(threshold, sample_rate);
+    Ok(Answer::Done)
 }
 
 /// The row of `setFeatureCompatibilityVersion`.

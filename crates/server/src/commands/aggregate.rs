@@ -42,6 +42,10 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
         check_explained(call.arguments.write_concern.is_some())?;
         return explain::aggregate(call, parts, Verbosity::QueryPlanner);
     }
+    let is_stage = |stage: Value<'_>| matches!(stage, Value::Document(_));
+    if !parts.pipeline.iter().all(is_stage) {
+        return Err(err!(TypeMismatch, "Each element of the 'pipeline' array must be an object"));
+    }
     if !parts.has_cursor {
         return Err(err!(
             FailedToParse,
@@ -179,7 +183,7 @@ impl<'a> Parts<'a> {
             pipeline: self.pipeline,
             hint: self.hint.clone(),
             allow_disk_use: self.allow_disk_use,
-            sources: Some(super::sources::for_server(call.server)),
+            sources: Some(super::sources::for_server(call.server, self.pipeline)),
         }
     }
 }

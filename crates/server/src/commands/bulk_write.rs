@@ -11,7 +11,7 @@ use crate::{reply, transaction_rules};
 use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
 use base::{Error, Namespace, Result, err};
 use database::language::Collation;
-use database::{Committed, Hint, InsertRequest, RetryKey, UpdateOutcome};
+use database::{Committed, Hint, InsertRequest, RetryKey, UpdateOutcome, check_writable};
 
 /// The most operations in one command.
 const OPERATIONS_MAX: usize = 100_000;
@@ -207,6 +207,7 @@ impl Operation<'_> {
         bypass_validation: bool,
         retry: Option<RetryKey>,
     ) -> Result<Done> {
+        check_writable(namespace)?;
         let database = &call.server.database;
         let collation = database.collation(namespace, self.collation().cloned())?;
         let surroundings = &surroundings.collated(Some(&collation));

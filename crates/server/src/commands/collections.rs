@@ -217,13 +217,12 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
         return Err(err!(InvalidOptions, "collMod only supports dry run mode for making an index unique"));
     }
     if view_on.is_some() || pipeline.is_some() {
-        let (Some(on), Some(pipeline)) = (view_on, pipeline) else {
-            return Err(err!(
-                InvalidOptions,
-                "Must specify both 'viewOn' and 'pipeline' when modifying a view"
-            ));
-        };
-        database.set_view(&namespace, on, Value::Array(pipeline), context)?;
+        // Each may be given alone; what isn't stays.
+        let now = collection.options.view.as_ref();
+        let on = view_on.or(now.map(|view| view.on.as_str())).unwrap_or_default();
+        let pipeline = pipeline.map(Value::Array).or(now.map(|view| view.pipeline.view()));
+        let pipeline = pipeline.unwrap_or(Value::Array(base::bson::Array::EMPTY));
+        database.set_view(&namespace, on, pipeline, context)?;
     } else if collection.is_view()
         && (validator.is_some() || index.is_some() || level.is_some() || action.is_some())
     {

@@ -57,13 +57,36 @@ fn current_op(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Every operation that runs now, as the stage `$currentOp` shows them.
-pub(crate) fn documents(server: &Server) -> Vec<DocumentBuf> {
+/// Every operation that runs now, as the stage `$currentOp` shows them; with `idleCursors` also the cursors
+/// that nobody reads at the moment.
+pub(crate) fn documents(server: &Server, options: Document<'_>) -> Vec<DocumentBuf> {
     let running =
         |activity: &Arc<Activity>| activity.current().map(|current| entry(server, activity, Some(current)));
     let mut entries: Vec<DocumentBuf> = server.activities.all().iter().filter_map(running).collect();
     entries.extend(server.sessions.all().iter().filter_map(|session| idle_transaction(server, session)));
+    if options.get("idleCursors").is_some_and(|wanted| wanted.is_truthy()) {
+        entries.extend(server.database.cursors.idle().iter().map(idle_cursor));
+    }
     entries
+}
+
+/// A cursor that is open and not being read.
+fn idle_cursor(cursor: &database::IdleCursor) -> DocumentBuf {
+    let mut entry = Builder::new();
+    entry.append("type", "idleCursor").append("ns", cursor.namespace.as_str());
+    entry.append("active", false).append("currentOpTime", &format_time(now_millis()));
+    if let Some(session) = &cursor.session {
+        session_id::append(entry.begin_document("lsid"), session);
+        entry.end();
+    }
+    entry.begin_document("cursor").append("cursorId", cursor.id);
+    let created = now_millis() - i64::try_from(cursor.age.as_millis()).unwrap_or(i64::MAX);
+    let used = now_millis() - i64::try_from(cursor.idle.as_millis()).unwrap_or(i64::MAX);
+    entry.append("createdDate", Value::DateTime(created)).append("lastAccessDate", Value::DateTime(used));
+    entry.append("nDocsReturned", cursor.documents as i64).append("nBatchesReturned", cursor.batches as i64);
+    entry.append("noCursorTimeout", cursor.no_timeout).append("tailable", cursor.tailable);
+    entry.append("awaitData", cursor.await_data).end();
+    entry.finish()
 }
 
 fn is_simple(condition: Value<'_>) -> bool {

@@ -26,7 +26,7 @@ pub(crate) struct Statement<'a> {
 
 fn delete(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
-    let namespace = fields.namespace()?;
+    let namespace = fields.writable_namespace()?;
     let statements = fields.required("deletes", Fields::documents)?;
     let ordered = fields.flag("ordered")?.unwrap_or(true);
     // Accepted by MongoDB for symmetry; nothing is validated or filled in on removal.
@@ -77,15 +77,15 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
 pub(crate) fn read(document: Document<'_>) -> Result<Statement<'_>> {
     let mut fields = Fields::of_document("delete.deletes", document);
     let filter = fields.required("q", Fields::document)?;
-    let limit = fields.required("limit", Fields::integer)?;
+    let limit = fields.required("limit", Fields::number)?;
     let hint = fields.hint()?;
     let collation = fields.collation()?;
     fields.refuse_unless_default("sampleId")?;
     fields.finish()?;
-    match limit {
-        0 | 1 => Ok(Statement { filter, single: limit == 1, hint, collation }),
-        _ => Err(err!(FailedToParse, "The limit field in delete objects must be 0 or 1. Got {limit}")),
+    if limit != 0.0 && limit != 1.0 {
+        return Err(err!(FailedToParse, "The limit field in delete objects must be 0 or 1. Got {limit}"));
     }
+    Ok(Statement { filter, single: limit == 1.0, hint, collation })
 }
 
 /// Parses a delete statement.

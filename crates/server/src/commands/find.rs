@@ -54,11 +54,11 @@ impl<'a> Parts<'a> {
             hint: fields.hint()?,
             min: fields.document("min")?.filter(|bound| !bound.is_empty()),
             max: fields.document("max")?.filter(|bound| !bound.is_empty()),
-            return_key: fields.boolean("returnKey")?.unwrap_or(false),
-            show_record_id: fields.boolean("showRecordId")?.unwrap_or(false),
-            tailable: fields.boolean("tailable")?.unwrap_or(false),
-            await_data: fields.boolean("awaitData")?.unwrap_or(false),
-            allow_disk_use: fields.boolean("allowDiskUse")?,
+            return_key: fields.strict_boolean("returnKey")?.unwrap_or(false),
+            show_record_id: fields.strict_boolean("showRecordId")?.unwrap_or(false),
+            tailable: fields.strict_boolean("tailable")?.unwrap_or(false),
+            await_data: fields.strict_boolean("awaitData")?.unwrap_or(false),
+            allow_disk_use: fields.strict_boolean("allowDiskUse")?,
             ..FindRequest::new(filter)
         };
         let batch_size = fields.natural("batchSize")?;
@@ -68,13 +68,13 @@ impl<'a> Parts<'a> {
             collation: fields.collation()?,
             variables: fields.document("let")?,
             batch_size: batch_size.unwrap_or(FIRST_BATCH),
-            single_batch: fields.boolean("singleBatch")?.unwrap_or(false),
-            no_timeout: fields.boolean("noCursorTimeout")?.unwrap_or(false),
+            single_batch: fields.strict_boolean("singleBatch")?.unwrap_or(false),
+            no_timeout: fields.strict_boolean("noCursorTimeout")?.unwrap_or(false),
         };
         // Only sharded clusters have partial results, and every read of the oplog is fast: both
         // change nothing on one node, as on MongoDB's.
-        fields.boolean("allowPartialResults")?;
-        fields.boolean("oplogReplay")?;
+        fields.strict_boolean("allowPartialResults")?;
+        fields.strict_boolean("oplogReplay")?;
         fields.refuse_unless_default("includeQueryStatsMetrics")?;
         fields.refuse_unless_default("term")?;
         fields.finish()?;

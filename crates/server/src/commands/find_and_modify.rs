@@ -73,7 +73,7 @@ fn run(call: &mut Call<'_>) -> Result<Answer> {
 impl<'a> Parts<'a> {
     /// Reads the command's fields.
     pub(crate) fn read(fields: &mut Fields<'a>) -> Result<Parts<'a>> {
-        let namespace = fields.namespace()?;
+        let namespace = fields.writable_namespace()?;
         let query = fields.document("query")?.unwrap_or(Document::EMPTY);
         let sort = fields.document("sort")?.unwrap_or(Document::EMPTY);
         let remove = fields.flag("remove")?.unwrap_or(false);

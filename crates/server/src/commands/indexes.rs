@@ -17,7 +17,10 @@ pub(crate) const CREATE_INDEXES: Command =
 
 fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
-    let namespace = fields.namespace()?;
+    let namespace = fields.named_collection()?;
+    if fields.peek("indexes").is_some_and(|indexes| indexes.is_nullish()) {
+        return Err(err!(10065, "invalid parameter: expected an object (indexes)"));
+    }
     let indexes = fields.required("indexes", Fields::documents)?;
     check_quorum(fields.any("commitQuorum")?)?;
     let ignore_unknown = fields.boolean("ignoreUnknownIndexOptions")?.unwrap_or(false);
@@ -81,7 +84,7 @@ pub(crate) const DROP_INDEXES: Command =
 
 fn drop_indexes(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
-    let namespace = fields.namespace()?;
+    let namespace = fields.named_collection()?;
     let index = fields.required("index", Fields::any)?;
     fields.finish()?;
     let operation = call.operation();

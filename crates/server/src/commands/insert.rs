@@ -14,7 +14,7 @@ pub(crate) const INSERT: Command =
 
 fn insert(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
-    let namespace = fields.namespace()?;
+    let namespace = fields.writable_namespace()?;
     let documents = fields.required("documents", Fields::documents)?;
     let ordered = fields.flag("ordered")?.unwrap_or(true);
     let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
@@ -56,7 +56,7 @@ fn insert(call: &mut Call<'_>) -> Result<Answer> {
             position += 1;
         }
     }
-    call.server.counters.inserted.add(inserted as u64);
+    call.server.counters.inserted.add(position.min(all.len()) as u64 + u64::from(position < all.len()));
     call.reply.append("n", inserted);
     batch.finish(call)?;
     Ok(Answer::Done)

@@ -4,7 +4,7 @@ use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::bson::Value;
-use base::{Result, err};
+use base::{Namespace, Result, err};
 
 /// The row of the table.
 pub(crate) const KILL_CURSORS: Command =
@@ -12,7 +12,13 @@ pub(crate) const KILL_CURSORS: Command =
 
 fn kill_cursors(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
-    let namespace = fields.namespace()?;
+    let namespace = match fields.command_value() {
+        Value::String(name) => Namespace::new(call.request.database, name)?,
+        other => {
+            let found = other.kind().alias();
+            return Err(err!(FailedToParse, "collection name has invalid type {found}"));
+        }
+    };
     let cursors = fields.required("cursors", Fields::array)?;
     fields.finish()?;
     let mut ids = Vec::new();

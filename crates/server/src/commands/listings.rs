@@ -31,15 +31,18 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
     call.reply.begin_array("databases");
     for name in with_system_databases(catalog.databases()) {
         let mut size = 0;
+        let mut empty = true;
         for collection in catalog.collections(name) {
+            empty = false;
             let statistics = database.statistics_of(collection)?;
             size += statistics.storage_size + statistics.total_index_size();
         }
         if name == "local" {
             size += database.log_bytes().unwrap_or(0) as i64;
+            empty &= database.log_bytes().is_none();
         }
         let mut whole = Builder::new();
-        whole.append("name", name).append("sizeOnDisk", size).append("empty", size == 0);
+        whole.append("name", name).append("sizeOnDisk", size).append("empty", empty);
         let whole = whole.finish();
         if !matcher.matches(whole.view(), &surroundings.context)? {
             continue;

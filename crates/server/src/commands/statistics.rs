@@ -80,7 +80,7 @@ fn data_size(call: &mut Call<'_>) -> Result<Answer> {
     let namespace = match fields.command_value() {
         Value::String(name) => Namespace::parse(name)?,
         other => {
-            return Err(err!(InvalidNamespace, "collection name has invalid type {}", other.kind().alias()));
+            return Err(fields.wrong_type("dataSize", other.kind(), "string"));
         }
     };
     fields.flag("estimate")?;

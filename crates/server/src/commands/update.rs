@@ -8,7 +8,7 @@ use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::bson::{Document, Value, ValueBuf};
 use base::{Result, err};
-use database::language::{Collation, Context, Matcher, SortPattern, Update};
+use database::language::{Collation, Context, Matcher, SortPattern, Update, mentions_expr};
 use database::{Hint, UpdateOutcome, UpdateRequest};
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) struct Statement<'a> {
 
 fn update(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
-    let namespace = fields.namespace()?;
+    let namespace = fields.writable_namespace()?;
     let statements = fields.required("updates", Fields::documents)?;
     let ordered = fields.flag("ordered")?.unwrap_or(true);
     let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
@@ -179,6 +179,12 @@ impl<'a> Statement<'a> {
             return Err(err!(51198, "Constant values may only be specified for pipeline updates"));
         }
         let matcher = Arc::new(Matcher::parse(self.filter, context)?);
+        if self.upsert && mentions_expr(self.filter) {
+            return Err(err!(
+                QueryFeatureNotAllowed,
+                "$expr is not allowed in the query predicate for an upsert"
+            ));
+        }
         let update = Update::parse(self.update, &self.array_filters, context)?;
         if self.multi && update.is_replacement() {
             return Err(err!(FailedToParse, "multi update is not supported for replacement-style update"));

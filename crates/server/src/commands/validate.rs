@@ -53,10 +53,12 @@ fn validate(call: &mut Call<'_>) -> Result<Answer> {
     if depth != Depth::Metadata {
         call.reply.append("nInvalidDocuments", found.invalid as i64);
         call.reply.append("nNonCompliantDocuments", found.non_compliant as i64);
-        call.reply.append("nrecords", found.records as i64).append("nIndexes", found.indexes.len() as i32);
+        call.reply
+            .append_number("nrecords", found.records as i64)
+            .append("nIndexes", found.indexes.len() as i32);
         call.reply.begin_document("keysPerIndex");
         for index in &found.indexes {
-            call.reply.append(&index.name, index.keys as i64);
+            call.reply.append_number(&index.name, index.keys as i64);
         }
         call.reply.end();
     }

@@ -93,7 +93,8 @@ pub(in super::super) fn log<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         let found = printed(b);
         return Err(err!(28759, "$log's base must be a positive number not equal to 1, but is {found}"));
     }
-    if x.is_decimal() || b.is_decimal() {
+    let is_number = !x.is_nan() && !b.is_nan();
+    if is_number && (x.is_decimal() || b.is_decimal()) {
         return value(x.to_decimal().natural_logarithm().divided_by(b.to_decimal().natural_logarithm()));
     }
     value(x.to_f64().ln() / b.to_f64().ln())

@@ -286,7 +286,7 @@ mod tests {
         check_error("{$filter: {input: 'x', cond: true}}", "{}", 28651);
         check_error("{$filter: {input: [1], cond: true, limit: 0}}", "{}", 327392);
         check_error("{$filter: {input: [1], cond: true, limit: 'x'}}", "{}", 327391);
-        check_parse_error("{$filter: {input: '$a', as: '$x', cond: true}}", 16867);
+        check_parse_error("{$filter: {input: '$a', as: '$x', cond: true}}", 9);
     }
 
     #[test]

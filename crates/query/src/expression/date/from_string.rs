@@ -56,14 +56,11 @@ pub(super) struct ZoneRead {
 /// Errors: 40684 where the format is no string, those of formats and zones; ConversionFailure
 /// where the text is none or cannot be read, unless `onError` was given.
 pub(in super::super) fn from_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    let zone = super::zone(call, 2)?;
     let text = call.get(0)?;
-    let format = match (call.given(1), call.get_non_null(1)?) {
-        (false, _) => None,
-        (true, Some(Value::String(format))) => Some(for_parsing(format)?),
-        (true, None) if text.is_none_or(|text| text.is_nullish()) && call.given(4) => return call.get(4),
-        (true, None) => return null(),
-        (true, Some(other)) => {
+    let format = match call.get_non_null(1)? {
+        None => None,
+        Some(Value::String(format)) => Some(for_parsing(format)?),
+        Some(other) => {
             let (kind, value) = (other.kind().alias(), show::value(other));
             return Err(err!(
                 40684,
@@ -71,11 +68,13 @@ pub(in super::super) fn from_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             ));
         }
     };
+    let zone = super::zone(call, 2)?;
     if text.is_none_or(|text| text.is_nullish()) {
         return if call.given(4) { call.get(4) } else { null() };
     }
     let parsed = match text {
         Some(Value::String(text)) => match &zone {
+            _ if call.given(1) && format.is_none() => return null(),
             None => return null(),
             Some(zone) => read(text, format.as_deref(), zone, call.given(2)),
         },

@@ -68,8 +68,8 @@ pub(in super::super) fn describe(
 
 /// The local time that the operands give; `None` where either is null.
 fn local(call: &Call<'_, '_>) -> Result<Option<i64>> {
-    let Some(millis) = instant(call, 0)? else { return Ok(None) };
-    Ok(zone(call, 1)?.map(|zone| zone.to_local(millis)))
+    let Some(zone) = zone(call, 1)? else { return Ok(None) };
+    Ok(instant(call, 0)?.map(|millis| zone.to_local(millis)))
 }
 
 macro_rules! parts {

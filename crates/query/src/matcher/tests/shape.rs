@@ -67,6 +67,6 @@ fn an_upsert_takes_what_is_equal() {
     let error = names("{a: 1, $and: [{a: 2}]}").unwrap_err();
     assert_eq!(error.message(), "cannot infer query fields to set, path 'a' is matched twice");
     let error = names("{'a.b': 1, a: 2}").unwrap_err();
-    assert_eq!(error.message(), "cannot infer query fields to set, both paths 'a' and 'a.b' are matched");
+    assert_eq!(error.message(), "cannot infer query fields to set, both paths 'a.b' and 'a' are matched");
     assert_eq!(error.code().number(), 54);
 }

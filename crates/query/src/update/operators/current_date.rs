@@ -16,7 +16,7 @@ pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dy
     let as_timestamp = match argument.value() {
         // false means the same as true, as in MongoDB.
         Value::Boolean(_) => false,
-        Value::Document(options) => wants_timestamp(argument, options)?,
+        Value::Document(options) => wants_timestamp(options)?,
         other => {
             return Err(err!(
                 BadValue,
@@ -29,7 +29,7 @@ pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dy
     Ok(Arc::new(CurrentDate { as_timestamp }))
 }
 
-fn wants_timestamp(argument: &Element<'_>, options: Document<'_>) -> Result<bool> {
+fn wants_timestamp(options: Document<'_>) -> Result<bool> {
     let mut wanted = None;
     for option in options {
         if option.name() != "$type" {
@@ -42,9 +42,8 @@ fn wants_timestamp(argument: &Element<'_>, options: Document<'_>) -> Result<bool
         Some("timestamp") => Ok(true),
         _ => Err(err!(
             BadValue,
-            "The '$type' string field is required to be 'date' or 'timestamp': {{$currentDate: {{{} : {{$type: \
-             'date'}}}}}}",
-            argument.name()
+            "The '$type' string field is required to be 'date' or 'timestamp': {{$currentDate: {{field : \
+             {{$type: 'date'}}}}}}"
         )),
     }
 }

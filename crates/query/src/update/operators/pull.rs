@@ -25,7 +25,9 @@ const WRAPPED: &str = "v";
 pub(super) fn parse(argument: &Element<'_>, context: &Context) -> Result<Arc<dyn Operator>> {
     let value = argument.value();
     let pull = match value {
-        Value::Document(filter) if !is_predicate(filter) => Pull::Documents(Matcher::parse(filter, context)?),
+        Value::Document(filter) if !is_predicate(filter) => {
+            Pull::Documents(Matcher::parse_plain(filter, context)?)
+        }
         Value::Document(_) | Value::Regex { .. } => {
             Pull::Predicate(Matcher::parse(wrap(value).view(), context)?)
         }

@@ -53,10 +53,10 @@ pub(super) fn add(tree: &mut Fields, argument: &Element<'_>) -> Result<()> {
 impl RenameTo {
     /// The value to move, if the source exists.
     fn value<'v>(&self, at: &At<'v>) -> Result<Option<Value<'v>>> {
-        if let Some(array) = array_on_path(at.root, &self.source) {
+        let (value, array) = source(at.root, &self.source)?;
+        if let (Some(_), Some(array)) = (value, array) {
             return Err(self.refuse("source", &self.source, array, at));
         }
-        let value = self.source.get(at.root);
         if let (Some(_), Some(array)) = (value, array_on_path(at.root, &self.target)) {
             return Err(self.refuse("destination", &self.target, array, at));
         }
@@ -71,6 +71,39 @@ impl RenameTo {
             at.id_text()
         )
     }
+}
+
+/// What is at a path, where arrays are entered by positions alone, and the name of the innermost array on the
+/// way.
+///
+/// Errors: PathNotViable where the way leads into what can't have the next name.
+fn source<'v, 'p>(root: Document<'v>, path: &'p Path) -> Result<(Option<Value<'v>>, Option<&'p str>)> {
+    let mut value = Value::Document(root);
+    let mut held = None;
+    let mut array = None;
+    for component in path.components() {
+        let (found, name) = match value {
+            Value::Document(document) => (document.find(component.name()), component.name()),
+            Value::Array(elements) if component.index().is_some() => {
+                array = held.map(|(_, name)| name);
+                let element = component.index().and_then(|index| elements.elements().nth(index));
+                (element, component.name())
+            }
+            _ => {
+                let element =
+                    held.map_or_else(String::new, |(element, _): (Element<'_>, _)| element.to_string());
+                return Err(err!(
+                    PathNotViable,
+                    "cannot use the part ({} of {path}) to traverse the element ({{{element}}})",
+                    component.name()
+                ));
+            }
+        };
+        let Some(element) = found else { return Ok((None, array)) };
+        value = element.value();
+        held = Some((element, name));
+    }
+    Ok((Some(value), array))
 }
 
 /// The name of the first array that a path would lead into.

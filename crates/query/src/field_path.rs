@@ -1,0 +1,73 @@
+//! Which paths may name fields in sorts, projections, expressions and stages: MongoDB's checks of a
+//! `FieldPath`. Filters take any path.
+
+use base::bson::{MAX_DEPTH, Path};
+use base::{Result, err};
+
+/// The names with a dollar sign that a path may have: the parts of a DBRef, and what servers attach to
+/// documents for one another.
+const DOLLAR_NAMES: [&str; 7] =
+    ["$db", "$id", "$recordId", "$ref", "$searchScore", "$searchSortValues", "$sortKey"];
+
+/// Takes a dotted path apart after checking it.
+///
+/// Errors: 40352 empty, 40353 ends with a dot, and those of [`check_field_name`]; Overflow where
+/// it has more components than documents may nest.
+pub fn checked_path(text: &str) -> Result<Path> {
+    if text.is_empty() {
+        return Err(err!(40352, "FieldPath cannot be constructed with empty string"));
+    }
+    if text.ends_with('.') {
+        return Err(err!(40353, "FieldPath must not end with a '.'."));
+    }
+    if text.split('.').count() > MAX_DEPTH {
+        return Err(err!(Overflow, "FieldPath is too long"));
+    }
+    text.split('.').try_for_each(check_field_name)?;
+    Ok(Path::new(text))
+}
+
+/// Checks one name of a path or an object literal.
+///
+/// Errors: 15998 empty, 16410 a leading dollar, 16411 NUL, 16412 a dot.
+pub fn check_field_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(err!(15998, "FieldPath field names may not be empty strings."));
+    }
+    if name.starts_with('$') && !DOLLAR_NAMES.contains(&name) {
+        return Err(err!(
+            16410,
+            "FieldPath field names may not start with '$'. Consider using $getField or $setField."
+        ));
+    }
+    if name.contains('\0') {
+        // MongoDB's own message ends at the NUL that it means to show.
+        return Err(err!(16411, "FieldPath field names may not contain '"));
+    }
+    if name.contains('.') {
+        return Err(err!(
+            16412,
+            "FieldPath field names may not contain '.'. Consider using $getField or $setField."
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_have_the_names_that_mongodb_takes() {
+        let code = |path: &str| checked_path(path).map_or_else(|error| error.code().number(), |_| 0);
+        assert_eq!(code("a.b"), 0);
+        assert_eq!(code("a.$id"), 0);
+        assert_eq!(code("$sortKey"), 0);
+        assert_eq!(code("a.$foo"), 16410);
+        assert_eq!(code(""), 40352);
+        assert_eq!(code("a."), 40353);
+        assert_eq!(code("a..b"), 15998);
+        assert_eq!(code(&["a"; 201].join(".")), 15);
+        assert_eq!(check_field_name("a.b").unwrap_err().code().number(), 16412);
+    }
+}

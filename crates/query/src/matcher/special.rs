@@ -1,0 +1,42 @@
+//! Conditions that look at more than fields: not every place that takes a filter takes them.
+
+use base::bson::Document;
+
+/// Their names.
+const SPECIAL: [&str; 4] = ["$expr", "$jsonSchema", "$text", "$where"];
+
+/// The first of them in a filter.
+pub(super) fn first(filter: Document<'_>) -> Option<&str> {
+    find(filter, &|name| SPECIAL.contains(&name))
+}
+
+/// Whether there is an `$expr` in a filter, be it one that is the same for every document.
+pub fn mentions_expr(filter: Document<'_>) -> bool {
+    find(filter, &|name| name == "$expr").is_some()
+}
+
+/// Recursion is bounded by the nesting of the validated filter.
+fn find<'a>(filter: Document<'a>, wanted: &dyn Fn(&str) -> bool) -> Option<&'a str> {
+    filter.iter().find_map(|element| match element.name() {
+        name if wanted(name) => Some(name),
+        "$and" | "$or" | "$nor" => {
+            let clauses = element.value().as_array()?;
+            clauses.iter().find_map(|clause| find(clause.as_document()?, wanted))
+        }
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::extended_json::parse;
+
+    #[test]
+    fn special_conditions_are_found_within_logical_ones() {
+        let found = |filter: &str| first(parse(filter).unwrap().view()).map(str::to_string);
+        assert_eq!(found("{a: 1, $or: [{b: 1}, {$nor: [{$expr: true}]}]}").as_deref(), Some("$expr"));
+        assert_eq!(found("{a: {$expr: 1}}"), None);
+        assert!(!mentions_expr(parse("{$jsonSchema: {}}").unwrap().view()));
+    }
+}

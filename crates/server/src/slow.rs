@@ -1,0 +1,65 @@
+//! Slow operations: which ones the log tells of, as the command `profile` sets it.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// What counts as slow, and how much of it is logged.
+pub(crate) struct SlowOperations {
+    /// Operations that take longer are slow, in milliseconds.
+    threshold: AtomicI64,
+    /// The share of them that is logged, between zero and one, as the bits of a double.
+    sample_rate: AtomicU64,
+}
+
+impl Default for SlowOperations {
+    /// MongoDB's: all that take over 100 milliseconds.
+    fn default() -> SlowOperations {
+        SlowOperations { threshold: AtomicI64::new(100), sample_rate: AtomicU64::new(1f64.to_bits()) }
+    }
+}
+
+impl SlowOperations {
+    /// Operations that take longer are slow, in milliseconds.
+    pub(crate) fn threshold(&self) -> i64 {
+        self.threshold.load(Relaxed)
+    }
+
+    /// The share of slow operations that is logged.
+    pub(crate) fn sample_rate(&self) -> f64 {
+        f64::from_bits(self.sample_rate.load(Relaxed))
+    }
+
+    /// Changes either.
+    pub(crate) fn set(&self, threshold: Option<i64>, sample_rate: Option<f64>) {
+        if let Some(threshold) = threshold {
+            self.threshold.store(threshold, Relaxed);
+        }
+        if let Some(rate) = sample_rate {
+            self.sample_rate.store(rate.to_bits(), Relaxed);
+        }
+    }
+
+    /// Whether to log an operation that took so long. `random` yields any number.
+    pub(crate) fn logs(&self, took: Duration, random: impl FnOnce() -> u64) -> bool {
+        let millis = i64::try_from(took.as_millis()).unwrap_or(i64::MAX);
+        let unit = || (random() >> 11) as f64 / (1u64 << 53) as f64;
+        millis > self.threshold() && unit() < self.sample_rate()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_slow_and_sampled_is_logged() {
+        let slow = SlowOperations::default();
+        let logs = |millis, random| slow.logs(Duration::from_millis(millis), || random);
+        assert!(!logs(100, 0) && logs(101, u64::MAX));
+        slow.set(Some(-1), Some(0.5));
+        assert!(logs(0, 0) && !logs(0, u64::MAX));
+        slow.set(None, Some(0.0));
+        assert!(!logs(1000, 0));
+        assert_eq!((slow.threshold(), slow.sample_rate()), (-1, 0.0));
+    }
+}
