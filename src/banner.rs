@@ -9,6 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub(crate) enum Start {
     /// There is none.
     Memory,
+    /// Documents are in a server that others may use, too.
+    Shared,
     /// Nothing had to be replayed.
     Clean,
     /// So many commits of the journal were replayed.
@@ -19,6 +21,7 @@ impl Start {
     fn text(self) -> String {
         match self {
             Start::Memory => "empty".to_string(),
+            Start::Shared => "connected".to_string(),
             Start::Clean => "clean, nothing to recover".to_string(),
             Start::Recovered(1) => "recovered, 1 commit replayed from the journal".to_string(),
             Start::Recovered(count) => format!("recovered, {count} commits replayed from the journal"),
@@ -29,8 +32,11 @@ impl Start {
 /// What people are shown. The first line is the connection string, which programs read.
 pub(crate) fn banner(address: SocketAddr, config: &Config, start: Start) -> String {
     let uri = connection_string(address, &config.settings);
-    let data =
-        config.disk.as_ref().map_or("in memory".to_string(), |disk| disk.directory.display().to_string());
+    let data = match (&config.disk, &config.postgres) {
+        (Some(disk), _) => disk.directory.display().to_string(),
+        (None, Some((server, schema))) => format!("schema {schema} of {server:?}"),
+        (None, None) => "in memory".to_string(),
+    };
     format!(
         "{uri}\n{}\n\
          Vellum {}, process {}, listening on {address}\n\
@@ -77,6 +83,7 @@ pub(crate) fn log_start(address: SocketAddr, config: &Config, start: Start, awai
 
 fn durability(config: &Config) -> &'static str {
     match config.disk.as_ref().map(|disk| disk.durability) {
+        None if config.postgres.is_some() => "what PostgreSQL promises",
         None => "nothing outlives the process",
         Some(storage::Durability::None) => "none",
         Some(storage::Durability::Relaxed) => "relaxed",

@@ -99,9 +99,9 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "PORT", default_value_t = 27017, value_parser = clap::value_parser!(u16))]
     pub(crate) port: u16,
 
-    /// Where documents live: memory or disk
+    /// Where: memory, disk or postgres
     ///
-    /// Unless said, on disk if --data is given, else in memory.
+    /// Unless said, on disk if --data is given, in PostgreSQL if --postgres is, else in memory.
     #[arg(long, value_enum, hide_possible_values = true)]
     pub(crate) engine: Option<Engine>,
 
@@ -149,6 +149,19 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "NUMBER", default_value_t = 65536,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: u32,
+
+    /// PostgreSQL server to keep documents in
+    ///
+    /// As libpq takes it: 'host=a,b user=u …' or postgres://…; several processes may share one.
+    #[arg(long, value_name = "CONNECTION", required_if_eq("engine", "postgres"),
+        conflicts_with_all = ["data", "replset"])]
+    pub(crate) postgres: Option<String>,
+
+    /// Schema in that server
+    ///
+    /// It is made if it isn't there.
+    #[arg(long, value_name = "NAME", requires = "postgres", default_value = "vellum")]
+    pub(crate) postgres_schema: String,
 
     /// Be a replica set of one, of this name
     ///
@@ -227,6 +240,8 @@ pub(crate) enum Engine {
     Memory,
     /// On disk, in the directory of --data
     Disk,
+    /// In the PostgreSQL server of --postgres, which several processes may share
+    Postgres,
 }
 
 /// What a write survives without asking for more; a write that asks for j: true always gets it.

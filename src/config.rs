@@ -20,6 +20,8 @@ pub(crate) struct Config {
     pub(crate) promise: String,
     /// Where and how data is kept on disk; `None` for the memory engine.
     pub(crate) disk: Option<DiskOptions>,
+    /// The PostgreSQL server and the schema in it; `None` for the other engines.
+    pub(crate) postgres: Option<(postgres::Config, String)>,
     /// How much of the changes is kept; `None` without a replica set.
     pub(crate) oplog: Option<LogOptions>,
     /// Whether to repair that and exit.
@@ -48,7 +50,13 @@ pub(crate) enum Greeting {
 }
 
 /// What a crash, or just the end, costs: printed at start, so that nobody is surprised.
-pub(crate) fn promise(disk: Option<&DiskOptions>) -> String {
+pub(crate) fn promise(disk: Option<&DiskOptions>, postgres: Option<&(postgres::Config, String)>) -> String {
+    if let Some((server, schema)) = postgres {
+        return format!(
+            "PostgreSQL engine, schema {schema} of {server:?}: every write survives the end of this process, and \
+             that of the server if it asks (j: true)"
+        );
+    }
     let Some(options) = disk else {
         let what = "no journal, nothing is written to disk; all data is lost when this process ends";
         return format!("memory engine: {what}");
@@ -75,6 +83,7 @@ impl Engine {
         match self {
             Engine::Memory => "memory",
             Engine::Disk => "disk",
+            Engine::Postgres => "postgres",
         }
     }
 }
@@ -105,10 +114,27 @@ impl ServeOptions {
     /// Decides what to do. Fails where options contradict one another.
     pub(crate) fn into_config(self, arguments: Vec<String>) -> Result<Config, clap::Error> {
         let disk = self.disk();
-        let engine = if disk.is_some() { Engine::Disk } else { Engine::Memory };
+        let refused = |kind, what: String| Err(Cli::command().error(kind, what));
+        let postgres = match &self.postgres {
+            None => None,
+            Some(text) => match postgres::Config::parse(text, &|name| std::env::var(name).ok()) {
+                Ok(server) => Some((server, self.postgres_schema.clone())),
+                Err(why) => return refused(ErrorKind::InvalidValue, format!("--postgres: {why}")),
+            },
+        };
+        let engine = match (&disk, &postgres) {
+            (_, Some(_)) => Engine::Postgres,
+            (Some(_), None) => Engine::Disk,
+            (None, None) => Engine::Memory,
+        };
         if self.engine.is_some_and(|named| named != engine) {
-            let what = "--engine memory keeps nothing in a directory: leave one of --engine and --data out";
-            return Err(Cli::command().error(ErrorKind::ArgumentConflict, what));
+            let what = match engine {
+                Engine::Postgres => {
+                    "--postgres is for the engine of this name: leave one of --engine and --postgres out"
+                }
+                _ => "--engine memory keeps nothing in a directory: leave one of --engine and --data out",
+            };
+            return refused(ErrorKind::ArgumentConflict, what.to_string());
         }
         let log = logging::Options {
             level: self.log_level.filter(),
@@ -127,6 +153,7 @@ impl ServeOptions {
                 replica_set: self.replset,
                 advertise: self.advertise,
                 engine: engine.name(),
+                shared: engine == Engine::Postgres,
                 ephemeral: engine == Engine::Memory,
                 syncs: self.durability != Durability::None,
                 test_commands: self.test_commands.unwrap_or(self.bind.is_loopback()),
@@ -134,8 +161,9 @@ impl ServeOptions {
                 strict: self.strict,
                 ..Settings::default()
             },
-            promise: promise(disk.as_ref()),
+            promise: promise(disk.as_ref(), postgres.as_ref()),
             disk,
+            postgres,
             repair: self.repair,
             parent_pipe: self.parent_pipe,
             log,

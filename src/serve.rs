@@ -4,7 +4,8 @@ use crate::banner::{self, Start};
 use crate::config::{Config, Greeting};
 use crate::{descriptors, mongod, signals};
 use base::bson::{Builder, Value};
-use database::{Database, SettableClock};
+use database::{Clock, Database, SettableClock};
+use postgres::PostgresStore;
 use server::{LocalConnection, Server};
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Read, Write};
@@ -66,16 +67,22 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     let (bind, port) = (config.settings.bind, config.settings.port);
     let disk = open_disk(&config)?;
     let start = match &disk {
+        None if config.postgres.is_some() => Start::Shared,
         None => Start::Memory,
         Some(disk) if disk.replayed() == 0 => Start::Clean,
         Some(disk) => Start::Recovered(disk.replayed()),
     };
-    let engine: Arc<dyn Engine> = match &disk {
-        Some(disk) => disk.clone(),
-        None => Arc::new(MemoryEngine::new()),
+    let clock: Arc<dyn Clock> = Arc::<SettableClock>::default();
+    let database = match &config.postgres {
+        Some((server, schema)) => open_postgres(server.clone(), schema, clock)?,
+        None => {
+            let engine: Arc<dyn Engine> = match &disk {
+                Some(disk) => disk.clone(),
+                None => Arc::new(MemoryEngine::new()),
+            };
+            Database::open_with(engine, clock, server::seed(), config.oplog)
+        }
     };
-    let clock = Arc::<SettableClock>::default();
-    let database = Database::open_with(engine, clock, server::seed(), config.oplog);
     let database =
         database.map_err(|error| Failure::new(Kind::Data, format!("cannot open the database: {error}")))?;
     if let Some(disk) = &config.disk {
@@ -109,6 +116,17 @@ fn open_disk(config: &Config) -> Result<Option<Arc<DiskEngine>>, Failure> {
     let temporary = options.directory.join("_tmp");
     database::spill_into(&temporary).map_err(|error| failed(format!("{}: {error}", temporary.display())))?;
     Ok(Some(Arc::new(disk)))
+}
+
+fn open_postgres(
+    server: postgres::Config,
+    schema: &str,
+    clock: Arc<dyn Clock>,
+) -> Result<base::Result<Arc<Database>>, Failure> {
+    let described = format!("{server:?}");
+    let store = PostgresStore::open(server, schema, postgres::Limits::default());
+    let store = store.map_err(|error| Failure::new(Kind::Data, format!("{described}: {error}")))?;
+    Ok(Database::open_on(Arc::new(store), clock, server::seed()))
 }
 
 fn announce(address: SocketAddr, config: &Config, start: Start, awaits_initiation: bool) {

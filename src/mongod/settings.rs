@@ -61,7 +61,7 @@ impl Options {
         };
         let disk = match engine {
             Engine::Disk => Some(self.disk()?),
-            Engine::Memory => {
+            Engine::Memory | Engine::Postgres => {
                 if self.get("wiredTigerCacheSizeGB").is_some() {
                     return Err("--wiredTigerCacheSizeGB means nothing in memory".to_string());
                 }
@@ -92,7 +92,8 @@ impl Options {
         Ok(Config {
             oplog,
             settings,
-            promise: promise(disk.as_ref()),
+            promise: promise(disk.as_ref(), None),
+            postgres: None,
             disk,
             repair: self.has("repair"),
             parent_pipe: false,

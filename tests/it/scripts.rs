@@ -28,6 +28,7 @@ use crate::unstable::Names;
 use crate::{bless, root, say};
 use base::bson::extended_json::parse_prefix;
 use base::bson::{Builder, Document, DocumentBuf, Value};
+use postgres::testing::Cluster;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -253,6 +254,9 @@ fn run_file(server: &Server, file: &Path) -> Result<(), String> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("")) }
 }
 
+/// Scripts whose replies are others over PostgreSQL: a name, a colon and the reason on each line.
+const POSTGRES_DIFFERENCES: &str = "tests/scripts/postgres.differences";
+
 /// The folders of scripts that are for a replica set: a new one each, as they change what can't be taken back.
 const SET_FOLDERS: [(&str, Kind); 2] =
     [("tests/scripts/replica-set", Kind::Set), ("tests/scripts/uninitiated", Kind::Uninitiated)];
@@ -274,6 +278,38 @@ fn scripts_on_two_engines() {
     if !bless() && std::env::var_os("VELLUM_SERVER").is_none() {
         run_all("scripts on two engines", |kind| Some(Server::mirrored(kind)));
     }
+}
+
+/// The same replies come from a server over PostgreSQL, but for the scripts that a list names with the reason.
+#[test]
+fn scripts_on_postgres() {
+    if bless() || std::env::var_os("VELLUM_SERVER").is_some() {
+        return;
+    }
+    let Some(cluster) = Cluster::start().unwrap() else {
+        return say("scripts on PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+    };
+    let listed = std::fs::read_to_string(root().join(POSTGRES_DIFFERENCES)).unwrap();
+    let differs: BTreeSet<&str> =
+        listed.lines().filter_map(|line| line.split_once(": ")).map(|(name, _)| name).collect();
+    let (differing, files): (Vec<_>, Vec<_>) = alone().into_iter().partition(|file| {
+        let name = file.strip_prefix(root().join("tests/scripts")).unwrap_or(file);
+        differs.contains(&*name.to_string_lossy())
+    });
+    let connection = cluster.connection_string();
+    run_files("scripts on PostgreSQL", &files, false, || Server::on_postgres(&connection));
+    // The list may only get shorter: one that passes has no place in it.
+    let Some(server) = Server::on_postgres(&connection) else { return };
+    let passing = differing.iter().filter(|file| run_file(&server, file).is_ok());
+    let passing: Vec<String> = passing.map(|file| file.display().to_string()).collect();
+    assert!(passing.is_empty(), "{POSTGRES_DIFFERENCES} lists scripts that pass: {}", passing.join(", "));
+}
+
+/// The scripts that aren't for a replica set.
+fn alone() -> Vec<PathBuf> {
+    let mut files = script_files();
+    files.retain(|file| SET_FOLDERS.iter().all(|(folder, _)| !file.starts_with(root().join(folder))));
+    files
 }
 
 /// Runs every script on a server of the kind that its folder is for.

@@ -40,6 +40,12 @@ impl Server {
         Server::launch(options, None, None)
     }
 
+    /// A server whose documents are in a schema of their own of a PostgreSQL server.
+    pub(crate) fn on_postgres(connection: &str) -> Option<Server> {
+        let schema = format!("scripts{}", STARTED.fetch_add(1, Ordering::Relaxed));
+        Server::launch(&["--postgres", connection, "--postgres-schema", &schema], None, None)
+    }
+
     /// A process of its own with its data in this directory.
     pub(crate) fn start_on(data: &Path, options: &[&str]) -> Option<Server> {
         Server::launch(options, Some(data), None)

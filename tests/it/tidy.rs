@@ -10,10 +10,11 @@ const EDGES: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("database", &["base", "query", "storage"]),
     ("lab", &["base"]),
+    ("postgres", &["storage"]),
     ("query", &["base"]),
     ("server", &["base", "database"]),
     ("storage", &[]),
-    ("vellum", &["base", "database", "server", "storage"]),
+    ("vellum", &["base", "database", "postgres", "server", "storage"]),
 ];
 
 const FILE_LINES_MAX: usize = 900;

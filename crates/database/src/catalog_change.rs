@@ -198,7 +198,7 @@ impl<'db> CatalogChange<'db> {
     /// The greatest record id that any document of the collection can have, as long as the collection stays
     /// what it is: who has been given a greater one hasn't committed yet, and won't once it has changed.
     pub(crate) fn greatest_record(&self, data: &Data) -> RecordId {
-        RecordId(data.counts.next_record.load(Relaxed).saturating_sub(1))
+        RecordId(self.database.store.greatest_record(&data.counts))
     }
 
     /// Empties a collection and its indexes at once, whatever they hold. Returns how many documents there

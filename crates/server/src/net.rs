@@ -234,7 +234,8 @@ impl Drop for Occupied<'_> {
 /// on first, so that however long the others take, someone is there for new requests.
 fn handle_here(state: &mut ConnectionState, server: &Server, frame: &[u8], out: &mut Vec<u8>) -> Outcome {
     let occupied = Occupied::new(&server.occupied);
-    if occupied.others + 1 < network_threads() {
+    // What a server of another machine has to be asked always takes long.
+    if occupied.others + 1 < network_threads() && !server.settings.shared {
         return handle(state, server, frame, out);
     }
     drop(occupied);

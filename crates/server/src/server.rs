@@ -35,6 +35,8 @@ pub struct Settings {
     pub advertise: Option<String>,
     /// The engine's name, as serverStatus shows it.
     pub engine: &'static str,
+    /// Whether the store is another server's, which other processes may use, too.
+    pub shared: bool,
     /// Whether the engine keeps data in memory alone.
     pub ephemeral: bool,
     /// Whether the journal is synced unasked, so that a write on a replica set that says nothing waits for it.
@@ -58,6 +60,7 @@ impl Default for Settings {
             awaits_initiation: false,
             advertise: None,
             engine: "memory",
+            shared: false,
             ephemeral: true,
             syncs: true,
             connections_max: 65_536,

@@ -324,6 +324,18 @@ pub trait Cursor: Send {
     /// first one beyond it. Never goes back: a key that has been passed leaves the cursor where it is. Cheap
     /// when the key is near.
     fn seek(&mut self, key: &[u8]) -> Result<()>;
+
+    /// Says that the walk is over an index, and that the records that its entries name are wanted as well: by the
+    /// last eight bytes of each key, or by the first of its value where the index is `unique`. An engine that
+    /// is far away brings them along.
+    fn bring(&mut self, records: Ident, unique: bool) {
+        let _ = (records, unique);
+    }
+
+    /// The record of the entry handed out last, if it has been brought along; once.
+    fn record(&mut self) -> Option<Value> {
+        None
+    }
 }
 
 #[cfg(test)]

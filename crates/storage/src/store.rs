@@ -23,7 +23,7 @@ pub use marks::{Build, Marks};
 
 use crate::{Batch, Direction, Engine, Ident, Key, Position, Range, Result, Snapshot, Value};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// A consistent state of everything, and which catalog belongs to it.
 #[derive(Clone)]
@@ -324,6 +324,24 @@ pub trait Store: Send + Sync {
 
     /// A number for a new tree, which nobody else is given.
     fn new_ident(&self) -> Ident;
+
+    /// An id for a new record of the collection whose counts these are: greater than those of all records that
+    /// were committed before, as far as clocks agree where several processes share the store.
+    fn new_record(&self, counts: &Counts) -> u64 {
+        counts.next_record.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The greatest id that has been given to a record of a collection, or a greater one where others give
+    /// ids, too.
+    fn greatest_record(&self, counts: &Counts) -> u64 {
+        counts.next_record.load(Ordering::Relaxed).saturating_sub(1)
+    }
+
+    /// Brings running counts up to date where others who share the store may have changed them.
+    fn refresh_counts(&self, ident: Ident, counts: &Counts) -> Result<()> {
+        let _ = (ident, counts);
+        Ok(())
+    }
 
     /// Begins a transaction: gives it a number that nobody else is given, and the present state with its
     /// time. It is open until [`release`](Self::release).

@@ -22,9 +22,10 @@ pub(crate) struct Fetch {
 impl Fetch {
     pub(crate) fn new(
         surroundings: &Arc<Surroundings>,
-        input: Box<dyn IdStream>,
+        mut input: Box<dyn IdStream>,
         filter: Option<Arc<Matcher>>,
     ) -> Fetch {
+        input.bring(surroundings.records);
         let (surroundings, stats) = (surroundings.clone(), Stats::default());
         Fetch { surroundings, input, filter, keeps_keys: false, stats, examined: 0 }
     }
@@ -48,7 +49,10 @@ impl Fetch {
         while let Some(id) = self.input.next()? {
             self.examined += 1;
             self.surroundings.examine_document()?;
-            let value = self.surroundings.fetch(id)?;
+            let value = match self.input.record() {
+                Some(brought) => brought,
+                None => self.surroundings.fetch(id)?,
+            };
             let matched = match &self.filter {
                 Some(filter) => self.surroundings.matches(filter, &value)?,
                 None => true,

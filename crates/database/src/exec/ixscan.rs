@@ -10,7 +10,7 @@ use crate::storage_error;
 use base::Result;
 use base::bson::Builder;
 use std::sync::Arc;
-use storage::{Cursor, Direction, Range};
+use storage::{Cursor, Direction, Ident, Range, Value};
 
 /// A key of an index, copied from it.
 #[derive(Clone, Default)]
@@ -169,6 +169,17 @@ impl IdStream for IndexScan {
 
     fn index(&self) -> Option<&IndexSpec> {
         Some(&self.access.index.spec)
+    }
+
+    fn bring(&mut self, records: Ident) {
+        // Keys that are skipped would have brought their documents in vain.
+        if self.bounds.is_none() {
+            self.cursor.bring(records, self.access.index.spec.unique);
+        }
+    }
+
+    fn record(&mut self) -> Option<Value> {
+        self.cursor.record()
     }
 
     fn explain(&self, out: &mut Explainer) {

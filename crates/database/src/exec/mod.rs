@@ -103,6 +103,14 @@ pub(crate) trait IdStream: Send {
     /// The index that the last id was found in.
     fn index(&self) -> Option<&IndexSpec>;
 
+    /// Says that the documents will be wanted, too.
+    fn bring(&mut self, _records: Ident) {}
+
+    /// The document of the last id, if the store has brought it along.
+    fn record(&mut self) -> Option<Value> {
+        None
+    }
+
     /// Prints the stage and those below it.
     fn explain(&self, out: &mut Explainer);
 }

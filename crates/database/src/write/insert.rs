@@ -207,7 +207,7 @@ impl Database {
         if let Some(capped) = planned.options.capped {
             self.make_room(operation, changes, planned, capped, size as i64, context)?;
         }
-        let id = RecordId(planned.data()?.counts.next_record.fetch_add(1, Relaxed));
+        let id = RecordId(self.store.new_record(&planned.data()?.counts));
         changes.insert(planned, id, document, &keys)?;
         self.remember(changes, *record);
         Ok(size)

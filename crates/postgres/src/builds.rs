@@ -1,0 +1,118 @@
+//! Indexes being built, by this front or another: who changes a record tells the builder through a table.
+//!
+//! The builder takes the news whenever it holds the fence: then no commit is under way, and what has been
+//! told is all there is.
+
+use crate::connection::Param;
+use crate::failure::Answer;
+use crate::front::Front;
+use crate::keys::ident;
+use crate::pool::Lent;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use storage::Ident;
+use storage::store::{Beside, Build};
+
+/// The builds that this front knows.
+#[derive(Default)]
+pub(crate) struct Builds(Mutex<HashMap<Ident, Known>>);
+
+struct Known {
+    build: Arc<Build>,
+    /// Whether this front builds the index.
+    own: bool,
+    /// Whether a key that two documents have has been told.
+    told: bool,
+}
+
+impl Builds {
+    /// The tree of the build that something is about.
+    pub(crate) fn ident_of(&self, beside: &Beside) -> Option<Ident> {
+        let (Beside::Mark(build, _) | Beside::MarkAll(build)) = beside else { return None };
+        let known = self.0.lock();
+        known.iter().find(|(_, known)| Arc::ptr_eq(&known.build, build)).map(|(of, _)| *of)
+    }
+
+    /// The build in a tree, if one goes on in any front.
+    pub(crate) fn get(&self, front: &Front, of: Ident) -> Option<Arc<Build>> {
+        if let Some(known) = self.0.lock().get(&of).filter(|known| known.own) {
+            return Some(known.build.clone());
+        }
+        let rows = front.ask(|lent| lent.one(&front.statements.build, &[Param::Int(ident(of))]));
+        let goes_on = match rows {
+            Ok(rows) => !rows.is_empty(),
+            Err(failure) => {
+                log::error!("PostgreSQL doesn't tell whether an index is being built: {failure:?}");
+                // Entries too many do no harm.
+                true
+            }
+        };
+        let mut known = self.0.lock();
+        if !goes_on {
+            known.remove(&of);
+            return None;
+        }
+        let new = || Known { build: Arc::new(Build::new(0)), own: false, told: false };
+        Some(known.entry(of).or_insert_with(new).build.clone())
+    }
+
+    /// Begins a build.
+    pub(crate) fn begin(&self, front: &Front, of: Ident, greatest: u64) -> Arc<Build> {
+        let build = Arc::new(Build::new(greatest));
+        self.0.lock().insert(of, Known { build: build.clone(), own: true, told: true });
+        let params = [Param::Int(ident(of)), Param::Int(front.number)];
+        if let Err(failure) = front.ask(|lent| lent.one(&front.statements.begin_build, &params)) {
+            // Others can't tell of their changes: the build must not be published.
+            log::error!("an index build can't be registered with PostgreSQL: {failure:?}");
+            *build.duplicate.lock() = Some((Vec::new(), Vec::new()));
+        }
+        build
+    }
+
+    /// Ends a build.
+    pub(crate) fn end(&self, front: &Front, of: Ident) {
+        self.0.lock().remove(&of);
+        if let Err(failure) =
+            front.ask(|lent| lent.one(&front.statements.end_build, &[Param::Int(ident(of))]))
+        {
+            log::warn!("an index build that has ended stays registered with PostgreSQL: {failure:?}");
+        }
+    }
+
+    /// Tells other fronts' builders of keys that two documents have, as this front's writers have found.
+    pub(crate) fn tell_failures(&self, front: &Front) -> Answer<()> {
+        let mut news = Vec::new();
+        for (of, known) in self.0.lock().iter_mut().filter(|(_, known)| !known.told) {
+            if let Some(duplicate) = known.build.duplicate.lock().clone() {
+                known.told = true;
+                news.push((*of, duplicate));
+            }
+        }
+        for (of, (key_string, type_bits)) in news {
+            let params = [Param::Int(ident(of)), Param::Bytes(&key_string), Param::Bytes(&type_bits)];
+            front.ask(|lent| lent.one(&front.statements.fail_build, &params))?;
+        }
+        Ok(())
+    }
+
+    /// Takes what has been told about the builds of this front; the fence is held.
+    pub(crate) fn take_news(&self, front: &Front, lent: &mut Lent) -> Answer<()> {
+        let own = |(of, known): (&Ident, &Known)| known.own.then(|| (*of, known.build.clone()));
+        let builds: Vec<(Ident, Arc<Build>)> = self.0.lock().iter().filter_map(own).collect();
+        for (of, build) in builds {
+            for row in lent.one(&front.statements.take_marks, &[Param::Int(ident(of))])? {
+                match row.int(0) {
+                    -1 => build.changed.fill(),
+                    record => build.changed.add(record as u64),
+                }
+            }
+            let rows = lent.one(&front.statements.failed_build, &[Param::Int(ident(of))])?;
+            if let Some(row) = rows.first() {
+                let part = |column| row.bytes(column).unwrap_or_default().to_vec();
+                build.duplicate.lock().get_or_insert((part(0), part(1)));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! A change as the function `apply` takes it: its expectations and its batch, sorted into groups.
+//!
+//! An expectation about a key that the batch changes becomes the condition of that very change, so that a
+//! row is touched once. Rows are sorted by their keys, so that two changes lock them in the same order.
+
+use crate::connection::Param;
+use crate::keys::{self, beside, stored};
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use storage::store::Expect;
+use storage::{Ident, Key, Op, Value};
+
+/// How many arrays and numbers `apply` takes.
+const PARAMS: usize = 38;
+
+/// A part of a batch without changes of whole trees: what becomes of each key.
+pub(crate) type Writes = BTreeMap<(Ident, Key), Option<Value>>;
+
+/// A step of a batch.
+pub(crate) enum Step {
+    /// Keys put and deleted.
+    Writes(Writes),
+    /// A tree made, removed, emptied or copied.
+    Tree(Op),
+}
+
+/// Splits a batch where it changes whole trees.
+pub(crate) fn steps(batch: storage::Batch) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut writes = Writes::new();
+    for op in batch {
+        match op {
+            Op::Put { ident, key, value } => _ = writes.insert((ident, key), Some(value)),
+            Op::Delete { ident, key } => _ = writes.insert((ident, key), None),
+            tree => {
+                if !writes.is_empty() {
+                    steps.push(Step::Writes(std::mem::take(&mut writes)));
+                }
+                steps.push(Step::Tree(tree));
+            }
+        }
+    }
+    if !writes.is_empty() {
+        steps.push(Step::Writes(writes));
+    }
+    steps
+}
+
+/// What else `apply` does.
+#[derive(Default)]
+pub(crate) struct Extras {
+    /// Records changed in collections with an index being built, by the index's tree.
+    pub(crate) marks: Vec<(i64, i64)>,
+    /// How counts change, by tree: documents and bytes.
+    pub(crate) counts: BTreeMap<i64, (i64, i64)>,
+    /// Which of a count's rows is changed.
+    pub(crate) slot: i64,
+}
+
+/// One group of rows: numbers of trees, keys, long keys, values, digests.
+#[derive(Default)]
+struct Group<'a> {
+    idents: Vec<i64>,
+    keys: Vec<Cow<'a, [u8]>>,
+    long: Vec<Option<&'a [u8]>>,
+    values: Vec<Option<&'a [u8]>>,
+    digests: Vec<Option<[u8; 32]>>,
+}
+
+impl<'a> Group<'a> {
+    fn add(&mut self, ident: Ident, key: &'a [u8], value: Option<&'a [u8]>, digest: Option<[u8; 32]>) {
+        self.idents.push(keys::ident(ident));
+        self.keys.push(stored(key));
+        self.long.push(beside(key));
+        self.values.push(value);
+        self.digests.push(digest);
+    }
+}
+
+/// Runs something with the parameters of `apply`. `is_claimed` says that a transaction has claimed all keys,
+/// which therefore may be there with nothing in them.
+pub(crate) fn with_params<T>(
+    writes: &Writes,
+    expect: &[Expect],
+    extras: &Extras,
+    is_claimed: bool,
+    work: impl FnOnce(&[Param<'_>]) -> T,
+) -> T {
+    let mut groups: [Group<'_>; 8] = Default::default();
+    let [free, put, own, update, delete, remove, value, none_or] = &mut groups;
+    let (mut generations, mut under) = ((Vec::new(), Vec::new()), Group::default());
+    let mut conditions: BTreeMap<(Ident, &[u8]), &Expect> = BTreeMap::new();
+    for expect in expect {
+        match expect {
+            Expect::Generation { ident, generation } => {
+                generations.0.push(keys::ident(*ident));
+                generations.1.push(*generation as i64);
+            }
+            Expect::NoneUnder { ident, prefix } => under.add(*ident, prefix, None, None),
+            Expect::Value { ident, key, value: there } => {
+                if !writes.contains_key(&(*ident, key.clone())) {
+                    value.add(*ident, key, None, there.as_ref().map(|there| digest(there)));
+                }
+                conditions.insert((*ident, key), expect);
+            }
+            Expect::NoneOr { ident, key, value } => {
+                none_or.add(*ident, key, None, Some(digest(value)));
+                conditions.insert((*ident, key), expect);
+            }
+        }
+    }
+    for ((ident, key), written) in writes {
+        let condition = conditions.get(&(*ident, &**key));
+        let bytes = written.as_deref();
+        match (condition, written) {
+            (Some(Expect::Value { value: None, .. }), Some(_)) if !is_claimed => {
+                free.add(*ident, key, bytes, None);
+            }
+            (Some(Expect::Value { value: Some(there), .. }), Some(_)) => {
+                update.add(*ident, key, bytes, Some(digest(there)));
+            }
+            (Some(Expect::Value { value: Some(there), .. }), None) => {
+                delete.add(*ident, key, None, Some(digest(there)));
+            }
+            (Some(Expect::NoneOr { .. }), Some(_)) => own.add(*ident, key, bytes, None),
+            (Some(Expect::NoneOr { value, .. }), None) => remove.add(*ident, key, None, Some(digest(value))),
+            (_, Some(_)) => put.add(*ident, key, bytes, None),
+            (_, None) => remove.add(*ident, key, None, None),
+        }
+    }
+    let marks: (Vec<i64>, Vec<i64>) = extras.marks.iter().copied().unzip();
+    let count_idents: Vec<i64> = extras.counts.keys().copied().collect();
+    let (records, bytes): (Vec<i64>, Vec<i64>) = extras.counts.values().copied().unzip();
+    let views: Vec<_> = groups.iter().chain([&under]).map(View::new).collect();
+    let [free, put, own, update, delete, remove, value, none_or, under] = views.as_slice() else {
+        unreachable!("as many views as groups");
+    };
+    let mut params = Vec::with_capacity(PARAMS);
+    params.extend([Param::Ints(&generations.0), Param::Ints(&generations.1)]);
+    for view in [free, put, own] {
+        params.extend([view.idents(), view.keys(), view.long(), view.values()]);
+    }
+    params.extend([update.idents(), update.keys(), update.values(), update.digests()]);
+    for view in [delete, remove, value, none_or] {
+        params.extend([view.idents(), view.keys(), view.digests()]);
+    }
+    params.extend([under.idents(), under.keys(), Param::Ints(&marks.0), Param::Ints(&marks.1)]);
+    params.push(Param::Ints(&count_idents));
+    params.extend([Param::Int(extras.slot), Param::Ints(&records), Param::Ints(&bytes)]);
+    work(&params)
+}
+
+/// A group's arrays, borrowed.
+struct View<'a> {
+    group: &'a Group<'a>,
+    keys: Vec<Option<&'a [u8]>>,
+    digests: Vec<Option<&'a [u8]>>,
+}
+
+impl<'a> View<'a> {
+    fn new(group: &'a Group<'a>) -> View<'a> {
+        View {
+            keys: group.keys.iter().map(|key| Some(&**key)).collect(),
+            digests: group.digests.iter().map(|digest| digest.as_ref().map(|digest| &digest[..])).collect(),
+            group,
+        }
+    }
+
+    fn idents(&self) -> Param<'_> {
+        Param::Ints(&self.group.idents)
+    }
+
+    fn keys(&self) -> Param<'_> {
+        Param::Many(&self.keys)
+    }
+
+    fn long(&self) -> Param<'_> {
+        Param::Many(&self.group.long)
+    }
+
+    fn values(&self) -> Param<'_> {
+        Param::Many(&self.group.values)
+    }
+
+    fn digests(&self) -> Param<'_> {
+        Param::Many(&self.digests)
+    }
+}
+
+fn digest(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}

@@ -1,0 +1,180 @@
+//! Transactions of many statements: each has a transaction of PostgreSQL, REPEATABLE READ, that reads its
+//! state and holds what it has claimed as locked rows.
+//!
+//! A key that isn't there is claimed by a row without a value, which nobody else sees, and which others who
+//! would insert the key wait for. So claims end with the connection, however that ends.
+
+use crate::change::{Step, steps};
+use crate::commit::{Attempt, Besides, failed, locked_by_another};
+use crate::connection::Param;
+use crate::failure::{Answer, Failure};
+use crate::front::Front;
+use crate::keys::{beside, ident, stored};
+use crate::session::{Session, end};
+use crate::snapshot::PostgresSnapshot;
+use crate::store::PostgresStore;
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use storage::store::{Change, Claim, Outcome, Owner, Refusal, Sight};
+use storage::{Ident, Key, Result, Snapshot};
+
+/// The open transactions of this process.
+#[derive(Default)]
+pub(crate) struct Claims(Mutex<HashMap<Owner, Arc<Open>>>);
+
+struct Open {
+    session: Arc<Session>,
+    claimed: Mutex<Claimed>,
+}
+
+#[derive(Default)]
+struct Claimed {
+    keys: HashSet<(Ident, Key)>,
+    trees: HashSet<Ident>,
+}
+
+impl Claims {
+    /// Begins a transaction and gives what it reads.
+    pub(crate) fn begin(&self, front: &Front, owner: Owner) -> Sight {
+        let begun = || {
+            loop {
+                let mut lent = front.transactions.take(&|| {})?;
+                lent.call(&front.statements.begin_claims, &[])?;
+                lent.call(&front.statements.generation, &[])?;
+                lent.flush()?;
+                match lent.answer() {
+                    Ok(mut answers) => return Ok((lent, answers.pop().unwrap_or_default())),
+                    Err(failure) if failure.ends_connection() && !lent.is_new => front.transactions.clear(),
+                    Err(failure) => return Err(failure),
+                }
+            }
+        };
+        let (session, generation) = match begun() {
+            Ok((lent, rows)) => {
+                (Session::of(&front.statements, lent), rows.first().map_or(0, |row| row.int(0) as u64))
+            }
+            Err(failure) => (Session::failed(&front.statements, failure), 0),
+        };
+        let session = Arc::new(session);
+        let open = Open { session: session.clone(), claimed: Mutex::default() };
+        self.0.lock().insert(owner, Arc::new(open));
+        let snapshot = PostgresSnapshot { statements: front.statements.clone(), session };
+        Sight { snapshot: Arc::new(snapshot), generation }
+    }
+
+    fn get(&self, owner: Owner) -> Option<Arc<Open>> {
+        self.0.lock().get(&owner).cloned()
+    }
+
+    /// Whether a transaction keeps a collection as it is.
+    pub(crate) fn holds(&self, owner: Owner, tree: Ident) -> bool {
+        self.get(owner).is_some_and(|open| open.claimed.lock().trees.contains(&tree))
+    }
+
+    /// Claims keys, and keeps collections as they are.
+    pub(crate) fn claim(
+        &self,
+        front: &Front,
+        owner: Owner,
+        keys: &[Claim],
+        held: &[(Ident, u64)],
+        sight: &dyn Snapshot,
+    ) -> Result<std::result::Result<(), Refusal>> {
+        let Some(open) = self.get(owner) else { return Ok(Err(Refusal::Changed)) };
+        let mut claimed = open.claimed.lock();
+        let (trees, generations): (Vec<i64>, Vec<i64>) = held
+            .iter()
+            .filter(|(tree, _)| !claimed.trees.contains(tree))
+            .map(|(tree, generation)| (ident(*tree), *generation as i64))
+            .unzip();
+        if !trees.is_empty() {
+            let params = [Param::Ints(&trees), Param::Ints(&generations)];
+            match Attempt::of(open.session.run(&front.statements.hold, &params)).map_err(failed)? {
+                Attempt::Done => claimed.trees.extend(held.iter().map(|(tree, _)| *tree)),
+                Attempt::Refused | Attempt::Locked => return Ok(Err(Refusal::Expectation(0))),
+            }
+        }
+        let mut wanted: Vec<(Ident, &Key)> = Vec::new();
+        for claim in keys {
+            match claim {
+                Claim::Key(tree, key) if !claimed.keys.contains(&(*tree, key.clone())) => {
+                    wanted.push((*tree, key));
+                }
+                Claim::Key(..) => {}
+                // The prefix itself is a key that no entry has: whoever holds it has all that begin with it.
+                Claim::Under(tree, prefix) => {
+                    let (was_there, is_same) = claim.compare(sight, &front.snapshot())?;
+                    if !is_same || was_there {
+                        return Ok(Err(Refusal::Changed));
+                    }
+                    wanted.push((*tree, prefix));
+                }
+            }
+        }
+        wanted.sort();
+        wanted.dedup();
+        if wanted.is_empty() {
+            return Ok(Ok(()));
+        }
+        let idents: Vec<i64> = wanted.iter().map(|(tree, _)| ident(*tree)).collect();
+        let short: Vec<_> = wanted.iter().map(|(_, key)| stored(key)).collect();
+        let short: Vec<Option<&[u8]>> = short.iter().map(|key| Some(&**key)).collect();
+        let long: Vec<Option<&[u8]>> = wanted.iter().map(|(_, key)| beside(key)).collect();
+        let params = [Param::Ints(&idents), Param::Many(&short), Param::Many(&long)];
+        match Attempt::of(open.session.run(&front.statements.claim, &params)).map_err(failed)? {
+            Attempt::Done => {
+                claimed.keys.extend(wanted.into_iter().map(|(tree, key)| (tree, key.clone())));
+                Ok(Ok(()))
+            }
+            Attempt::Refused | Attempt::Locked => Ok(Err(Refusal::Changed)),
+        }
+    }
+
+    /// Ends a transaction; what it reads from now on fails.
+    pub(crate) fn release(&self, owner: Owner) {
+        let Some(open) = self.0.lock().remove(&owner) else { return };
+        open.session.end(Failure::Lost("the transaction has ended".to_string()));
+    }
+}
+
+impl PostgresStore {
+    /// Commits a transaction with all that it has claimed.
+    pub(crate) fn commit_claimed(&self, owner: Owner, change: Change, besides: &Besides) -> Result<Outcome> {
+        let Some(open) = self.claims.get(owner) else { return Ok(Err((Refusal::Changed, change))) };
+        let committed = open.session.with(|lent| {
+            let front = &self.front;
+            let claimed = open.claimed.lock();
+            let mut applied: Answer<()> = lent.batch("set local lock_timeout = '10s'");
+            let mut written = HashSet::new();
+            let steps = steps(change.batch.clone());
+            for step in &steps {
+                if let Step::Writes(writes) = step {
+                    written
+                        .extend(writes.iter().filter(|(_, value)| value.is_some()).map(|(at, _)| at.clone()));
+                }
+            }
+            applied = applied.and_then(|()| front.apply_steps(lent, steps, &[], besides, true));
+            let left: Vec<_> = claimed.keys.iter().filter(|at| !written.contains(*at)).collect();
+            if !left.is_empty() && applied.is_ok() {
+                let idents: Vec<i64> = left.iter().map(|(tree, _)| ident(*tree)).collect();
+                let keys: Vec<_> = left.iter().map(|(_, key)| stored(key)).collect();
+                let keys: Vec<Option<&[u8]>> = keys.iter().map(|key| Some(&**key)).collect();
+                applied = lent
+                    .one(&front.statements.unclaimed, &[Param::Ints(&idents), Param::Many(&keys)])
+                    .map(drop);
+            }
+            let finished = front.finish(lent, applied);
+            if finished.is_err() {
+                end(lent, &front.statements.rollback);
+            }
+            finished
+        });
+        match committed {
+            None => Ok(Err((Refusal::Changed, change))),
+            Some(Err(failure)) => Err(failed(failure)),
+            Some(Ok(Attempt::Done)) => Ok(Ok(self.committed(change.beside, change.earliest, change.ticks))),
+            Some(Ok(_)) => Ok(Err((locked_by_another(), change))),
+        }
+    }
+}

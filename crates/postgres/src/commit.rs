@@ -1,0 +1,265 @@
+//! Commits: a change is checked and applied by one call of the server, in one round trip where it changes
+//! keys only.
+
+use crate::change::{Extras, Step, Writes, steps, with_params};
+use crate::connection::Param;
+use crate::failure::{Answer, Failure};
+use crate::front::Front;
+use crate::keys::{ident, stored};
+use crate::pool::Lent;
+use crate::session::end;
+use crate::snapshot::PostgresSnapshot;
+use std::collections::{BTreeMap, HashMap};
+use storage::store::{Beside, Change, Expect, Refusal};
+use storage::{Batch, Error, Ident, Op, Result, Value};
+
+/// How many rows each count has.
+const SLOTS: u64 = 8;
+
+/// What came of an attempt.
+pub(crate) enum Attempt {
+    /// It is applied.
+    Done,
+    /// Something isn't as expected, or a key is taken.
+    Refused,
+    /// Somebody else's lock is in the way.
+    Locked,
+}
+
+impl Attempt {
+    /// What a failed statement means.
+    pub(crate) fn of<T>(answer: Answer<T>) -> Answer<Attempt> {
+        match answer {
+            Ok(_) => Ok(Attempt::Done),
+            Err(failure) if failure.is("VE001") || failure.is("23505") => Ok(Attempt::Refused),
+            Err(failure) if failure.is_conflict() => Ok(Attempt::Locked),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+/// What a change says besides its batch, put into rows.
+pub(crate) struct Besides {
+    extras: Extras,
+    generations: Vec<(Ident, Option<u64>)>,
+}
+
+impl Besides {
+    /// `count_ident` and `build_ident` tell whose the counts and builds of this process are.
+    pub(crate) fn new(
+        beside: &[Beside],
+        slot: u64,
+        count_ident: &dyn Fn(&Beside) -> Option<Ident>,
+        build_ident: &dyn Fn(&Beside) -> Option<Ident>,
+    ) -> Besides {
+        let mut extras = Extras { slot: (slot % SLOTS) as i64, ..Extras::default() };
+        let mut generations = Vec::new();
+        for one in beside {
+            match one {
+                Beside::Count { records, bytes, .. } => {
+                    let Some(of) = count_ident(one) else { continue };
+                    let sum: &mut (i64, i64) = extras.counts.entry(ident(of)).or_default();
+                    *sum = (sum.0 + records, sum.1 + bytes);
+                }
+                Beside::Mark(_, record) => {
+                    extras.marks.extend(build_ident(one).map(|of| (ident(of), *record as i64)));
+                }
+                // All records: no record has this number.
+                Beside::MarkAll(_) => extras.marks.extend(build_ident(one).map(|of| (ident(of), -1))),
+                Beside::Generation(of, generation) => generations.push((*of, *generation)),
+            }
+        }
+        extras.counts.retain(|_, sum| *sum != (0, 0));
+        Besides { extras, generations }
+    }
+
+    fn is_plain(&self) -> bool {
+        self.generations.is_empty()
+    }
+}
+
+impl Front {
+    /// Applies a change in a transaction of its own.
+    pub(crate) fn commit_change(
+        &self,
+        batch: Batch,
+        expect: &[Expect],
+        besides: &Besides,
+    ) -> Answer<Attempt> {
+        let mut steps = steps(batch);
+        let single = match steps.as_mut_slice() {
+            [] => Some(Writes::new()),
+            [Step::Writes(writes)] => Some(std::mem::take(writes)),
+            _ => None,
+        };
+        let mut lent = self.commits.take(&|| {})?;
+        if let Some(writes) = single
+            && besides.is_plain()
+        {
+            return Attempt::of(self.apply(&mut lent, &writes, expect, &besides.extras, false));
+        }
+        lent.call(&self.statements.begin_write, &[])?;
+        let applied = self.apply_steps(&mut lent, steps, expect, besides, false);
+        self.finish(&mut lent, applied)
+    }
+
+    /// Ends a transaction under way: commits it where everything went well.
+    pub(crate) fn finish(&self, lent: &mut Lent, applied: Answer<()>) -> Answer<Attempt> {
+        match Attempt::of(applied)? {
+            Attempt::Done => Attempt::of(lent.one(&self.statements.commit, &[])),
+            other => {
+                end(lent, &self.statements.rollback);
+                Ok(other)
+            }
+        }
+    }
+
+    /// Applies a change in the transaction under way.
+    pub(crate) fn apply_steps(
+        &self,
+        lent: &mut Lent,
+        steps: Vec<Step>,
+        expect: &[Expect],
+        besides: &Besides,
+        is_claimed: bool,
+    ) -> Answer<()> {
+        let mut conditions = Some((expect, &besides.extras));
+        let nothing = Extras::default();
+        for step in steps {
+            match step {
+                Step::Writes(writes) => {
+                    let (expect, extras) = conditions.take().unwrap_or((&[], &nothing));
+                    self.apply(lent, &writes, expect, extras, is_claimed)?;
+                }
+                Step::Tree(op) => {
+                    // What is expected is expected of the state before.
+                    if let Some((expect, extras)) = conditions.take() {
+                        self.apply(lent, &Writes::new(), expect, extras, is_claimed)?;
+                    }
+                    self.change_tree(lent, &op)?;
+                }
+            }
+        }
+        if let Some((expect, extras)) = conditions {
+            self.apply(lent, &Writes::new(), expect, extras, is_claimed)?;
+        }
+        // One that was renamed is there under its new name: what is set comes last.
+        for (of, generation) in besides.generations.iter().filter(|(_, generation)| generation.is_none()) {
+            let stays = besides.generations.iter().any(|(other, set)| other == of && set.is_some());
+            if generation.is_none() && !stays {
+                let params = [Param::Int(ident(*of))];
+                lent.call(&self.statements.drop_generation, &params)?;
+                lent.call(&self.statements.drop_counts, &params)?;
+            }
+        }
+        for (of, generation) in &besides.generations {
+            if let Some(generation) = generation {
+                let params = [Param::Int(ident(*of)), Param::Int(*generation as i64)];
+                lent.call(&self.statements.set_generation, &params)?;
+            }
+        }
+        lent.flush()?;
+        lent.answer().map(drop)
+    }
+
+    /// Calls `apply` and waits for its answer.
+    pub(crate) fn apply(
+        &self,
+        lent: &mut Lent,
+        writes: &Writes,
+        expect: &[Expect],
+        extras: &Extras,
+        is_claimed: bool,
+    ) -> Answer<()> {
+        with_params(writes, expect, extras, is_claimed, |params| {
+            lent.call(&self.statements.apply, params)?;
+            lent.flush()?;
+            lent.answer().map(drop)
+        })
+    }
+
+    fn change_tree(&self, lent: &mut Lent, op: &Op) -> Answer<()> {
+        let statements = &self.statements;
+        match op {
+            Op::Create(tree) => lent.call(&statements.create_tree, &[Param::Int(ident(*tree))])?,
+            Op::Drop(tree) => {
+                lent.call(&statements.drop_tree, &[Param::Int(ident(*tree))])?;
+                lent.call(&statements.clear, &[Param::Int(ident(*tree))])?;
+            }
+            Op::Clear(tree) => lent.call(&statements.clear, &[Param::Int(ident(*tree))])?,
+            Op::Fork { from, to } => {
+                lent.call(&statements.create_tree, &[Param::Int(ident(*to))])?;
+                lent.call(&statements.fork, &[Param::Int(ident(*from)), Param::Int(ident(*to))])?;
+            }
+            Op::Put { .. } | Op::Delete { .. } => {}
+        }
+        lent.flush()?;
+        lent.answer().map(drop)
+    }
+
+    /// The first expectation that doesn't hold in the present state; `None` where all do.
+    pub(crate) fn first_violated(&self, expect: &[Expect]) -> Result<Option<usize>> {
+        let snapshot = self.snapshot();
+        let mut keys: BTreeMap<Ident, Vec<&[u8]>> = BTreeMap::new();
+        for expect in expect {
+            if let Expect::Value { ident, key, .. } | Expect::NoneOr { ident, key, .. } = expect {
+                keys.entry(*ident).or_default().push(key);
+            }
+        }
+        let mut present: HashMap<(Ident, &[u8]), Value> = HashMap::new();
+        for (tree, keys) in &keys {
+            let found = snapshot.get_many(*tree, keys)?;
+            present.extend(keys.iter().zip(found).filter_map(|(key, value)| Some(((*tree, *key), value?))));
+        }
+        for (number, expect) in expect.iter().enumerate() {
+            let holds = match expect {
+                Expect::Value { ident, key, value } => present.get(&(*ident, &**key)) == value.as_ref(),
+                Expect::NoneOr { ident, key, value } => {
+                    present.get(&(*ident, &**key)).is_none_or(|there| there == value)
+                }
+                Expect::NoneUnder { .. } => expect.holds(&snapshot)?,
+                Expect::Generation { ident: of, generation } => {
+                    let params = [Param::Int(ident(*of)), Param::Int(*generation as i64)];
+                    let rows = snapshot.session.run(&self.statements.is_generation, &params);
+                    !rows.map_err(Error::from)?.is_empty()
+                }
+            };
+            if !holds {
+                return Ok(Some(number));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Why a change was refused; `None` where nothing is in its way any more.
+    pub(crate) fn refusal(&self, change: &Change) -> Result<Option<Refusal>> {
+        Ok(self.first_violated(&change.expect)?.map(Refusal::Expectation))
+    }
+}
+
+impl PostgresSnapshot {
+    /// The values of several keys.
+    pub(crate) fn get_many(&self, tree: Ident, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        let stored: Vec<_> = keys.iter().map(|key| stored(key)).collect();
+        let stored: Vec<Option<&[u8]>> = stored.iter().map(|key| Some(&**key)).collect();
+        let params = [Param::Int(ident(tree)), Param::Many(&stored)];
+        let rows = self.session.run(&self.statements.get_many, &params).map_err(Error::from)?;
+        let mut found = vec![None; keys.len()];
+        for row in rows {
+            if let Some(place) = found.get_mut((row.int(0) - 1) as usize) {
+                *place = row.bytes(1).map(Value::from);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A refusal that stands for somebody whose number is not known here.
+pub(crate) fn locked_by_another() -> Refusal {
+    Refusal::Claimed(storage::store::Owner(0))
+}
+
+/// What failed, as the store tells it.
+pub(crate) fn failed(failure: Failure) -> Error {
+    failure.into()
+}

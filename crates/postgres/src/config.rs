@@ -1,0 +1,292 @@
+//! Where the PostgreSQL server is and who asks: libpq's connection strings, both forms.
+//!
+//! What isn't known is refused by its name. A password comes from the string, from the file that `passfile`
+//! names, or from the environment, in this order.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Which member of a cluster is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// The first that answers.
+    Any,
+    /// The one that takes writes.
+    ReadWrite,
+}
+
+/// A connection string, taken apart.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The members, in the order in which they are tried: a host name, an address or the directory of a Unix
+    /// socket, and a port.
+    pub hosts: Vec<(String, u16)>,
+    /// The role.
+    pub user: String,
+    /// The database.
+    pub database: String,
+    /// The password, where there is one.
+    pub password: Option<String>,
+    /// Which member is wanted.
+    pub wanted: Wanted,
+    /// How long a member may take to let somebody in.
+    pub connect_timeout: Duration,
+    /// What the server's lists call these connections.
+    pub application: String,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hosts: Vec<String> = self.hosts.iter().map(|(host, port)| format!("{host}:{port}")).collect();
+        write!(f, "{} as {} at {}", self.database, self.user, hosts.join(","))
+    }
+}
+
+impl Config {
+    /// Takes a connection string apart: `host=… port=…` or `postgres://…`; `environment` gives variables.
+    ///
+    /// Errors: what is wrong with it, in words.
+    pub fn parse(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Config, String> {
+        let words = match ["postgres://", "postgresql://"].iter().find_map(|scheme| text.strip_prefix(scheme))
+        {
+            Some(rest) => uri_words(rest)?,
+            None => plain_words(text)?,
+        };
+        let mut read = Read::default();
+        for (name, value) in words {
+            read.take(&name, value)?;
+        }
+        read.finish(environment)
+    }
+}
+
+/// The parameters as they were read.
+#[derive(Default)]
+struct Read {
+    hosts: Vec<String>,
+    ports: Vec<u16>,
+    user: Option<String>,
+    database: Option<String>,
+    password: Option<String>,
+    passfile: Option<String>,
+    wanted: Option<Wanted>,
+    timeout: Option<u64>,
+    application: Option<String>,
+}
+
+impl Read {
+    fn take(&mut self, name: &str, value: String) -> Result<(), String> {
+        match name {
+            "host" | "hostaddr" => self.hosts = value.split(',').map(str::to_string).collect(),
+            "port" => {
+                let port = |port: &str| port.parse().map_err(|_| format!("port {port:?} is not a number"));
+                self.ports = value.split(',').map(port).collect::<Result<_, String>>()?;
+            }
+            "user" => self.user = Some(value),
+            "dbname" => self.database = Some(value),
+            "password" => self.password = Some(value),
+            "passfile" => self.passfile = Some(value),
+            "application_name" => self.application = Some(value),
+            "connect_timeout" => {
+                let seconds =
+                    value.parse().map_err(|_| format!("connect_timeout {value:?} is not a number"))?;
+                self.timeout = Some(seconds);
+            }
+            "target_session_attrs" => {
+                self.wanted = Some(match value.as_str() {
+                    "any" => Wanted::Any,
+                    "read-write" | "primary" => Wanted::ReadWrite,
+                    other => {
+                        return Err(format!("target_session_attrs={other} is not supported: use read-write"));
+                    }
+                });
+            }
+            "sslmode" if matches!(value.as_str(), "disable" | "allow" | "prefer") => {}
+            "sslmode" => {
+                return Err(format!("sslmode={value} is not supported yet: connections are not encrypted"));
+            }
+            other => return Err(format!("the connection parameter {other} is not supported")),
+        }
+        Ok(())
+    }
+
+    fn finish(self, environment: &dyn Fn(&str) -> Option<String>) -> Result<Config, String> {
+        let or = |given: Option<String>, name: &str| given.or_else(|| environment(name));
+        let user = or(self.user, "PGUSER").unwrap_or_else(|| "postgres".to_string());
+        let database = or(self.database, "PGDATABASE").unwrap_or_else(|| user.clone());
+        let names = match self.hosts.is_empty() {
+            true => vec![environment("PGHOST").unwrap_or_else(|| "localhost".to_string())],
+            false => self.hosts,
+        };
+        let port = |at: usize| match self.ports.as_slice() {
+            [] => Ok(5432),
+            [one] => Ok(*one),
+            several => several.get(at).copied().ok_or_else(|| "there are fewer ports than hosts".to_string()),
+        };
+        let hosts: Vec<(String, u16)> = names
+            .into_iter()
+            .enumerate()
+            .map(|(at, host)| Ok((host, port(at)?)))
+            .collect::<Result<_, String>>()?;
+        let password = match (self.password, or(self.passfile, "PGPASSFILE")) {
+            (Some(password), _) => Some(password),
+            (None, Some(file)) => from_file(&file, &hosts, &database, &user)?,
+            (None, None) => None,
+        };
+        Ok(Config {
+            password: or(password, "PGPASSWORD"),
+            wanted: self.wanted.unwrap_or(Wanted::ReadWrite),
+            connect_timeout: Duration::from_secs(self.timeout.unwrap_or(10).max(1)),
+            application: self.application.unwrap_or_else(|| "vellum".to_string()),
+            hosts,
+            user,
+            database,
+        })
+    }
+}
+
+/// The first line of a password file that fits: host, port, database, user, password, `*` for any.
+fn from_file(
+    file: &str,
+    hosts: &[(String, u16)],
+    database: &str,
+    user: &str,
+) -> Result<Option<String>, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+    let fits = |pattern: &str, value: &str| pattern == "*" || pattern == value;
+    let found = text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+        let [host, port, name, role, password] = line.splitn(5, ':').collect::<Vec<_>>().try_into().ok()?;
+        let at = |(of, number): &(String, u16)| fits(host, of) && fits(port, &number.to_string());
+        (hosts.iter().any(at) && fits(name, database) && fits(role, user)).then(|| password.to_string())
+    });
+    Ok(found)
+}
+
+/// `name=value`, values quoted where they hold spaces.
+fn plain_words(text: &str) -> Result<Vec<(String, String)>, String> {
+    let mut words = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let (name, after) = rest.split_once('=').ok_or_else(|| format!("{rest:?} has no value"))?;
+        let after = after.trim_start();
+        let (quoted, mut chars) = match after.strip_prefix('\'') {
+            Some(inner) => (true, inner.chars()),
+            None => (false, after.chars()),
+        };
+        let mut value = String::new();
+        loop {
+            match chars.next() {
+                Some('\\') => value.extend(chars.next()),
+                Some('\'') if quoted => break,
+                Some(c) if !quoted && c.is_whitespace() => break,
+                Some(c) => value.push(c),
+                None if quoted => return Err(format!("the value of {} has no closing quote", name.trim())),
+                None => break,
+            }
+        }
+        words.push((name.trim().to_string(), value));
+        rest = chars.as_str().trim_start();
+    }
+    Ok(words)
+}
+
+/// What follows the scheme: `user:password@host:port,host:port/database?name=value&…`.
+fn uri_words(rest: &str) -> Result<Vec<(String, String)>, String> {
+    let mut words = Vec::new();
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+    let (who, places) = match authority.rsplit_once('@') {
+        Some((who, places)) => (who, places),
+        None => ("", authority),
+    };
+    let (user, password) = who.split_once(':').unwrap_or((who, ""));
+    let mut add = |name: &str, value: String| {
+        if !value.is_empty() {
+            words.push((name.to_string(), value));
+        }
+    };
+    add("user", decoded(user)?);
+    add("password", decoded(password)?);
+    add("dbname", decoded(database)?);
+    let (mut hosts, mut ports) = (Vec::new(), Vec::new());
+    for place in places.split(',').filter(|place| !place.is_empty()) {
+        let (host, port) = match place.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+            Some((address, after)) => (address, after.strip_prefix(':').unwrap_or("")),
+            None => place.split_once(':').unwrap_or((place, "")),
+        };
+        hosts.push(decoded(host)?);
+        ports.push(if port.is_empty() { "5432" } else { port });
+    }
+    add("host", hosts.join(","));
+    add("port", ports.join(","));
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').ok_or_else(|| format!("{pair:?} has no value"))?;
+        words.push((decoded(name)?, decoded(value)?));
+    }
+    Ok(words)
+}
+
+/// Takes the percent signs out.
+fn decoded(text: &str) -> Result<String, String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let mut digit = || bytes.next().and_then(|byte| char::from(byte).to_digit(16));
+        match (digit(), digit()) {
+            (Some(high), Some(low)) => out.push((high * 16 + low) as u8),
+            _ => return Err(format!("{text:?} has a percent sign without two digits")),
+        }
+    }
+    String::from_utf8(out).map_err(|_| format!("{text:?} is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(text, &|name| (name == "PGPASSWORD").then(|| "from the environment".to_string()))
+    }
+
+    #[test]
+    fn both_forms_say_the_same() {
+        let plain =
+            parse("host=a,b port=1,2 user='some one' dbname=d password=p\\'q connect_timeout=3").unwrap();
+        let uri = parse("postgres://some%20one:p%27q@a:1,b:2/d?connect_timeout=3").unwrap();
+        assert_eq!(plain, uri);
+        assert_eq!(plain.hosts, [("a".to_string(), 1), ("b".to_string(), 2)]);
+        assert_eq!((plain.user.as_str(), plain.password.as_deref()), ("some one", Some("p'q")));
+        assert_eq!(format!("{plain:?}"), "d as some one at a:1,b:2");
+    }
+
+    #[test]
+    fn what_is_left_out_has_defaults() {
+        let config = parse("").unwrap();
+        assert_eq!(config.hosts, [("localhost".to_string(), 5432)]);
+        assert_eq!((config.user.as_str(), config.database.as_str()), ("postgres", "postgres"));
+        assert_eq!(config.password.as_deref(), Some("from the environment"));
+        assert_eq!(config.wanted, Wanted::ReadWrite);
+        assert_eq!(parse("host=a,b port=7").unwrap().hosts[1].1, 7);
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_by_name() {
+        for (text, part) in [
+            ("sslmode=verify-full", "sslmode=verify-full"),
+            ("krbsrvname=x", "krbsrvname"),
+            ("port=x", "\"x\" is not a number"),
+            ("host=a,b,c port=1,2", "fewer ports"),
+            ("host", "has no value"),
+            ("user='x", "no closing quote"),
+            ("postgres://%zz@a", "percent sign"),
+            ("target_session_attrs=standby", "target_session_attrs=standby"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! One connection to a PostgreSQL server: prepared statements, several of them in one round trip.
+//!
+//! Calls are queued with [`Connection::call`] and sent together by [`Connection::flush`], which asks the server
+//! for one answer to all: what fails ends the calls behind it. An answer that nobody waits for, as that to the
+//! end of a transaction that only read, is taken from the connection when it is next used.
+
+use crate::config::{Config, Wanted};
+use crate::failure::{Answer, Failure};
+use bytes::{Buf, Bytes, BytesMut};
+use postgres_protocol::authentication::{md5_hash, sasl};
+use postgres_protocol::message::frontend;
+use std::collections::{HashSet, VecDeque};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How much is read from the socket at a time, at least.
+const READ: usize = 16 * 1024;
+
+/// A statement that connections prepare when they first use it.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    /// What connections know it as.
+    name: String,
+    sql: String,
+}
+
+impl Statement {
+    /// A statement under a name of its own.
+    pub(crate) fn new(name: impl Into<String>, sql: impl Into<String>) -> Arc<Statement> {
+        Arc::new(Statement { name: name.into(), sql: sql.into() })
+    }
+}
+
+/// A parameter of a statement, as it goes over the wire: binary, of the type in the statement.
+#[derive(Debug, Clone)]
+pub(crate) enum Param<'a> {
+    /// int8
+    Int(i64),
+    /// bytea
+    Bytes(&'a [u8]),
+    /// int8[]
+    Ints(&'a [i64]),
+    /// bytea[], each perhaps null
+    Many(&'a [Option<&'a [u8]>]),
+}
+
+/// The columns of a row; `None` is null.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Row(Vec<Option<Bytes>>);
+
+impl Row {
+    /// A column's bytes; none where it is null.
+    pub(crate) fn bytes(&self, column: usize) -> Option<&[u8]> {
+        self.0.get(column)?.as_deref()
+    }
+
+    /// A column of type int8, int4 or bool; zero where it is null.
+    pub(crate) fn int(&self, column: usize) -> i64 {
+        let Some(bytes) = self.bytes(column) else { return 0 };
+        match (<[u8; 8]>::try_from(bytes), <[u8; 4]>::try_from(bytes), bytes) {
+            (Ok(eight), _, _) => i64::from_be_bytes(eight),
+            (_, Ok(four), _) => i64::from(i32::from_be_bytes(four)),
+            (_, _, [one]) => i64::from(*one),
+            _ => 0,
+        }
+    }
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Stream {
+    fn open(host: &str, port: u16, timeout: Duration) -> io::Result<Stream> {
+        #[cfg(unix)]
+        if host.starts_with('/') {
+            let path = std::path::Path::new(host).join(format!(".s.PGSQL.{port}"));
+            return std::os::unix::net::UnixStream::connect(path).map(Stream::Unix);
+        }
+        let mut last = io::Error::new(ErrorKind::NotFound, format!("{host} has no address"));
+        for address in (host, port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, timeout) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    return Ok(Stream::Tcp(stream));
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn limit(&self, timeout: Option<Duration>) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_read_timeout(timeout),
+            #[cfg(unix)]
+            Stream::Unix(stream) => stream.set_read_timeout(timeout),
+        }
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(into),
+            #[cfg(unix)]
+            Stream::Unix(stream) => stream.read(into),
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.write_all(bytes),
+            #[cfg(unix)]
+            Stream::Unix(stream) => stream.write_all(bytes),
+        }
+    }
+}
+
+/// What one answer is to.
+#[derive(Default)]
+struct Awaited {
+    calls: usize,
+    /// The statements that are parsed.
+    parsing: VecDeque<String>,
+}
+
+/// A connection that somebody has been let in on.
+pub(crate) struct Connection {
+    stream: Stream,
+    input: BytesMut,
+    output: BytesMut,
+    /// The statements that the server has parsed on it.
+    prepared: HashSet<String>,
+    /// Those queued to be parsed since the last flush.
+    parsing: VecDeque<String>,
+    /// How many calls have been queued since the last flush.
+    queued: usize,
+    /// What answers that have not been read yet are to.
+    awaited: VecDeque<Awaited>,
+    /// Whether a transaction is open, or has failed, as of the last answer read.
+    status: u8,
+    broken: bool,
+}
+
+impl Connection {
+    /// Connects to the first member that is as wanted.
+    ///
+    /// Errors: the last member's.
+    pub(crate) fn open(config: &Config) -> Answer<Connection> {
+        let mut last = Failure::Lost("no host is given".to_string());
+        for (host, port) in &config.hosts {
+            match Connection::open_at(config, host, *port) {
+                Ok(connection) => return Ok(connection),
+                Err(Failure::Lost(why)) => last = Failure::Lost(format!("{host}:{port}: {why}")),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn open_at(config: &Config, host: &str, port: u16) -> Answer<Connection> {
+        let stream = Stream::open(host, port, config.connect_timeout)?;
+        stream.limit(Some(config.connect_timeout))?;
+        let mut connection = Connection {
+            stream,
+            input: BytesMut::with_capacity(READ),
+            output: BytesMut::with_capacity(1024),
+            prepared: HashSet::new(),
+            parsing: VecDeque::new(),
+            queued: 0,
+            awaited: VecDeque::new(),
+            status: b'I',
+            broken: false,
+        };
+        connection.start(config)?;
+        if config.wanted == Wanted::ReadWrite {
+            let writable = Statement::new("writable", "select pg_is_in_recovery()::int4");
+            let rows = connection.one(&writable, &[])?;
+            if rows.first().is_some_and(|row| row.int(0) != 0) {
+                return Err(Failure::Lost("the server takes no writes".to_string()));
+            }
+        }
+        connection.stream.limit(None)?;
+        Ok(connection)
+    }
+
+    fn start(&mut self, config: &Config) -> Answer<()> {
+        let settings = [
+            ("user", config.user.as_str()),
+            ("database", &config.database),
+            ("application_name", &config.application),
+            ("client_encoding", "UTF8"),
+            (
+                "options",
+                "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off \
+                 -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off \
+                 -c synchronous_commit=off -c lock_timeout=50 -c statement_timeout=0 \
+                 -c idle_in_transaction_session_timeout=0 -c client_min_messages=warning",
+            ),
+        ];
+        frontend::startup_message(settings, &mut self.output)?;
+        self.send()?;
+        self.authenticate(config)?;
+        loop {
+            let (kind, body) = self.message()?;
+            match kind {
+                b'Z' => return Ok(()),
+                b'E' => return Err(server_failure(&body)),
+                _ => {}
+            }
+        }
+    }
+
+    fn authenticate(&mut self, config: &Config) -> Answer<()> {
+        let password = || {
+            let none = || Failure::Lost(format!("the server asks for the password of {}", config.user));
+            config.password.as_deref().map(str::as_bytes).ok_or_else(none)
+        };
+        let mut scram = None;
+        loop {
+            let (kind, mut body) = self.message()?;
+            match kind {
+                b'E' => return Err(server_failure(&body)),
+                b'R' if body.len() >= 4 => {}
+                _ => continue,
+            }
+            match body.get_i32() {
+                0 => return Ok(()),
+                3 => frontend::password_message(password()?, &mut self.output)?,
+                5 => {
+                    let salt = body.as_ref().try_into().map_err(|_| broken())?;
+                    let hash = md5_hash(config.user.as_bytes(), password()?, salt);
+                    frontend::password_message(hash.as_bytes(), &mut self.output)?;
+                }
+                10 => {
+                    if !body.split(|byte| *byte == 0).any(|name| name == sasl::SCRAM_SHA_256.as_bytes()) {
+                        return Err(Failure::Lost(
+                            "the server asks for an unknown kind of password".to_string(),
+                        ));
+                    }
+                    let state = sasl::ScramSha256::new(password()?, sasl::ChannelBinding::unsupported());
+                    frontend::sasl_initial_response(sasl::SCRAM_SHA_256, state.message(), &mut self.output)?;
+                    scram = Some(state);
+                }
+                11 => {
+                    let state = scram.as_mut().ok_or_else(broken)?;
+                    state.update(&body)?;
+                    frontend::sasl_response(state.message(), &mut self.output)?;
+                }
+                12 => {
+                    scram.as_mut().ok_or_else(broken)?.finish(&body)?;
+                    continue;
+                }
+                _ => {
+                    return Err(Failure::Lost(
+                        "the server asks for an unknown kind of authentication".to_string(),
+                    ));
+                }
+            }
+            self.send()?;
+        }
+    }
+
+    /// Whether it is of no more use.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Whether a transaction is open on it, as of the last answer read.
+    pub(crate) fn in_transaction(&self) -> bool {
+        self.status != b'I'
+    }
+
+    /// Notes that what has been sent ends the transaction, before the answer has been read.
+    pub(crate) fn leave_transaction(&mut self) {
+        self.status = b'I';
+    }
+
+    /// Queues a call of a statement.
+    pub(crate) fn call(&mut self, statement: &Statement, params: &[Param<'_>]) -> Answer<()> {
+        if !self.prepared.contains(&statement.name) && !self.parsing.contains(&statement.name) {
+            frontend::parse(&statement.name, &statement.sql, [], &mut self.output)?;
+            self.parsing.push_back(statement.name.clone());
+        }
+        let bound = frontend::bind(
+            "",
+            &statement.name,
+            [1],
+            params,
+            |param, out| {
+                encode(param, out);
+                Ok(postgres_protocol::IsNull::No)
+            },
+            [1],
+            &mut self.output,
+        );
+        bound.map_err(|_| Failure::Lost("a statement is too long".to_string()))?;
+        frontend::execute("", 0, &mut self.output)?;
+        self.queued += 1;
+        Ok(())
+    }
+
+    /// Sends what is queued, and asks for one answer to all of it.
+    pub(crate) fn flush(&mut self) -> Answer<()> {
+        frontend::sync(&mut self.output);
+        let parsing = std::mem::take(&mut self.parsing);
+        self.awaited.push_back(Awaited { calls: std::mem::take(&mut self.queued), parsing });
+        self.send()
+    }
+
+    /// The rows of each call of the last flush; answers to earlier ones, which nobody waits for, are passed
+    /// over.
+    pub(crate) fn answer(&mut self) -> Answer<Vec<Vec<Row>>> {
+        let mut last = Ok(Vec::new());
+        while let Some(awaited) = self.awaited.pop_front() {
+            last = self.one_answer(awaited);
+            if self.broken {
+                break;
+            }
+        }
+        last
+    }
+
+    /// Calls one statement and waits for its rows.
+    pub(crate) fn one(&mut self, statement: &Statement, params: &[Param<'_>]) -> Answer<Vec<Row>> {
+        self.call(statement, params)?;
+        self.flush()?;
+        Ok(self.answer()?.pop().unwrap_or_default())
+    }
+
+    /// Runs commands that have neither parameters nor rows, several in one transaction.
+    pub(crate) fn batch(&mut self, sql: &str) -> Answer<()> {
+        frontend::query(sql, &mut self.output)?;
+        self.awaited.push_back(Awaited::default());
+        self.send()?;
+        self.answer().map(drop)
+    }
+
+    fn one_answer(&mut self, mut awaited: Awaited) -> Answer<Vec<Vec<Row>>> {
+        let mut results = Vec::with_capacity(awaited.calls);
+        let mut rows = Vec::new();
+        let mut failed = None;
+        loop {
+            let (kind, body) = self.message()?;
+            match kind {
+                b'D' => rows.push(row(body)?),
+                b'C' | b'I' => results.push(std::mem::take(&mut rows)),
+                b'1' => self.prepared.extend(awaited.parsing.pop_front()),
+                b'E' => {
+                    let failure = server_failure(&body);
+                    self.broken |= failure.ends_connection();
+                    failed = failed.or(Some(failure));
+                    if self.broken {
+                        break;
+                    }
+                }
+                b'Z' => {
+                    self.status = body.first().copied().unwrap_or(b'I');
+                    break;
+                }
+                _ => {}
+            }
+        }
+        match failed {
+            Some(failure) => Err(failure),
+            None => Ok(results),
+        }
+    }
+
+    fn send(&mut self) -> Answer<()> {
+        let sent = self.stream.write_all(&self.output);
+        self.output.clear();
+        sent.map_err(|error| {
+            self.broken = true;
+            Failure::from(error)
+        })
+    }
+
+    /// The next message: its kind and its body.
+    fn message(&mut self) -> Answer<(u8, Bytes)> {
+        let message = self.read_message();
+        self.broken |= message.is_err();
+        message
+    }
+
+    fn read_message(&mut self) -> Answer<(u8, Bytes)> {
+        loop {
+            if let Some((kind, rest)) = self.input.split_first()
+                && let Some((length, _)) = rest.split_first_chunk::<4>()
+            {
+                let (kind, length) = (*kind, u32::from_be_bytes(*length) as usize);
+                if length < 4 {
+                    return Err(broken());
+                }
+                if self.input.len() > length {
+                    let mut message = self.input.split_to(1 + length);
+                    message.advance(5);
+                    return Ok((kind, message.freeze()));
+                }
+                self.input.reserve(1 + length - self.input.len());
+            }
+            self.fill()?;
+        }
+    }
+
+    fn fill(&mut self) -> Answer<()> {
+        let filled = self.input.len();
+        let room = (self.input.capacity() - filled).max(READ);
+        self.input.resize(filled + room, 0);
+        let read = match self.input.get_mut(filled..) {
+            Some(into) => self.stream.read(into),
+            None => Ok(0),
+        };
+        self.input.truncate(filled + read.as_ref().map_or(0, |read| *read));
+        match read {
+            Ok(0) => Err(Failure::Lost("the server has closed the connection".to_string())),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.output.clear();
+        frontend::terminate(&mut self.output);
+        // Nobody is left to tell.
+        let _ = self.send();
+    }
+}
+
+fn broken() -> Failure {
+    Failure::Lost("the server's answer can't be read".to_string())
+}
+
+fn row(mut body: Bytes) -> Answer<Row> {
+    if body.len() < 2 {
+        return Err(broken());
+    }
+    let columns = usize::from(body.get_u16());
+    let mut row = Vec::with_capacity(columns);
+    for _ in 0..columns {
+        if body.len() < 4 {
+            return Err(broken());
+        }
+        row.push(match usize::try_from(body.get_i32()) {
+            Err(_) => None,
+            Ok(length) if length <= body.len() => Some(body.split_to(length)),
+            Ok(_) => return Err(broken()),
+        });
+    }
+    Ok(Row(row))
+}
+
+fn server_failure(body: &[u8]) -> Failure {
+    let (mut state, mut message) = (String::new(), String::new());
+    for field in body.split(|byte| *byte == 0) {
+        let text = || String::from_utf8_lossy(field.get(1..).unwrap_or_default()).to_string();
+        match field.first() {
+            Some(b'C') => state = text(),
+            Some(b'M') => message = text(),
+            Some(b'D') => message = format!("{message}: {}", text()),
+            _ => {}
+        }
+    }
+    Failure::Server { state, message }
+}
+
+/// Writes a parameter in binary.
+fn encode(param: &Param<'_>, out: &mut BytesMut) {
+    match param {
+        Param::Int(number) => out.extend_from_slice(&number.to_be_bytes()),
+        Param::Bytes(bytes) => out.extend_from_slice(bytes),
+        Param::Ints(numbers) => {
+            array(numbers.len(), 20, false, out);
+            for number in *numbers {
+                out.extend_from_slice(&8i32.to_be_bytes());
+                out.extend_from_slice(&number.to_be_bytes());
+            }
+        }
+        Param::Many(values) => {
+            array(values.len(), 17, values.iter().any(Option::is_none), out);
+            for value in *values {
+                match value {
+                    Some(bytes) => {
+                        out.extend_from_slice(&(bytes.len() as i32).to_be_bytes());
+                        out.extend_from_slice(bytes);
+                    }
+                    None => out.extend_from_slice(&(-1i32).to_be_bytes()),
+                }
+            }
+        }
+    }
+}
+
+/// What an array of one dimension begins with.
+fn array(length: usize, oid: u32, has_null: bool, out: &mut BytesMut) {
+    out.extend_from_slice(&i32::from(length > 0).to_be_bytes());
+    out.extend_from_slice(&i32::from(has_null).to_be_bytes());
+    out.extend_from_slice(&oid.to_be_bytes());
+    if length > 0 {
+        out.extend_from_slice(&(length as i32).to_be_bytes());
+        out.extend_from_slice(&1i32.to_be_bytes());
+    }
+}

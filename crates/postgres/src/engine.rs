@@ -1,0 +1,87 @@
+//! The engine beneath the store, for what concerns it as a whole.
+
+use crate::barrier::Barrier;
+use crate::change::steps;
+use crate::commit::{Attempt, Besides, failed};
+use crate::front::Front;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use storage::{Batch, Engine, Error, Position, Result, Snapshot, Statistics};
+
+/// Trees in a PostgreSQL server.
+pub(crate) struct PostgresEngine {
+    front: Arc<Front>,
+    barrier: Barrier,
+    commits: AtomicU64,
+    wake: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
+}
+
+impl PostgresEngine {
+    pub(crate) fn new(front: &Arc<Front>) -> PostgresEngine {
+        PostgresEngine {
+            front: front.clone(),
+            barrier: Barrier::default(),
+            commits: AtomicU64::new(0),
+            wake: Mutex::default(),
+        }
+    }
+}
+
+impl Engine for PostgresEngine {
+    fn snapshot(&self) -> Arc<dyn Snapshot> {
+        Arc::new(self.front.snapshot())
+    }
+
+    fn commit(&self, batch: Batch) -> Result<Position> {
+        debug_assert!(!steps(batch.clone()).is_empty());
+        let besides = Besides::new(&[], 0, &|_| None, &|_| None);
+        match self.front.commit_change(batch, &[], &besides).map_err(failed)? {
+            Attempt::Done => Ok(Position(self.commits.fetch_add(1, Ordering::AcqRel) + 1)),
+            Attempt::Refused | Attempt::Locked => Err(Error::WriteConflict),
+        }
+    }
+
+    fn wait_for_room(&self, _: &mut dyn FnMut() -> bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn latest_time(&self) -> u64 {
+        self.front.time(0)
+    }
+
+    fn wait_journaled(&self, _: Position) -> Result<()> {
+        self.barrier.wait(&self.front).map_err(failed)
+    }
+
+    fn durable(&self) -> Position {
+        Position(0)
+    }
+
+    fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        *self.wake.lock() = Some(wake);
+    }
+
+    fn sync_soon(&self) {
+        match self.barrier.wait(&self.front) {
+            Ok(()) => {
+                let wake = self.wake.lock().clone();
+                wake.iter().for_each(|wake| wake());
+            }
+            Err(failure) => log::warn!("PostgreSQL did not confirm a commit: {failure:?}"),
+        }
+    }
+
+    fn has_journal(&self) -> bool {
+        true
+    }
+
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn statistics(&self) -> Statistics {
+        let syncs = self.barrier.passed();
+        Statistics { syncs, ..Statistics::default() }
+    }
+}

@@ -1,0 +1,132 @@
+//! The fence: an advisory lock that commits of all fronts share, and that whoever changes the catalog holds
+//! alone.
+
+use crate::change::steps;
+use crate::commit::{Attempt, failed, locked_by_another};
+use crate::connection::Param;
+use crate::failure::Answer;
+use crate::keys::ident;
+use crate::session::{Session, end};
+use crate::snapshot::PostgresSnapshot;
+use crate::store::PostgresStore;
+use std::sync::Arc;
+use storage::store::{Change, Exclusive, Outcome, Owner, Refusal, Sight};
+use storage::{Ident, Result};
+
+/// The fence in the hands of somebody, and the transaction in which he changes the catalog.
+pub(crate) struct Held<'a> {
+    store: &'a PostgresStore,
+    session: Arc<Session>,
+    generation: u64,
+}
+
+impl<'a> Held<'a> {
+    /// Takes the fence; `None` where `go_on` said no meanwhile.
+    pub(crate) fn take(
+        store: &'a PostgresStore,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Answer<Option<Held<'a>>> {
+        let front = &store.front;
+        loop {
+            let mut lent = front.changes.take(&|| {})?;
+            lent.call(&front.statements.begin_write, &[])?;
+            lent.call(&front.statements.lock_fence, &[])?;
+            lent.call(&front.statements.generation, &[])?;
+            lent.flush()?;
+            match lent.answer() {
+                Ok(mut answers) => {
+                    let rows = answers.pop().unwrap_or_default();
+                    let generation = rows.first().map_or(0, |row| row.int(0) as u64);
+                    store.builds.take_news(front, &mut lent)?;
+                    let session = Arc::new(Session::of(&front.statements, lent));
+                    return Ok(Some(Held { store, session, generation }));
+                }
+                Err(failure) if failure.is_conflict() => end(&mut lent, &front.statements.rollback),
+                Err(failure) if failure.ends_connection() && !lent.is_new => front.changes.clear(),
+                Err(failure) => return Err(failure),
+            }
+            drop(lent);
+            if !go_on() {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn apply(&self, change: &Change, changes_catalog: bool) -> Answer<(Attempt, u64)> {
+        let front = &self.store.front;
+        let Some(mut lent) = self.session.hand_over(&front.reads) else {
+            return Err(crate::failure::Failure::Lost("the fence is lost".to_string()));
+        };
+        if let Some(owner) = change.owner {
+            // Nobody else commits meanwhile: what the transaction has claimed stays as it is.
+            self.store.claims.release(owner);
+        }
+        let besides = self.store.besides(&change.beside);
+        let applied = front.apply_steps(
+            &mut lent,
+            steps(change.batch.clone()),
+            &change.expect,
+            &besides,
+            change.owner.is_some(),
+        );
+        let mut generation = self.generation;
+        let applied = applied.and_then(|()| {
+            if changes_catalog {
+                let rows = lent.one(&front.statements.next_generation, &[])?;
+                generation = rows.first().map_or(generation, |row| row.int(0) as u64);
+            }
+            Ok(())
+        });
+        Ok((front.finish(&mut lent, applied)?, generation))
+    }
+}
+
+impl Exclusive for Held<'_> {
+    fn sight(&self) -> Sight {
+        let statements = self.store.front.statements.clone();
+        let snapshot = PostgresSnapshot { statements, session: self.session.clone() };
+        Sight { snapshot: Arc::new(snapshot), generation: self.generation }
+    }
+
+    fn relies(&self, of: Ident, own: Option<Owner>) -> Option<Owner> {
+        if own.is_some_and(|own| self.store.claims.holds(own, of)) {
+            return None;
+        }
+        let rows = self.session.run(&self.store.front.statements.is_held, &[Param::Int(ident(of))]);
+        // Where that can't be known the change fails anyway: the connection is gone.
+        let held = rows.ok().and_then(|rows| rows.first().map(|row| row.int(0) != 0)).unwrap_or(false);
+        held.then_some(Owner(0))
+    }
+
+    /// The schema has them already.
+    fn declare(&mut self, _: Ident, _: u64) {}
+
+    /// The schema has a sequence of its own.
+    fn reserve(&mut self, _: Ident) {}
+
+    fn commit(
+        self: Box<Self>,
+        change: Change,
+        changes_catalog: bool,
+        applied: &mut dyn FnMut(u64),
+    ) -> Result<Outcome> {
+        for beside in &change.beside {
+            if let storage::store::Beside::Generation(of, _) = beside
+                && let Some(owner) = self.relies(*of, change.owner)
+            {
+                return Ok(Err((Refusal::Claimed(owner), change)));
+            }
+        }
+        match self.apply(&change, changes_catalog).map_err(failed)? {
+            (Attempt::Done, generation) => {
+                applied(generation);
+                Ok(Ok(self.store.committed(change.beside, change.earliest, change.ticks)))
+            }
+            (Attempt::Locked, _) => Ok(Err((locked_by_another(), change))),
+            (Attempt::Refused, _) => {
+                let refusal = self.store.front.refusal(&change)?;
+                Ok(Err((refusal.unwrap_or(Refusal::Changed), change)))
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What a PostgreSQL server answers where it doesn't do what it was asked.
+
+use std::io;
+
+/// A statement that failed, or a connection that is gone.
+#[derive(Debug, Clone)]
+pub(crate) enum Failure {
+    /// The server's answer: SQLSTATE and message.
+    Server {
+        /// Five characters.
+        state: String,
+        /// What the server says.
+        message: String,
+    },
+    /// The connection is of no more use. What a statement under way has done is unknown.
+    Lost(String),
+}
+
+/// What a statement gives.
+pub(crate) type Answer<T> = Result<T, Failure>;
+
+impl Failure {
+    /// Whether the server has answered with this SQLSTATE.
+    pub(crate) fn is(&self, wanted: &str) -> bool {
+        matches!(self, Failure::Server { state, .. } if state == wanted)
+    }
+
+    /// Whether another transaction's change, or its lock, was in the way: serialization_failure,
+    /// deadlock_detected, lock_not_available.
+    pub(crate) fn is_conflict(&self) -> bool {
+        ["40001", "40P01", "55P03"].iter().any(|state| self.is(state))
+    }
+
+    /// Whether nothing can be known of what the statement has done, or the server is going down.
+    pub(crate) fn ends_connection(&self) -> bool {
+        match self {
+            Failure::Lost(_) => true,
+            Failure::Server { state, .. } => state.starts_with("57P") || state.starts_with("08"),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Lost(error.to_string())
+    }
+}
+
+impl From<Failure> for storage::Error {
+    fn from(failure: Failure) -> storage::Error {
+        match failure {
+            Failure::Lost(why) => storage::Error::Unavailable(why),
+            Failure::Server { state, message } => match state.as_str() {
+                "53100" | "53200" | "54000" => storage::Error::Full(message),
+                "40001" | "40P01" | "55P03" => storage::Error::WriteConflict,
+                "XX001" | "XX002" => storage::Error::Corrupted(message),
+                _ => storage::Error::Unavailable(format!("{message} ({state})")),
+            },
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Keys as they stand in the table: those that are too long for PostgreSQL's index are cut.
+//!
+//! A B-tree of PostgreSQL takes some 2,700 bytes. A key beyond 2,000 bytes stands in the index as its first
+//! 2,000 bytes and its SHA-256, and whole beside it. So a key is found, and two keys are told apart, by what
+//! is in the index; those that share 2,000 bytes lie together there, and whoever scans sorts them.
+
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::ops::Bound;
+use storage::{Ident, Range};
+
+/// The longest key that is kept whole, and how much is kept of longer ones.
+pub(crate) const WHOLE: usize = 2000;
+
+/// A number of a tree, as the table has it.
+pub(crate) fn ident(ident: Ident) -> i64 {
+    ident.0 as i64
+}
+
+/// What stands in the index for a key.
+pub(crate) fn stored(key: &[u8]) -> Cow<'_, [u8]> {
+    match key.get(..WHOLE) {
+        Some(head) if key.len() > WHOLE => Cow::Owned([head, &Sha256::digest(key)[..]].concat()),
+        _ => Cow::Borrowed(key),
+    }
+}
+
+/// The key that is kept whole beside the index, if it has to be.
+pub(crate) fn beside(key: &[u8]) -> Option<&[u8]> {
+    (key.len() > WHOLE).then_some(key)
+}
+
+/// The bounds of a range in the table, the lower included and the upper not: they may hold more than the
+/// range where a bound is too long to be kept whole.
+pub(crate) fn bounds(of: Ident, range: &Range) -> ((i64, Vec<u8>), (i64, Vec<u8>)) {
+    let number = ident(of);
+    let lower = match &range.lower {
+        Bound::Unbounded => Vec::new(),
+        Bound::Included(key) => key[..key.len().min(WHOLE)].to_vec(),
+        Bound::Excluded(key) if key.len() >= WHOLE => key[..WHOLE].to_vec(),
+        Bound::Excluded(key) => [key, &[0][..]].concat(),
+    };
+    let upper = match &range.upper {
+        Bound::Unbounded => return ((number, lower), (number.wrapping_add(1), Vec::new())),
+        Bound::Excluded(key) if key.len() <= WHOLE => key.to_vec(),
+        Bound::Included(key) if key.len() < WHOLE => [key, &[0][..]].concat(),
+        Bound::Included(key) | Bound::Excluded(key) => run_end(&key[..WHOLE]),
+    };
+    ((number, lower), (number, upper))
+}
+
+/// Behind all keys that share these first 2,000 bytes.
+pub(crate) fn run_end(head: &[u8]) -> Vec<u8> {
+    [head, &[u8::MAX; 33][..]].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use storage::Key;
+
+    #[test]
+    fn what_is_in_a_range_is_within_its_bounds() {
+        let long = |byte: u8, last: &[u8]| [&[byte; WHOLE][..], last].concat();
+        let keys = [
+            vec![],
+            vec![0],
+            vec![1, 2],
+            vec![7; WHOLE - 1],
+            vec![7; WHOLE],
+            long(7, &[0]),
+            long(7, &[9]),
+            long(7, &[255; 50]),
+            long(8, &[]),
+            long(255, &[255; 99]),
+            vec![255; 3],
+        ];
+        for lower in &keys {
+            for upper in &keys {
+                for range in [
+                    Range { lower: Bound::Included(Key::from(lower.clone())), upper: Bound::Unbounded },
+                    Range::half_open(lower.clone(), upper.clone()),
+                    Range {
+                        lower: Bound::Excluded(Key::from(lower.clone())),
+                        upper: Bound::Included(Key::from(upper.clone())),
+                    },
+                ] {
+                    let (low, high) = bounds(Ident(5), &range);
+                    for key in keys.iter().filter(|key| range.contains(key)) {
+                        let at = (5, stored(key).to_vec());
+                        assert!(low <= at && at < high, "{key:?} in {range:?}");
+                    }
+                }
+            }
+        }
+        assert_eq!(bounds(Ident(u64::MAX), &Range::all()), ((-1, vec![]), (0, vec![])));
+    }
+
+    #[test]
+    fn the_index_keeps_keys_apart_and_runs_together() {
+        let (a, b) = ([1; WHOLE + 1], [1; WHOLE + 2]);
+        assert_ne!(stored(&a), stored(&b));
+        assert!(stored(&a).len() == WHOLE + 32 && stored(&a).as_ref() < run_end(&a[..WHOLE]).as_slice());
+        assert_eq!((stored(&a[..WHOLE]).len(), beside(&a[..WHOLE]), beside(&a)), (WHOLE, None, Some(&a[..])));
+    }
+}

@@ -1,0 +1,36 @@
+//! A [store](storage::store::Store) over a PostgreSQL server, which any number of processes may share.
+//!
+//! The way through:
+//!
+//! 1. `connection.rs` speaks the protocol, several statements to a round trip; `pool.rs` bounds connections.
+//! 2. `schema.sql` is what the server keeps: one table of keys and values for all trees, and functions that
+//!    check and apply a change whole. `schema.rs` makes it and has every statement that uses it.
+//! 3. `session.rs` and `snapshot.rs` read one state: a REPEATABLE READ transaction, begun when first read.
+//! 4. `change.rs` and `commit.rs` turn a prepared change into one call; `exclusive.rs` is the fence around
+//!    changes of the catalog; `claims.rs` are transactions of many statements; `builds.rs` tells index builders
+//!    what others have changed.
+//!
+//! Nothing that two processes must agree on lies in one of them: `front.rs` takes numbers from the server.
+
+mod barrier;
+mod builds;
+mod change;
+mod claims;
+mod commit;
+mod config;
+mod connection;
+mod engine;
+mod exclusive;
+mod failure;
+mod front;
+mod keys;
+mod pool;
+mod schema;
+mod session;
+mod snapshot;
+mod store;
+pub mod testing;
+
+pub use config::{Config, Wanted};
+pub use front::Limits;
+pub use store::PostgresStore;

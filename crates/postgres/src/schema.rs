@@ -1,0 +1,313 @@
+//! The schema: its tables and functions, its version, and the statements that use it.
+//!
+//! Whoever opens a store makes the schema under an advisory lock, if it isn't there. A schema of a greater
+//! version than this one is refused.
+
+use crate::connection::{Connection, Statement};
+use crate::failure::{Answer, Failure};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// The version of the schema that this code makes and uses.
+const VERSION: i64 = 1;
+
+/// How many numbers of trees a front takes at a time: the increment of their sequence.
+pub(crate) const IDENTS: u64 = 64;
+
+/// The most bytes of documents that a page of a scan brings, about.
+pub(crate) const PAGE_BYTES: usize = 4 << 20;
+
+/// The statements on one schema.
+pub(crate) struct Statements {
+    pub(crate) begin_read: Arc<Statement>,
+    pub(crate) begin_write: Arc<Statement>,
+    pub(crate) begin_claims: Arc<Statement>,
+    pub(crate) commit: Arc<Statement>,
+    pub(crate) rollback: Arc<Statement>,
+    pub(crate) generation: Arc<Statement>,
+    pub(crate) next_generation: Arc<Statement>,
+    pub(crate) get: Arc<Statement>,
+    pub(crate) get_many: Arc<Statement>,
+    pub(crate) lookup: Arc<Statement>,
+    pub(crate) contains: Arc<Statement>,
+    pub(crate) size: Arc<Statement>,
+    pub(crate) scan: [Arc<Statement>; 2],
+    pub(crate) scan_records: [Arc<Statement>; 4],
+    pub(crate) run: Arc<Statement>,
+    pub(crate) apply: Arc<Statement>,
+    pub(crate) claim: Arc<Statement>,
+    pub(crate) hold: Arc<Statement>,
+    pub(crate) unclaimed: Arc<Statement>,
+    pub(crate) lock_fence: Arc<Statement>,
+    pub(crate) create_tree: Arc<Statement>,
+    pub(crate) drop_tree: Arc<Statement>,
+    pub(crate) clear: Arc<Statement>,
+    pub(crate) fork: Arc<Statement>,
+    pub(crate) set_generation: Arc<Statement>,
+    pub(crate) drop_generation: Arc<Statement>,
+    pub(crate) is_held: Arc<Statement>,
+    pub(crate) is_generation: Arc<Statement>,
+    pub(crate) idents: Arc<Statement>,
+    pub(crate) counts: Arc<Statement>,
+    pub(crate) drop_counts: Arc<Statement>,
+    pub(crate) front: Arc<Statement>,
+    pub(crate) renew: Arc<Statement>,
+    pub(crate) leave: Arc<Statement>,
+    pub(crate) begin_build: Arc<Statement>,
+    pub(crate) end_build: Arc<Statement>,
+    pub(crate) build: Arc<Statement>,
+    pub(crate) fail_build: Arc<Statement>,
+    pub(crate) failed_build: Arc<Statement>,
+    pub(crate) take_marks: Arc<Statement>,
+    pub(crate) barrier_local: Arc<Statement>,
+}
+
+impl Statements {
+    /// The statements on the schema of this name.
+    pub(crate) fn new(schema: &str) -> Statements {
+        let quoted = quoted(schema);
+        let fence = fence(schema);
+        let of = |name: &str, sql: &str| {
+            let sql = sql.replace("SCHEMA", &quoted).replace("FENCE", &format!("({fence}::int8)"));
+            Statement::new(name, sql)
+        };
+        let scan = |name: &str, way: &str| {
+            let sql = format!(
+                "select key, value, long from (select key, value, long, \
+                 sum(octet_length(value)) over (order by key {way} rows unbounded preceding) - octet_length(value) \
+                 as before from \
+                 (select key, value, long from SCHEMA.kv where (ident, key) >= ($1::int8, $2::bytea) and \
+                 (ident, key) < ($3::int8, $4::bytea) and value is not null \
+                 order by ident {way}, key {way} limit $5::int8) page) sized where before < {PAGE_BYTES} order by key {way}"
+            );
+            of(name, &sql)
+        };
+        let scan_records = |name: &str, way: &str, id: &str| {
+            let sql = format!(
+                "select key, value, long, record from (select key, value, long, record, \
+                 sum(octet_length(record)) over (order by key {way} rows unbounded preceding) - octet_length(record) \
+                 as before from \
+                 (select e.key, e.value, e.long, r.value as record from \
+                 (select key, value, long from SCHEMA.kv where (ident, key) >= ($1::int8, $2::bytea) and \
+                 (ident, key) < ($3::int8, $4::bytea) and value is not null \
+                 order by ident {way}, key {way} limit $5::int8) e \
+                 left join lateral (select value from SCHEMA.kv where ident = $6::int8 and key = {id}) r on true) \
+                 page) sized where before is null or before < {PAGE_BYTES} order by key {way}"
+            );
+            of(name, &sql)
+        };
+        let in_key = "substr(coalesce(e.long, e.key), octet_length(coalesce(e.long, e.key)) - 7)";
+        let in_value = "substr(e.value, 1, 8)";
+        Statements {
+            begin_read: of("begin_read", "begin isolation level repeatable read read only"),
+            begin_write: of("begin_write", "begin isolation level read committed"),
+            begin_claims: of("begin_claims", "begin isolation level repeatable read"),
+            commit: of("commit", "commit"),
+            rollback: of("rollback", "rollback"),
+            generation: of("generation", "select generation from SCHEMA.catalog where one = 1"),
+            next_generation: of(
+                "next_generation",
+                "update SCHEMA.catalog set generation = generation + 1 where one = 1 returning generation",
+            ),
+            get: of(
+                "get",
+                "select value from SCHEMA.kv where ident = $1::int8 and key = $2::bytea and value is not null",
+            ),
+            get_many: of(
+                "get_many",
+                "select k.nth, t.value from unnest($2::bytea[]) with ordinality k(key, nth) \
+                 join SCHEMA.kv t on t.ident = $1::int8 and t.key = k.key where t.value is not null",
+            ),
+            lookup: of(
+                "lookup",
+                "select e.value, r.value from SCHEMA.kv e left join SCHEMA.kv r \
+                 on r.ident = $3::int8 and r.key = substr(e.value, 1, 8) \
+                 where e.ident = $1::int8 and e.key = $2::bytea and e.value is not null",
+            ),
+            contains: of("contains", "select 1::int8 from SCHEMA.trees where ident = $1::int8"),
+            size: of(
+                "size",
+                "select count(*), coalesce(sum(octet_length(coalesce(long, key)) + octet_length(value)), 0)::int8 \
+                 from SCHEMA.kv where ident = $1::int8 and value is not null",
+            ),
+            scan: [scan("scan", "asc"), scan("scan_back", "desc")],
+            scan_records: [
+                scan_records("records", "asc", in_key),
+                scan_records("records_back", "desc", in_key),
+                scan_records("unique_records", "asc", in_value),
+                scan_records("unique_records_back", "desc", in_value),
+            ],
+            run: of(
+                "run",
+                "select key, value, long from SCHEMA.kv where ident = $1::int8 and key >= $2::bytea \
+                 and key < $3::bytea and value is not null",
+            ),
+            apply: of("apply", APPLY),
+            claim: of("claim", "select SCHEMA.claim($1::int8[], $2::bytea[], $3::bytea[])"),
+            hold: of("hold", "select SCHEMA.hold($1::int8[], $2::int8[])"),
+            unclaimed: of(
+                "unclaimed",
+                "delete from SCHEMA.kv t using unnest($1::int8[], $2::bytea[]) x(i, k) \
+                 where t.ident = x.i and t.key = x.k and t.value is null",
+            ),
+            lock_fence: of("lock_fence", "select pg_advisory_xact_lock(FENCE)"),
+            create_tree: of("create_tree", "insert into SCHEMA.trees values ($1::int8)"),
+            drop_tree: of("drop_tree", "delete from SCHEMA.trees where ident = $1::int8 returning 1::int8"),
+            clear: of("clear", "delete from SCHEMA.kv where ident = $1::int8"),
+            fork: of(
+                "fork",
+                "insert into SCHEMA.kv select $2::int8, key, long, value from SCHEMA.kv \
+                 where ident = $1::int8 and value is not null",
+            ),
+            set_generation: of(
+                "set_generation",
+                "insert into SCHEMA.generations values ($1::int8, $2::int8) \
+                 on conflict (ident) do update set generation = excluded.generation",
+            ),
+            drop_generation: of("drop_generation", "delete from SCHEMA.generations where ident = $1::int8"),
+            is_held: of(
+                "is_held",
+                "select count(*) - (select count(*) from (select 1 from SCHEMA.generations where ident = $1::int8 \
+                 for update skip locked) free) from SCHEMA.generations where ident = $1::int8",
+            ),
+            is_generation: of(
+                "is_generation",
+                "select 1::int8 from SCHEMA.generations where ident = $1::int8 and generation = $2::int8",
+            ),
+            idents: of("idents", "select nextval('SCHEMA.idents')"),
+            counts: of(
+                "counts",
+                "select coalesce(sum(records), 0)::int8, coalesce(sum(bytes), 0)::int8 from SCHEMA.counts \
+                 where ident = $1::int8",
+            ),
+            drop_counts: of("drop_counts", "delete from SCHEMA.counts where ident = $1::int8"),
+            front: of(
+                "front",
+                "insert into SCHEMA.fronts as t select n, now() + interval '30 s' from generate_series(1, 1023) n \
+                 where not exists (select from SCHEMA.fronts f where f.front = n and f.until > now()) limit 1 \
+                 on conflict (front) do update set until = excluded.until where t.until <= now() \
+                 returning front",
+            ),
+            renew: of(
+                "renew",
+                "update SCHEMA.fronts set until = now() + interval '30 s' where front = $1::int8 returning front",
+            ),
+            leave: of("leave", "delete from SCHEMA.fronts where front = $1::int8"),
+            begin_build: of("begin_build", "insert into SCHEMA.builds values ($1::int8, $2::int8)"),
+            end_build: of(
+                "end_build",
+                "with gone as (delete from SCHEMA.builds where ident = $1::int8) \
+                 delete from SCHEMA.marks where ident = $1::int8",
+            ),
+            build: of(
+                "build",
+                "select 1::int8 from SCHEMA.builds b join SCHEMA.fronts f using (front) \
+                 where b.ident = $1::int8 and f.until > now()",
+            ),
+            fail_build: of(
+                "fail_build",
+                "update SCHEMA.builds set key_string = $2::bytea, type_bits = $3::bytea where ident = $1::int8",
+            ),
+            failed_build: of(
+                "failed_build",
+                "select key_string, type_bits from SCHEMA.builds where ident = $1::int8 and key_string is not null",
+            ),
+            take_marks: of("take_marks", "delete from SCHEMA.marks where ident = $1::int8 returning record"),
+            barrier_local: of(
+                "barrier_local",
+                "select set_config('synchronous_commit', 'local', true), \
+                 pg_logical_emit_message(true, 'v', '')::text",
+            ),
+        }
+    }
+}
+
+const APPLY: &str = "select SCHEMA.apply(\
+    $1::int8[], $2::int8[], \
+    $3::int8[], $4::bytea[], $5::bytea[], $6::bytea[], \
+    $7::int8[], $8::bytea[], $9::bytea[], $10::bytea[], \
+    $11::int8[], $12::bytea[], $13::bytea[], $14::bytea[], \
+    $15::int8[], $16::bytea[], $17::bytea[], $18::bytea[], \
+    $19::int8[], $20::bytea[], $21::bytea[], \
+    $22::int8[], $23::bytea[], $24::bytea[], \
+    $25::int8[], $26::bytea[], $27::bytea[], \
+    $28::int8[], $29::bytea[], $30::bytea[], \
+    $31::int8[], $32::bytea[], \
+    $33::int8[], $34::int8[], \
+    $35::int8[], $36::int8, $37::int8[], $38::int8[])";
+
+/// Makes the schema where it isn't there, and checks its version.
+///
+/// Errors: the server's; `Lost` with words where the schema is of a later version, or the server is a relative
+/// of PostgreSQL that nobody has tried.
+pub(crate) fn prepare(connection: &mut Connection, schema: &str) -> Answer<()> {
+    refuse_relatives(connection)?;
+    let name = quoted(schema);
+    // The lock ends with the transaction, whatever becomes of it.
+    connection.batch(&format!(
+        "begin; set local lock_timeout = 0; select pg_advisory_xact_lock({})",
+        fence(schema)
+    ))?;
+    let made = make(connection, &name);
+    connection.batch(if made.is_ok() { "commit" } else { "rollback" })?;
+    made
+}
+
+fn make(connection: &mut Connection, name: &str) -> Answer<()> {
+    let there = Statement::new(
+        "is_there",
+        format!("select (to_regclass('{}.version') is not null)::int4", name.replace('\'', "''")),
+    );
+    if connection.one(&there, &[])?.first().is_none_or(|row| row.int(0) == 0) {
+        let sql: String = include_str!("schema.sql").replace("SCHEMA", name);
+        connection.batch(&sql.replace("FENCE", &format!("({}::int8)", fence_of(name))))?;
+        // Faster than the default where the server has it.
+        let faster = format!(
+            "do $$ begin alter table {name}.kv alter value set compression lz4; exception when others then null; end $$"
+        );
+        return connection.batch(&faster);
+    }
+    let version = Statement::new("version", format!("select version from {name}.version where one = 1"));
+    let found = connection.one(&version, &[])?.first().map_or(0, |row| row.int(0));
+    match found == VERSION {
+        true => Ok(()),
+        false => Err(Failure::Lost(format!(
+            "the schema {name} is of version {found}, and this program uses version {VERSION}"
+        ))),
+    }
+}
+
+fn refuse_relatives(connection: &mut Connection) -> Answer<()> {
+    let version = Statement::new("server", "select version(), current_setting('server_version_num')::int8");
+    let rows = connection.one(&version, &[])?;
+    let row = rows.first().ok_or_else(|| Failure::Lost("the server has no version".to_string()))?;
+    let text = String::from_utf8_lossy(row.bytes(0).unwrap_or_default()).to_string();
+    for relative in ["CockroachDB", "YB-", "Yugabyte"] {
+        if text.contains(relative) {
+            return Err(Failure::Lost(format!("{text} is not supported: nobody has tried it")));
+        }
+    }
+    if row.int(1) < 140_000 {
+        return Err(Failure::Lost(format!("{text} is not supported: PostgreSQL 14 or later is needed")));
+    }
+    let citus = Statement::new("citus", "select count(*) from pg_extension where extname = 'citus'");
+    match connection.one(&citus, &[])?.first().is_some_and(|row| row.int(0) > 0) {
+        true => Err(Failure::Lost("Citus is not supported: nobody has tried it".to_string())),
+        false => Ok(()),
+    }
+}
+
+/// A name as SQL takes it.
+fn quoted(schema: &str) -> String {
+    format!("\"{}\"", schema.replace('"', "\"\""))
+}
+
+/// The key of the schema's advisory lock: such keys are the whole database's.
+fn fence(schema: &str) -> i64 {
+    fence_of(&quoted(schema))
+}
+
+fn fence_of(quoted: &str) -> i64 {
+    let digest = Sha256::digest(format!("vellum fence {quoted}").as_bytes());
+    digest.iter().take(8).fold(0u64, |number, byte| number << 8 | u64::from(*byte)) as i64
+}

@@ -1,0 +1,279 @@
+//! The store: what a database of documents asks for, over the functions of the schema.
+
+use crate::builds::Builds;
+use crate::claims::Claims;
+use crate::commit::{Attempt, Besides, failed, locked_by_another};
+use crate::config::Config;
+use crate::connection::Param;
+use crate::engine::PostgresEngine;
+use crate::exclusive::Held;
+use crate::front::{Front, Limits};
+use crate::keys::ident;
+use crate::session::Session;
+use crate::snapshot::PostgresSnapshot;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use storage::store::{
+    Beside, Build, Change, Claim, Counts, Exclusive, Outcome, Owner, Refusal, Sight, Store, Written,
+};
+use storage::{Engine, Error, Ident, Position, Result, Snapshot};
+
+/// How long somebody waits for a lock of unknown holders before he tries again.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A store over a PostgreSQL server, for one of the processes that share it.
+pub struct PostgresStore {
+    pub(crate) front: Arc<Front>,
+    engine: Arc<dyn Engine>,
+    pub(crate) counts: Mutex<HashMap<Ident, Arc<Counts>>>,
+    pub(crate) builds: Builds,
+    pub(crate) claims: Claims,
+    owners: AtomicU64,
+    position: AtomicU64,
+    frozen: AtomicU64,
+}
+
+impl PostgresStore {
+    /// Opens a store in a schema of a server's database, which is made where it isn't there.
+    ///
+    /// Errors: `Unavailable` with the server's words.
+    pub fn open(config: Config, schema: &str, limits: Limits) -> Result<PostgresStore> {
+        let front = Arc::new(Front::open(config, schema, limits).map_err(failed)?);
+        Ok(PostgresStore {
+            engine: Arc::new(PostgresEngine::new(&front)),
+            front,
+            counts: Mutex::default(),
+            builds: Builds::default(),
+            claims: Claims::default(),
+            owners: AtomicU64::new(1),
+            position: AtomicU64::new(0),
+            frozen: AtomicU64::new(0),
+        })
+    }
+
+    /// What a change says besides its batch.
+    pub(crate) fn besides(&self, beside: &[Beside]) -> Besides {
+        let count_ident = |one: &Beside| {
+            let Beside::Count { counts, .. } = one else { return None };
+            let all = self.counts.lock();
+            all.iter().find(|(_, known)| Arc::ptr_eq(known, counts)).map(|(ident, _)| *ident)
+        };
+        let slot = self.position.load(Ordering::Relaxed);
+        Besides::new(beside, slot, &count_ident, &|one| self.builds.ident_of(one))
+    }
+
+    /// Notes a commit that was carried out.
+    pub(crate) fn committed(&self, beside: Vec<Beside>, earliest: u64, ticks: u32) -> Written {
+        for beside in beside {
+            match beside {
+                Beside::Count { counts, records, bytes } => {
+                    counts.records.fetch_add(records, Ordering::Relaxed);
+                    counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+                }
+                Beside::Generation(of, None) => _ = self.counts.lock().remove(&of),
+                _ => {}
+            }
+        }
+        let time = self.front.new_time(earliest, ticks);
+        Written { position: Position(self.position.fetch_add(1, Ordering::AcqRel) + 1), time }
+    }
+
+    fn session(&self) -> PostgresSnapshot {
+        self.front.snapshot()
+    }
+}
+
+impl Front {
+    /// A snapshot of its own.
+    pub(crate) fn snapshot(&self) -> PostgresSnapshot {
+        let session = Arc::new(Session::new(&self.statements, &self.reads));
+        PostgresSnapshot { statements: self.statements.clone(), session }
+    }
+}
+
+impl Store for PostgresStore {
+    fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    fn sight(&self) -> Sight {
+        let snapshot = self.session();
+        // Where it can't be read, whoever reads on is told why.
+        let generation = snapshot.session.generation().unwrap_or_default();
+        Sight { snapshot: Arc::new(snapshot), generation }
+    }
+
+    fn generation(&self) -> u64 {
+        let asked = self.front.ask(|lent| lent.one(&self.front.statements.generation, &[]));
+        asked.ok().and_then(|rows| rows.first().map(|row| row.int(0) as u64)).unwrap_or_default()
+    }
+
+    fn sight_with_time(&self, earliest: u64) -> (Sight, u64) {
+        let time = self.front.time(earliest);
+        (self.sight(), time)
+    }
+
+    fn commit(&self, change: Change) -> Result<Outcome> {
+        if self.frozen() > 0 {
+            return Ok(Err((Refusal::Frozen, change)));
+        }
+        self.builds.tell_failures(&self.front).map_err(failed)?;
+        let besides = self.besides(&change.beside);
+        if let Some(owner) = change.owner {
+            return self.commit_claimed(owner, change, &besides);
+        }
+        loop {
+            let attempt = self.front.commit_change(change.batch.clone(), &change.expect, &besides);
+            match attempt.map_err(failed)? {
+                Attempt::Done => break,
+                Attempt::Locked => return Ok(Err((locked_by_another(), change))),
+                Attempt::Refused => match self.front.refusal(&change)? {
+                    Some(refusal) => return Ok(Err((refusal, change))),
+                    // What was in the way has gone again.
+                    None => continue,
+                },
+            }
+        }
+        Ok(Ok(self.committed(change.beside, change.earliest, change.ticks)))
+    }
+
+    fn lock<'a>(&'a self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Box<dyn Exclusive + 'a>>> {
+        while self.frozen() > 0 {
+            if !go_on() {
+                return Ok(None);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        let held = Held::take(self, go_on).map_err(failed)?;
+        Ok(held.map(|held| Box::new(held) as Box<dyn Exclusive + 'a>))
+    }
+
+    fn claim(
+        &self,
+        owner: Owner,
+        keys: &[Claim],
+        held: &[(Ident, u64)],
+        sight: &dyn Snapshot,
+    ) -> Result<std::result::Result<(), Refusal>> {
+        self.claims.claim(&self.front, owner, keys, held, sight)
+    }
+
+    fn release(&self, owner: Owner) {
+        self.claims.release(owner);
+    }
+
+    fn wait_released(&self, _: Owner, go_on: &mut dyn FnMut() -> bool) {
+        // Whose lock it was isn't known: whoever waits tries again.
+        if go_on() {
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn must_wait(&self) -> Result<bool> {
+        Ok(self.frozen() > 0)
+    }
+
+    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+        while self.frozen() > 0 && go_on() {
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    fn wait_journaled(&self, position: Position) -> Result<()> {
+        self.engine.wait_journaled(position)
+    }
+
+    fn latest_position(&self) -> Position {
+        Position(self.position.load(Ordering::Acquire))
+    }
+
+    fn time(&self, earliest: u64) -> u64 {
+        self.front.time(earliest)
+    }
+
+    fn freeze(&self) -> u64 {
+        self.frozen.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    fn thaw(&self) -> Option<u64> {
+        let thawed =
+            self.frozen.fetch_update(Ordering::AcqRel, Ordering::Acquire, |times| times.checked_sub(1));
+        thawed.ok().map(|before| before - 1)
+    }
+
+    fn frozen(&self) -> u64 {
+        self.frozen.load(Ordering::Acquire)
+    }
+
+    fn new_ident(&self) -> Ident {
+        // A number that nobody can use: the change that would, fails with the server's own words.
+        self.front.new_ident().unwrap_or_else(|failure| {
+            log::error!("PostgreSQL gives no number for a new tree: {failure:?}");
+            Ident(u64::MAX - 1)
+        })
+    }
+
+    fn new_record(&self, _: &Counts) -> u64 {
+        self.front.new_record()
+    }
+
+    fn greatest_record(&self, _: &Counts) -> u64 {
+        i64::MAX as u64
+    }
+
+    fn begin(&self, earliest: u64) -> (Owner, Sight, u64) {
+        let owner = Owner(self.owners.fetch_add(1, Ordering::Relaxed));
+        let time = self.front.time(earliest);
+        (owner, self.claims.begin(&self.front, owner), time)
+    }
+
+    fn counts(&self, of: Ident, _: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>> {
+        if let Some(counts) = self.counts.lock().get(&of) {
+            return Ok(counts.clone());
+        }
+        let counts = Arc::new(Counts::default());
+        self.refresh_counts(of, &counts)?;
+        Ok(self.counts.lock().entry(of).or_insert(counts).clone())
+    }
+
+    fn refresh_counts(&self, of: Ident, counts: &Counts) -> Result<()> {
+        let read = self.front.ask(|lent| lent.one(&self.front.statements.counts, &[Param::Int(ident(of))]));
+        let rows = read.map_err(Error::from)?;
+        let (records, bytes) = rows.first().map_or((0, 0), |row| (row.int(0), row.int(1)));
+        counts.records.store(records, Ordering::Relaxed);
+        counts.bytes.store(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn build(&self, of: Ident) -> Option<Arc<Build>> {
+        self.builds.get(&self.front, of)
+    }
+
+    fn begin_build(&self, of: Ident, greatest: u64) -> Arc<Build> {
+        self.builds.begin(&self.front, of, greatest)
+    }
+
+    fn end_build(&self, of: Ident) {
+        self.builds.end(&self.front, of);
+    }
+
+    fn log_sight(&self, earliest: u64) -> (Sight, u64) {
+        self.sight_with_time(earliest)
+    }
+
+    fn log_begin(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    fn log_limit(&self) -> Option<u64> {
+        None
+    }
+
+    fn log_bytes(&self) -> Option<u64> {
+        None
+    }
+}

@@ -1,0 +1,108 @@
+//! A PostgreSQL server for tests: a cluster of its own in a temporary directory, gone with the process.
+
+use crate::config::Config;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+/// A server that runs as long as this is held.
+pub struct Cluster {
+    /// Closing it ends the server, also when this process is killed.
+    _keep: Option<ChildStdin>,
+    guard: Child,
+    port: u16,
+}
+
+/// Makes the cluster, runs the server until standard input ends, and removes the directory. `initdb` refuses
+/// to run as root.
+const GUARD: &str = r#"
+set -e
+bin=$1 port=$2
+directory=$(mktemp -d /tmp/vellum-postgres.XXXXXX)
+trap 'rm -rf "$directory"' EXIT
+as() { "$@"; }
+if [ "$(id -u)" = 0 ]; then
+    chown postgres "$directory"
+    as() { setpriv --reuid=postgres --regid=postgres --clear-groups -- "$@"; }
+fi
+cd /
+as "$bin/initdb" -D "$directory/data" -U postgres -A trust -E UTF8 --no-locale --no-sync >/dev/null
+as "$bin/postgres" -D "$directory/data" -p "$port" -k "" -h 127.0.0.1 -c fsync=off -c max_connections=300 \
+    -c shared_buffers=64MB -c logging_collector=off -c log_min_messages=error 2>"$directory/log" &
+server=$!
+for _ in $(seq 300); do
+    if "$bin/pg_isready" -q -h 127.0.0.1 -p "$port"; then break; fi
+    if ! kill -0 $server 2>/dev/null; then cat "$directory/log" >&2; exit 1; fi
+    sleep 0.1
+done
+echo ready
+cat >/dev/null || true
+kill -INT "$(head -1 "$directory/data/postmaster.pid")"
+wait $server || true
+"#;
+
+impl Cluster {
+    /// Starts a server; `None` where PostgreSQL isn't installed, said in one line.
+    ///
+    /// Errors: what keeps it from starting, in words.
+    pub fn start() -> Result<Option<Cluster>, String> {
+        let Some(bin) = installed() else { return Ok(None) };
+        let port = free_port().map_err(|error| error.to_string())?;
+        let mut guard = Command::new("bash")
+            .args(["-c", GUARD, "postgres-for-tests"])
+            .arg(&bin)
+            .arg(port.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let keep = guard.stdin.take();
+        let mut line = String::new();
+        if let Some(out) = guard.stdout.take() {
+            let _ = BufReader::new(out).read_line(&mut line);
+        }
+        match line.trim() {
+            "ready" => Ok(Some(Cluster { _keep: keep, guard, port })),
+            _ => Err(format!("the PostgreSQL server in {} did not start", bin.display())),
+        }
+    }
+
+    /// How to connect to it, as libpq takes it.
+    pub fn connection_string(&self) -> String {
+        format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
+    }
+
+    /// The same, taken apart.
+    ///
+    /// Errors: none that can be.
+    pub fn config(&self) -> Result<Config, String> {
+        Config::parse(&self.connection_string(), &|_| None)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        drop(self._keep.take());
+        // Its directory is removed by then.
+        let _ = self.guard.wait();
+    }
+}
+
+/// Where the programs are: Debian has a directory for each version.
+fn installed() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
+    let mut found: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
+    found.retain(|bin| bin.join("initdb").exists() && has_user());
+    found.sort();
+    found.pop()
+}
+
+fn has_user() -> bool {
+    std::fs::read_to_string(Path::new("/etc/passwd"))
+        .is_ok_and(|users| users.lines().any(|line| line.starts_with("postgres:")))
+}
+
+fn free_port() -> std::io::Result<u16> {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    listener.local_addr().map(|address| address.port())
+}
