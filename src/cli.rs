@@ -137,6 +137,12 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "DIR", requires = "data")]
     pub(crate) journal_dir: Option<PathBuf>,
 
+    /// Scripts for mongosh to fill new --data
+    ///
+    /// A directory whose *.js mongosh runs, by name, before a new data directory is served.
+    #[arg(long, value_name = "DIR", requires = "data")]
+    pub(crate) init_scripts: Option<PathBuf>,
+
     /// Save what is sound of --data, and exit
     ///
     /// Indexes are built anew, and what is lost is told.
@@ -231,7 +237,7 @@ pub(crate) struct ServeOptions {
 
 /// Options that mean something only with a data directory.
 pub(crate) const DISK_OPTIONS: &[&str] =
-    &["data", "durability", "journal-commit-interval", "cache-size", "journal-dir", "repair"];
+    &["data", "durability", "journal-commit-interval", "cache-size", "journal-dir", "init-scripts", "repair"];
 
 /// The engines.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]

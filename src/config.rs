@@ -24,6 +24,8 @@ pub(crate) struct Config {
     pub(crate) postgres: Option<(postgres::Config, String)>,
     /// How much of the changes is kept; `None` without a replica set.
     pub(crate) oplog: Option<LogOptions>,
+    /// A folder of scripts to fill a new data directory with.
+    pub(crate) init_scripts: Option<PathBuf>,
     /// Whether to repair that and exit.
     pub(crate) repair: bool,
     /// Whether to exit when standard input closes.
@@ -164,6 +166,7 @@ impl ServeOptions {
             promise: promise(disk.as_ref(), postgres.as_ref()),
             disk,
             postgres,
+            init_scripts: self.init_scripts,
             repair: self.repair,
             parent_pipe: self.parent_pipe,
             log,
@@ -281,6 +284,7 @@ mod tests {
             ("vellum --engine memory --data d", "--engine memory"),
             ("vellum --durability none", "--data"),
             ("vellum --repair", "--data"),
+            ("vellum --init-scripts d", "--data"),
             ("vellum --data d --cache-size 1M", "16M"),
             ("vellum --data d --cache-size much", "512M"),
             ("vellum --data d --durability some", "journaled"),

@@ -5,6 +5,7 @@ mod banner;
 mod cli;
 mod config;
 mod descriptors;
+mod init_scripts;
 mod lab;
 mod layers;
 mod mongod;

@@ -2,7 +2,7 @@
 
 use crate::banner::{self, Start};
 use crate::config::{Config, Greeting};
-use crate::{descriptors, mongod, signals};
+use crate::{descriptors, init_scripts, mongod, signals};
 use base::bson::{Builder, Value};
 use database::{Clock, Database, SettableClock};
 use postgres::PostgresStore;
@@ -57,6 +57,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     }
     signals::watch()
         .map_err(|error| Failure::new(Kind::Other, format!("cannot watch for signals: {error}")))?;
+    init_scripts::run(&config)?;
     let mut config = config;
     if let Some(bearable) =
         descriptors::raise().filter(|bearable| *bearable < config.settings.connections_max)

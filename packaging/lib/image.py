@@ -19,10 +19,13 @@ PASSWD = "root:x:0:0:root:/:/usr/sbin/nologin\nvellum:x:999:999:Vellum:/data/db:
 GROUP = "root:x:0:\nvellum:x:999:\n"
 USER = 999
 
+# Where images of MongoDB have theirs.
+SCRIPTS = "/docker-entrypoint-initdb.d"
+
 # As in packaging/image/Containerfile.
 CONFIG = {
     "User": "999:999",
-    "Env": ["PATH=/usr/bin", "VELLUM_BIND=0.0.0.0", "VELLUM_DATA=/data/db"],
+    "Env": ["PATH=/usr/local/bin:/usr/bin:/bin", "VELLUM_BIND=0.0.0.0", "VELLUM_DATA=/data/db", f"VELLUM_INIT_SCRIPTS={SCRIPTS}"],
     "Entrypoint": ["vellum"],
     "ExposedPorts": {"27017/tcp": {}},
     "Volumes": {"/data/db": {}},
@@ -72,7 +75,7 @@ def archive(platform: common.Platform, folder: pathlib.Path) -> bytes:
     files["etc/passwd"] = (PASSWD.encode(), 0o644)
     files["etc/group"] = (GROUP.encode(), 0o644)
     files.update({f"usr/share/doc/vellum/{name}": (text, 0o644) for name, text in common.documents().items()})
-    folders = {"data/db": (0o700, USER), "tmp": (0o1777, 0)}
+    folders = {"data/db": (0o700, USER), "tmp": (0o1777, 0), SCRIPTS.lstrip("/"): (0o755, 0)}
     layer = common.tar(files, {"usr/bin/mongod": "vellum"}, folders)
     packed = common.gzipped(layer)
     tag = f"vellum:{common.version()}"

@@ -95,6 +95,7 @@ impl Options {
             promise: promise(disk.as_ref(), None),
             postgres: None,
             disk,
+            init_scripts: None,
             repair: self.has("repair"),
             parent_pipe: false,
             log: self.log()?,

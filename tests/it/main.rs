@@ -32,6 +32,7 @@ mod durability;
 mod fairness;
 #[cfg(unix)]
 mod files;
+mod init_scripts;
 mod interrupts;
 mod mirrored;
 mod recordings;

@@ -1,0 +1,120 @@
+//! `--init-scripts`: scripts that fill a data directory that is new, as images of MongoDB run those of
+//! /docker-entrypoint-initdb.d.
+//!
+//! They run in mongosh, in the order of their names, against a server of their own that listens on a free port of
+//! the loopback address alone; only then does this one serve. So no client finds half of what they make.
+
+use crate::config::Config;
+use crate::serve::{Failure, Kind};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// The shell that runs the scripts.
+const SHELL: &str = "mongosh";
+
+/// The database that scripts begin in, by the name that images of MongoDB have for it.
+const DATABASE: &str = "MONGO_INITDB_DATABASE";
+
+/// The file that every data directory has which has been opened once.
+const FORMAT: &str = "vellum.format";
+
+/// Runs the scripts, where there are any and the data directory is new.
+///
+/// Errors: a folder that can't be read, scripts of another kind, no mongosh, a script that fails.
+pub(crate) fn run(config: &Config) -> Result<(), Failure> {
+    let (Some(folder), Some(disk)) = (&config.init_scripts, &config.disk) else { return Ok(()) };
+    let failed =
+        |why: String| Failure::new(Kind::Options, format!("--init-scripts {}: {why}", folder.display()));
+    let scripts = scripts(folder).map_err(failed)?;
+    if scripts.is_empty() || disk.directory.join(FORMAT).exists() {
+        return Ok(());
+    }
+    let shell = shell().ok_or_else(|| {
+        failed(format!("there are scripts, and {SHELL}, which would run them, is not on the path"))
+    })?;
+    let (server, uri) = start(config).map_err(|why| failed(format!("the scripts' server: {why}")))?;
+    let ran = scripts.iter().try_for_each(|script| run_one(&shell, &uri, script));
+    let ended = stop(server);
+    let kept = || format!("what was made so far stays in {}", disk.directory.display());
+    ran.and(ended).map_err(|why| failed(format!("{why}; {}", kept())))
+}
+
+/// The folder's scripts, by name; what is no script is told of and passed over, as images of MongoDB do.
+fn scripts(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = std::fs::read_dir(folder).map_err(|error| error.to_string())?;
+    let mut scripts = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| error.to_string())?.path();
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("js") => scripts.push(path),
+            Some("sh") => return Err(format!("{}: scripts for a shell are not run", path.display())),
+            _ => log::info!("--init-scripts: {} is not a script", path.display()),
+        }
+    }
+    scripts.sort();
+    Ok(scripts)
+}
+
+fn shell() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(SHELL)).find(|program| program.is_file())
+}
+
+/// A server on the same data, and its connection string.
+fn start(config: &Config) -> Result<(Child, String), String> {
+    let disk = config.disk.as_ref().ok_or("no data directory")?;
+    let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
+    command
+        .args(["serve", "--bind", "127.0.0.1", "--port", "0", "--parent-pipe", "--data"])
+        .arg(&disk.directory);
+    if let Some(journal) = &disk.journal_directory {
+        command.arg("--journal-dir").arg(journal);
+    }
+    for (variable, _) in std::env::vars_os() {
+        if variable.to_string_lossy().starts_with("VELLUM_") {
+            command.env_remove(variable);
+        }
+    }
+    let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut server = spawned.map_err(|error| error.to_string())?;
+    let mut output = server.stdout.take().map(BufReader::new).ok_or("it has no output")?;
+    let mut uri = String::new();
+    // At the output's end, or an error, there is no such line.
+    let _ = output.read_line(&mut uri);
+    // Whatever it still prints must not fill the pipe.
+    std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+    match uri.starts_with("mongodb://") {
+        true => Ok((server, uri.trim_end().to_string())),
+        false => Err("it did not start".to_string()),
+    }
+}
+
+fn run_one(shell: &Path, uri: &str, script: &Path) -> Result<(), String> {
+    log::info!("--init-scripts: running {}", script.display());
+    let database = std::env::var(DATABASE).unwrap_or_default();
+    let mut command = Command::new(shell);
+    command.arg("--quiet").arg(format!("{uri}{database}")).arg(script).stdin(Stdio::null());
+    // The log is on one of the two, and the connection string on the other.
+    let done = command.output().map_err(|error| format!("{}: {error}", shell.display()))?;
+    for line in String::from_utf8_lossy(&done.stdout).lines() {
+        log::info!("{}: {line}", script.display());
+    }
+    match done.status.success() {
+        true => Ok(()),
+        false => {
+            let why = String::from_utf8_lossy(&done.stderr);
+            Err(format!("{} failed: {}", script.display(), why.trim()))
+        }
+    }
+}
+
+/// Ends the server, whose data is closed then.
+fn stop(mut server: Child) -> Result<(), String> {
+    drop(server.stdin.take());
+    match server.wait() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("the scripts' server ended with {status}")),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,83 @@
+//! Scripts that fill a new data directory, run by a shell that only says what it was asked for; the real mongosh runs
+//! some in tests/packages/run --only containers.
+
+use crate::server::Scratch;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A folder with scripts, and a shell that notes each and asks whether its server answers.
+struct Folder {
+    scratch: Scratch,
+}
+
+impl Folder {
+    fn new(name: &str, scripts: &[&str]) -> Folder {
+        let scratch = Scratch::new(name);
+        fs::create_dir_all(scratch.join("scripts")).unwrap();
+        let shell = scratch.join("mongosh");
+        let program = env!("CARGO_BIN_EXE_vellum");
+        let noted = scratch.join("noted");
+        let text = format!(
+            "#!/bin/sh\n'{program}' ping \"$2\" >/dev/null || exit 9\necho \"${{2##*/}} ${{3##*/}}\" >> '{}'\n\
+             case $3 in *bad.js) echo 'no such thing' >&2; exit 3;; esac\n",
+            noted.display()
+        );
+        fs::write(&shell, text).unwrap();
+        fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
+        for script in scripts {
+            fs::write(scratch.join("scripts").join(script), "").unwrap();
+        }
+        Folder { scratch }
+    }
+
+    fn noted(&self) -> String {
+        fs::read_to_string(self.scratch.join("noted")).unwrap_or_default()
+    }
+
+    /// Starts a server that ends at once; whether it served, and what it said.
+    fn serve(&self, path: &Path) -> (bool, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_vellum"))
+            .args(["--port", "0", "--parent-pipe", "--data"])
+            .arg(self.scratch.join("data"))
+            .arg("--init-scripts")
+            .arg(self.scratch.join("scripts"))
+            .env("PATH", format!("{}:/usr/bin:/bin", path.display()))
+            .env("MONGO_INITDB_DATABASE", "shop")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).unwrap())
+    }
+}
+
+#[test]
+fn scripts_fill_a_new_data_directory_once() {
+    let folder = Folder::new("init-once", &["2.js", "1.js", "readme.txt"]);
+    for _ in 0..2 {
+        let (served, said) = folder.serve(&folder.scratch);
+        assert!(served && said.contains("mongodb://127.0.0.1:"), "{said}");
+    }
+    assert_eq!(folder.noted(), "shop 1.js\nshop 2.js\n");
+}
+
+#[test]
+fn what_cannot_be_run_is_told_before_anything_is_served() {
+    let failing = Folder::new("init-bad", &["1.js", "2-bad.js", "3.js"]);
+    let (served, said) = failing.serve(&failing.scratch);
+    assert!(!served && said.contains("2-bad.js failed: no such thing"), "{said}");
+    assert_eq!(failing.noted(), "shop 1.js\nshop 2-bad.js\n");
+    let (served, said) = Folder::new("init-none", &["1.js"]).serve(Path::new("/nowhere"));
+    assert!(!served && said.contains("mongosh"), "{said}");
+    let shell = Folder::new("init-sh", &["1.sh"]);
+    let (served, said) = shell.serve(&shell.scratch);
+    assert!(!served && said.contains("1.sh: scripts for a shell are not run"), "{said}");
+}
+
+#[test]
+fn a_folder_without_scripts_changes_nothing() {
+    let folder = Folder::new("init-empty", &[]);
+    assert!(folder.serve(Path::new("/nowhere")).0);
+}
