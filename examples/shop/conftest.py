@@ -11,7 +11,7 @@ import time
 
 import pytest
 import schema
-import vellum
+import vellum_db
 
 WAYS = ["drop", "delete", "reset", "fork"]
 FUNCTIONS = 10
@@ -83,7 +83,7 @@ def delete(db):
 
 
 def reset(db):
-    vellum.reset(db.client, db.name)
+    vellum_db.reset(db.client, db.name)
     schema.seed(db)
 
 

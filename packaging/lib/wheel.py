@@ -9,32 +9,29 @@ import zipfile
 
 import common
 
-MODULE = '''"""The program of Vellum, a MongoDB-compatible database: installed as ``vellum`` among the environment's scripts."""
-
-__version__ = "{version}"
-'''
+SOURCE = common.ROOT / "clients" / "python"
 
 
 def make(out: pathlib.Path, programs: common.Programs) -> None:
     """A wheel for each platform, and one for all."""
     for platform, folder in programs.items():
         program = common.server(platform, folder)
-        files = {
-            "vellum_db/__init__.py": MODULE.format(version=common.version()).encode(),
-            "vellum_db/py.typed": b"",
-            f"vellum_db-{common.version()}.data/scripts/{program.name}": program.read_bytes(),
-        }
-        write(out, "vellum-db", f"py3-none-{platform.wheel}", files, common.SUMMARY, common.ROOT / "README.md", [])
-    source = common.ROOT / "clients" / "python"
-    files = {
-        str(path.relative_to(source / "src")): path.read_bytes()
-        for path in sorted((source / "src").rglob("*"))
-        if path.is_file() and path.suffix in {".py", ".typed"}
-    }
-    extra = {"entry_points.txt": b"[pytest11]\nvellum = vellum.pytest_plugin\n"}
+        files = {**sources("vellum_db"), f"vellum_db/bin/{program.name}": program.read_bytes()}
+        # `vellum` is the name of others' commands, too: `vellum-db` is there whatever else is installed.
+        commands = "".join(f"{name} = vellum_db.program:main\n" for name in ["vellum", "vellum-db"])
+        extra = {"entry_points.txt": f"[console_scripts]\n{commands}".encode()}
+        write(out, "vellum-db", f"py3-none-{platform.wheel}", files, common.SUMMARY, common.ROOT / "README.md", [], extra)
+    extra = {"entry_points.txt": b"[pytest11]\nvellum = pytest_vellum.plugin\n"}
     summary = "A MongoDB-compatible server for test suites: a fresh database for every test in microseconds"
-    needs = [f"vellum-db=={common.version()}"]
-    write(out, "pytest-vellum", "py3-none-any", files, summary, source / "README.md", needs, extra)
+    needs = [f"vellum-db=={common.version()}", "pymongo>=4.9", "pytest>=7"]
+    write(out, "pytest-vellum", "py3-none-any", sources("pytest_vellum"), summary, SOURCE / "README.md", needs, extra)
+
+
+def sources(module: str) -> dict[str, bytes]:
+    """A module's files."""
+    root = SOURCE / "src"
+    paths = sorted(path for path in (root / module).rglob("*") if path.is_file() and path.suffix in {".py", ".typed"})
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
 
 
 def write(out: pathlib.Path, name: str, tag: str, files: dict[str, bytes], summary: str, readme: pathlib.Path,
@@ -64,7 +61,7 @@ def write(out: pathlib.Path, name: str, tag: str, files: dict[str, bytes], summa
         for path, content in files.items():
             entry = zipfile.ZipInfo(path, (2026, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = (0o100755 if "/scripts/" in path else 0o100644) << 16
+            entry.external_attr = (0o100755 if "/bin/" in path else 0o100644) << 16
             archive.writestr(entry, content)
 
 

@@ -1,9 +1,11 @@
 """What a user of pytest-vellum writes."""
 
 import os
+import subprocess
+import sys
 
 import pytest
-import vellum
+import vellum_db
 
 
 @pytest.fixture(scope="session")
@@ -26,4 +28,10 @@ def test_alone(mongo_db):
 
 def test_the_program_is_the_installed_one():
     assert "VELLUM_BINARY" not in os.environ
-    assert vellum.find_binary().startswith(os.path.dirname(os.path.dirname(os.path.abspath(os.sys.executable))))
+    assert vellum_db.find_binary().startswith(sys.prefix)
+
+
+@pytest.mark.parametrize("command", ["vellum", "vellum-db"])
+def test_the_program_is_a_command(command):
+    done = subprocess.run([os.path.join(sys.prefix, "bin", command), "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("vellum ")

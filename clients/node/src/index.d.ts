@@ -101,7 +101,8 @@ export function attach(uri?: string): CleanSlate & { close(): Promise<void> };
 
 declare class VellumServer extends EventEmitter implements CleanSlate {
   readonly process: ChildProcess | undefined;
-  readonly state: string;
+  /** A server alone: new, starting, running, stopped; a replica set: init, running, stopped. */
+  readonly state: "new" | "init" | "starting" | "running" | "stopped";
   readonly instanceInfo: InstanceInfo | undefined;
   start(forceSamePort?: boolean): Promise<void>;
   stop(cleanup?: CleanupOptions): Promise<boolean>;
@@ -127,3 +128,5 @@ export class MongoMemoryReplSet extends VellumServer {
   readonly servers: VellumServer[];
   waitUntilRunning(): Promise<void>;
 }
+
+export default MongoMemoryServer;

@@ -167,4 +167,4 @@ class MongoMemoryReplSet extends VellumServer {
   }
 }
 
-module.exports = { MongoMemoryServer, MongoMemoryReplSet, attach };
+module.exports = { MongoMemoryServer, MongoMemoryReplSet, attach, default: MongoMemoryServer };

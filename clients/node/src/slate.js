@@ -1,12 +1,12 @@
 // What only this server can do: databases copied, kept and emptied by reference, and a clock to set.
 "use strict";
 
-const { MongoClient } = require("mongodb");
+const { Connection } = require("./wire");
 
 /** The commands of clean slates, to a server that is running. */
 class CleanSlate {
   #uri;
-  #client;
+  #connection;
 
   /** `uri`: the connection string, or a function that tells it. */
   constructor(uri) {
@@ -45,13 +45,13 @@ class CleanSlate {
 
   /** Closes the connection; the server goes on. */
   async close() {
-    await this.#client?.close();
-    this.#client = undefined;
+    this.#connection?.close();
+    this.#connection = undefined;
   }
 
   async #run(command) {
-    this.#client ??= new MongoClient(typeof this.#uri === "function" ? this.#uri() : this.#uri);
-    return this.#client.db("admin").command(command);
+    this.#connection ??= new Connection(typeof this.#uri === "function" ? this.#uri() : this.#uri);
+    return this.#connection.command(command);
   }
 }
 

@@ -4,20 +4,20 @@ import datetime
 
 import pytest
 
-import vellum
+import vellum_db
 
 pytest_asyncio = pytest.importorskip("pytest_asyncio")
 
 
 def test_commands_of_the_sync_client(mongo_client, mongo_db):
     mongo_db.c.insert_one({"_id": 1})
-    vellum.snapshot(mongo_client, mongo_db.name, "ready")
-    assert vellum.reset(mongo_client, mongo_db.name)["n"] == 1
-    vellum.restore(mongo_client, mongo_db.name, "ready")
+    vellum_db.snapshot(mongo_client, mongo_db.name, "ready")
+    assert vellum_db.reset(mongo_client, mongo_db.name)["n"] == 1
+    vellum_db.restore(mongo_client, mongo_db.name, "ready")
     assert mongo_db.c.find_one() == {"_id": 1}
-    vellum.drop_snapshot(mongo_client, mongo_db.name, "ready")
+    vellum_db.drop_snapshot(mongo_client, mongo_db.name, "ready")
     twin = mongo_db.name[:-2] + "_f"
-    vellum.fork(mongo_client, mongo_db.name, twin)
+    vellum_db.fork(mongo_client, mongo_db.name, twin)
     assert mongo_client[twin].c.count_documents({}) == 1
     mongo_client.drop_database(twin)
 
@@ -25,19 +25,19 @@ def test_commands_of_the_sync_client(mongo_client, mongo_db):
 def test_the_clock(mongo_client, mongo_db):
     noon = datetime.datetime(2026, 1, 31, 12)
     try:
-        vellum.clock(mongo_client, now=noon, freeze=True)
+        vellum_db.clock(mongo_client, now=noon, freeze=True)
         mongo_db.c.create_index("at", expireAfterSeconds=60)
         mongo_db.c.insert_one({"at": noon})
-        moved = vellum.clock(mongo_client, advance=datetime.timedelta(minutes=1), sweep_ttl=True)
+        moved = vellum_db.clock(mongo_client, advance=datetime.timedelta(minutes=1), sweep_ttl=True)
         assert (moved["ttlDeleted"], moved["now"]) == (1, noon + datetime.timedelta(minutes=1))
     finally:
-        assert not vellum.clock(mongo_client, follow=True)["frozen"]
+        assert not vellum_db.clock(mongo_client, follow=True)["frozen"]
 
 
 @pytest.mark.asyncio
 async def test_the_async_client(async_mongo_db, async_mongo_client):
     await async_mongo_db.c.insert_one({"_id": 1})
-    assert (await vellum.reset(async_mongo_client, async_mongo_db.name))["n"] == 1
+    assert (await vellum_db.reset(async_mongo_client, async_mongo_db.name))["n"] == 1
     assert await async_mongo_db.c.count_documents({}) == 0
 
 

@@ -31,7 +31,7 @@ def test_built_once(mongo_client, mongo_db):
 
 
 def run(pytester, *args):
-    return pytester.runpytest_subprocess("-p", "vellum.pytest_plugin", "-p", "no:cacheprovider", *args)
+    return pytester.runpytest_subprocess("-p", "pytest_vellum.plugin", "-p", "no:cacheprovider", *args)
 
 
 def test_every_test_gets_a_fork_of_the_template(pytester):

@@ -9,11 +9,11 @@ import time
 import pymongo
 import pytest
 
-import vellum
+import vellum_db
 
 HOLDER = """
-import sys, time, pathlib, vellum
-server = vellum.{what}
+import sys, time, pathlib, vellum_db
+server = vellum_db.{what}
 pid = getattr(server, "process", None)
 print(server.uri, pid.pid if pid else "", flush=True)
 time.sleep(60)
@@ -46,16 +46,16 @@ def ends(uri):
 
 
 def test_a_server_of_ones_own_starts_and_stops():
-    with vellum.Server(["--replset", "rs0"]) as server:
+    with vellum_db.Server(["--replset", "rs0"]) as server:
         assert "replicaSet=rs0" in server.uri and answers(server.uri)
     assert ends(server.uri)
 
 
 def test_a_server_that_cannot_start_says_why():
-    with pytest.raises(vellum.StartError, match="unexpected argument '--prot'"):
-        vellum.Server(["--prot", "1"])
-    with pytest.raises(vellum.StartError, match="no program"):
-        vellum.Server(binary="/nowhere/vellum")
+    with pytest.raises(vellum_db.StartError, match="unexpected argument '--prot'"):
+        vellum_db.Server(["--prot", "1"])
+    with pytest.raises(vellum_db.StartError, match="no program"):
+        vellum_db.Server(binary="/nowhere/vellum")
 
 
 def test_the_server_dies_with_a_killed_parent():
@@ -83,7 +83,7 @@ def test_a_shared_server_ends_with_the_last_of_its_users(tmp_path):
     holders[2][0].communicate()
     assert ends(uri)
     # Whoever comes later finds the server gone and starts another.
-    again = vellum.SharedServer(tmp_path)
+    again = vellum_db.SharedServer(tmp_path)
     assert answers(again.uri)
     again.close()
     assert ends(again.uri)

@@ -1,9 +1,10 @@
-// A template built once, a fork of it for every test.
+// A template built once, a fork of it for every test: without the server's object, which lives in another process.
+const { attach } = require("@vellum/memory-server");
 const { MongoClient } = require("mongodb");
 
 const name = `jest_${process.env.JEST_WORKER_ID}`;
+const slate = attach();
 let client;
-let db;
 
 beforeAll(async () => {
   client = await MongoClient.connect(process.env.MONGO_URL);
@@ -11,15 +12,20 @@ beforeAll(async () => {
   await client.db(`${name}_template`).collection("people").insertOne({ name: "Ada" });
 });
 
-beforeEach(async () => {
-  await client.db("admin").command({ forkDatabase: `${name}_template`, to: name, replace: true });
-  db = client.db(name);
-});
+beforeEach(() => slate.fork(`${name}_template`, name, { replace: true }));
 
-afterAll(() => client.close());
+afterAll(() => Promise.all([client.close(), slate.close()]));
+
+const people = () => client.db(name).collection("people");
 
 test.each(["one", "another"])("%s test sees Ada alone, and adds Grace", async () => {
-  expect(await db.collection("people").distinct("name")).toEqual(["Ada"]);
-  await db.collection("people").insertOne({ name: "Grace" });
-  await expect(db.collection("people").insertOne({ name: "Ada" })).rejects.toMatchObject({ code: 11000 });
+  expect(await people().distinct("name")).toEqual(["Ada"]);
+  await people().insertOne({ name: "Grace" });
+  await expect(people().insertOne({ name: "Ada" })).rejects.toMatchObject({ code: 11000 });
+});
+
+test("a reset empties collections and keeps indexes", async () => {
+  await slate.reset(name);
+  expect(await people().countDocuments()).toBe(0);
+  expect((await people().indexes()).length).toBe(2);
 });

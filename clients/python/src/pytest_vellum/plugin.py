@@ -26,8 +26,7 @@ from typing import Any, Callable, Iterator, Optional, Sequence
 
 import pytest
 
-from . import slate
-from .server import SharedServer, StartError
+from vellum_db import SharedServer, StartError, slate
 
 try:
     import pytest_asyncio

@@ -14,13 +14,12 @@ import contextlib
 import json
 import os
 import pathlib
-import shutil
 import subprocess
-import sys
-import sysconfig
 import tempfile
 import threading
 from typing import IO, Iterator, Optional, Sequence
+
+from .program import StartError, find_binary
 
 try:
     import fcntl
@@ -29,36 +28,6 @@ except ImportError:  # Windows: no named pipes of this kind either, so every pro
 
 START_SECONDS = 30
 STOP_SECONDS = 10
-
-
-class StartError(Exception):
-    """The server didn't start; the text is its own message."""
-
-
-def find_binary(binary: Optional[str] = None) -> str:
-    """The server's program: as given, or as VELLUM_BINARY says, or installed with this package, or on the path."""
-    wanted = binary or os.environ.get("VELLUM_BINARY")
-    if wanted:
-        found = shutil.which(wanted)
-        if found is None:
-            named = "" if binary else ", which VELLUM_BINARY names"
-            raise StartError(f"there is no program {wanted!r}{named}")
-        return found
-    name = "vellum.exe" if os.name == "nt" else "vellum"
-    schemes = [sysconfig.get_path("scripts"), os.path.dirname(sys.executable)]
-    with contextlib.suppress(KeyError):
-        schemes.append(sysconfig.get_path("scripts", f"{os.name}_user"))
-    for folder in schemes:
-        candidate = os.path.join(folder, name)
-        if os.path.isfile(candidate):
-            return candidate
-    found = shutil.which(name)
-    if found is None:
-        raise StartError(
-            "there is no program vellum in this environment or on the path: `pip install vellum-db` brings it, and "
-            "VELLUM_BINARY names one that is elsewhere"
-        )
-    return found
 
 
 def _launch(

@@ -1,14 +1,15 @@
 """Vellum for test suites: a server that ends with its tests, and databases copied by reference.
 
-With PyTest nothing has to be imported: the plug-in's fixtures (see ``vellum.pytest_plugin``) are there once the
-package is installed. Elsewhere::
+With PyTest nothing has to be imported: the fixtures of ``pytest_vellum.plugin`` are there once pytest-vellum is
+installed. Elsewhere::
 
-    with vellum.Server() as server:
+    with vellum_db.Server() as server:
         client = pymongo.MongoClient(server.uri)
-        vellum.fork(client, "template", "mine")
+        vellum_db.fork(client, "template", "mine")
 """
 
-from .server import Server, SharedServer, StartError, find_binary
+from .program import StartError, find_binary
+from .server import Server, SharedServer
 from .slate import clock, drop_snapshot, fork, reset, restore, snapshot
 
 __all__ = [

@@ -1,0 +1,100 @@
+// Commands to a server without a driver: MongoDB's needs care in Jest (it compares classes that Jest has twice), and
+// its version is the user's own affair.
+"use strict";
+
+const net = require("node:net");
+const { deserialize, serialize } = require("bson");
+
+const OP_MSG = 2013;
+/** Header, flags and the kind of the section. */
+const PREFIX = 21;
+const MESSAGE_MAX = 48_000_000;
+
+/** What the server answered, as MongoDB's driver has it. */
+class CommandError extends Error {
+  constructor(reply) {
+    super(reply.errmsg);
+    this.name = "CommandError";
+    this.code = reply.code;
+    this.codeName = reply.codeName;
+  }
+}
+
+/** A connection, which sends one command after another. It keeps no process alive while it waits for none. */
+class Connection {
+  #address;
+  #socket;
+  #buffer = Buffer.alloc(0);
+  #waiting;
+  #turn = Promise.resolve();
+
+  constructor(uri) {
+    const found = /^mongodb:\/\/(?:[^@/]*@)?(\[[^\]]+\]|[^:/,]+)(?::(\d+))?/.exec(uri);
+    if (!found) throw new Error(`${uri} is not a connection string of one server`);
+    this.#address = { host: found[1].replace(/^\[|\]$/g, ""), port: Number(found[2] ?? 27017) };
+  }
+
+  /** Runs a command on `admin`. Errors: CommandError, those of the socket. */
+  command(command) {
+    const answer = this.#turn.then(() => this.#send({ ...command, $db: "admin" }));
+    this.#turn = answer.catch(() => {});
+    return answer;
+  }
+
+  /** Closes the connection; a further command opens another. */
+  close() {
+    this.#socket?.destroy();
+    this.#socket = undefined;
+  }
+
+  #send(command) {
+    const body = serialize(command);
+    const message = Buffer.alloc(PREFIX + body.length);
+    message.writeInt32LE(message.length, 0);
+    message.writeInt32LE(OP_MSG, 12);
+    message.set(body, PREFIX);
+    return new Promise((resolve, reject) => {
+      this.#waiting = { resolve, reject };
+      const socket = (this.#socket ??= this.#open());
+      socket.ref();
+      socket.write(message);
+    });
+  }
+
+  #open() {
+    this.#buffer = Buffer.alloc(0);
+    const socket = net.connect(this.#address);
+    const ended = (error) => {
+      if (this.#socket === socket) this.#socket = undefined;
+      this.#settle("reject", error ?? new Error("the server has closed the connection"));
+    };
+    socket.on("data", (data) => this.#take(data));
+    socket.on("error", ended);
+    socket.on("close", () => ended());
+    return socket;
+  }
+
+  #take(data) {
+    this.#buffer = Buffer.concat([this.#buffer, data]);
+    if (this.#buffer.length < 4) return;
+    const length = this.#buffer.readInt32LE(0);
+    if (length < PREFIX || length > MESSAGE_MAX) {
+      this.#socket?.destroy(new Error("what answers doesn't speak MongoDB's protocol"));
+      return;
+    }
+    if (this.#buffer.length < length) return;
+    const reply = deserialize(this.#buffer.subarray(PREFIX, length));
+    this.#buffer = this.#buffer.subarray(length);
+    this.#socket?.unref();
+    if (reply.ok === 1) this.#settle("resolve", reply);
+    else this.#settle("reject", new CommandError(reply));
+  }
+
+  #settle(how, what) {
+    const waiting = this.#waiting;
+    this.#waiting = undefined;
+    waiting?.[how](what);
+  }
+}
+
+module.exports = { Connection };
