@@ -32,6 +32,7 @@ mod durability;
 mod fairness;
 #[cfg(unix)]
 mod files;
+#[cfg(unix)]
 mod init_scripts;
 mod interrupts;
 mod mirrored;
