@@ -24,7 +24,7 @@ pub struct ShapeRequest<'a> {
 impl ShapeRequest<'_> {
     /// Errors: those of parsing filter, sort and projection.
     fn read(&self, context: &Context) -> Result<Read> {
-        let mut read = Read::new(Arc::new(Matcher::parse(self.query, context)?));
+        let mut read = Read::new(Arc::new(Matcher::parse_query(self.query, context)?));
         if !self.sort.is_empty() {
             read.sort = Some(Arc::new(SortPattern::parse(self.sort)?));
         }

@@ -11,6 +11,7 @@ pub mod context;
 mod element_order;
 pub mod expression;
 pub mod field_path;
+pub mod geo;
 pub mod keys;
 pub mod limits;
 pub mod matcher;

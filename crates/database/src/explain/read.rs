@@ -62,7 +62,7 @@ impl Database {
         verbosity: Verbosity,
         context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
-        let matcher = Arc::new(Matcher::parse(filter, context)?);
+        let matcher = Arc::new(Matcher::parse_query(filter, context)?);
         let view = self.view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return Ok(missing(namespace, &matcher, verbosity, "EOF"));
@@ -99,7 +99,7 @@ impl Database {
         verbosity: Verbosity,
         context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
-        let matcher = Arc::new(Matcher::parse(filter, context)?);
+        let matcher = Arc::new(Matcher::parse_query(filter, context)?);
         let view = self.view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return Ok(missing(namespace, &matcher, verbosity, "EOF"));

@@ -64,6 +64,8 @@ fn any_path(predicate: &Predicate, path: &Path, collation: &Collation) -> Option
         Predicate::Mod(_) => Some(inexact(vec![Interval::bracket(Type::Double)])),
         // Bits would only narrow to numbers and binaries; the size of an array isn't in its keys.
         Predicate::Bits(_) | Predicate::Size(_) => None,
+        // Only places' own indexes have what these ask for.
+        Predicate::Geo(_) | Predicate::Near(_) => None,
         // What is inside gives bounds of its own.
         Predicate::ElemMatchObject(_) | Predicate::ElemMatchValue(_) => None,
     }
@@ -102,6 +104,7 @@ pub(crate) fn needs_value(predicate: &Predicate) -> bool {
             !matches!(comparison.operand.kind(), Type::Null | Type::MinKey | Type::MaxKey)
         }
         Predicate::In(within) => !within.has_null(),
+        Predicate::Near(_) => false,
         _ => true,
     }
 }

@@ -108,6 +108,9 @@ pub(crate) fn plan(
     let describe = || describe(collection, &read);
     let mut range = None;
     let natural = read.sort.as_ref().and_then(|sort| sort.natural());
+    if read.matcher.near().is_some() {
+        return Err(no_place_index(&describe()));
+    }
     // A filter has the say on indexes; bounds on an index need theirs all the same.
     let bounded = read.min.is_some() || read.max.is_some();
     let heeded = |hint: &&Hint| !filtered || bounded || matches!(hint, Hint::Natural { .. });
@@ -169,6 +172,15 @@ fn check_table_scan(collection: &Collection, read: &Read, natural: Option<bool>)
         "error processing query: {}\n planner returned error :: caused by :: {reason}",
         describe(collection, read)
     ))
+}
+
+/// What MongoDB says of a query for what is near to a place where no index can answer.
+fn no_place_index(query: &str) -> base::Error {
+    err!(
+        NoQueryExecutionPlans,
+        "error processing query: {query}\n planner returned error :: caused by :: unable to find index for \
+         $geoNear query"
+    )
 }
 
 /// What MongoDB's planner says of a query it refuses.

@@ -26,7 +26,7 @@ impl Database {
         hint: Option<Hint>,
         context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
-        let matcher = Arc::new(Matcher::parse(filter, context)?);
+        let matcher = Arc::new(Matcher::parse_query(filter, context)?);
         let view = self.view_for(operation);
         let mut values = Values::new(Path::new(key), &context.collation);
         let found = view.catalog.get(namespace).cloned();

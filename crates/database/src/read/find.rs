@@ -71,7 +71,7 @@ impl<'a> FindRequest<'a> {
 
     /// The plan's part of the request, parsed.
     pub(crate) fn parse(&self, context: &Context) -> Result<(Read, Option<Projection>)> {
-        let matcher = Arc::new(Matcher::parse(self.filter, context)?);
+        let matcher = Arc::new(Matcher::parse_query(self.filter, context)?);
         let sort = match self.sort.is_empty() {
             true => None,
             false => {

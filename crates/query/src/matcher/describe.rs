@@ -100,6 +100,12 @@ fn describe_predicate(predicate: &Predicate, out: &mut Builder) {
         Predicate::Size(size) => {
             out.append("$size", size.0 as i32);
         }
+        Predicate::Geo(geo) => {
+            out.append_all(geo.source.view());
+        }
+        Predicate::Near(near) => {
+            out.append_all(near.source());
+        }
         Predicate::Bits(bits) => {
             list(bits.name(), bits.positions.iter().map(|&position| Value::Int32(position as i32)), out);
         }

@@ -154,6 +154,8 @@ impl<'c> Evaluation<'c> {
             Predicate::Type(types) => types.test(element),
             Predicate::Mod(modulo) => modulo.test(element),
             Predicate::Bits(bits) => bits.test(element),
+            Predicate::Geo(geo) => geo.test(element),
+            Predicate::Near(_) => true,
             Predicate::Size(size) => size.test(element),
             Predicate::ElemMatchObject(filter) => {
                 self.any_element(element, |this, inner| match inner.kind() {

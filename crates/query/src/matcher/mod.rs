@@ -14,10 +14,12 @@ mod element;
 mod equalities;
 mod evaluate;
 mod expr;
+mod geo;
 mod json_schema;
 mod logical;
 mod membership;
 mod modulo;
+mod near;
 mod node;
 mod number;
 pub mod operators;
@@ -36,9 +38,11 @@ pub use bits::{BitTest, BitsOp};
 pub use comparison::{Comparison, ComparisonOp};
 pub use element::TypeSet;
 pub use expr::Expr;
+pub use geo::{Geo, Relation};
 pub use json_schema::Schema;
 pub use membership::In;
 pub use modulo::Modulo;
+pub use near::{Center, Near};
 pub use node::{Node, Predicate};
 pub use regex_match::RegexMatch;
 pub use special::mentions_expr;
@@ -71,6 +75,21 @@ impl Matcher {
     /// Errors: MongoDB's for every operator that is unknown, misplaced or has a bad argument
     /// (mostly BadValue); NotImplemented for operators that are known but not supported.
     pub fn parse(filter: Document<'_>, context: &Context) -> Result<Matcher> {
+        let matcher = Matcher::parse_any(filter, context)?;
+        near::refuse(&matcher.root)?;
+        Ok(matcher)
+    }
+
+    /// The same for what finds documents by a plan, which may ask for them to be near to a place.
+    ///
+    /// Errors: as [`parse`](Self::parse); BadValue where such an operator isn't at the top.
+    pub fn parse_query(filter: Document<'_>, context: &Context) -> Result<Matcher> {
+        let matcher = Matcher::parse_any(filter, context)?;
+        near::check_place(&matcher.root)?;
+        Ok(matcher)
+    }
+
+    fn parse_any(filter: Document<'_>, context: &Context) -> Result<Matcher> {
         let root = parse::Parser::new(context).filter(filter)?;
         let collation = context.collation.clone();
         Ok(Matcher { root: optimize::normalise(root, &collation)?, collation })
@@ -85,6 +104,19 @@ impl Matcher {
             Some(name @ ("$text" | "$where")) => Err(err!(BadValue, "{name} is not allowed in this context")),
             Some(name) => Err(err!(QueryFeatureNotAllowed, "{name} is not allowed in this context")),
             None => Matcher::parse(filter, context),
+        }
+    }
+
+    /// The place that documents must be near to, and where theirs is.
+    pub fn near(&self) -> Option<(&Path, &Near)> {
+        let near = |node: &'_ Node| matches!(node, Node::Field { predicate: Predicate::Near(_), .. });
+        let found = match &self.root {
+            Node::And(children) => children.iter().find(|child| near(child)),
+            single => Some(single),
+        };
+        match found {
+            Some(Node::Field { path, predicate: Predicate::Near(near) }) => Some((path, near)),
+            _ => None,
         }
     }
 

@@ -12,9 +12,11 @@ use super::bits::BitTest;
 use super::comparison::Comparison;
 use super::element::TypeSet;
 use super::expr::Expr;
+use super::geo::Geo;
 use super::json_schema::Schema;
 use super::membership::In;
 use super::modulo::Modulo;
+use super::near::Near;
 use super::regex_match::RegexMatch;
 use base::bson::Path;
 
@@ -68,6 +70,10 @@ pub enum Predicate {
     Mod(Modulo),
     /// `$bitsAllSet` and its kin.
     Bits(BitTest),
+    /// `$geoWithin` and `$geoIntersects`.
+    Geo(Box<Geo>),
+    /// `$near`, `$nearSphere` and `$geoNear`: holds of every document, and asks for an order.
+    Near(Box<Near>),
     /// `$size`: on the array itself, not on its elements.
     Size(Size),
     /// `$elemMatch` of a filter: an element of the array is a document (or array) that the
@@ -99,6 +105,18 @@ impl Node {
             Node::Not(child) => std::slice::from_ref(child),
             _ => &[],
         }
+    }
+
+    /// How many of this and the conditions below satisfy `test`, those inside `$elemMatch` included.
+    pub fn count(&self, test: &dyn Fn(&Node) -> bool) -> usize {
+        let below = match self {
+            Node::Field {
+                predicate: Predicate::ElemMatchObject(inner) | Predicate::ElemMatchValue(inner),
+                ..
+            } => inner.count(test),
+            _ => self.children().iter().map(|child| child.count(test)).sum(),
+        };
+        below + usize::from(test(self))
     }
 
     /// Whether this or any condition below satisfies `test`, those inside `$elemMatch` included.

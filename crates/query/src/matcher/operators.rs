@@ -2,8 +2,8 @@
 
 use super::node::Node;
 use super::parse::Parser;
-use super::{array, bits, comparison, constant, element, expr, json_schema, logical};
-use super::{membership, modulo, refused, regex_match};
+use super::{array, bits, comparison, constant, element, expr, geo, json_schema, logical};
+use super::{membership, modulo, near, refused, regex_match};
 use base::Result;
 use base::bson::{Document, Element, Path, Value};
 
@@ -79,9 +79,9 @@ pub const OPERATORS: &[Operator] = &[
     field("$eq", comparison::parse_eq),
     field("$exists", element::parse_exists),
     top("$expr", expr::parse_expr),
-    field("$geoIntersects", refused::parse_geo),
-    field("$geoNear", refused::parse_geo),
-    field("$geoWithin", refused::parse_geo),
+    field("$geoIntersects", geo::parse_intersects),
+    field("$geoNear", near::parse_near),
+    field("$geoWithin", geo::parse_within),
     field("$gt", comparison::parse_gt),
     field("$gte", comparison::parse_gte),
     top("$id", constant::parse_reference),
@@ -89,12 +89,10 @@ pub const OPERATORS: &[Operator] = &[
     top("$jsonSchema", json_schema::parse_json_schema),
     field("$lt", comparison::parse_lt),
     field("$lte", comparison::parse_lte),
-    field("$maxDistance", refused::parse_geo),
-    field("$minDistance", refused::parse_geo),
     field("$mod", modulo::parse_mod),
     field("$ne", comparison::parse_ne),
-    field("$near", refused::parse_geo),
-    field("$nearSphere", refused::parse_geo),
+    field("$near", near::parse_near),
+    field("$nearSphere", near::parse_near),
     field("$nin", membership::parse_nin),
     top("$nor", logical::parse_nor),
     field("$not", logical::parse_not),
@@ -107,7 +105,7 @@ pub const OPERATORS: &[Operator] = &[
     top("$text", refused::parse_text),
     field("$type", element::parse_type),
     top("$where", refused::parse_where),
-    field("$within", refused::parse_geo),
+    field("$within", geo::parse_within),
 ];
 
 fn find(name: &str) -> Option<&'static Parse> {

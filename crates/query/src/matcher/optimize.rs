@@ -175,11 +175,11 @@ fn rank(node: &Node) -> u8 {
         Node::Field { predicate, .. } => predicate_rank(predicate),
         Node::Not(_) => 18,
         Node::Nor(_) => 19,
-        Node::Expr(_) => 21,
-        Node::AlwaysFalse => 22,
-        Node::AlwaysTrue => 23,
-        Node::Schema(_) => 24,
-        Node::SampleRate(_) => 25,
+        Node::Expr(_) => 22,
+        Node::AlwaysFalse => 23,
+        Node::AlwaysTrue => 24,
+        Node::Schema(_) => 26,
+        Node::SampleRate(_) => 27,
     }
 }
 
@@ -206,5 +206,7 @@ fn predicate_rank(predicate: &Predicate) -> u8 {
             BitsOp::AnyClear => 17,
         },
         Predicate::Type(_) => 20,
+        Predicate::Geo(_) => 21,
+        Predicate::Near(_) => 25,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::node::Node;
 use super::operators::{self, FieldArgument};
-use super::{comparison, regex_match};
+use super::{comparison, near, regex_match};
 use crate::Context;
 use base::bson::{Document, MAX_DEPTH, Path, Value};
 use base::{Result, err};
@@ -86,6 +86,9 @@ impl<'c> Parser<'c> {
 
     /// The operators on one path, each its own condition.
     pub(super) fn field_operators(&self, path: &Path, operators: Document<'_>) -> Result<Vec<Node>> {
+        if let Some(near) = near::parse_all(path, operators) {
+            return Ok(vec![near?]);
+        }
         let mut children = Vec::new();
         for element in operators {
             let argument = FieldArgument { path, element, siblings: operators };

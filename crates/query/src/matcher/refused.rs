@@ -1,7 +1,6 @@
 //! Operators known by name and refused: each says what it would need.
 
 use super::node::Node;
-use super::operators::FieldArgument;
 use super::parse::Parser;
 use base::bson::Element;
 use base::{Result, err};
@@ -14,9 +13,4 @@ pub(super) fn parse_text(_: &Parser<'_>, _: &Element<'_>) -> Result<Option<Node>
 /// `$where`: MongoDB's answer where it runs without JavaScript.
 pub(super) fn parse_where(_: &Parser<'_>, _: &Element<'_>) -> Result<Option<Node>> {
     Err(err!(BadValue, "$where is not supported: no globalScriptEngine in $where parsing"))
-}
-
-/// `$geoWithin $geoIntersects $near $nearSphere` and what belongs to them.
-pub(super) fn parse_geo(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
-    Err(err!(NotImplemented, "{} is not supported: no geospatial queries", argument.name()))
 }

@@ -95,6 +95,6 @@ pub(crate) fn parse(
     hint: Option<Hint>,
     surroundings: &Surroundings,
 ) -> Result<DeleteRequest> {
-    let matcher = Arc::new(Matcher::parse(filter, &surroundings.context)?);
+    let matcher = Arc::new(Matcher::parse_query(filter, &surroundings.context)?);
     Ok(DeleteRequest { matcher, single, hint })
 }

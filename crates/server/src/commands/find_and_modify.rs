@@ -125,7 +125,7 @@ impl<'a> Parts<'a> {
         };
         let matcher = match &action {
             Action::Update { request, .. } => request.matcher.clone(),
-            Action::Remove => Arc::new(Matcher::parse(self.query, &surroundings.context)?),
+            Action::Remove => Arc::new(Matcher::parse_query(self.query, &surroundings.context)?),
         };
         Ok(FindAndModifyRequest { matcher, sort, hint: self.hint.clone(), action })
     }

@@ -30,7 +30,7 @@ fn clear_plans(call: &mut Call<'_>) -> Result<Answer> {
         return Err(err!(BadValue, "sort, projection, and collation are not allowed without query"));
     }
     let surroundings = call.surroundings();
-    Matcher::parse(query.unwrap_or(Document::EMPTY), &surroundings.context)?;
+    Matcher::parse_query(query.unwrap_or(Document::EMPTY), &surroundings.context)?;
     sort.filter(|sort| !sort.is_empty()).map(SortPattern::parse).transpose()?;
     Ok(Answer::Done)
 }

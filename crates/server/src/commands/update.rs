@@ -178,7 +178,7 @@ impl<'a> Statement<'a> {
         if self.constants.is_some() && !is_pipeline {
             return Err(err!(51198, "Constant values may only be specified for pipeline updates"));
         }
-        let matcher = Arc::new(Matcher::parse(self.filter, context)?);
+        let matcher = Arc::new(Matcher::parse_query(self.filter, context)?);
         if self.upsert && mentions_expr(self.filter) {
             return Err(err!(
                 QueryFeatureNotAllowed,

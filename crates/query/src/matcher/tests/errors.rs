@@ -103,7 +103,6 @@ fn what_is_not_supported_is_named() {
     check_error("{$where: 'true'}", 2, "$where is not supported: no globalScriptEngine in $where parsing");
     check_error("{a: {$where: 'true'}}", 2, "$where cannot be applied to a field");
     check_error("{$text: {$search: 'x'}}", 27, "text index required for $text query");
-    check_error("{a: {$near: [0, 0]}}", 238, "$near is not supported: no geospatial queries");
 }
 
 #[test]

@@ -1,0 +1,104 @@
+//! The cells of `2dsphere` indexes: S2's, by the levels of an index.
+//!
+//! A key is the number of a cell, a signed 64-bit integer as MongoDB stores it. A shape has the cells
+//! of a covering of it, a point (from version 3 on) the smallest there is. Looking for a shape means
+//! looking for keys within the cells of its covering, and for those of the cells that contain one.
+
+use super::EARTH_RADIUS;
+use super::geometry::{Geometry, Part};
+use super::region::Parts;
+use s2rst::s2::metric::{AVG_AREA, AVG_EDGE};
+use s2rst::s2::region_coverer::RegionCoverer;
+use s2rst::s2::{CellId, Level, Region};
+use std::collections::BTreeSet;
+
+/// How many cells the covering of a filter's shape has, about.
+const QUERY_CELLS: usize = 20;
+/// The finest level of a filter's covering.
+const QUERY_FINEST: u8 = 23;
+/// More cells than this aren't made for one document, of those an index has at least to make.
+const CELLS_MAX: f64 = 100_000.0;
+
+/// How an index divides the sphere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Levels {
+    /// The finest cells of shapes.
+    pub finest: u8,
+    /// The coarsest cells.
+    pub coarsest: u8,
+    /// How many cells a covering has, about.
+    pub most: usize,
+    /// Whether points have the smallest cells there are.
+    pub points_are_leaves: bool,
+}
+
+impl Levels {
+    /// Those that MongoDB takes for a version of the index.
+    pub fn of_version(version: u8) -> Levels {
+        let level = |metres: f64| AVG_EDGE.closest_level(metres / EARTH_RADIUS).as_u8();
+        match version {
+            1 | 2 => Levels {
+                finest: level(500.0),
+                coarsest: level(100.0 * 1000.0),
+                most: 50,
+                points_are_leaves: false,
+            },
+            _ => Levels {
+                finest: level(110.0),
+                coarsest: level(2000.0 * 1000.0),
+                most: 20,
+                points_are_leaves: true,
+            },
+        }
+    }
+
+    /// The cells of what a document holds; `None` where there would be too many of them, which only
+    /// options of an index can bring about.
+    pub fn keys(&self, parts: &[Part], single: bool) -> Option<Vec<i64>> {
+        if let ([Part::Point(_, point)], true, true) = (parts, single, self.points_are_leaves) {
+            return Some(vec![key(CellId::from_point(point))]);
+        }
+        let region = Parts(parts);
+        let least = region.rect_bound().area() / AVG_AREA.value(Level::new(self.coarsest));
+        if least > CELLS_MAX {
+            return None;
+        }
+        let covering = RegionCoverer::new()
+            .min_level(Level::new(self.coarsest))
+            .max_level(Level::new(self.finest))
+            .max_cells(self.most)
+            .covering(&region);
+        Some(covering.cell_ids().iter().map(|cell| key(*cell)).collect())
+    }
+
+    /// The ranges of keys, both ends within, in which all shapes are that meet a region, sorted: cells
+    /// of its covering with all below them, and each cell above them alone.
+    pub fn ranges(&self, geometry: &Geometry) -> Option<Vec<(i64, i64)>> {
+        geometry.with_region(|region| self.ranges_of(region))
+    }
+
+    /// The same for any region.
+    pub(crate) fn ranges_of(&self, region: &dyn Region) -> Vec<(i64, i64)> {
+        let covering =
+            RegionCoverer::new().max_level(Level::new(QUERY_FINEST)).max_cells(QUERY_CELLS).covering(region);
+        let mut above = BTreeSet::new();
+        let mut ranges: Vec<(i64, i64)> = Vec::new();
+        for cell in covering.cell_ids() {
+            ranges.push((key(cell.range_min()), key(cell.range_max())));
+            let mut cell = *cell;
+            while cell.level().as_u8() > self.coarsest {
+                cell = cell.parent();
+                if !above.insert(key(cell)) {
+                    break;
+                }
+            }
+        }
+        ranges.extend(above.into_iter().map(|cell| (cell, cell)));
+        ranges.sort_unstable();
+        ranges
+    }
+}
+
+fn key(cell: CellId) -> i64 {
+    cell.id() as i64
+}

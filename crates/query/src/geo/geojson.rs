@@ -1,0 +1,192 @@
+//! GeoJSON: from documents to points, lines and polygons on the sphere.
+
+use super::Position;
+use super::crs::{self, Crs};
+use super::geometry::{Form, Geometry, Part};
+use super::rings;
+use base::bson::{Array, Document, Value};
+use base::{Result, err};
+use s2rst::s2::Point;
+use s2rst::s2::polyline::Polyline;
+
+/// Reads a geometry of any type.
+///
+/// Errors: BadValue, as MongoDB words it.
+pub(super) fn parse(geometry: Document<'_>) -> Result<Geometry> {
+    let Some(kind) = Kind::of(geometry) else {
+        return Err(err!(BadValue, "unknown GeoJSON type: {geometry}"));
+    };
+    if kind != Kind::GeometryCollection {
+        return kind.parse(geometry);
+    }
+    let geometries = list(geometry, "geometries", "GeometryCollection geometries")?;
+    let mut parts = Vec::new();
+    for (place, member) in geometries.iter().enumerate() {
+        parts.extend(member_of_collection(place, member)?);
+    }
+    Ok(Geometry::Sphere { parts, form: Form::Several })
+}
+
+/// GeoJSON's types.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Point,
+    LineString,
+    Polygon,
+    MultiPoint,
+    MultiLineString,
+    MultiPolygon,
+    GeometryCollection,
+}
+
+impl Kind {
+    fn of(geometry: Document<'_>) -> Option<Kind> {
+        Some(match geometry.get("type")?.as_str()? {
+            "Point" => Kind::Point,
+            "LineString" => Kind::LineString,
+            "Polygon" => Kind::Polygon,
+            "MultiPoint" => Kind::MultiPoint,
+            "MultiLineString" => Kind::MultiLineString,
+            "MultiPolygon" => Kind::MultiPolygon,
+            "GeometryCollection" => Kind::GeometryCollection,
+            _ => return None,
+        })
+    }
+
+    /// Reads what has coordinates.
+    fn parse(self, geometry: Document<'_>) -> Result<Geometry> {
+        let crs = crs::parse(geometry, self == Kind::Polygon)?;
+        let coordinates = geometry.get("coordinates");
+        let listed = |name: &str| list(geometry, "coordinates", name);
+        let parts: Vec<Part> = match self {
+            Kind::Point => vec![point(coordinates)?],
+            Kind::LineString => vec![line(coordinates)?],
+            Kind::Polygon if crs == Crs::Strict => {
+                let parts = vec![Part::Polygon(Box::new(rings::strict(coordinates)?))];
+                return Ok(Geometry::Sphere { parts, form: Form::Strict });
+            }
+            Kind::Polygon => vec![Part::Polygon(Box::new(rings::polygon(coordinates)?))],
+            Kind::MultiPoint => {
+                let all: Vec<Part> =
+                    elements(coordinates)?.iter().map(point_of_many).collect::<Result<_>>()?;
+                if all.is_empty() {
+                    return Err(err!(BadValue, "MultiPoint coordinates must have at least 1 element"));
+                }
+                all
+            }
+            Kind::MultiLineString => {
+                let all = listed("MultiLineString coordinates")?;
+                all.iter().map(|value| line(Some(value))).collect::<Result<_>>()?
+            }
+            Kind::MultiPolygon => {
+                let all = listed("MultiPolygon coordinates")?;
+                let polygon = |value| Ok(Part::Polygon(Box::new(rings::polygon(Some(value))?)));
+                all.iter().map(polygon).collect::<Result<_>>()?
+            }
+            Kind::GeometryCollection => Vec::new(),
+        };
+        let single = matches!(self, Kind::Point | Kind::LineString | Kind::Polygon);
+        Ok(Geometry::Sphere { parts, form: if single { Form::Single } else { Form::Several } })
+    }
+}
+
+fn member_of_collection(place: usize, member: Value<'_>) -> Result<Vec<Part>> {
+    let Value::Document(geometry) = member else {
+        return Err(err!(
+            BadValue,
+            "Element {place} of \"geometries\" is not an object, it is of type {}",
+            member.kind().alias()
+        ));
+    };
+    let Some(kind) = Kind::of(geometry) else {
+        return Err(err!(BadValue, "Unknown GeoJSON type: {geometry}"));
+    };
+    if kind == Kind::GeometryCollection {
+        return Err(err!(BadValue, "GeometryCollections cannot be nested: {geometry}"));
+    }
+    match kind.parse(geometry)? {
+        Geometry::Sphere { form: Form::Strict, .. } => {
+            Err(err!(BadValue, "Strict winding order is only supported by polygon"))
+        }
+        Geometry::Sphere { parts, .. } => Ok(parts),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// An array with something in it.
+fn list<'a>(geometry: Document<'a>, field: &str, name: &str) -> Result<Array<'a>> {
+    match geometry.get(field) {
+        Some(Value::Array(array)) if array.is_empty() => {
+            Err(err!(BadValue, "{name} must have at least 1 element"))
+        }
+        Some(Value::Array(array)) => Ok(array),
+        other => Err(err!(BadValue, "{name} must be an array, instead got type {}", kind_of(other))),
+    }
+}
+
+pub(super) fn kind_of(value: Option<Value<'_>>) -> &'static str {
+    value.map_or("missing", |value| value.kind().alias())
+}
+
+/// An array of coordinates.
+pub(super) fn elements(coordinates: Option<Value<'_>>) -> Result<Array<'_>> {
+    match coordinates {
+        Some(Value::Array(array)) => Ok(array),
+        other => Err(err!(
+            BadValue,
+            "GeoJSON coordinates must be an array of coordinates, instead got type {}",
+            kind_of(other)
+        )),
+    }
+}
+
+/// The coordinates of one place, which may have an altitude.
+fn position(coordinates: Value<'_>) -> Result<Position> {
+    elements(Some(coordinates))?;
+    Position::parse(Some(coordinates), true)
+}
+
+pub(super) fn vertex(coordinates: Value<'_>) -> Result<Point> {
+    position(coordinates)?.require_sphere()
+}
+
+fn point_of_many(coordinates: Value<'_>) -> Result<Part> {
+    let position = position(coordinates)?;
+    Ok(Part::Point(position, position.require_sphere()?))
+}
+
+/// The place of a point, whatever type the document names.
+///
+/// Errors: BadValue.
+pub(super) fn place(geometry: Document<'_>) -> Result<Position> {
+    crs::parse(geometry, false)?;
+    let position = Position::parse(geometry.get("coordinates"), true)?;
+    point(geometry.get("coordinates")).map(|_| position)
+}
+
+fn point(coordinates: Option<Value<'_>>) -> Result<Part> {
+    let position = Position::parse(coordinates, true)?;
+    Part::point(position).ok_or_else(|| {
+        err!(BadValue, "Longitude/latitude is out of bounds, lng: {} lat: {}", position.x, position.y)
+    })
+}
+
+fn line(coordinates: Option<Value<'_>>) -> Result<Part> {
+    let array = elements(coordinates)?;
+    let mut vertices: Vec<Point> = array.iter().map(vertex).collect::<Result<_>>()?;
+    vertices.dedup();
+    if vertices.len() < 2 {
+        return Err(err!(
+            BadValue,
+            "GeoJSON LineString must have at least 2 vertices: {}",
+            Value::Array(array)
+        ));
+    }
+    let line = Polyline::new(vertices);
+    match line.find_validation_error() {
+        None => Ok(Part::Line(line)),
+        Some(error) => {
+            Err(err!(BadValue, "GeoJSON LineString is not valid: {} {}", error.message, Value::Array(array)))
+        }
+    }
+}

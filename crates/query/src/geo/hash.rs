@@ -1,0 +1,260 @@
+//! The cells of `2d` indexes: the plane between two bounds, quartered over and over.
+//!
+//! The hash of a place has a bit of x and a bit of y for each quartering, the coarsest first, so that a
+//! cell of any size is a range of hashes. A key is a hash as eight bytes. Looking for a shape means
+//! looking for keys within the cells of its covering. All of it is done on whole numbers, into which
+//! places are turned in their order, so that no rounding makes a covering too small.
+
+use super::{Circle, FlatBox, FlatPolygon, Geometry, Position};
+use base::bson::Document;
+use base::{Result, err};
+use std::collections::VecDeque;
+
+/// How many cells a covering has at most, unless the borders of cells make it more.
+const CELLS: usize = 16;
+
+/// How an index divides the plane.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Grid {
+    /// How often each axis is halved, 1 to 32 times.
+    pub bits: u32,
+    /// The least number of a place.
+    pub min: f64,
+    /// The greatest number of a place.
+    pub max: f64,
+}
+
+/// A cell: the first bits of x and of y, and how many.
+#[derive(Clone, Copy)]
+struct Cell {
+    x: u32,
+    y: u32,
+    level: u32,
+}
+
+/// How an area stands to a shape.
+enum Relation {
+    Outside,
+    Within,
+    Across,
+}
+
+impl Grid {
+    /// The grid that options ask for, where they say nothing MongoDB's: 26 bits over degrees.
+    ///
+    /// Errors: InvalidOptions.
+    pub fn new(bits: Option<f64>, min: Option<f64>, max: Option<f64>) -> Result<Grid> {
+        let bits = bits.unwrap_or(26.0).trunc();
+        if !(1.0..=32.0).contains(&bits) {
+            return Err(err!(
+                InvalidOptions,
+                "bits for hash must be > 0 and <= 32, but {bits} bits were specified"
+            ));
+        }
+        let grid = Grid { bits: bits as u32, min: min.unwrap_or(-180.0), max: max.unwrap_or(180.0) };
+        if grid.min >= grid.max || !(grid.max - grid.min).is_finite() {
+            return Err(err!(
+                InvalidOptions,
+                "region for hash must be valid and have positive area, but [{}, {}] was specified",
+                grid.min,
+                grid.max
+            ));
+        }
+        Ok(grid)
+    }
+
+    /// The key of a place.
+    ///
+    /// Errors: 13027 where it lies outside of the bounds.
+    pub fn key(&self, place: Position, source: Document<'_>) -> Result<u64> {
+        if !self.holds(place) {
+            return Err(err!(
+                13027,
+                "point not in interval of [ {}, {} ] :: caused by :: {source}",
+                self.min,
+                self.max
+            ));
+        }
+        let cell = Cell { x: self.along(place.x), y: self.along(place.y), level: 32 };
+        Ok(cell.first() & !(u64::MAX.checked_shr(2 * self.bits).unwrap_or(0)))
+    }
+
+    /// Whether a place lies within the bounds.
+    pub fn holds(&self, place: Position) -> bool {
+        let within = |value: f64| value >= self.min && value <= self.max;
+        within(place.x) && within(place.y)
+    }
+
+    /// The width of a cell that is quartered no more.
+    pub fn cell_width(&self) -> f64 {
+        (self.max - self.min) / (1u64 << self.bits) as f64
+    }
+
+    /// The ranges of keys, both ends within, in which all places are that a geometry contains, sorted
+    /// and apart; `None` for what isn't in the plane.
+    pub fn ranges(&self, geometry: &Geometry) -> Option<Vec<(u64, u64)>> {
+        match geometry {
+            Geometry::Box(area) => Some(self.ranges_of_box(area)),
+            Geometry::Circle(circle) => Some(self.ranges_of_circle(circle)),
+            Geometry::Polygon(polygon) => Some(self.ranges_of_polygon(polygon)),
+            Geometry::Cap(cap) => Some(self.ranges_of_cap(&cap.cap)),
+            _ => None,
+        }
+    }
+
+    /// The ranges of a rectangle.
+    pub fn ranges_of_box(&self, area: &FlatBox) -> Vec<(u64, u64)> {
+        self.cover(area, |cell| match area.contains(cell.low) && area.contains(cell.high) {
+            true => Relation::Within,
+            false => Relation::Across,
+        })
+    }
+
+    /// The ranges of a circle.
+    pub fn ranges_of_circle(&self, circle: &Circle) -> Vec<(u64, u64)> {
+        // What rounding may take from a distance.
+        let slack = (circle.radius + circle.center.x.abs() + circle.center.y.abs()) * 1e-14;
+        let grown = Circle { radius: circle.radius + slack, ..*circle };
+        self.cover(&grown.bound(), |cell| match () {
+            () if cell.distance(circle.center) > grown.radius => Relation::Outside,
+            () if cell.greatest_distance(circle.center) <= circle.radius => Relation::Within,
+            () => Relation::Across,
+        })
+    }
+
+    /// The ranges of a circle on the sphere, as far as places are longitudes and latitudes.
+    pub fn ranges_of_cap(&self, cap: &s2rst::s2::Cap) -> Vec<(u64, u64)> {
+        const SLACK: f64 = 1e-9;
+        let bound = cap.rect_bound();
+        if bound.is_empty() {
+            return Vec::new();
+        }
+        let degrees = |radians: f64| radians.to_degrees();
+        let (low, high) = (degrees(bound.lat.lo) - SLACK, degrees(bound.lat.hi) + SLACK);
+        let area = |from: f64, to: f64| {
+            let corner = |x: f64, y: f64| Position { x, y };
+            FlatBox::new(corner(degrees(from) - SLACK, low), corner(degrees(to) + SLACK, high))
+        };
+        let pi = std::f64::consts::PI;
+        let areas = match bound.lng {
+            lng if lng.is_full() => vec![area(-pi, pi)],
+            lng if lng.lo > lng.hi => vec![area(lng.lo, pi), area(-pi, lng.hi)],
+            lng => vec![area(lng.lo, lng.hi)],
+        };
+        let mut ranges: Vec<_> = areas.iter().flat_map(|area| self.ranges_of_box(area)).collect();
+        ranges.sort_unstable();
+        joined(ranges)
+    }
+
+    fn ranges_of_polygon(&self, polygon: &FlatPolygon) -> Vec<(u64, u64)> {
+        self.cover(&polygon.bound(), |cell| match polygon.may_intersect(cell) {
+            true => Relation::Across,
+            false => Relation::Outside,
+        })
+    }
+
+    /// Cells that cover what of a rectangle `relate` doesn't leave out.
+    fn cover(&self, area: &FlatBox, relate: impl Fn(&FlatBox) -> Relation) -> Vec<(u64, u64)> {
+        let bounds =
+            FlatBox::new(Position { x: self.min, y: self.min }, Position { x: self.max, y: self.max });
+        if !area.intersects(&bounds) {
+            return Vec::new();
+        }
+        let corner = |place: Position| (self.along(place.x), self.along(place.y));
+        let wanted = (corner(area.low), corner(area.high));
+        let mut done: Vec<(u64, u64)> = Vec::new();
+        let mut open = VecDeque::from([Cell { x: 0, y: 0, level: 0 }]);
+        while let Some(cell) = open.pop_front() {
+            let full = done.len() + open.len() + 4 > CELLS;
+            match self.relation(&cell, wanted, &relate) {
+                Relation::Outside => {}
+                Relation::Within => done.push(cell.range()),
+                Relation::Across if cell.level >= self.bits || full => done.push(cell.range()),
+                Relation::Across => open.extend(cell.quarters()),
+            }
+        }
+        done.sort_unstable();
+        joined(done)
+    }
+
+    fn relation(
+        &self,
+        cell: &Cell,
+        ((left, bottom), (right, top)): ((u32, u32), (u32, u32)),
+        relate: &impl Fn(&FlatBox) -> Relation,
+    ) -> Relation {
+        let ((x, x_last), (y, y_last)) = (cell.extent(cell.x), cell.extent(cell.y));
+        if x > right || x_last < left || y > top || y_last < bottom {
+            return Relation::Outside;
+        }
+        relate(&self.area((x, x_last), (y, y_last)))
+    }
+
+    /// The rectangle of whole numbers, a little larger for what rounding did.
+    fn area(&self, (left, right): (u32, u32), (bottom, top): (u32, u32)) -> FlatBox {
+        let width = (self.max - self.min) / 4_294_967_296.0;
+        let slack = width + (self.max.abs() + self.min.abs()) * 1e-15;
+        let low = |value: u32| self.min + f64::from(value) * width - slack;
+        let high = |value: u32| self.min + (f64::from(value) + 1.0) * width + slack;
+        FlatBox {
+            low: Position { x: low(left), y: low(bottom) },
+            high: Position { x: high(right), y: high(top) },
+        }
+    }
+
+    /// A number's place between the bounds: greater numbers never have lesser ones.
+    fn along(&self, value: f64) -> u32 {
+        // Conversion ends at the greatest there is.
+        ((value - self.min) * (4_294_967_296.0 / (self.max - self.min))) as u32
+    }
+}
+
+impl Cell {
+    /// The least and the greatest number that begin with these bits.
+    fn extent(&self, bits: u32) -> (u32, u32) {
+        let below = u32::MAX.checked_shr(self.level).unwrap_or(0);
+        (bits, bits | below)
+    }
+
+    fn first(&self) -> u64 {
+        spread(self.x) << 1 | spread(self.y)
+    }
+
+    fn range(&self) -> (u64, u64) {
+        let first = self.first();
+        (first, first | u64::MAX.checked_shr(2 * self.level).unwrap_or(0))
+    }
+
+    fn quarters(&self) -> [Cell; 4] {
+        let half = 1u32 << (31 - self.level.min(31));
+        let quarter = |x: u32, y: u32| Cell { x: self.x | x, y: self.y | y, level: self.level + 1 };
+        [quarter(0, 0), quarter(0, half), quarter(half, 0), quarter(half, half)]
+    }
+}
+
+/// The bits of a number, each with a zero in front.
+fn spread(number: u32) -> u64 {
+    let mut bits = u64::from(number);
+    for (shift, mask) in [
+        (16, 0x0000_FFFF_0000_FFFF),
+        (8, 0x00FF_00FF_00FF_00FF),
+        (4, 0x0F0F_0F0F_0F0F_0F0F),
+        (2, 0x3333_3333_3333_3333),
+        (1, 0x5555_5555_5555_5555),
+    ] {
+        bits = (bits | bits << shift) & mask;
+    }
+    bits
+}
+
+/// Sorted ranges, those that touch made one.
+fn joined(ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    let mut joined: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
+    for (first, last) in ranges {
+        match joined.last_mut() {
+            Some((_, end)) if first <= end.saturating_add(1) => *end = last.max(*end),
+            _ => joined.push((first, last)),
+        }
+    }
+    joined
+}

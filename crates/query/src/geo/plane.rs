@@ -1,0 +1,217 @@
+//! Shapes in the plane: `$box`, `$center` and `$polygon`. Their borders belong to them.
+
+use super::Position;
+use base::{Result, err};
+
+/// A rectangle along the axes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FlatBox {
+    /// The corner with the least numbers.
+    pub low: Position,
+    /// The corner with the greatest numbers.
+    pub high: Position,
+}
+
+impl FlatBox {
+    /// The rectangle between two opposite corners.
+    pub fn new(a: Position, b: Position) -> FlatBox {
+        FlatBox {
+            low: Position { x: a.x.min(b.x), y: a.y.min(b.y) },
+            high: Position { x: a.x.max(b.x), y: a.y.max(b.y) },
+        }
+    }
+
+    pub(crate) fn contains(&self, place: Position) -> bool {
+        let (low, high) = (self.low, self.high);
+        place.x >= low.x && place.x <= high.x && place.y >= low.y && place.y <= high.y
+    }
+
+    /// Whether the two share any place.
+    pub(crate) fn intersects(&self, other: &FlatBox) -> bool {
+        self.low.x <= other.high.x
+            && other.low.x <= self.high.x
+            && self.low.y <= other.high.y
+            && other.low.y <= self.high.y
+    }
+
+    /// The least distance of its places to one.
+    pub(crate) fn distance(&self, place: Position) -> f64 {
+        let x = place.x.clamp(self.low.x, self.high.x);
+        let y = place.y.clamp(self.low.y, self.high.y);
+        place.distance(Position { x, y })
+    }
+
+    /// The greatest distance of its places to one.
+    pub(crate) fn greatest_distance(&self, place: Position) -> f64 {
+        let farther = |value: f64, low: f64, high: f64| {
+            if (value - low).abs() > (value - high).abs() { low } else { high }
+        };
+        let x = farther(place.x, self.low.x, self.high.x);
+        let y = farther(place.y, self.low.y, self.high.y);
+        place.distance(Position { x, y })
+    }
+}
+
+/// All places within a distance of one.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Circle {
+    /// Its middle.
+    pub center: Position,
+    /// The distance.
+    pub radius: f64,
+}
+
+impl Circle {
+    pub(crate) fn contains(&self, place: Position) -> bool {
+        // Along an axis the end of the radius is compared, which rounds as who computed the place did.
+        let along = |a: f64, b: f64| a.max(b) <= a.min(b) + self.radius;
+        let (center, radius) = (self.center, self.radius);
+        match (center.x == place.x, center.y == place.y) {
+            (true, _) => along(center.y, place.y),
+            (_, true) => along(center.x, place.x),
+            _ => center.distance(place) - radius <= 0.0,
+        }
+    }
+
+    /// The rectangle around it.
+    pub(crate) fn bound(&self) -> FlatBox {
+        let Circle { center, radius } = *self;
+        FlatBox::new(
+            Position { x: center.x - radius, y: center.y - radius },
+            Position { x: center.x + radius, y: center.y + radius },
+        )
+    }
+}
+
+/// A polygon, which may cross itself: what a ray crosses an odd number of times on its way out.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlatPolygon {
+    corners: Vec<Position>,
+}
+
+impl FlatPolygon {
+    /// Errors: BadValue for fewer than three corners.
+    pub(crate) fn new(corners: Vec<Position>) -> Result<FlatPolygon> {
+        if corners.len() < 3 {
+            return Err(err!(BadValue, "Polygon must have at least 3 points"));
+        }
+        Ok(FlatPolygon { corners })
+    }
+
+    /// Whether a place is inside, on an edge or a corner.
+    pub(crate) fn contains(&self, place: Position) -> bool {
+        let mut inside = false;
+        for (a, b) in self.edges() {
+            match crossing(place, a, b) {
+                Crossing::OnEdge => return true,
+                Crossing::Crosses => inside = !inside,
+                Crossing::Misses => {}
+            }
+        }
+        inside
+    }
+
+    /// The rectangle around it.
+    pub(crate) fn bound(&self) -> FlatBox {
+        let mut corners = self.corners.iter();
+        let first = corners.next().copied().unwrap_or(Position { x: 0.0, y: 0.0 });
+        corners.fold(FlatBox::new(first, first), |bound, corner| FlatBox {
+            low: Position { x: bound.low.x.min(corner.x), y: bound.low.y.min(corner.y) },
+            high: Position { x: bound.high.x.max(corner.x), y: bound.high.y.max(corner.y) },
+        })
+    }
+
+    /// Whether it may share a place with a rectangle: one of its corners is inside, the rectangle's
+    /// corner is inside, or an edge may cross it.
+    pub(crate) fn may_intersect(&self, area: &FlatBox) -> bool {
+        self.contains(area.low) || self.edges().any(|(a, b)| may_cross(area, a, b))
+    }
+
+    fn edges(&self) -> impl Iterator<Item = (Position, Position)> {
+        let shifted = self.corners.iter().cycle().skip(1);
+        self.corners.iter().copied().zip(shifted.copied())
+    }
+}
+
+/// How a ray from a place towards growing x meets an edge.
+enum Crossing {
+    OnEdge,
+    Crosses,
+    Misses,
+}
+
+fn crossing(place: Position, a: Position, b: Position) -> Crossing {
+    let (low, high) = (a.y.min(b.y), a.y.max(b.y));
+    let (left, right) = (a.x.min(b.x), a.x.max(b.x));
+    if place == a || place == b {
+        return Crossing::OnEdge;
+    }
+    if a.y == b.y {
+        let on = place.y == a.y && place.x >= left && place.x <= right;
+        return if on { Crossing::OnEdge } else { Crossing::Misses };
+    }
+    // Of an edge's ends only the upper counts, so that a ray through a corner counts once.
+    if place.y <= low || place.y > high || place.x > right {
+        return Crossing::Misses;
+    }
+    if a.x == b.x {
+        return if place.x == a.x { Crossing::OnEdge } else { Crossing::Crosses };
+    }
+    let meets = (place.y - a.y) * (b.x - a.x) / (b.y - a.y) + a.x;
+    if place.x <= meets { Crossing::Crosses } else { Crossing::Misses }
+}
+
+/// Whether an edge may have a place in a rectangle: their extents meet, and the rectangle's corners
+/// aren't all on one side of the edge.
+fn may_cross(area: &FlatBox, a: Position, b: Position) -> bool {
+    if !area.intersects(&FlatBox::new(a, b)) {
+        return false;
+    }
+    let FlatBox { low, high } = *area;
+    let side = |x: f64, y: f64| (b.x - a.x) * (y - a.y) - (b.y - a.y) * (x - a.x);
+    let sides = [side(low.x, low.y), side(low.x, high.y), side(high.x, low.y), side(high.x, high.y)];
+    // What rounding may hide counts as a crossing.
+    let slack = 1e-9
+        * ((b.x - a.x).abs() + (b.y - a.y).abs() + 1e-300)
+        * (low.x.abs() + low.y.abs() + high.x.abs() + high.y.abs() + a.x.abs() + a.y.abs());
+    !(sides.iter().all(|side| *side > slack) || sides.iter().all(|side| *side < -slack))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(x: f64, y: f64) -> Position {
+        Position { x, y }
+    }
+
+    #[test]
+    fn borders_belong_to_shapes() {
+        let triangle = FlatPolygon::new(vec![at(0.0, 0.0), at(4.0, 0.0), at(0.0, 4.0)]).unwrap();
+        for inside in [at(0.0, 0.0), at(2.0, 0.0), at(0.0, 2.0), at(1.0, 1.0), at(2.0, 2.0), at(4.0, 0.0)] {
+            assert!(triangle.contains(inside), "{inside:?}");
+        }
+        for outside in [at(-0.1, 0.0), at(2.1, 2.0), at(4.1, 0.0), at(0.0, 4.1), at(1.0, -0.1)] {
+            assert!(!triangle.contains(outside), "{outside:?}");
+        }
+        let square = FlatBox::new(at(2.0, 2.0), at(0.0, 0.0));
+        assert!(square.contains(at(2.0, 1.0)) && !square.contains(at(2.1, 1.0)));
+        let circle = Circle { center: at(0.1, 0.1), radius: 0.2 };
+        assert!(circle.contains(at(0.1, 0.1 + 0.2)) && circle.contains(at(0.1 + 0.2, 0.1)));
+        assert!(!circle.contains(at(0.25, 0.25)));
+    }
+
+    #[test]
+    fn a_polygon_that_crosses_itself_has_holes() {
+        let star = [at(0.0, 3.0), at(2.0, -3.0), at(-3.0, 1.0), at(3.0, 1.0), at(-2.0, -3.0)];
+        let star = FlatPolygon::new(star.to_vec()).unwrap();
+        assert!(star.contains(at(0.0, 2.0)) && !star.contains(at(0.0, 0.0)));
+    }
+
+    #[test]
+    fn distances_to_boxes() {
+        let area = FlatBox::new(at(0.0, 0.0), at(2.0, 2.0));
+        assert_eq!((area.distance(at(5.0, 6.0)), area.distance(at(1.0, 1.0))), (5.0, 0.0));
+        assert_eq!(area.greatest_distance(at(-1.0, -2.0)), 5.0);
+    }
+}

@@ -1,0 +1,130 @@
+//! Coverings against what they cover: they may have too much, never too little.
+
+use super::cells::Levels;
+use super::hash::Grid;
+use super::{Cap, Circle, FlatBox, FlatPolygon, Geometry, Position};
+use base::bson::{Document, Value, extended_json};
+use proptest::prelude::*;
+
+fn geometry(text: &str) -> Geometry {
+    let document = extended_json::parse(text).unwrap();
+    Geometry::stored(Value::Document(document.view())).unwrap()
+}
+
+/// Numbers of which many are equal, on borders, or at the ends.
+fn number(most: f64) -> impl Strategy<Value = f64> {
+    prop_oneof![
+        (-4i32..=4).prop_map(move |part| f64::from(part) * most / 4.0),
+        (-20i32..=20).prop_map(move |part| f64::from(part).min(most)),
+        -most..=most,
+        (-1.0..=1.0f64).prop_map(|small| small * 1e-6),
+    ]
+}
+
+fn position() -> impl Strategy<Value = Position> {
+    (number(180.0), number(90.0)).prop_map(|(x, y)| Position { x, y })
+}
+
+fn flat_shape() -> impl Strategy<Value = Geometry> {
+    let radius = prop_oneof![0.0..1e-6f64, 0.0..5.0f64, 0.0..200.0f64];
+    prop_oneof![
+        (position(), position()).prop_map(|(a, b)| Geometry::Box(FlatBox::new(a, b))),
+        (position(), radius).prop_map(|(center, radius)| Geometry::Circle(Circle { center, radius })),
+        proptest::collection::vec(position(), 3..7)
+            .prop_map(|corners| Geometry::Polygon(FlatPolygon::new(corners).unwrap())),
+    ]
+}
+
+/// Circles and polygons about places, poles and the antimeridian among them.
+fn round_shape() -> impl Strategy<Value = Geometry> {
+    let radius = prop_oneof![0.0..1e-8f64, 0.0..0.01f64, 0.0..1.5f64, 0.0..3.1f64];
+    let cap = (position(), radius)
+        .prop_map(|(center, radius)| Geometry::Cap(Cap::new(Circle { center, radius }).unwrap()));
+    let triangle = (position(), position(), position()).prop_filter_map("no polygon", |(a, b, c)| {
+        let ring = [a, b, c, a].map(|Position { x, y }| format!("[{x}, {y}]")).join(", ");
+        let document =
+            extended_json::parse(&format!("{{type: 'Polygon', coordinates: [[{ring}]]}}")).unwrap();
+        Geometry::stored(Value::Document(document.view())).ok()
+    });
+    prop_oneof![cap, triangle]
+}
+
+proptest! {
+    #[test]
+    fn the_grid_covers_what_flat_shapes_contain(
+        shape in flat_shape(),
+        places in proptest::collection::vec(position(), 1..30),
+        bits in 1u32..=32,
+    ) {
+        let grid = Grid::new(Some(f64::from(bits)), None, None).unwrap();
+        let ranges = grid.ranges(&shape).unwrap();
+        for place in places {
+            let key = grid.key(place, Document::EMPTY).unwrap();
+            let covered = ranges.iter().any(|(first, last)| (*first..=*last).contains(&key));
+            prop_assert!(covered || !shape.contains(Geometry::Pair(place)), "{shape:?} {place:?}");
+        }
+    }
+
+    #[test]
+    fn cells_cover_what_lies_in_round_shapes(
+        shape in round_shape(),
+        places in proptest::collection::vec(position(), 1..30),
+    ) {
+        let levels = Levels::of_version(3);
+        let grid = Grid::new(None, None, None).unwrap();
+        let ranges = levels.ranges(&shape).unwrap();
+        for place in places {
+            let stored = Geometry::Pair(place).stored_parts().unwrap();
+            let contained = shape.contains(Geometry::Pair(place));
+            let keys = levels.keys(&stored, true).unwrap();
+            let covers = |key: &i64| ranges.iter().any(|(first, last)| (*first..=*last).contains(key));
+            prop_assert!(keys.iter().any(covers) || !contained, "{shape:?} {place:?}");
+            if let (Geometry::Cap(_), true) = (&shape, contained) {
+                let key = grid.key(place, Document::EMPTY).unwrap();
+                let ranges = grid.ranges(&shape).unwrap();
+                prop_assert!(ranges.iter().any(|(first, last)| (*first..=*last).contains(&key)), "{place:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn shapes_that_meet_share_cells(a in round_shape(), b in round_shape()) {
+        prop_assume!(!matches!(b, Geometry::Cap(_)) && !matches!(a, Geometry::Cap(_)));
+        let levels = Levels::of_version(3);
+        let ranges = levels.ranges(&a).unwrap();
+        let keys = match &b {
+            Geometry::Sphere { parts, .. } => levels.keys(parts, true).unwrap(),
+            _ => Vec::new(),
+        };
+        let shared = keys.iter().any(|key| ranges.iter().any(|(first, last)| (*first..=*last).contains(key)));
+        prop_assert!(shared || !a.intersects(b));
+    }
+}
+
+#[test]
+fn keys_are_those_of_mongodb() {
+    // As documented for 26 bits and for the cell of a point.
+    let grid = Grid::new(None, None, None).unwrap();
+    let key = |x: f64, y: f64| format!("{:016x}", grid.key(Position { x, y }, Document::EMPTY).unwrap());
+    assert_eq!(key(-180.0, -180.0), "0000000000000000");
+    assert_eq!(key(0.0, 0.0), "c000000000000000");
+    assert_eq!(key(180.0, 180.0), "fffffffffffff000");
+    let levels = Levels::of_version(3);
+    assert_eq!((levels.finest, levels.coarsest, levels.most), (16, 2, 20));
+    assert_eq!(
+        levels.keys(&geometry("{type: 'Point', coordinates: [0, 0]}").stored_parts().unwrap(), true).unwrap(),
+        [1152921504606846977]
+    );
+    let old = Levels::of_version(2);
+    assert_eq!((old.finest, old.coarsest), (14, 7));
+}
+
+#[test]
+fn distances_are_those_of_great_circles() {
+    let origin = Position { x: 0.0, y: 0.0 }.to_sphere().unwrap();
+    let metres = |text: &str| geometry(text).metres_from(origin).unwrap().round();
+    assert_eq!(metres("{type: 'Point', coordinates: [1, 0]}"), 111319.0);
+    assert_eq!(metres("{type: 'LineString', coordinates: [[1, -1], [1, 1]]}"), 111319.0);
+    assert_eq!(metres("{type: 'Polygon', coordinates: [[[-1, -1], [1, -1], [0, 1], [-1, -1]]]}"), 0.0);
+    assert_eq!(metres("{type: 'MultiPoint', coordinates: [[180, 0], [0, 1]]}"), 111319.0);
+}

@@ -1,0 +1,250 @@
+//! `$near`, `$nearSphere` and `$geoNear`: every document, the nearest first. They hold of all documents;
+//! the order, and which are too near or too far, is the plan's business.
+
+use super::node::{Node, Predicate};
+use super::operators::FieldArgument;
+use super::parse::Parser;
+use crate::geo::{EARTH_RADIUS, Position};
+use base::bson::{Document, DocumentBuf, Element, Path, Value};
+use base::{Result, err};
+use s2rst::s2::Point;
+
+/// A place to be near to.
+#[derive(Clone, Debug)]
+pub struct Near {
+    /// The place.
+    pub center: Center,
+    /// The least distance: metres from a place on the sphere, else units of the plane.
+    pub min: f64,
+    /// The greatest distance, in the same.
+    pub max: f64,
+    /// Whether it was `$nearSphere`.
+    pub near_sphere: bool,
+    /// Whether distances are shown, and were given, in radians.
+    pub radians: bool,
+    /// Whether the place was GeoJSON, which a `2d` index can't be asked about.
+    pub geojson: bool,
+    /// The operators as they were given.
+    source: DocumentBuf,
+}
+
+/// Where a place is.
+#[derive(Clone, Copy, Debug)]
+pub enum Center {
+    /// In the plane.
+    Flat(Position),
+    /// On the sphere, and as it was given.
+    Sphere(Position, Point),
+}
+
+/// No point of the earth is farther from another.
+const FARTHEST: f64 = std::f64::consts::PI * EARTH_RADIUS;
+
+impl Near {
+    /// What a distance is shown as.
+    pub fn shown(&self, distance: f64) -> f64 {
+        if self.radians { distance / EARTH_RADIUS } else { distance }
+    }
+
+    /// The operators as they were given.
+    pub fn source(&self) -> Document<'_> {
+        self.source.view()
+    }
+}
+
+/// Whether this operator begins a near query.
+fn is_near(name: &str) -> bool {
+    matches!(name, "$near" | "$nearSphere" | "$geoNear")
+}
+
+/// A near query takes all operators of its field; `None` where they don't begin with one.
+pub(super) fn parse_all(path: &Path, operators: Document<'_>) -> Option<Result<Node>> {
+    let first = operators.first()?;
+    let is_place = matches!(first.value(), Value::Document(_) | Value::Array(_));
+    if !is_near(first.name()) || !is_place {
+        return None;
+    }
+    let node = |near| Node::Field { path: path.clone(), predicate: Predicate::Near(Box::new(near)) };
+    Some(parse(operators).map(node))
+}
+
+/// A near operator that doesn't come first.
+pub(super) fn parse_near(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
+    Err(err!(BadValue, "near must be first in: {}", argument.siblings))
+}
+
+/// What is asked for, as given.
+#[derive(Default)]
+struct Asked {
+    position: Option<(Position, bool)>,
+    near_sphere: bool,
+    min: Option<f64>,
+    max: Option<f64>,
+}
+
+fn parse(operators: Document<'_>) -> Result<Near> {
+    let asked = match legacy(operators)? {
+        Some(asked) => asked,
+        None => with_geometry(operators)?,
+    };
+    let Asked { position: Some((position, geojson)), near_sphere, min, max } = asked else {
+        return Err(err!(BadValue, "$geometry is required for geo near query"));
+    };
+    let radians = near_sphere && !geojson;
+    let center = match near_sphere || geojson {
+        true => position
+            .to_sphere()
+            .map(|point| Center::Sphere(position, point))
+            .ok_or_else(|| err!(BadValue, "Legacy point is out of bounds for spherical query"))?,
+        false => Center::Flat(position),
+    };
+    let unit = if radians { EARTH_RADIUS } else { 1.0 };
+    let most = if matches!(center, Center::Sphere(..)) { FARTHEST } else { f64::MAX };
+    Ok(Near {
+        center,
+        min: min.unwrap_or(0.0) * unit,
+        max: max.map_or(most, |max| max * unit).min(most),
+        near_sphere,
+        radians,
+        geojson,
+        source: operators.to_owned(),
+    })
+}
+
+/// The place beside its distances: `{$near: [0, 0], $maxDistance: 1}`, or all in one: `[0, 0, 1]`.
+/// `None` where there is no such place.
+fn legacy(operators: Document<'_>) -> Result<Option<Asked>> {
+    let mut asked = Asked::default();
+    for element in operators {
+        let value = element.value();
+        match element.name() {
+            name if is_near(name) => {
+                if !matches!(value, Value::Document(_) | Value::Array(_)) {
+                    return Ok(None);
+                }
+                if let Ok(found) = query_point(value) {
+                    asked.position = Some(found);
+                    asked.near_sphere = name == "$nearSphere";
+                } else if let Some((position, max)) = with_distance(value) {
+                    if max < 0.0 {
+                        return Err(err!(18522, "max distance must be non-negative"));
+                    }
+                    asked.position = Some((position, false));
+                    asked.near_sphere = name == "$nearSphere";
+                    asked.max = Some(max);
+                }
+            }
+            "$minDistance" => asked.min = Some(distance(&element, 16893, 16894)?),
+            "$maxDistance" => asked.max = Some(distance(&element, 16895, 16896)?),
+            // Without effect since MongoDB 2.6, and still taken.
+            "$uniqueDocs" => {}
+            name => return Err(err!(34413, "invalid argument in geo near query: {name}")),
+        }
+    }
+    Ok(asked.position.is_some().then_some(asked))
+}
+
+/// The place within: `{$near: {$geometry: {…}, $maxDistance: 1}}`.
+fn with_geometry(operators: Document<'_>) -> Result<Asked> {
+    let mut operators = operators.iter();
+    let operator = operators.next();
+    if let Some(extra) = operators.next() {
+        return Err(err!(
+            BadValue,
+            "geo near accepts just one argument when querying for a GeoJSON point. Extra field found: {}: {}",
+            extra.name(),
+            extra.value()
+        ));
+    }
+    let argument = operator.and_then(|operator| crate::geo::fields_of(&operator.value()));
+    let Some(argument) = argument else {
+        return Err(err!(BadValue, "geo near query argument is not an object"));
+    };
+    let mut asked = Asked::default();
+    for element in argument {
+        let value = element.value();
+        match element.name() {
+            "$geometry" if matches!(value, Value::Document(_) | Value::Array(_)) => {
+                asked.position = Some(geometry(value)?);
+            }
+            "$geometry" => {}
+            name @ ("$minDistance" | "$maxDistance") => {
+                let Some(number) = value.as_number().map(|number| number.to_f64()) else {
+                    return Err(err!(BadValue, "{name} must be a number"));
+                };
+                if !(number >= 0.0 && number.is_finite()) {
+                    return Err(err!(BadValue, "{name} must be non-negative"));
+                }
+                if name == "$minDistance" { asked.min = Some(number) } else { asked.max = Some(number) }
+            }
+            name => return Err(err!(BadValue, "invalid argument in geo near query: {name}")),
+        }
+    }
+    Ok(asked)
+}
+
+fn geometry(value: Value<'_>) -> Result<(Position, bool)> {
+    let (position, geojson) = query_point(value).map_err(|error| {
+        err!(BadValue, "invalid point in geo near query $geometry argument: {value}  {}", error.message())
+    })?;
+    if !geojson {
+        return Err(err!(BadValue, "$near requires geojson point, given {value}"));
+    }
+    Ok((position, geojson))
+}
+
+/// A point, and whether it is GeoJSON.
+fn query_point(value: Value<'_>) -> Result<(Position, bool)> {
+    crate::geo::query_point(value)
+}
+
+/// A pair and a distance in one.
+fn with_distance(value: Value<'_>) -> Option<(Position, f64)> {
+    let fields = crate::geo::fields_of(&value)?;
+    let mut numbers = fields.iter().map(|field| field.value().as_number().map(|number| number.to_f64()));
+    let (x, y, max) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    let finite = x.is_finite() && y.is_finite();
+    (finite && numbers.next().is_none()).then_some((Position { x, y }, max))
+}
+
+fn distance(element: &Element<'_>, no_number: i32, negative: i32) -> Result<f64> {
+    let fail = |code: i32, what: &str| {
+        base::Error::new(base::ErrorCode::Location(code), format!("{} must be {what}", element.name()))
+    };
+    let number = element.value().as_number().ok_or_else(|| fail(no_number, "a number"))?.to_f64();
+    if number >= 0.0 { Ok(number) } else { Err(fail(negative, "non-negative")) }
+}
+
+/// Refuses what no plan could keep in order.
+///
+/// Errors: BadValue where there are several or one isn't at the top.
+pub(super) fn check_place(root: &Node) -> Result<()> {
+    let is_near = |node: &Node| matches!(node, Node::Field { predicate: Predicate::Near(_), .. });
+    let count = root.count(&is_near);
+    if count > 1 {
+        return Err(err!(BadValue, "Too many geoNear expressions"));
+    }
+    let at_top = match root {
+        Node::And(children) => children.iter().any(is_near),
+        single => is_near(single),
+    };
+    if count > 0 && !at_top {
+        return Err(err!(BadValue, "geoNear must be top-level expr"));
+    }
+    Ok(())
+}
+
+/// Refuses near queries where documents come in another order.
+///
+/// Errors: 5626500.
+pub(super) fn refuse(root: &Node) -> Result<()> {
+    let is_near = |node: &Node| matches!(node, Node::Field { predicate: Predicate::Near(_), .. });
+    if root.any(&is_near) {
+        return Err(err!(
+            5626500,
+            "$geoNear, $near, and $nearSphere are not allowed in this context, as these operators require sorting \
+             geospatial data. If you do not need sort, consider using $geoWithin instead."
+        ));
+    }
+    Ok(())
+}
