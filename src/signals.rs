@@ -1,17 +1,31 @@
 //! SIGHUP opens the log again, SIGUSR1 begins a new log file; neither ends the server.
 //!
-//! What ends it, SIGTERM and SIGINT, is the server crate's.
+//! What ends it, SIGTERM and SIGINT, is the server crate's. Only the second of them is seen to here: who sends it
+//! won't wait for commands under way and the last checkpoint. The next start finds in the journal what those leave.
 
 use std::io;
 
-/// Looks out for both signals from now on, also while the data directory is recovered.
+/// What a process ends with that a signal of this number has ended, by the shells' custom.
+#[cfg(unix)]
+const ENDED_BY: i32 = 128;
+
+/// Looks out for signals from now on, also while the data directory is recovered.
 #[cfg(unix)]
 pub(crate) fn watch() -> io::Result<()> {
     use server::logging;
-    use signal_hook::consts::{SIGHUP, SIGUSR1};
-    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGUSR1])?;
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGUSR1, SIGTERM, SIGINT])?;
     std::thread::Builder::new().name("vellum-signals".to_string()).spawn(move || {
+        let mut is_stopping = false;
         for signal in signals.forever() {
+            if matches!(signal, SIGTERM | SIGINT) {
+                if is_stopping {
+                    log::warn!(c = "CONTROL"; "told to stop once more: what isn't finished is left to the journal");
+                    std::process::exit(ENDED_BY + signal);
+                }
+                is_stopping = true;
+                continue;
+            }
             let done = match signal {
                 SIGHUP => {
                     logging::reopen().map(|()| log::info!(c = "CONTROL"; "SIGHUP: the log is opened again"))

@@ -1,6 +1,8 @@
 //! The first minutes: what is printed and logged, options from the environment and a file, signals,
 //! a data directory in use, `ping`, and the lab that isn't there.
 
+use crate::client::Client;
+use base::bson::extended_json::parse;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -170,6 +172,37 @@ fn signals_change_the_log_and_end_nothing() {
     let (code, said) = output(&mut vellum(&["ping", &server.banner[0]]));
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(server.end(), "");
+}
+
+#[test]
+fn a_second_signal_waits_for_nothing() {
+    let scratch = Scratch::new("twice");
+    let data = scratch.path("data");
+    let arguments = [FREE, &["--data", &data]].concat();
+    let mut server = Started::new(&mut vellum(&arguments));
+    let address = server.banner[0].trim_start_matches("mongodb://").trim_end_matches('/').to_string();
+    let mut client = Client::connect(&address, Duration::from_secs(20)).unwrap();
+    let mut run = |command: &str| client.command(&parse(command).unwrap());
+    run("{insert: 'c', documents: [{_id: 1}], $db: 'test'}").unwrap();
+    run("{configureFailPoint: 'failCommand', mode: 'alwaysOn',
+        data: {failCommands: ['ping'], blockConnection: true, blockTimeMS: 20000}, $db: 'admin'}")
+    .unwrap();
+    let mut stays = Client::connect(&address, Duration::from_secs(20)).unwrap();
+    let blocked = std::thread::spawn(move || stays.command(&parse("{ping: 1, $db: 'admin'}").unwrap()));
+    wait_for("the command that holds the server up", || {
+        let running = run("{currentOp: 1, 'command.ping': 1, $db: 'admin'}").unwrap();
+        let list = running.view().get("inprog").and_then(|list| list.as_array());
+        list.is_some_and(|list| list.iter().next().is_some())
+    });
+    // Two kinds, since the second of a kind may be taken for the first.
+    server.signal(Signal::SIGTERM);
+    server.signal(Signal::SIGINT);
+    let code = server.child.wait().unwrap().code();
+    assert!(matches!(code, Some(130 | 143)), "{code:?}");
+    assert!(blocked.join().unwrap().is_err());
+    let again = Started::new(&mut vellum(&arguments));
+    assert!(again.banner.iter().any(|line| line.contains("recovered")), "{:?}", again.banner);
+    again.end();
 }
 
 #[test]
