@@ -84,7 +84,7 @@ impl Database {
         key: Document<'_>,
     ) -> Result<Option<DocumentCow>> {
         let namespace = Namespace::parse(namespace)?;
-        let view = self.view();
+        let view = self.confirmed_view();
         let Some(collection) = view.catalog.get(&namespace).filter(|now| now.uuid == *uuid) else {
             return Ok(None);
         };

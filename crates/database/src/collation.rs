@@ -11,7 +11,8 @@ impl Database {
     ///
     /// Errors: OptionNotSupportedOnView where a command asks a view for another than its own.
     pub fn collation(&self, namespace: &Namespace, requested: Option<Collation>) -> Result<Collation> {
-        let Some(collection) = self.collection(namespace) else {
+        // What the command reads tells whether that is still so.
+        let Some(collection) = self.known_catalog().get(namespace).cloned() else {
             return Ok(requested.unwrap_or_default());
         };
         let Some(requested) = requested else { return Ok(collection.options.collation.clone()) };

@@ -5,19 +5,20 @@ use crate::catalog_read;
 use crate::clock::Clock;
 use crate::collection::Collection;
 use crate::cursor::Cursors;
-use crate::exec::RecordStream;
+use crate::exec::{Ahead, RecordStream};
 use crate::history::History;
 use crate::open_transaction::Transactions;
 use crate::operation::{BlockingHook, Operation};
 use crate::plan::{self, Read};
 use crate::retry_record::StoredRetry;
+use crate::storage_error;
 use crate::strict::{Strict, StrictReport};
 use crate::turns::Turns;
 use crate::view::View;
 use crate::watch::{Wake, Watch, Watchers};
 use base::bson::ObjectId;
 use base::random::Random;
-use base::{Namespace, Result, err};
+use base::{Error, ErrorCode, Namespace, Result, err};
 use parking_lot::{Mutex, RwLock};
 use query::{Context, Stamps};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -121,14 +122,57 @@ impl Database {
     }
 
     /// The catalog and data as of now, for as long as the view is held.
+    ///
+    /// Where others share the store and have changed the catalog, the view's first read fails with StaleConfig,
+    /// and whoever reads begins again: see [`by_latest_catalog`](Self::by_latest_catalog).
     pub fn view(&self) -> View {
-        let sight = self.store.sight();
-        let catalog = self.catalog_at(&sight).unwrap_or_else(|error| {
-            // Whoever writes next meets the same error and can tell it.
-            log::error!("the catalog can't be read: {error}");
-            self.latest_catalog()
-        });
-        View { snapshot: sight.snapshot, catalog }
+        loop {
+            let sight = self.store.sight();
+            let catalog = match self.catalog_at(&sight) {
+                Err(error) if is_stale(&error) => continue,
+                Err(error) => {
+                    // Whoever writes next meets the same error and can tell it.
+                    log::error!("the catalog can't be read: {error}");
+                    self.latest_catalog()
+                }
+                Ok(catalog) => catalog,
+            };
+            return View { snapshot: sight.snapshot, catalog };
+        }
+    }
+
+    /// The same with a catalog that is surely the view's: one question more to a store that is far away.
+    pub(crate) fn confirmed_view(&self) -> View {
+        loop {
+            let view = self.view();
+            // What else is wrong the next read tells.
+            if view.snapshot.confirm() != Err(storage::Error::CatalogChanged) {
+                return view;
+            }
+        }
+    }
+
+    /// Runs a statement, and again for as long as the catalog that it was planned by is found to be an old one:
+    /// nothing of it has been carried out then. Who works out anything by the catalog before, as a collation by
+    /// the collection's, does so each time.
+    ///
+    /// Errors: the statement's, but for StaleConfig.
+    pub fn by_latest_catalog<T>(&self, mut statement: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            match statement() {
+                Err(error) if is_stale(&error) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// What came of something that was found out on a view: its catalog may be an old one that says that there
+    /// is nothing to read, or has an error that is none any more.
+    ///
+    /// Errors: StaleConfig where it is, upon which the caller begins again with another view.
+    pub(crate) fn confirmed<T>(&self, view: &View, outcome: Result<T>) -> Result<T> {
+        view.snapshot.confirm().map_err(storage_error)?;
+        outcome
     }
 
     /// The catalog that belongs to a sight, read from the store where somebody else has changed it.
@@ -211,10 +255,27 @@ impl Database {
         }
     }
 
+    /// The same with a catalog that is surely the view's.
+    pub(crate) fn confirmed_view_for(&self, operation: &Operation) -> View {
+        match operation.transaction().is_none() && operation.snapshot().is_none() {
+            true => self.confirmed_view(),
+            false => self.view_for(operation),
+        }
+    }
+
+    /// The catalog as far as it is known here, without asking a store that is far away: for what is checked
+    /// later.
+    pub(crate) fn known_catalog(&self) -> Arc<Catalog> {
+        match self.store.known_generation() {
+            None => self.catalog(),
+            Some(generation) => self.catalog_of(generation).unwrap_or_else(|| self.view().catalog),
+        }
+    }
+
     /// The catalog alone.
     pub fn catalog(&self) -> Arc<Catalog> {
         let generation = self.store.generation();
-        self.catalog_of(generation).unwrap_or_else(|| self.view().catalog)
+        self.catalog_of(generation).unwrap_or_else(|| self.confirmed_view().catalog)
     }
 
     /// The collection or view of this name.
@@ -280,7 +341,8 @@ impl Database {
     /// Plans a read and starts it on a view.
     ///
     /// Errors: BadValue for a hint that names no index; 51173 to 51176 for `min` and `max` that
-    /// don't go with the hint; those of evaluating the filter.
+    /// don't go with the hint; those of evaluating the filter; StaleConfig where the view's catalog isn't the
+    /// latest, so that the plan may be none.
     pub fn read(
         &self,
         operation: &Arc<Operation>,
@@ -300,7 +362,12 @@ impl Database {
         if collection.is_large() && plan.reads_all() {
             operation.expect_long();
         }
-        plan.start()
+        let stream = plan.start()?;
+        match self.store.known_generation() {
+            None => Ok(stream),
+            // The first record tells whether the plan is good.
+            Some(_) => operation.run(|| Ahead::begin(stream)),
+        }
     }
 
     /// Calls `wake` after every commit that touches the collection, until the watch is dropped.
@@ -344,4 +411,9 @@ impl Database {
     pub(crate) fn logs(&self) -> bool {
         self.logs
     }
+}
+
+/// Whether something failed because it was planned by an old catalog.
+pub(crate) fn is_stale(error: &Error) -> bool {
+    error.code() == ErrorCode::StaleConfig
 }

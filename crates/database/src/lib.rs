@@ -95,6 +95,8 @@ pub(crate) fn storage_error(error: storage::Error) -> base::Error {
     match error {
         storage::Error::WriteConflict => err!(WriteConflict, "WriteConflict"),
         storage::Error::Full(_) => err!(OutOfDiskSpace, "no space left for the write"),
+        // The statement begins again, as on MongoDB's mongos: see `Database::by_latest_catalog`.
+        storage::Error::CatalogChanged => err!(StaleConfig, "the catalog has changed"),
         storage::Error::Closed => err!(ShutdownInProgress, "the storage engine is closed"),
         other @ storage::Error::Corrupted(_) => err!(DataCorruptionDetected, "storage engine: {other}"),
         other => err!(InternalError, "storage engine: {other}"),

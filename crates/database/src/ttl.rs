@@ -49,6 +49,7 @@ impl Database {
             single: false,
             hint: Some(Hint::Name(index.to_string())),
         };
-        self.delete(&operation, namespace, &request, &context).map(|(deleted, _)| deleted)
+        let deleted = self.by_latest_catalog(|| self.delete(&operation, namespace, &request, &context));
+        deleted.map(|(deleted, _)| deleted)
     }
 }

@@ -63,15 +63,18 @@ impl Front {
             hint: None,
             bypass_validation: false,
         };
-        let outcome = self.database.update(&self.operation(), &self.namespace, &request, &self.context)?;
-        Ok(outcome.modified)
+        let operation = self.operation();
+        let update = || self.database.update(&operation, &self.namespace, &request, &self.context);
+        self.database.by_latest_catalog(update).map(|outcome| outcome.modified)
     }
 
     fn delete(&self, filter: &str) -> base::Result<u64> {
         let filter = parse(filter).unwrap();
         let matcher = Arc::new(Matcher::parse(filter.view(), &self.context)?);
         let request = DeleteRequest { matcher, single: true, hint: None };
-        self.database.delete(&self.operation(), &self.namespace, &request, &self.context).map(|(n, _)| n)
+        let operation = self.operation();
+        let delete = || self.database.delete(&operation, &self.namespace, &request, &self.context);
+        self.database.by_latest_catalog(delete).map(|(n, _)| n)
     }
 
     fn index(&self, spec: &str) -> base::Result<()> {
@@ -82,7 +85,9 @@ impl Front {
     fn find(&self, filter: &str) -> Vec<String> {
         let filter = parse(filter).unwrap();
         let request = FindRequest::new(filter.view());
-        let cursor = self.database.find(&self.operation(), &self.namespace, &request, &self.context);
+        let operation = self.operation();
+        let find = || self.database.find(&operation, &self.namespace, &request, &self.context);
+        let cursor = self.database.by_latest_catalog(find);
         let mut out = base::bson::Builder::new();
         out.begin_array("found");
         cursor.unwrap().next_batch(u64::MAX, &mut out).unwrap();
@@ -150,6 +155,34 @@ fn a_statement_makes_few_calls() {
         assert_eq!((inserted.count, inserted.error.is_none()), (1000, true));
     });
     assert!(calls <= 5, "{calls} calls");
+}
+
+#[test]
+fn an_old_catalog_is_found_out_by_the_first_read() {
+    let [a, b] = fronts(Duration::ZERO);
+    a.insert("{_id: 1, n: 5}").unwrap();
+    // It hasn't heard of the collection, and asks before it says that there is none.
+    assert_eq!(b.calls(|| assert_eq!(b.find("{_id: 1}").len(), 1)), 3);
+    a.index("{key: {n: 1}, name: 'n_1'}").unwrap();
+    // The first read is refused, the catalog is read, and then the document.
+    let filter = parse("{_id: 1}").unwrap();
+    let operation = b.operation();
+    let request = FindRequest::new(filter.view());
+    let found = b.database.find(&operation, &b.namespace, &request, &b.context);
+    assert_eq!(found.err().unwrap().code(), base::ErrorCode::StaleConfig);
+    assert_eq!(b.calls(|| assert_eq!(b.find("{_id: 1}").len(), 1)), 2);
+    assert_eq!(b.calls(|| assert_eq!(b.find("{_id: 1}").len(), 1)), 1);
+    // A page of an index, which is the first read as well.
+    assert_eq!(b.calls(|| assert_eq!(b.find("{n: 5}").len(), 1)), 2);
+    // What is wrong by the old catalog is right by the latest.
+    a.database.drop_collection(&Uninterrupted, &a.namespace).unwrap();
+    let view = parse("{viewOn: 'other', pipeline: []}").unwrap();
+    a.database.create_collection(&a.operation(), &a.namespace, view.view(), &a.context).unwrap();
+    let refused = b.insert("{_id: 2}").unwrap_err();
+    assert_eq!(refused.code(), base::ErrorCode::CommandNotSupportedOnView);
+    a.database.drop_collection(&Uninterrupted, &a.namespace).unwrap();
+    b.insert("{_id: 2}").unwrap();
+    assert_eq!(a.find("{}"), ["{ _id: 2 }"]);
 }
 
 #[test]

@@ -68,6 +68,7 @@ pub(crate) fn run(
         request,
         command,
         exhaust_allowed,
+        header_size,
         context: LabelContext::default(),
         labels: None,
         write_concern_error: None,
@@ -90,12 +91,15 @@ pub(crate) fn run(
         Ok(Ran::Done(streams)) => Outcome::Reply { reply, compressible: run.compressible(), streams },
         Ok(Ran::Wait(wait)) => Outcome::Wait(waits::until_killed(wait, &state.activity)),
         Ok(Ran::Close) => Outcome::Close,
-        Err(error) => {
-            let mut buffer = reply.into_buffer();
-            buffer.truncate(header_size);
-            run.failed(Builder::with_buffer(buffer), &error)
-        }
+        Err(error) => run.failed(emptied(reply, header_size), &error),
     }
+}
+
+/// A reply with nothing behind its header.
+fn emptied(reply: Builder, header_size: usize) -> Builder {
+    let mut buffer = reply.into_buffer();
+    buffer.truncate(header_size);
+    Builder::with_buffer(buffer)
 }
 
 /// Replies with an error to a request that has no command.
@@ -122,6 +126,7 @@ struct Run<'a> {
     request: &'a Request<'a>,
     command: &'static Command,
     exhaust_allowed: bool,
+    header_size: usize,
     context: LabelContext,
     labels: Option<Vec<String>>,
     /// What a failing write says of its write concern besides: its statements may have had
@@ -228,7 +233,15 @@ impl<'a> Run<'a> {
             streams: None,
             reads_stream: false,
         };
-        let answer = (self.command.run)(&mut call);
+        let answer = loop {
+            match (self.command.run)(&mut call) {
+                // It was planned by an old catalog of a store that others share, and has done nothing.
+                Err(error) if error.code() == ErrorCode::StaleConfig => {
+                    *call.reply = emptied(std::mem::take(call.reply), self.header_size);
+                }
+                answer => break answer,
+            }
+        };
         let streams = call.streams;
         self.context.change_stream |= call.reads_stream;
         if in_transaction && let Some(session) = &state.session {

@@ -294,6 +294,15 @@ pub trait Snapshot: Send + Sync {
     /// Whether there is a tree of that number.
     fn contains(&self, ident: Ident) -> Result<bool>;
 
+    /// Makes sure that the catalog which was told with this state is that state's: where the state is that of a
+    /// [`sight`](crate::store::Store::sight) which nobody has read from yet, it may be an older one. Every read
+    /// does so by itself; this is for whoever finds out from the catalog alone that there is nothing to read.
+    ///
+    /// Fails with `CatalogChanged`, as the reads do.
+    fn confirm(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Reads all that files hold of a tree, hidden by later changes or not, and tells what isn't as it was
     /// written. An engine without files has nothing to tell. `go_on` is asked now and then, and ends the
     /// reading by saying no.

@@ -27,6 +27,9 @@ pub enum Error {
     },
     /// No space left, on the device or under a configured limit. Free some, then retry.
     Full(String),
+    /// The catalog is newer than the sight that was read from: plans made by it are none. Begin again with a new
+    /// [`sight`](crate::store::Store::sight).
+    CatalogChanged,
     /// A remote engine cannot be reached now. Retry later.
     Unavailable(String),
     /// The engine has been closed. It will not come back.
@@ -46,6 +49,7 @@ impl fmt::Display for Error {
             Error::Corrupted(what) => write!(f, "stored data is corrupted: {what}"),
             Error::Io { message, .. } => write!(f, "{message}"),
             Error::Full(what) => write!(f, "no space left: {what}"),
+            Error::CatalogChanged => write!(f, "the catalog has changed"),
             Error::Unavailable(what) => write!(f, "the storage engine is unavailable: {what}"),
             Error::Closed => write!(f, "the storage engine is closed"),
             Error::NoSuchIdent(ident) => write!(f, "no tree has the number {}", ident.0),

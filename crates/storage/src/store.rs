@@ -25,7 +25,8 @@ use crate::{Batch, Direction, Engine, Ident, Key, Position, Range, Result, Snaps
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// A consistent state of everything, and which catalog belongs to it.
+/// A consistent state of everything, and which catalog belongs to it: see [`Store::sight`] for stores that are
+/// shared.
 #[derive(Clone)]
 pub struct Sight {
     /// The data.
@@ -253,17 +254,31 @@ pub trait Store: Send + Sync {
     fn engine(&self) -> &Arc<dyn Engine>;
 
     /// The state after the latest commit. Costs nothing to speak of, wherever the store is: one that is far
-    /// away is asked when the sight is first read.
+    /// away is asked when the sight is first read, and gives that moment's state from then on.
+    ///
+    /// Such a store doesn't know yet whether others have changed the catalog. The sight has the latest
+    /// [`known_generation`](Self::known_generation), and if it is no longer the latest, the first read fails
+    /// with [`CatalogChanged`](crate::Error::CatalogChanged), and so does every other of this sight. By then the
+    /// store knows better: whoever takes a new sight gets on. Where nothing is read, there is
+    /// [`Snapshot::confirm`].
     fn sight(&self) -> Sight;
 
-    /// The number of catalog changes so far.
+    /// The number of catalog changes so far, asked for where others may make them.
     fn generation(&self) -> u64;
 
-    /// The present state with its time, between two commits.
+    /// The number of catalog changes that this process has heard of, without asking: by its own changes, by reads
+    /// that have failed, by changes of its own that were refused. `None` where [`generation`](Self::generation)
+    /// costs nothing, so that no sight is ever behind.
+    fn known_generation(&self) -> Option<u64> {
+        None
+    }
+
+    /// The present state with its time, between two commits, and its very catalog: asked for at once.
     fn sight_with_time(&self, earliest: u64) -> (Sight, u64);
 
     /// Checks what a change expects, and applies it whole; or refuses and changes nothing. Gives a refused
-    /// change back, for its expectations tell the caller what to say.
+    /// change back, for its expectations tell the caller what to say. One that is refused because of a
+    /// collection's generation makes the latest generation known.
     fn commit(&self, change: Change) -> Result<Outcome>;
 
     /// Takes the commit lock for a change of the catalog, which is short. `None` where `go_on` said no while
@@ -344,7 +359,7 @@ pub trait Store: Send + Sync {
     }
 
     /// Begins a transaction: gives it a number that nobody else is given, and the present state with its
-    /// time. It is open until [`release`](Self::release).
+    /// time and its very catalog. It is open until [`release`](Self::release).
     fn begin(&self, earliest: u64) -> (Owner, Sight, u64);
 
     /// The running counts of a collection, by its tree; `read` finds out what they are where nobody has
@@ -376,7 +391,7 @@ pub trait Store: Send + Sync {
 
 /// The commit lock in the hands of somebody who changes the catalog: nobody else commits meanwhile.
 pub trait Exclusive {
-    /// The state that is being changed.
+    /// The state that is being changed, and its very catalog.
     fn sight(&self) -> Sight;
 
     /// A transaction that relies on a tree, if there is one: the tree is not to be changed as a whole.

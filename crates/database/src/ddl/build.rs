@@ -118,7 +118,7 @@ impl IndexBuild<'_> {
     /// Sorts the entries that the documents of a snapshot have in each index, those of records changed since
     /// included.
     pub(super) fn sort(&self) -> Result<Vec<Sorter>> {
-        let view = self.database.view();
+        let view = self.database.confirmed_view();
         let collection = view.catalog.get(&self.namespace).filter(|now| now.uuid == self.uuid);
         let data = collection.and_then(|collection| collection.data.as_ref()).ok_or_else(|| self.gone())?;
         let memory = (self.database.build_memory() / self.builds.len().max(1)).max(SORTER_MIN);
@@ -153,7 +153,7 @@ impl IndexBuild<'_> {
 
     /// Loads sorted entries into an index.
     fn load(&self, build: &Building, sorter: &mut Sorter) -> Result<()> {
-        let entries = self.database.view().catalog.get(&self.namespace).map_or(0, |now| now.records());
+        let entries = self.database.known_catalog().get(&self.namespace).map_or(0, |now| now.records());
         let progress = self.operation.begin_progress(
             "Index Build: inserting keys from external sorter into index",
             entries.max(0) as u64,

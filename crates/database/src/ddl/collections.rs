@@ -91,7 +91,7 @@ impl Database {
     ) -> Option<Arc<Collection>> {
         match operation.transaction() {
             Some(transaction) => transaction.view().catalog.get(namespace).cloned(),
-            None => self.collection(namespace),
+            None => self.known_catalog().get(namespace).cloned(),
         }
     }
 

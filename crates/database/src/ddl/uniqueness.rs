@@ -91,7 +91,7 @@ impl Database {
         let mut violations = Builder::new();
         violations.begin_array("violations");
         let (mut any, mut bytes) = (false, 0);
-        let view = self.view();
+        let view = self.confirmed_view();
         let Some(data) = view.catalog.get(&build.namespace).and_then(|now| now.data.as_ref()) else {
             return Ok(());
         };

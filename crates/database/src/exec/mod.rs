@@ -4,6 +4,7 @@
 //! that an index found, which FETCH turns into documents. Each stage is one file, named as explain
 //! prints it, counts what it does and prints itself.
 
+mod ahead;
 mod bounds;
 mod collscan;
 mod count_scan;
@@ -22,6 +23,7 @@ mod sort;
 mod sort_merge;
 mod stats;
 
+pub(crate) use ahead::Ahead;
 pub(crate) use bounds::KeyBounds;
 pub(crate) use collscan::CollScan;
 pub(crate) use count_scan::CountScan;

@@ -25,7 +25,7 @@ impl Database {
         verbosity: Verbosity,
         context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
-        let view = self.view_for(operation);
+        let view = self.confirmed_view_for(operation);
         let resolved = view.catalog.resolve(namespace)?;
         let holder = resolved.followed_by(request.pipeline);
         let pipeline = Pipeline::parse(stages(&holder), context)?;

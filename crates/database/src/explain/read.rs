@@ -24,7 +24,7 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
         let (read, projection) = request.parse(context)?;
-        let view = self.view_for(operation);
+        let view = self.confirmed_view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return Ok(missing(namespace, &read.matcher, verbosity, "EOF"));
         };
@@ -63,7 +63,7 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
         let matcher = Arc::new(Matcher::parse_query(filter, context)?);
-        let view = self.view_for(operation);
+        let view = self.confirmed_view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return Ok(missing(namespace, &matcher, verbosity, "EOF"));
         };
@@ -100,7 +100,7 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
         let matcher = Arc::new(Matcher::parse_query(filter, context)?);
-        let view = self.view_for(operation);
+        let view = self.confirmed_view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return Ok(missing(namespace, &matcher, verbosity, "EOF"));
         };

@@ -74,7 +74,7 @@ impl Database {
         context: &Arc<Context>,
         run: super::Run<'_>,
     ) -> Result<DocumentBuf> {
-        let view = self.view();
+        let view = self.confirmed_view();
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return Ok(missing(namespace, &read.matcher, verbosity, "EOF"));
         };

@@ -138,6 +138,18 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<Cursor> {
         let view = self.view_for(operation);
+        let opened = self.aggregate_on(&view, operation, namespace, request, context);
+        self.confirmed(&view, opened)
+    }
+
+    fn aggregate_on(
+        self: &Arc<Self>,
+        view: &View,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        request: &AggregateRequest<'_>,
+        context: &Arc<Context>,
+    ) -> Result<Cursor> {
         if let Some(collection) = view.catalog.get(namespace)
             && begins_stream(request.pipeline)
         {
@@ -151,7 +163,7 @@ impl Database {
         check_first_stage(namespace, &pipeline)?;
         let read = super::find::stages(&stages);
         view.catalog.check_read(namespace.database(), read, &context.collation)?;
-        let others = OtherCollections::new(self, operation, namespace, &view, request.sources.clone());
+        let others = OtherCollections::new(self, operation, namespace, view, request.sources.clone());
         let mut environment = Environment::new(Arc::new(others), context.clone());
         environment.allow_disk_use = request.allow_disk_use.unwrap_or(environment.allow_disk_use);
         if pipeline.is_change_stream() {
@@ -162,7 +174,11 @@ impl Database {
             return Ok(cursor);
         }
         let writes = pipeline.writes();
-        let source = self.run(operation, &view, &resolved.namespace, pipeline, request, &environment)?;
+        if writes {
+            // What it makes for its results changes the catalog itself.
+            self.confirmed(view, Ok(()))?;
+        }
+        let source = self.run(operation, view, &resolved.namespace, pipeline, request, &environment)?;
         let mut cursor = Cursor::new(namespace.clone(), source, operation.clone());
         cursor.opener = Opener::Aggregate;
         cursor.writes = writes;

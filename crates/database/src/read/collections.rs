@@ -181,7 +181,9 @@ impl Collections for OtherCollections {
             hint: None,
             bypass_validation: false,
         };
-        let update = || self.database.update(&self.operation, &namespace, &request, context);
+        let database = &self.database;
+        let update =
+            || database.by_latest_catalog(|| database.update(&self.operation, &namespace, &request, context));
         let mut outcome = update()?;
         if outcome.matched == 0
             && let Some(document) = insert

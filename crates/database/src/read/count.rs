@@ -31,7 +31,9 @@ impl Database {
             return Ok(if limit == 0 { all } else { all.min(limit) });
         }
         let view = self.view();
-        let Some(collection) = view.catalog.get(namespace).cloned() else { return Ok(0) };
+        let Some(collection) = view.catalog.get(namespace).cloned() else {
+            return self.confirmed(&view, Ok(0));
+        };
         let window = |all: u64| match (all.saturating_sub(skip), limit) {
             (left, 0) => left,
             (left, limit) => left.min(limit),
@@ -40,10 +42,11 @@ impl Database {
             return Ok(window(self.count_view(operation, namespace, filter, context)?));
         }
         if matcher.is_empty() && hint.is_none() {
-            return Ok(window(collection.records().max(0) as u64));
+            return self.confirmed(&view, Ok(window(collection.records().max(0) as u64)));
         }
         let read = Read { hint, skip, limit, covering: Some(Vec::new()), ..Read::new(matcher) };
-        let mut records = self.read(operation, &view, &collection, read, context)?;
+        let records = self.read(operation, &view, &collection, read, context);
+        let mut records = self.confirmed(&view, records)?;
         operation.run(|| records.count()).map_err(|error| {
             error.context(&format!("Executor error during count command on namespace: {namespace}"))
         })

@@ -38,9 +38,10 @@ impl Database {
             let request = AggregateRequest::new(super::find::stages(&holder));
             self.aggregate(operation, namespace, &request, context)?.into_source()
         } else {
-            let Some(collection) = found else { return Ok(values.finish()) };
+            let Some(collection) = found else { return self.confirmed(&view, Ok(values.finish())) };
             let read = Read { hint, covering: Some(vec![Path::new(key)]), ..Read::new(matcher) };
-            Box::new(Documents(self.read(operation, &view, &collection, read, context)?))
+            let records = self.read(operation, &view, &collection, read, context);
+            Box::new(Documents(self.confirmed(&view, records)?))
         };
         let gathered = operation.run(|| {
             while let Some(document) = source.next()? {

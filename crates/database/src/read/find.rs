@@ -160,6 +160,19 @@ impl Database {
             return self.find_in_oplog(operation, namespace, request, (read, projection), context);
         }
         let view = self.view_for(operation);
+        let found = self.find_on(&view, operation, namespace, request, (read, projection), context);
+        self.confirmed(&view, found)
+    }
+
+    fn find_on(
+        self: &Arc<Self>,
+        view: &View,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        request: &FindRequest<'_>,
+        (read, projection): (Read, Option<Projection>),
+        context: &Arc<Context>,
+    ) -> Result<Cursor> {
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             let mut cursor = Cursor::new(namespace.clone(), Box::new(Nothing), operation.clone());
             cursor.missing = true;
@@ -176,7 +189,7 @@ impl Database {
         let shaping = (projection, read.matcher.clone(), read.sort.clone());
         let records: Box<dyn RecordStream> = match request.tailable {
             true => Box::new(self.tail(operation, &collection, read, context)?),
-            false => self.start(operation, &view, &collection, read, context)?,
+            false => self.read(operation, view, &collection, read, context)?,
         };
         let source = shaped(records, shaping, request, context);
         let mut cursor = Cursor::new(namespace.clone(), source, operation.clone());
@@ -224,17 +237,6 @@ impl Database {
         cursor.await_data = request.await_data;
         cursor.watches_all = true;
         Ok(cursor)
-    }
-
-    fn start(
-        &self,
-        operation: &Arc<Operation>,
-        view: &View,
-        collection: &Arc<Collection>,
-        read: Read,
-        context: &Arc<Context>,
-    ) -> Result<Box<dyn RecordStream>> {
-        self.read(operation, view, collection, read, context)
     }
 
     fn tail(

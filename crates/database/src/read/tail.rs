@@ -45,7 +45,7 @@ impl Tail {
 
     /// A scan of what lies behind the last record seen, on a new snapshot.
     fn resume(&self) -> Result<Box<dyn Cursor>> {
-        let view = self.database.view();
+        let view = self.database.confirmed_view();
         let collection = view.catalog.get(&self.namespace).filter(|now| now.uuid == self.uuid);
         let Some(data) = collection.and_then(|collection| collection.data.as_ref()) else {
             return Err(err!(QueryPlanKilled, "collection dropped. UUID {}", uuid_text(&self.uuid)));

@@ -58,7 +58,7 @@ impl Database {
     pub fn validate(&self, namespace: &Namespace, depth: Depth, context: &Context) -> Result<Validation> {
         // Under the commit lock, so that the running counts are those of the view.
         let lock = self.exclusive(context.interrupt.as_ref())?;
-        let view = self.view();
+        let view = self.confirmed_view();
         let collection =
             view.catalog.get(namespace).cloned().ok_or_else(|| {
                 err!(NamespaceNotFound, "Collection '{namespace}' does not exist to validate.")

@@ -53,7 +53,7 @@ impl Database {
         size: i64,
         context: &Context,
     ) -> Result<()> {
-        let view = self.view();
+        let view = self.confirmed_view();
         let source = view.catalog.get(from).cloned();
         let source =
             source.ok_or_else(|| err!(NamespaceNotFound, "source collection {from} does not exist"))?;

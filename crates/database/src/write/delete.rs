@@ -63,8 +63,11 @@ impl Database {
             return Ok(outcome);
         }
         let view = self.view_for(operation);
-        let Some(collection) = view.catalog.get(namespace).cloned() else { return Ok((0, None)) };
-        let mut records = self.read(operation, &view, &collection, request.read(), context)?;
+        let Some(collection) = view.catalog.get(namespace).cloned() else {
+            return self.confirmed(&view, Ok((0, None)));
+        };
+        let records = self.read(operation, &view, &collection, request.read(), context);
+        let mut records = self.confirmed(&view, records)?;
         drop(view);
         let (mut deleted, mut last) = (0, None);
         operation.run(|| {

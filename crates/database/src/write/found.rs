@@ -74,12 +74,16 @@ impl Found {
     ///
     /// Errors: QueryPlanKilled where the collection is gone.
     pub(super) fn read_again(&mut self, database: &Database, operation: &Operation) -> Result<bool> {
-        let view = database.view_for(operation);
-        self.collection = same_collection(&view.catalog, &self.collection)?;
-        let ident = self.collection.data()?.ident;
-        let Some(document) = view.snapshot.get(ident, &self.id.key()).map_err(storage_error)? else {
-            return Ok(false);
+        let found = loop {
+            let view = database.view_for(operation);
+            self.collection = same_collection(&view.catalog, &self.collection)?;
+            let ident = self.collection.data()?.ident;
+            match view.snapshot.get(ident, &self.id.key()) {
+                Err(storage::Error::CatalogChanged) => operation.check()?,
+                found => break found.map_err(storage_error)?,
+            }
         };
+        let Some(document) = found else { return Ok(false) };
         self.changed |= document != self.document && !mutant!("changed documents are not matched again");
         self.document = document;
         Ok(true)

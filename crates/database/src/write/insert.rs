@@ -117,6 +117,25 @@ impl Database {
         insertions: &[Insertion<'_>],
         context: &Context,
     ) -> Result<Inserted> {
+        loop {
+            let known = self.store.known_generation();
+            let inserted = self.insert_known(operation, namespace, insertions, context);
+            match (&inserted, known) {
+                // What is wrong by an old catalog may be right by the latest.
+                (Err(_), Some(known)) if self.store.generation() != known => operation.check()?,
+                _ => return inserted,
+            }
+        }
+    }
+
+    /// The same by the catalog as far as it is known.
+    fn insert_known(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        insertions: &[Insertion<'_>],
+        context: &Context,
+    ) -> Result<Inserted> {
         let mut most = insertions.len();
         let mut failure: Option<Error> = None;
         loop {

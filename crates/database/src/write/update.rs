@@ -125,9 +125,13 @@ impl Database {
     ) -> Result<UpdateOutcome> {
         let mut outcome = UpdateOutcome::default();
         let view = self.view_for(operation);
-        if let Some(collection) = view.catalog.get(namespace).cloned() {
-            let mut records = self.read(operation, &view, &collection, request.read(), context)?;
-            drop(view);
+        let collection = view.catalog.get(namespace).cloned();
+        let records = collection
+            .as_ref()
+            .map(|collection| self.read(operation, &view, collection, request.read(), context));
+        let records = self.confirmed(&view, records.transpose())?;
+        drop(view);
+        if let (Some(collection), Some(mut records)) = (collection, records) {
             let updated = operation.run(|| {
                 while let Some(record) = records.next()? {
                     operation.check()?;
@@ -157,8 +161,11 @@ impl Database {
         statement: Option<&str>,
     ) -> Result<Option<(Arc<Collection>, Record)>> {
         let view = self.view_for(operation);
-        let Some(collection) = view.catalog.get(namespace).cloned() else { return Ok(None) };
-        let mut records = self.read(operation, &view, &collection, read, context)?;
+        let Some(collection) = view.catalog.get(namespace).cloned() else {
+            return self.confirmed(&view, Ok(None));
+        };
+        let records = self.read(operation, &view, &collection, read, context);
+        let mut records = self.confirmed(&view, records)?;
         let record = operation.run(|| records.next());
         let record = match statement {
             Some(statement) => during(statement, record)?,

@@ -99,7 +99,8 @@ fn bulk_write(call: &mut Call<'_>) -> Result<Answer> {
             Some(answer) => Ok(recalled(operation, answer.view())),
             None => {
                 let key = retryable.as_ref().map(|retryable| retryable.key(position));
-                operation.run(call, namespace, &surroundings, bypass_validation, key)
+                let run = || operation.run(call, namespace, &surroundings, bypass_validation, key);
+                call.server.database.by_latest_catalog(run)
             }
         };
         match done {

@@ -7,7 +7,7 @@ use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::bson::Document;
-use base::{Result, err};
+use base::{ErrorCode, Result, err};
 use database::language::{Collation, Matcher};
 use database::{DeleteRequest, Hint, delete_answer};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let statements: Vec<Statement<'_>> = statements.iter().map(read).collect::<Result<_>>()?;
 
-    let surroundings = call.surroundings_on(&namespace, None, variables)?;
+    let mut surroundings = call.surroundings_on(&namespace, None, variables)?;
     let mut batch = WriteBatch::begin(call, statements.len(), ordered)?;
     let mut deleted = 0;
     for (position, statement) in statements.iter().enumerate() {
@@ -48,13 +48,22 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
             deleted += answer.view().get("n").and_then(|n| n.as_i64()).unwrap_or(0);
             continue;
         }
-        let surroundings = surroundings.collated(statement.collation.as_ref());
-        let outcome = parse(statement.filter, statement.single, statement.hint.clone(), &surroundings)
-            .and_then(|request| {
-                let Surroundings { operation, context } = &surroundings;
+        let outcome = loop {
+            let own = surroundings.collated(statement.collation.as_ref());
+            let request = parse(statement.filter, statement.single, statement.hint.clone(), &own);
+            let outcome = request.and_then(|request| {
+                let Surroundings { operation, context } = &own;
                 let key = batch.key(position);
                 call.server.database.delete_retryable(operation, &namespace, &request, context, key)
             });
+            match outcome {
+                // By the latest catalog the collection may compare strings otherwise.
+                Err(error) if error.code() == ErrorCode::StaleConfig => {
+                    surroundings = call.surroundings_on(&namespace, None, variables)?;
+                }
+                outcome => break outcome,
+            }
+        };
         match outcome {
             Ok((n, committed)) => {
                 deleted += n as i64;

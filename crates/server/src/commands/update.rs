@@ -7,7 +7,7 @@ use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::bson::{Document, Value, ValueBuf};
-use base::{Result, err};
+use base::{ErrorCode, Result, err};
 use database::language::{Collation, Context, Matcher, SortPattern, Update, mentions_expr};
 use database::{Hint, UpdateOutcome, UpdateRequest};
 use std::sync::Arc;
@@ -46,8 +46,11 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let statements: Vec<Statement<'_>> = statements.iter().map(Statement::read).collect::<Result<_>>()?;
 
-    let surroundings = call.surroundings_on(&namespace, None, variables)?;
-    let surroundings = surroundings.keep_empty_timestamps(keeps_timestamps);
+    let surrounded = |call: &Call<'_>| {
+        let surroundings = call.surroundings_on(&namespace, None, variables)?;
+        Ok(surroundings.keep_empty_timestamps(keeps_timestamps))
+    };
+    let mut surroundings: Surroundings = surrounded(call)?;
     let mut batch = WriteBatch::begin(call, statements.len(), ordered)?;
     let (mut matched, mut modified) = (0, 0);
     let mut upserted: Vec<(usize, ValueBuf)> = Vec::new();
@@ -55,14 +58,19 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
         Retryable::check_single(batch.retryable.as_ref(), statement.multi)?;
         let outcome = match batch.answered(position) {
             Some(answer) => Ok(UpdateOutcome::from_answer(answer.view())),
-            None => {
+            None => loop {
                 let context = statement.context(&surroundings);
                 let (database, operation) = (&call.server.database, &surroundings.operation);
                 let key = batch.key(position);
-                statement.parse(&context, bypass_validation).and_then(|request| {
+                let outcome = statement.parse(&context, bypass_validation).and_then(|request| {
                     database.update_retryable(operation, &namespace, &request, &context, key)
-                })
-            }
+                });
+                match outcome {
+                    // By the latest catalog the collection may compare strings otherwise.
+                    Err(error) if error.code() == ErrorCode::StaleConfig => surroundings = surrounded(call)?,
+                    outcome => break outcome,
+                }
+            },
         };
         call.server.counters.updated.add(1);
         match outcome {

@@ -1,12 +1,15 @@
 //! A store as one that is far away would be: every call is counted and takes a while.
 //!
 //! Several of them may share one [`Local`], each with a database of its own, as several processes share a
-//! remote store: nothing that the databases must agree on may then lie in one of them.
+//! remote store: nothing that the databases must agree on may then lie in one of them. What others have done to
+//! the catalog a user finds out when it reads, and not before.
 
-use crate::store::{Build, Change, Claim, Counts, Exclusive, Local, Outcome, Owner, Refusal, Sight, Store};
-use crate::{Cursor, Direction, Engine, Ident, Position, Range, Result, Snapshot, Value};
-use std::sync::Arc;
+use crate::store::{
+    Build, Change, Claim, Counts, Exclusive, Expect, Local, Outcome, Owner, Refusal, Sight, Store,
+};
+use crate::{Cursor, Direction, Engine, Error, Ident, Position, Range, Result, Snapshot, Value};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How many entries come with one call of a scan.
@@ -18,10 +21,12 @@ pub struct Shared {
     calls: Arc<Calls>,
 }
 
-/// How many calls there were, and how long each takes.
+/// How many calls there were, how long each takes, and what they have told.
 struct Calls {
     count: AtomicU64,
     delay: Duration,
+    /// The latest generation of the catalog that this user has heard of.
+    known: AtomicU64,
 }
 
 impl Calls {
@@ -31,12 +36,19 @@ impl Calls {
             std::thread::sleep(self.delay);
         }
     }
+
+    fn hear(&self, generation: u64) {
+        self.known.fetch_max(generation, Ordering::AcqRel);
+    }
 }
 
 impl Shared {
     /// One more user of a store; each call takes so long.
     pub fn new(store: &Arc<Local>, delay: Duration) -> Shared {
-        Shared { store: store.clone(), calls: Arc::new(Calls { count: AtomicU64::new(0), delay }) }
+        Shared {
+            store: store.clone(),
+            calls: Arc::new(Calls { count: AtomicU64::new(0), delay, known: AtomicU64::new(0) }),
+        }
     }
 
     /// How many calls there have been so far.
@@ -44,9 +56,16 @@ impl Shared {
         self.calls.count.load(Ordering::Relaxed)
     }
 
+    /// A sight that a call has brought.
     fn counted(&self, sight: Sight) -> Sight {
-        let snapshot = Arc::new(CountedSnapshot { inner: sight.snapshot, calls: self.calls.clone() });
-        Sight { snapshot, ..sight }
+        self.calls.hear(sight.generation);
+        let Sight { snapshot, generation } = sight;
+        Sight { snapshot: Arc::new(self.snapshot(Some(snapshot), generation)), generation }
+    }
+
+    fn snapshot(&self, inner: Option<Arc<dyn Snapshot>>, generation: u64) -> CountedSnapshot {
+        let seen = inner.map_or_else(OnceLock::new, |inner| OnceLock::from(Some(inner)));
+        CountedSnapshot { store: self.store.clone(), calls: self.calls.clone(), generation, seen }
     }
 }
 
@@ -56,11 +75,19 @@ impl Store for Shared {
     }
 
     fn sight(&self) -> Sight {
-        self.counted(self.store.sight())
+        let generation = self.calls.known.load(Ordering::Acquire);
+        Sight { snapshot: Arc::new(self.snapshot(None, generation)), generation }
     }
 
     fn generation(&self) -> u64 {
-        self.store.generation()
+        self.calls.call();
+        let generation = self.store.generation();
+        self.calls.hear(generation);
+        generation
+    }
+
+    fn known_generation(&self) -> Option<u64> {
+        Some(self.calls.known.load(Ordering::Acquire))
     }
 
     fn sight_with_time(&self, earliest: u64) -> (Sight, u64) {
@@ -71,12 +98,19 @@ impl Store for Shared {
 
     fn commit(&self, change: Change) -> Result<Outcome> {
         self.calls.call();
-        self.store.commit(change)
+        let outcome = self.store.commit(change)?;
+        if let Err((Refusal::Expectation(number), change)) = &outcome
+            && matches!(change.expect.get(*number), Some(Expect::Generation { .. }))
+        {
+            self.calls.hear(self.store.generation());
+        }
+        Ok(outcome)
     }
 
     fn lock<'a>(&'a self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Box<dyn Exclusive + 'a>>> {
         self.calls.call();
-        self.store.lock(go_on)
+        let lock = self.store.lock(go_on)?;
+        Ok(lock.map(|lock| Box::new(HeardExclusive { lock, shared: self }) as Box<dyn Exclusive + 'a>))
     }
 
     fn claim(
@@ -177,41 +211,101 @@ impl Store for Shared {
     }
 }
 
-/// A snapshot whose reads are counted.
+/// The commit lock, whose changes of the catalog its holder knows.
+struct HeardExclusive<'a> {
+    lock: Box<dyn Exclusive + 'a>,
+    shared: &'a Shared,
+}
+
+impl Exclusive for HeardExclusive<'_> {
+    fn sight(&self) -> Sight {
+        self.shared.counted(self.lock.sight())
+    }
+
+    fn relies(&self, ident: Ident, own: Option<Owner>) -> Option<Owner> {
+        self.lock.relies(ident, own)
+    }
+
+    fn declare(&mut self, ident: Ident, generation: u64) {
+        self.lock.declare(ident, generation);
+    }
+
+    fn reserve(&mut self, next: Ident) {
+        self.lock.reserve(next);
+    }
+
+    fn commit(
+        self: Box<Self>,
+        change: Change,
+        changes_catalog: bool,
+        applied: &mut dyn FnMut(u64),
+    ) -> Result<Outcome> {
+        let calls = &self.shared.calls;
+        self.lock.commit(change, changes_catalog, &mut |generation| {
+            calls.hear(generation);
+            applied(generation);
+        })
+    }
+}
+
+/// A snapshot whose reads are counted, taken at the first of them.
 struct CountedSnapshot {
-    inner: Arc<dyn Snapshot>,
+    store: Arc<Local>,
     calls: Arc<Calls>,
+    /// The catalog that was told with it.
+    generation: u64,
+    /// The state once it is taken; `None` where its catalog is another.
+    seen: OnceLock<Option<Arc<dyn Snapshot>>>,
+}
+
+impl CountedSnapshot {
+    /// The state, which comes with the answer to the first question.
+    fn seen(&self) -> Result<&Arc<dyn Snapshot>> {
+        let seen = self.seen.get_or_init(|| {
+            let Sight { snapshot, generation } = self.store.sight();
+            self.calls.hear(generation);
+            (generation == self.generation).then_some(snapshot)
+        });
+        seen.as_ref().ok_or(Error::CatalogChanged)
+    }
+
+    fn ask(&self) -> Result<&Arc<dyn Snapshot>> {
+        self.calls.call();
+        self.seen()
+    }
 }
 
 impl Snapshot for CountedSnapshot {
     fn get(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>> {
-        self.calls.call();
-        self.inner.get(ident, key)
+        self.ask()?.get(ident, key)
     }
 
     fn lookup(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
-        self.calls.call();
-        self.inner.lookup(index, key, records)
+        self.ask()?.lookup(index, key, records)
     }
 
     fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>> {
-        let inner = self.inner.scan(ident, range, direction)?;
+        let inner = self.seen()?.scan(ident, range, direction)?;
         Ok(Box::new(CountedCursor { inner, calls: self.calls.clone(), read: 0 }))
     }
 
     fn entries(&self, ident: Ident) -> Result<u64> {
-        self.calls.call();
-        self.inner.entries(ident)
+        self.ask()?.entries(ident)
     }
 
     fn bytes(&self, ident: Ident) -> Result<u64> {
-        self.calls.call();
-        self.inner.bytes(ident)
+        self.ask()?.bytes(ident)
     }
 
     fn contains(&self, ident: Ident) -> Result<bool> {
-        self.calls.call();
-        self.inner.contains(ident)
+        self.ask()?.contains(ident)
+    }
+
+    fn confirm(&self) -> Result<()> {
+        match self.seen.get() {
+            Some(_) => self.seen().map(drop),
+            None => self.ask().map(drop),
+        }
     }
 }
 

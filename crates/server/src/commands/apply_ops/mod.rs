@@ -70,7 +70,10 @@ fn apply(call: &mut Call<'_>, operations: Vec<Document<'_>>, options: Options) -
         let applied = match kind {
             "n" => continue,
             "c" => command::apply(call, operation, options).map(|()| true),
-            _ => document::apply(call, kind, operation, options),
+            _ => {
+                let database = call.server.database.clone();
+                database.by_latest_catalog(|| document::apply(call, kind, operation, options))
+            }
         };
         match applied {
             Ok(applied) => results.0.push(applied),
