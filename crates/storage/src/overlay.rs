@@ -127,6 +127,10 @@ impl Snapshot for Overlay {
         Ok(base.saturating_add_signed(layer.bytes))
     }
 
+    fn confirm(&self) -> Result<()> {
+        self.base.confirm()
+    }
+
     fn contains(&self, ident: Ident) -> Result<bool> {
         match self.layers.get(&ident) {
             Some(layer) if layer.dropped => Ok(false),

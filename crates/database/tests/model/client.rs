@@ -272,7 +272,8 @@ impl Session {
             }
             return;
         }
-        let outcome = self.carry_out(&call, namespace, number, &stmt).map_err(Failure::from);
+        let carry_out = || self.carry_out(&call, namespace, number, &stmt);
+        let outcome = self.database.by_latest_catalog(carry_out).map_err(Failure::from);
         let failed = outcome.is_err();
         let statement = Statement { transaction, namespace, number, stmt, at, outcome };
         self.shared.history.end(started, Kind::Statement(statement));
@@ -286,7 +287,8 @@ impl Session {
         let filter = filter_of(filter);
         let request = FindRequest::new(filter.view());
         let namespace = &self.shared.namespaces[namespace];
-        self.database.find(&call.operation, namespace, &request, &call.context)
+        self.database
+            .by_latest_catalog(|| self.database.find(&call.operation, namespace, &request, &call.context))
     }
 
     /// Reads one more document, and notes the find once it has all.

@@ -36,6 +36,7 @@ const MUTANTS: &[(&str, By)] = &[
     ("generations are not checked", By::Interleaved),
     ("half a batch is applied", By::Interleaved),
     ("index entries are left behind", By::Interleaved),
+    ("reads overlook a newer catalog", By::TwoDatabases),
     ("statements are stored before the commit", By::Interleaved),
     ("times are given twice", By::TwoDatabases),
     ("transactions are told the time of another state", By::Interleaved),
