@@ -17,11 +17,11 @@ const WRITES: usize = 60;
 /// Documents that all writers count up.
 const SHARED: usize = 4;
 
-fn run(client: &mut Client, command: &str) -> DocumentBuf {
+pub(crate) fn run(client: &mut Client, command: &str) -> DocumentBuf {
     client.command(&parse(command).unwrap()).unwrap()
 }
 
-fn succeed(client: &mut Client, command: &str) -> DocumentBuf {
+pub(crate) fn succeed(client: &mut Client, command: &str) -> DocumentBuf {
     let reply = run(client, command);
     let ok = reply.view().get("ok").and_then(|ok| ok.as_i64());
     assert_eq!((ok, reply.view().find("writeErrors").is_none()), (Some(1), true), "{command}: {reply:?}");
@@ -29,15 +29,15 @@ fn succeed(client: &mut Client, command: &str) -> DocumentBuf {
 }
 
 /// A stream's cursor and what it was last told.
-struct Stream {
-    cursor: i64,
+pub(crate) struct Stream {
+    pub(crate) cursor: i64,
     /// Where it resumes: the token of the last batch.
-    token: String,
-    events: Vec<DocumentBuf>,
+    pub(crate) token: String,
+    pub(crate) events: Vec<DocumentBuf>,
 }
 
 impl Stream {
-    fn open(client: &mut Client, spec: &str) -> Stream {
+    pub(crate) fn open(client: &mut Client, spec: &str) -> Stream {
         let command = format!(
             "{{aggregate: 'c', pipeline: [{{$changeStream: {{{spec}}}}}], cursor: {{batchSize: 0}}, $db: 'test'}}"
         );
@@ -47,7 +47,7 @@ impl Stream {
     }
 
     /// Reads on; how many events there were.
-    fn read(&mut self, client: &mut Client, batch: usize, millis: u64) -> usize {
+    pub(crate) fn read(&mut self, client: &mut Client, batch: usize, millis: u64) -> usize {
         let before = self.events.len();
         let command = format!(
             "{{getMore: NumberLong({}), collection: 'c', batchSize: {batch}, maxTimeMS: {millis}, $db: 'test'}}",

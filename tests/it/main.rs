@@ -13,6 +13,7 @@
 //! - `fairness`: long work keeps nobody waiting.
 //! - `files`: how many descriptors connections may take.
 //! - `interrupts`: killOp and maxTimeMS end whatever runs.
+//! - `log_history`: how far the log reaches back, and its terms.
 //! - `sessions`: a session's statements wait for one another.
 //! - `starting`: what is printed and logged at first, where options come from, signals.
 //! - `strict`: what `--strict` reports.
@@ -35,6 +36,7 @@ mod files;
 #[cfg(unix)]
 mod init_scripts;
 mod interrupts;
+mod log_history;
 mod mirrored;
 mod recordings;
 mod repair;

@@ -20,6 +20,7 @@ const LEFT_OUT: &[&str] = &[
 ];
 /// Kept, their values hidden.
 const HIDDEN: &[&str] = &[
+    "clusterParameterTime",
     "clusterTime",
     "connectionId",
     "lastWriteDate",

@@ -159,7 +159,7 @@ impl<'db> CatalogChange<'db> {
             Ok(written) => written,
             Err((refusal, _)) => return Ok(Err(refusal)),
         };
-        database.watchers.notify_all(&changed);
+        database.tell(&changed, written.position);
         Ok(Ok(written.into()))
     }
 

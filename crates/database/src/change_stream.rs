@@ -5,6 +5,7 @@
 
 use crate::database::Database;
 use crate::operation::Operation;
+use crate::oplog::INITIATING;
 use crate::plan::Read;
 use crate::storage_error;
 use crate::stream_progress::{Progress, State};
@@ -19,6 +20,8 @@ use query::{Context, Interrupt, Pipeline, Stage};
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use storage::Direction;
 
 /// The most bytes of events that are made ahead.
 const AHEAD_MAX: usize = 1 << 20;
@@ -189,18 +192,27 @@ impl Database {
     /// Whether the log has never been trimmed: its first entry says that the set was initiated, and nothing
     /// was before that.
     fn log_is_whole(&self) -> Result<bool> {
-        let (mut cursor, _) = self.log_cursor(Bound::Unbounded)?;
-        let Some(first) = cursor.next_entry().map_err(storage_error)? else { return Ok(true) };
+        let (mut cursor, _) = self.log_cursor_local(Bound::Unbounded, Direction::Forward)?;
+        let Some(first) = cursor.next_entry().map_err(storage_error)? else { return Ok(false) };
         let entry = Entry::read(first.time, &first.parts)?;
         let initiating = |action: &Action<'_>| match action {
-            Action::Note(note) => note.get("msg").and_then(|text| text.as_str()) == Some("initiating set"),
+            Action::Note(note) => note.get("msg").and_then(|text| text.as_str()) == Some(INITIATING),
             _ => false,
         };
         Ok(entry.operations.first().is_some_and(|operation| initiating(&operation.action)))
     }
 
-    /// Pre-images from before this wall clock are gone, in milliseconds since 1970.
+    /// Lets pre-images be seen for so many seconds; `None` is for as long as their entries are in the log.
+    pub fn keep_images_for(&self, seconds: Option<i64>) {
+        self.images_seconds.store(seconds.unwrap_or(0), Relaxed);
+    }
+
+    /// Pre-images from before this wall clock are gone, in milliseconds since 1970. Their bytes go with the
+    /// entries that they belong to.
     fn images_since(&self) -> i64 {
-        i64::MIN
+        match self.images_seconds.load(Relaxed) {
+            0 => i64::MIN,
+            seconds => self.now_millis().saturating_sub(seconds.saturating_mul(1000)),
+        }
     }
 }

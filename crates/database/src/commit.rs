@@ -46,7 +46,7 @@ impl Database {
             let (refusal, change) =
                 match self.store.commit(std::mem::take(&mut changes.change)).map_err(storage_error)? {
                     Ok(written) => {
-                        self.watchers.notify_all(&changes.changed);
+                        self.tell(&changes.changed, written.position);
                         return Ok(Applied::Done(written.into()));
                     }
                     Err(refused) => refused,

@@ -3,11 +3,13 @@
 use crate::operation::Operation;
 use crate::session_id::SessionId;
 use crate::stream_progress::Progress;
+use crate::watch::Interest;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
 use base::random::Random;
 use base::{Error, ErrorCode, Namespace, Result, err};
 use parking_lot::Mutex;
 use query::Stage;
+use query::change::Scope;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -56,8 +58,8 @@ pub struct Cursor {
     pub looks_ahead: bool,
     /// Whether the collection isn't there, so that there is nothing to come.
     pub missing: bool,
-    /// Whether any commit may bring more, where it waits for more.
-    pub watches_all: bool,
+    /// Whose commits may bring more, where it waits for more.
+    pub interest: Interest,
     /// Whether the stream writes ($out, $merge) rather than yields.
     pub writes: bool,
     /// What it was opened by.
@@ -82,6 +84,7 @@ impl Cursor {
     /// A cursor over a stream.
     pub fn new(namespace: Namespace, source: Box<dyn Stage>, operation: Arc<Operation>) -> Cursor {
         Cursor {
+            interest: Interest::Collection(namespace.clone()),
             namespace,
             uuid: None,
             session: None,
@@ -92,7 +95,6 @@ impl Cursor {
             operation,
             looks_ahead: false,
             missing: false,
-            watches_all: false,
             writes: false,
             opener: Opener::List,
             batches: 0,
@@ -112,7 +114,11 @@ impl Cursor {
         self.stream = Some((progress, reached));
         self.tailable = true;
         self.await_data = true;
-        self.watches_all = true;
+        self.interest = match Scope::of(&self.namespace) {
+            Scope::Collection(namespace) => Interest::Collection(namespace),
+            Scope::Database(name) => Interest::Database(name),
+            Scope::Deployment => Interest::Everything,
+        };
     }
 
     /// Where a client resumes that has been given all batches so far: a change stream's

@@ -15,16 +15,16 @@ use crate::storage_error;
 use crate::strict::{Strict, StrictReport};
 use crate::turns::Turns;
 use crate::view::View;
-use crate::watch::{Wake, Watch, Watchers};
+use crate::watch::{Interest, Wake, Watch, Watchers};
 use base::bson::ObjectId;
 use base::random::Random;
 use base::{Error, ErrorCode, Namespace, Result, err};
 use parking_lot::{Mutex, RwLock};
 use query::{Context, Stamps};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use storage::store::{Sight, Store};
-use storage::{Engine, mutant};
+use storage::{Durability, Engine, Position, mutant};
 
 /// What an index build may hold in memory unless somebody says less: MongoDB's
 /// maxIndexBuildMemoryUsageMegabytes.
@@ -52,9 +52,13 @@ pub struct Database {
     build_memory: AtomicUsize,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) history: History,
+    /// How long pre-images are kept, in seconds; zero is as long as their entries.
+    pub(crate) images_seconds: AtomicI64,
     pub(crate) strict: Strict,
     /// Whether changes are logged.
     pub(crate) logs: bool,
+    /// The number of the election that entries of the log are written under.
+    pub(crate) term: AtomicU32,
     /// Whether retryable writes are recorded: the engine outlives the process.
     pub(crate) keeps_retries: bool,
     /// The records found at opening, until somebody takes them.
@@ -99,6 +103,7 @@ impl Database {
         let [_, process @ .., _, _] = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
         Database {
             logs: store.log_bytes().is_some(),
+            term: AtomicU32::new(1),
             keeps_retries: store.engine().has_journal(),
             store,
             clock,
@@ -111,6 +116,7 @@ impl Database {
             build_memory: AtomicUsize::new(BUILD_MEMORY),
             watchers: Arc::default(),
             history: History::default(),
+            images_seconds: AtomicI64::new(0),
             strict: Strict::default(),
             found_retries: Mutex::new(found_retries),
             cursors: Cursors::new(seed),
@@ -370,15 +376,19 @@ impl Database {
         }
     }
 
-    /// Calls `wake` after every commit that touches the collection, until the watch is dropped.
-    pub fn watch(&self, namespace: &Namespace, wake: Wake) -> Watch {
-        self.watchers.watch(namespace, wake)
+    /// Calls `wake` after every commit that touches what is watched, and once more when that would survive a
+    /// crash, until the watch is dropped.
+    pub fn watch(&self, interest: Interest, wake: Wake) -> Watch {
+        self.watchers.watch(interest, wake)
     }
 
-    /// Calls `wake` after every commit, and whenever the journal has been synced, until the watch is
-    /// dropped.
-    pub fn watch_all(&self, wake: Wake) -> Watch {
-        self.watchers.watch_all(wake)
+    /// Tells those who watch these namespaces of a commit.
+    pub(crate) fn tell(&self, namespaces: &[Namespace], position: Position) {
+        if self.watchers.any() {
+            let engine = self.engine();
+            let waits = self.logs && engine.has_journal() && engine.durability() != Durability::None;
+            self.watchers.notify(namespaces, waits.then_some(position));
+        }
     }
 
     /// Starts collecting for [`strict_report`](Self::strict_report).

@@ -74,7 +74,7 @@ pub use session_id::{NOBODY, SessionId};
 pub use statistics::CollectionStatistics;
 pub use strict::StrictReport;
 pub use view::View;
-pub use watch::{Wake, Watch};
+pub use watch::{Interest, Wake, Watch};
 pub use write::{
     Action, AnswerOf, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertRequest, Inserted,
     Insertion, UpdateOutcome, UpdateRequest, delete_answer,

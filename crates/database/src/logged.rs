@@ -8,7 +8,7 @@ use crate::index::{Index, IndexSpec};
 use crate::retry_record::RetryKey;
 use base::Namespace;
 use base::bson::{Builder, Document, DocumentBuf, Value as Bson};
-use query::change::{self, Recorder, Session, Source};
+use query::change::{self, Moment, Recorder, Session, Source};
 use std::sync::Arc;
 use storage::Value;
 use storage::store::Change;
@@ -242,7 +242,7 @@ fn asked(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
 /// Puts the entry of changes to documents beside their batch.
 pub(crate) fn put_changes(
     change: &mut Change,
-    now_millis: i64,
+    moment: Moment,
     mut logged: Vec<Logged>,
     retry: Option<RetryKey>,
 ) {
@@ -251,7 +251,7 @@ pub(crate) fn put_changes(
         return;
     }
     let session = retry.map(|retry| session(&retry));
-    let mut recorder = Recorder::new(now_millis, session.as_ref(), false);
+    let mut recorder = Recorder::new(moment, session.as_ref(), false);
     logged.into_iter().for_each(|logged| logged.record(&mut recorder));
     put(change, recorder);
 }
@@ -259,7 +259,7 @@ pub(crate) fn put_changes(
 /// Puts the entry of a transaction beside its batch: the collections that it has made come first.
 pub(crate) fn put_transaction(
     change: &mut Change,
-    now_millis: i64,
+    moment: Moment,
     created: &[Arc<Collection>],
     logged: Vec<Logged>,
     retry: Option<RetryKey>,
@@ -268,7 +268,7 @@ pub(crate) fn put_transaction(
         return;
     }
     let session = retry.map(|retry| session(&retry));
-    let mut recorder = Recorder::new(now_millis, session.as_ref(), true);
+    let mut recorder = Recorder::new(moment, session.as_ref(), true);
     for collection in created {
         LoggedCommand::create(collection).record(&mut recorder);
         let indexes = collection.data.iter().flat_map(|data| &data.indexes).filter(|index| !index.is_id());
@@ -281,21 +281,21 @@ pub(crate) fn put_transaction(
 }
 
 /// Puts the entry of a change of the catalog beside its batch.
-pub(crate) fn put_commands(change: &mut Change, now_millis: i64, commands: &[LoggedCommand]) {
+pub(crate) fn put_commands(change: &mut Change, moment: Moment, commands: &[LoggedCommand]) {
     let mut commands = commands.iter().filter(|command| command.database != UNLOGGED).peekable();
     if commands.peek().is_none() {
         return;
     }
-    let mut recorder = Recorder::new(now_millis, None, false);
+    let mut recorder = Recorder::new(moment, None, false);
     commands.for_each(|command| command.record(&mut recorder));
     put(change, recorder);
 }
 
 /// Puts an entry that says something of the set.
-pub(crate) fn put_note(change: &mut Change, now_millis: i64, message: &str) {
+pub(crate) fn put_note(change: &mut Change, moment: Moment, message: &str) {
     let mut note = Builder::new();
     note.append("msg", message);
-    let mut recorder = Recorder::new(now_millis, None, false);
+    let mut recorder = Recorder::new(moment, None, false);
     let source = Source { namespace: "", uuid: None };
     recorder.push(source, None, change::Change::Note(note.finish().view()), None);
     put(change, recorder);

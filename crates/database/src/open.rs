@@ -40,6 +40,7 @@ impl Database {
     ///
     /// Errors: DataCorruptionDetected, and the store's own.
     pub fn open_on(store: Arc<dyn Store>, clock: Arc<dyn Clock>, seed: u64) -> Result<Arc<Database>> {
+        let is_new = store.engine().latest_time() == 0;
         prepare(store.as_ref())?;
         let found_retries = match store.engine().has_journal() {
             true => retry_record::open(store.engine().as_ref())?,
@@ -60,13 +61,11 @@ impl Database {
         let published = (generation, Arc::new(read.catalog));
         drop_trees(lock, &abandoned)?;
         let database = Arc::new(Database::new(store, clock, seed, published, found_retries));
-        database.begin_log()?;
+        database.open_log(is_new)?;
         let synced = Arc::downgrade(&database);
         database.engine().when_durable(Arc::new(move || {
-            if let Some(database) = synced.upgrade()
-                && database.watchers.any()
-            {
-                database.watchers.notify_everything();
+            if let Some(database) = synced.upgrade() {
+                database.watchers.synced(database.engine().durable());
             }
         }));
         Ok(database)

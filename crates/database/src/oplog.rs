@@ -6,16 +6,21 @@ use crate::logged::{self, Logged, LoggedCommand};
 use crate::retry_record::RetryKey;
 use crate::storage_error;
 use base::Result;
+use query::change::{Entry, Moment};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use storage::Direction;
 use storage::store::{Change, LogCursor};
+
+/// What the first entry of a log says that tells all there is.
+pub(crate) const INITIATING: &str = "initiating set";
 
 impl Database {
     /// Puts the entry of changes to documents beside their batch.
     pub(crate) fn log_changes(&self, change: &mut Change, logged: Vec<Logged>, retry: Option<RetryKey>) {
         if self.logs {
-            logged::put_changes(change, self.now_millis(), logged, retry);
+            logged::put_changes(change, self.log_moment(), logged, retry);
         }
     }
 
@@ -28,14 +33,14 @@ impl Database {
         retry: Option<RetryKey>,
     ) {
         if self.logs {
-            logged::put_transaction(change, self.now_millis(), created, logged, retry);
+            logged::put_transaction(change, self.log_moment(), created, logged, retry);
         }
     }
 
     /// Puts the entry of a change of the catalog beside its batch.
     pub(crate) fn log_commands(&self, change: &mut Change, commands: &[LoggedCommand]) {
         if self.logs {
-            logged::put_commands(change, self.now_millis(), commands);
+            logged::put_commands(change, self.log_moment(), commands);
         }
     }
 
@@ -93,13 +98,59 @@ impl Database {
         self.engine().sync_soon();
     }
 
-    /// Begins the log of a new set, so that streams may begin at any time until it is first trimmed.
-    pub(crate) fn begin_log(&self) -> Result<()> {
-        if !self.logs || self.log_begin()?.is_some() {
+    /// When an entry is written that is being put together now, and in which term.
+    fn log_moment(&self) -> Moment {
+        Moment { wall: self.now_millis(), term: self.term.load(Relaxed).max(1) }
+    }
+
+    /// The term of the latest entry; `None` where there is none.
+    ///
+    /// Errors: DataCorruptionDetected, and the engine's.
+    fn log_term(&self) -> Result<Option<u32>> {
+        let (mut cursor, _) = self.log_cursor_local(Bound::Unbounded, Direction::Backward)?;
+        let Some(latest) = cursor.next_entry().map_err(storage_error)? else { return Ok(None) };
+        Ok(Some(Entry::read(latest.time, &latest.parts)?.term))
+    }
+
+    /// The number that a new election gets: one more than that of the latest entry from an earlier process, and
+    /// than `known`, which others remember.
+    pub fn next_term(&self, known: u32) -> u32 {
+        self.term.load(Relaxed).max(known) + 1
+    }
+
+    /// Begins a term: entries have its number from now on, of which a note is the first. The first term begins
+    /// with the set.
+    ///
+    /// Errors: the engine's.
+    pub fn begin_term(&self, term: u32) -> Result<()> {
+        self.term.store(term, Relaxed);
+        if self.logs && term > 1 {
+            self.log_note("new primary")?;
+            self.watchers.notify_everybody();
+        }
+        Ok(())
+    }
+
+    fn log_note(&self, message: &str) -> Result<()> {
+        let mut change = Change { earliest: self.earliest_cluster_time(), ..Change::default() };
+        logged::put_note(&mut change, self.log_moment(), message);
+        self.store.commit(change).map(drop).map_err(storage_error)
+    }
+
+    /// Takes up the log that an earlier process has left, or begins one. `is_new` says that nothing was ever
+    /// committed: then the log tells all that there is, and streams may begin at any time until it is first
+    /// trimmed.
+    pub(crate) fn open_log(&self, is_new: bool) -> Result<()> {
+        if !self.logs {
             return Ok(());
         }
-        let mut change = Change { earliest: self.earliest_cluster_time(), ..Change::default() };
-        logged::put_note(&mut change, self.now_millis(), "initiating set");
-        self.store.commit(change).map(drop).map_err(storage_error)
+        match self.log_term()? {
+            Some(term) => self.term.store(term, Relaxed),
+            None => {
+                self.log_note(if is_new { INITIATING } else { "the log begins anew" })?;
+                self.term.store(0, Relaxed);
+            }
+        }
+        Ok(())
     }
 }

@@ -79,7 +79,7 @@ impl Database {
         let outcome = self.commit_taken(operation, change, &created);
         self.store.release(transaction.owner);
         let committed = outcome?;
-        self.watchers.notify_all(&changed);
+        self.tell(&changed, committed.position);
         Ok(committed)
     }
 

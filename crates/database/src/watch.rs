@@ -1,83 +1,101 @@
-//! Tells those who wait for a collection to change (tailable cursors) that it did.
+//! Tells those who wait for something to change (tailable cursors, change streams) that it did.
+//!
+//! A commit of documents wakes only those whose collection or database it touches, and those who wait for
+//! whatever happens. What shows nothing before it would survive a crash is woken once more by the sync that
+//! brings that about: so the namespaces of commits that wait for it are remembered.
 
 use base::Namespace;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use storage::Position;
 
-/// Called once for each commit that touches the namespace, outside the commit lock.
+/// Called once for each commit that touches what is watched, outside the commit lock; and once more for each
+/// sync that makes such commits durable.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// What is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// A collection.
+    Collection(Namespace),
+    /// All collections of a database.
+    Database(String),
+    /// Whatever happens.
+    Everything,
+}
 
 /// Keeps a watcher in place until it is dropped.
 pub struct Watch {
     watchers: Arc<Watchers>,
-    /// `None` is everything.
-    namespace: Option<Namespace>,
+    interest: Interest,
     number: u64,
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        match &self.namespace {
-            Some(namespace) => self.watchers.remove(namespace, self.number),
-            None => self.watchers.remove_from_all(self.number),
-        }
+        self.watchers.remove(&self.interest, self.number);
     }
 }
 
-/// Who waits for which collection.
+/// Who waits for what.
 #[derive(Default)]
 pub(crate) struct Watchers {
     /// How many there are, so that commits need not look while nobody waits.
     count: AtomicUsize,
     next: AtomicU64,
-    by_namespace: Mutex<HashMap<Namespace, Vec<(u64, Wake)>>>,
-    /// Who waits for whatever changes.
-    everything: Mutex<Vec<(u64, Wake)>>,
+    lists: Mutex<Lists>,
+    /// What commits have changed that may not survive a crash yet, with the latest of them.
+    unsynced: Mutex<HashMap<Namespace, Position>>,
+}
+
+type List = Vec<(u64, Wake)>;
+
+#[derive(Default)]
+struct Lists {
+    collections: HashMap<Namespace, List>,
+    databases: HashMap<String, List>,
+    everything: List,
 }
 
 impl Watchers {
-    /// Calls `wake` after every commit that touches the collection, until the watch is dropped.
-    pub(crate) fn watch(self: &Arc<Self>, namespace: &Namespace, wake: Wake) -> Watch {
-        let number = self.next.fetch_add(1, Relaxed);
-        self.add(namespace, number, wake);
-        Watch { watchers: self.clone(), namespace: Some(namespace.clone()), number }
-    }
-
-    /// Calls `wake` after every commit, and whenever the journal has been synced, until the watch is
-    /// dropped.
-    pub(crate) fn watch_all(self: &Arc<Self>, wake: Wake) -> Watch {
+    /// Calls `wake` whenever what is watched changes, until the watch is dropped.
+    pub(crate) fn watch(self: &Arc<Self>, interest: Interest, wake: Wake) -> Watch {
         let number = self.next.fetch_add(1, Relaxed);
         self.count.fetch_add(1, Relaxed);
-        self.everything.lock().push((number, wake));
-        Watch { watchers: self.clone(), namespace: None, number }
-    }
-
-    /// Calls `wake` at every change to the namespace until [`remove`](Self::remove) with the same
-    /// number.
-    fn add(&self, namespace: &Namespace, number: u64, wake: Wake) {
-        self.count.fetch_add(1, Relaxed);
-        self.by_namespace.lock().entry(namespace.clone()).or_default().push((number, wake));
+        let mut lists = self.lists.lock();
+        let list = match &interest {
+            Interest::Collection(namespace) => lists.collections.entry(namespace.clone()).or_default(),
+            Interest::Database(name) => lists.databases.entry(name.clone()).or_default(),
+            Interest::Everything => &mut lists.everything,
+        };
+        list.push((number, wake));
+        drop(lists);
+        Watch { watchers: self.clone(), interest, number }
     }
 
     /// Takes a watcher away.
-    fn remove(&self, namespace: &Namespace, number: u64) {
-        let mut map = self.by_namespace.lock();
-        let Some(list) = map.get_mut(namespace) else { return };
-        let before = list.len();
-        list.retain(|(known, _)| *known != number);
-        self.count.fetch_sub(before - list.len(), Relaxed);
-        if list.is_empty() {
-            map.remove(namespace);
+    fn remove(&self, interest: &Interest, number: u64) {
+        fn without(list: &mut List, number: u64) -> bool {
+            list.retain(|(known, _)| *known != number);
+            list.is_empty()
         }
-    }
-
-    fn remove_from_all(&self, number: u64) {
-        let mut everything = self.everything.lock();
-        let before = everything.len();
-        everything.retain(|(known, _)| *known != number);
-        self.count.fetch_sub(before - everything.len(), Relaxed);
+        let mut lists = self.lists.lock();
+        match interest {
+            Interest::Collection(namespace) => {
+                if lists.collections.get_mut(namespace).is_some_and(|list| without(list, number)) {
+                    lists.collections.remove(namespace);
+                }
+            }
+            Interest::Database(name) => {
+                if lists.databases.get_mut(name).is_some_and(|list| without(list, number)) {
+                    lists.databases.remove(name);
+                }
+            }
+            Interest::Everything => _ = without(&mut lists.everything, number),
+        }
+        self.count.fetch_sub(1, Relaxed);
     }
 
     /// Whether anyone waits for anything.
@@ -85,31 +103,136 @@ impl Watchers {
         self.count.load(Relaxed) != 0
     }
 
-    /// Tells all who wait for these namespaces, and those who wait for whatever changes.
-    pub(crate) fn notify_all(&self, namespaces: &[Namespace]) {
+    /// Tells those who watch these namespaces of a commit; `unsynced` is its position, where it may not survive
+    /// a crash yet.
+    pub(crate) fn notify(&self, namespaces: &[Namespace], unsynced: Option<Position>) {
         if !self.any() {
             return;
         }
-        namespaces.iter().for_each(|namespace| self.notify(namespace));
-        self.notify_everything();
+        // Noted before anybody is woken: who looks too early is woken again by the sync, and a sync that has been
+        // already lets them see it at once.
+        if let Some(position) = unsynced {
+            let mut waiting = self.unsynced.lock();
+            for namespace in namespaces {
+                match waiting.get_mut(namespace) {
+                    Some(latest) => *latest = position.max(*latest),
+                    None => _ = waiting.insert(namespace.clone(), position),
+                }
+            }
+        }
+        self.wake(namespaces);
     }
 
-    /// Tells those who wait for whatever changes.
-    pub(crate) fn notify_everything(&self) {
-        let wakes: Vec<Wake> = self.everything.lock().iter().map(|(_, wake)| wake.clone()).collect();
+    /// Tells those who watch what was committed up to here that it would survive a crash by now.
+    pub(crate) fn synced(&self, durable: Position) {
+        let mut ready = Vec::new();
+        self.unsynced.lock().retain(|namespace, position| {
+            let waits = *position > durable;
+            if !waits {
+                ready.push(namespace.clone());
+            }
+            waits
+        });
+        if !ready.is_empty() && self.any() {
+            self.wake(&ready);
+        }
+    }
+
+    fn wake(&self, namespaces: &[Namespace]) {
+        let mut wakes: Vec<Wake> = Vec::new();
+        let mut take = |list: &List| wakes.extend(list.iter().map(|(_, wake)| wake.clone()));
+        let lists = self.lists.lock();
+        take(&lists.everything);
+        for (at, namespace) in namespaces.iter().enumerate() {
+            lists.collections.get(namespace).into_iter().for_each(&mut take);
+            let database = namespace.database();
+            let is_new = namespaces.iter().take(at).all(|earlier| earlier.database() != database);
+            lists.databases.get(database).filter(|_| is_new).into_iter().for_each(&mut take);
+        }
+        drop(lists);
         wakes.iter().for_each(|wake| wake());
     }
 
-    fn notify(&self, namespace: &Namespace) {
+    /// Tells everybody, of what concerns more than documents.
+    pub(crate) fn notify_everybody(&self) {
         if !self.any() {
             return;
         }
-        let wakes: Vec<Wake> = match self.by_namespace.lock().get(namespace) {
-            Some(list) => list.iter().map(|(_, wake)| wake.clone()).collect(),
-            None => return,
-        };
-        for wake in wakes {
-            wake();
-        }
+        let lists = self.lists.lock();
+        let all = lists.collections.values().chain(lists.databases.values()).flatten();
+        let wakes: Vec<Wake> = all.chain(&lists.everything).map(|(_, wake)| wake.clone()).collect();
+        drop(lists);
+        wakes.iter().for_each(|wake| wake());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    fn namespace(name: &str) -> Namespace {
+        Namespace::parse(name).unwrap()
+    }
+
+    struct Counted {
+        count: Arc<AtomicUsize>,
+        _watch: Watch,
+    }
+
+    fn watch(watchers: &Arc<Watchers>, interest: Interest) -> Counted {
+        let count: Arc<AtomicUsize> = Arc::default();
+        let counted = count.clone();
+        let wake: Wake = Arc::new(move || _ = counted.fetch_add(1, Relaxed));
+        Counted { count, _watch: watchers.watch(interest, wake) }
+    }
+
+    fn counts(watched: &[Counted]) -> Vec<usize> {
+        watched.iter().map(|watched| watched.count.swap(0, Relaxed)).collect()
+    }
+
+    #[test]
+    fn a_commit_wakes_those_whom_it_concerns_and_nobody_else() {
+        let watchers: Arc<Watchers> = Arc::default();
+        watchers.notify(&[namespace("d.c")], Some(Position(1)));
+        assert!(!watchers.any() && watchers.unsynced.lock().is_empty(), "nobody waits");
+        let mut watched = vec![
+            watch(&watchers, Interest::Collection(namespace("d.c"))),
+            watch(&watchers, Interest::Collection(namespace("d.other"))),
+            watch(&watchers, Interest::Database("d".to_string())),
+            watch(&watchers, Interest::Database("e".to_string())),
+            watch(&watchers, Interest::Everything),
+        ];
+        watchers.notify(&[namespace("d.c")], None);
+        assert_eq!(counts(&watched), [1, 0, 1, 0, 1]);
+        watchers.notify(&[namespace("d.c"), namespace("d.other"), namespace("e.c")], None);
+        assert_eq!(counts(&watched), [1, 1, 1, 1, 1]);
+        watchers.notify_everybody();
+        assert_eq!(counts(&watched), [1, 1, 1, 1, 1]);
+        watched.truncate(1);
+        watchers.notify(&[namespace("d.other")], None);
+        assert_eq!(counts(&watched), [0]);
+        drop(watched);
+        let lists = watchers.lists.lock();
+        assert!(!watchers.any() && lists.collections.is_empty() && lists.databases.is_empty());
+    }
+
+    #[test]
+    fn a_sync_wakes_for_the_commits_that_it_covers() {
+        let watchers: Arc<Watchers> = Arc::default();
+        let watched = [
+            watch(&watchers, Interest::Collection(namespace("d.c"))),
+            watch(&watchers, Interest::Collection(namespace("d.e"))),
+        ];
+        watchers.notify(&[namespace("d.c")], Some(Position(4)));
+        watchers.notify(&[namespace("d.e")], Some(Position(5)));
+        watchers.notify(&[namespace("d.c")], Some(Position(6)));
+        assert_eq!(counts(&watched), [2, 1]);
+        watchers.synced(Position(5));
+        assert_eq!(counts(&watched), [0, 1]);
+        watchers.synced(Position(6));
+        assert_eq!(counts(&watched), [1, 0]);
+        watchers.synced(Position(9));
+        assert_eq!(counts(&watched), [0, 0]);
     }
 }

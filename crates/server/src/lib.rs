@@ -10,6 +10,7 @@ mod arguments;
 mod background;
 mod buffers;
 mod call;
+mod cluster_parameters;
 mod command;
 mod commands;
 mod connection;

@@ -75,7 +75,7 @@ impl ReplicaSet {
             return false;
         }
         standing.until = None;
-        standing.term += 1;
+        standing.term = server.begin_term(standing.term);
         standing.elected = (server.cluster_time(), server.database.now_millis());
         let term = standing.term;
         drop(standing);
@@ -138,15 +138,23 @@ impl Server {
             log::warn!("reading the configuration of replica set {name}: {error}");
             None
         });
-        let config = match stored {
-            Some(mut stored) => {
-                stored.term += 1;
-                stored
-            }
+        let (mut config, latest) = match stored {
+            Some(stored) => (stored.clone(), stored.term),
             None if self.settings.awaits_initiation => return None,
-            None => SetConfig::new(self.database.new_object_id()),
+            None => (SetConfig::new(self.database.new_object_id()), 0),
         };
+        config.term = self.begin_term(latest);
         Some(ReplicaSet::new(name.to_string(), config, now))
+    }
+
+    /// Begins the term after this one, or after a later one that the log knows of; gives its number. The log tells
+    /// of it, so that a later process goes on from there.
+    fn begin_term(&self, latest: i64) -> i64 {
+        let term = self.database.next_term(u32::try_from(latest).unwrap_or_default());
+        if let Err(error) = self.database.begin_term(term) {
+            log::error!("logging the beginning of term {term}: {error}");
+        }
+        i64::from(term)
     }
 
     fn stored_set_config(&self, name: &str) -> Result<Option<SetConfig>> {
@@ -168,8 +176,12 @@ impl Server {
     /// Begins the set that the server waits for, with the member as its primary.
     ///
     /// Errors: AlreadyInitialized; those of storing the configuration.
-    pub(crate) fn initiate(&self, name: &str, config: SetConfig, host: &str) -> Result<()> {
+    pub(crate) fn initiate(&self, name: &str, mut config: SetConfig, host: &str) -> Result<()> {
         let now = (self.cluster_time(), self.database.now_millis());
+        if self.set.get().is_some() {
+            return Err(err!(AlreadyInitialized, "already initialized"));
+        }
+        config.term = self.begin_term(0);
         let set = ReplicaSet::new(name.to_string(), config.clone(), now);
         if self.set.set(set).is_err() {
             return Err(err!(AlreadyInitialized, "already initialized"));
@@ -178,6 +190,7 @@ impl Server {
             self.store_set_config(set, &config, host)?;
         }
         self.load_default_concerns();
+        self.load_cluster_parameters();
         self.topology.changed.raise();
         log::info!(
             id = 21331, c = "REPL", set = name;

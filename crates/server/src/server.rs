@@ -1,6 +1,7 @@
 //! What all connections share: configuration, sessions, counters, fail points, the cluster time.
 
 use crate::activity::Activities;
+use crate::cluster_parameters::ClusterParameters;
 use crate::counters::Counters;
 use crate::default_concerns::DefaultConcerns;
 use crate::fail_point::FailPoints;
@@ -87,6 +88,8 @@ pub struct Server {
     pub(crate) topology: TopologyState,
     /// The set of one that the server is, if it is one: there from the beginning, or once it is initiated.
     pub(crate) set: OnceLock<ReplicaSet>,
+    /// The parameters of the set.
+    pub(crate) cluster_parameters: ClusterParameters,
     /// Network threads that are handling a request.
     pub(crate) occupied: AtomicUsize,
     /// Requests under way, from their frame to their reply.
@@ -144,6 +147,7 @@ impl Server {
                 changed: Arc::default(),
             },
             set: OnceLock::new(),
+            cluster_parameters: ClusterParameters::default(),
             fail_points,
             settings,
             occupied: AtomicUsize::new(0),
@@ -157,6 +161,7 @@ impl Server {
         if let Some(set) = server.settings.replica_set.as_ref().and_then(|name| server.open_set(name)) {
             server.set.get_or_init(|| set);
             server.load_default_concerns();
+            server.load_cluster_parameters();
         }
         server
     }

@@ -12,6 +12,7 @@ use crate::exec::{Record, RecordStream};
 use crate::operation::Operation;
 use crate::plan::{Hint, Read};
 use crate::view::View;
+use crate::watch::Interest;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
 use base::{Namespace, Result, err};
 use query::matcher::Matcher;
@@ -235,7 +236,7 @@ impl Database {
         cursor.wanted = (request.limit > 0).then_some(request.limit);
         cursor.tailable = request.tailable;
         cursor.await_data = request.await_data;
-        cursor.watches_all = true;
+        cursor.interest = Interest::Everything;
         Ok(cursor)
     }
 

@@ -26,7 +26,7 @@ mod token;
 
 pub use description::describe;
 pub use diff::{apply, between};
-pub use entry::{Action, Change, Entry, Operation, Recorder, Session, Source};
+pub use entry::{Action, Change, Entry, Moment, Operation, Recorder, Session, Source};
 pub use event::{Event, Surroundings};
 pub use oplog::oplog_documents;
 pub use spec::{BeforeChange, FullDocument, Scope, Spec};

@@ -3,8 +3,6 @@
 use super::entry::{Action, Entry, Operation, Session};
 use base::bson::{Builder, Document, DocumentBuf, Value};
 
-/// The election term of every entry: a set of one member has had one election.
-const TERM: i64 = 1;
 /// The version of the oplog's format.
 const OPLOG_VERSION: i64 = 2;
 /// `multiOpType` of an `applyOps` whose operations have nothing in common but their commit.
@@ -124,7 +122,9 @@ fn append_key(document: Document<'_>, out: &mut Builder) {
 }
 
 fn append_times(entry: &Entry<'_>, number: u32, out: &mut Builder) {
-    out.append("ts", Value::Timestamp(entry.tick(number))).append("t", TERM).append("v", OPLOG_VERSION);
+    out.append("ts", Value::Timestamp(entry.tick(number)))
+        .append("t", i64::from(entry.term))
+        .append("v", OPLOG_VERSION);
     out.append("wall", Value::DateTime(entry.wall));
 }
 
@@ -134,6 +134,6 @@ fn append_previous(entry: &Entry<'_>, number: u32, out: &mut Builder) {
         Some(number) => entry.tick(number),
         None => entry.session.map_or(0, |session| session.previous),
     };
-    let term = if before == 0 { -1 } else { TERM };
+    let term = if before == 0 { -1 } else { i64::from(entry.term) };
     out.begin_document("prevOpTime").append("ts", Value::Timestamp(before)).append("t", term).end();
 }

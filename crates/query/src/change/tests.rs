@@ -23,7 +23,7 @@ const SESSION: Session = Session { id: [1; 16], user: [2; 32], number: 7, previo
 type Short<'s> = (&'s str, &'s str, &'s str, &'s str);
 
 fn record(session: Option<&Session>, transaction: bool, changes: &[Short<'_>]) -> Vec<(u32, Vec<u8>)> {
-    let mut recorder = Recorder::new(1000, session, transaction);
+    let mut recorder = Recorder::new(Moment { wall: 1000, term: 1 }, session, transaction);
     let statement = |number: usize| (session.is_some() && !transaction).then_some(number as i32);
     for (number, (kind, namespace, first, second)) in changes.iter().enumerate() {
         let (first, second) = (document(first), document(if second.is_empty() { "{}" } else { second }));

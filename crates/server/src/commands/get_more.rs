@@ -130,7 +130,7 @@ fn answer(
     }
     call.adopt(&cursor.operation);
     // Watching begins before looking, so that no insert falls between the two.
-    let watch = waits(cursor).then(|| InsertWatch::new(call, namespace, cursor));
+    let watch = waits(cursor).then(|| InsertWatch::new(call, cursor));
     if let Some(watch) = watch
         && cursor.is_exhausted()?
         && cursor.goes_on()
@@ -175,15 +175,11 @@ struct InsertWatch {
 }
 
 impl InsertWatch {
-    fn new(call: &Call<'_>, namespace: &Namespace, cursor: &Cursor) -> InsertWatch {
+    fn new(call: &Call<'_>, cursor: &Cursor) -> InsertWatch {
         let signal = Arc::new(Signal::default());
         let change = signal.listen(0);
         let wake: Wake = Arc::new(move || signal.raise());
-        let database = &call.server.database;
-        let watch = match cursor.watches_all {
-            true => database.watch_all(wake),
-            false => database.watch(namespace, wake),
-        };
+        let watch = call.server.database.watch(cursor.interest.clone(), wake);
         InsertWatch { change, watch }
     }
 

@@ -46,6 +46,7 @@ pub(crate) mod apply_ops;
 pub(crate) mod bulk_write;
 pub(crate) mod check_sharding_index;
 pub(crate) mod clean_slate;
+pub(crate) mod cluster_parameters;
 pub(crate) mod collections;
 pub(crate) mod count;
 pub(crate) mod current_op;

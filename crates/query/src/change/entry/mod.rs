@@ -9,9 +9,10 @@
 //! | header, in bytes | what |
 //! |---|---|
 //! | 1 | the version of the format |
-//! | 1 | flags: a session is named, it is a transaction |
+//! | 1 | flags: a session is named, it is a transaction, a term is named |
 //! | 8 | the wall clock in milliseconds, little endian as all numbers here |
 //! | 4 | how many ticks of the cluster time the entry takes: its documents in the oplog |
+//! | 4, with a term | the election that the primary came from; the first where none is named |
 //! | 64, with a session | its id, the digest of its user, the write's number, the time of the one before |
 //!
 //! Then come the operations: a byte with the kind in its low three bits and flags above; a namespace,
@@ -34,6 +35,7 @@ use base::bson::Document;
 const VERSION: u8 = 1;
 const HAS_SESSION: u8 = 1;
 const IS_TRANSACTION: u8 = 2;
+const HAS_TERM: u8 = 4;
 
 const KIND: u8 = 7;
 const INSERT: u8 = 0;
@@ -52,6 +54,15 @@ const HAS_UUID: u8 = 1 << 7;
 
 /// Where the number of ticks stands in a header.
 const TICKS_AT: usize = 10;
+
+/// When an entry was written, and by which primary.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    /// The wall clock: milliseconds since 1970.
+    pub wall: i64,
+    /// The number of the election that made the primary, from one on.
+    pub term: u32,
+}
 
 /// The logical session that a retryable write or a transaction belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +84,8 @@ pub struct Entry<'a> {
     pub time: u64,
     /// The wall clock at the commit: milliseconds since 1970.
     pub wall: i64,
+    /// The number of the election that the primary came from.
+    pub term: u32,
     /// How many documents of the oplog it is.
     pub ticks: u32,
     /// Whose write it is, if that may be asked for again.

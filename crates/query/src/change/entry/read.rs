@@ -3,8 +3,8 @@
 
 use super::{
     Action, BEGINS, COMMAND, COMMAND_WITH_BEFORE, DELETE, Entry, HAS_PRE_IMAGE, HAS_SESSION, HAS_STATEMENT,
-    HAS_UUID, INSERT, IS_TRANSACTION, KIND, NEW_NAMESPACE, NOTE, Operation, REPLACE, Session, UPDATE,
-    VERSION,
+    HAS_TERM, HAS_UUID, INSERT, IS_TRANSACTION, KIND, NEW_NAMESPACE, NOTE, Operation, REPLACE, Session,
+    UPDATE, VERSION,
 };
 use base::bson::Document;
 use base::{Result, err};
@@ -36,12 +36,13 @@ impl<'a, V: Deref<Target = [u8]>> Input<'a, V> {
         }
         let wall = i64::from_le_bytes(*self.chunk()?);
         let ticks = u32::from_le_bytes(*self.chunk()?);
+        let term = if flags & HAS_TERM == 0 { 1 } else { u32::from_le_bytes(*self.chunk()?) };
         let session = if flags & HAS_SESSION == 0 { None } else { Some(self.session()?) };
         if u64::from(ticks) > time {
             return None;
         }
         let transaction = flags & IS_TRANSACTION != 0;
-        let mut entry = Entry { time, wall, ticks, session, transaction, operations: Vec::new() };
+        let mut entry = Entry { time, wall, term, ticks, session, transaction, operations: Vec::new() };
         let mut namespaces = Vec::new();
         let mut begun = 0;
         while !self.rest.is_empty() {

@@ -35,7 +35,7 @@ fn shown(entry: &Entry<'_>) -> String {
 }
 
 fn record(transaction: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
-    let mut recorder = Recorder::new(-5, Some(&SESSION), transaction);
+    let mut recorder = Recorder::new(Moment { wall: -5, term: 3 }, Some(&SESSION), transaction);
     let key = document("{_id: 1}");
     let id = key.view().first().unwrap();
     let diff = document("{u: {a: 1}}");
@@ -69,7 +69,7 @@ fn record(transaction: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
 fn operations_come_back_in_order() {
     let recorded = parts(record(false));
     let entry = Entry::read(100, &recorded).unwrap();
-    assert!(!entry.transaction && entry.session == Some(SESSION));
+    assert!(!entry.transaction && entry.session == Some(SESSION) && entry.term == 3);
     let expected = "-5 5 Some(7) | +i d.c* Some(0) { _id: 1 } None\
         | r d.e* Some(1) { _id: 2 } Some({\"_id\": Int32(2), \"a\": Int32(1)})\
         | u d.c* None { _id: 1 } { u: { a: 1 } } Some({\"_id\": Int32(1), \"a\": Int32(0)})\
@@ -87,7 +87,7 @@ fn operations_come_back_in_order() {
 
 #[test]
 fn a_transaction_fills_several_documents_of_the_oplog() {
-    let mut recorder = Recorder::new(0, Some(&SESSION), true);
+    let mut recorder = Recorder::new(Moment { wall: 0, term: 1 }, Some(&SESSION), true);
     let large = document(&format!("{{_id: 1, a: '{}'}}", "x".repeat(6 << 20))).into_bytes();
     for _ in 0..5 {
         recorder.push(source("d.c"), None, Change::Insert(large.clone()), None);

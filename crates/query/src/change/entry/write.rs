@@ -1,8 +1,9 @@
 //! Writes entries, ahead of the commit that they are stored with.
 
 use super::{
-    BEGINS, COMMAND, COMMAND_WITH_BEFORE, DELETE, HAS_PRE_IMAGE, HAS_SESSION, HAS_STATEMENT, HAS_UUID,
-    INSERT, IS_TRANSACTION, NEW_NAMESPACE, NOTE, REPLACE, Session, TICKS_AT, UPDATE, VERSION,
+    BEGINS, COMMAND, COMMAND_WITH_BEFORE, DELETE, HAS_PRE_IMAGE, HAS_SESSION, HAS_STATEMENT, HAS_TERM,
+    HAS_UUID, INSERT, IS_TRANSACTION, Moment, NEW_NAMESPACE, NOTE, REPLACE, Session, TICKS_AT, UPDATE,
+    VERSION,
 };
 use base::bson::{Builder, Document, Element, MAX_DOCUMENT_SIZE};
 use std::ops::Deref;
@@ -57,15 +58,20 @@ pub struct Recorder<V> {
 }
 
 impl<V: Deref<Target = [u8]>> Recorder<V> {
-    /// Begins the entry of a commit at this wall clock, in milliseconds since 1970. `transaction` says that
-    /// the session's number is that of a transaction of many statements.
-    pub fn new(wall: i64, session: Option<&Session>, transaction: bool) -> Recorder<V> {
+    /// Begins the entry of a commit. `transaction` says that the session's number is that of a transaction of
+    /// many statements.
+    pub fn new(moment: Moment, session: Option<&Session>, transaction: bool) -> Recorder<V> {
         let mut header = Vec::with_capacity(160);
-        let flags =
-            if session.is_some() { HAS_SESSION } else { 0 } | if transaction { IS_TRANSACTION } else { 0 };
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        let flags = flag(session.is_some(), HAS_SESSION)
+            | flag(transaction, IS_TRANSACTION)
+            | flag(moment.term != 1, HAS_TERM);
         header.extend_from_slice(&[VERSION, flags]);
-        header.extend_from_slice(&wall.to_le_bytes());
+        header.extend_from_slice(&moment.wall.to_le_bytes());
         header.extend_from_slice(&0u32.to_le_bytes());
+        if moment.term != 1 {
+            header.extend_from_slice(&moment.term.to_le_bytes());
+        }
         if let Some(session) = session {
             header.extend_from_slice(&session.id);
             header.extend_from_slice(&session.user);

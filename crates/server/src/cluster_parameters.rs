@@ -1,0 +1,150 @@
+//! Parameters of the whole set, of which there is one: `changeStreamOptions`, which says how long pre-images are kept.
+//!
+//! They lie in `config.clusterParameters`, as MongoDB keeps them, and so outlive the process where data does.
+
+use crate::direct;
+use crate::fields::Fields;
+use crate::server::Server;
+use base::bson::{Builder, Document, Value};
+use base::{Error, Result, err};
+use parking_lot::RwLock;
+
+/// The name of the one parameter.
+pub(crate) const CHANGE_STREAM_OPTIONS: &str = "changeStreamOptions";
+
+/// What `changeStreamOptions` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ChangeStreamOptions {
+    /// How long pre-images are kept, in seconds; `None` is as long as their entries in the log.
+    pub(crate) expire_after_seconds: Option<i64>,
+    /// The cluster time of the change that made it so; zero where there was none.
+    pub(crate) time: u64,
+}
+
+/// The present values.
+#[derive(Default)]
+pub(crate) struct ClusterParameters {
+    change_streams: RwLock<ChangeStreamOptions>,
+}
+
+impl ClusterParameters {
+    /// The value of `changeStreamOptions`.
+    pub(crate) fn change_streams(&self) -> ChangeStreamOptions {
+        *self.change_streams.read()
+    }
+}
+
+impl ChangeStreamOptions {
+    /// Reads a value of the parameter.
+    ///
+    /// Errors: BadValue, as MongoDB reports everything about it.
+    pub(crate) fn parse(value: Document<'_>) -> Result<ChangeStreamOptions> {
+        let expiry = read(value).map_err(|error| {
+            err!(BadValue, "Failed parsing new changeStreamOptions value{}", error.message())
+        })?;
+        let expire_after_seconds = match expiry {
+            Expiry::Off => None,
+            Expiry::Seconds(seconds @ 1..) => Some(seconds),
+            Expiry::Seconds(_) => {
+                return Err(err!(BadValue, "Numeric value of 'expireAfterSeconds' should be positive"));
+            }
+            Expiry::Other => {
+                return Err(err!(BadValue, "Non-numeric value of 'expireAfterSeconds' should be 'off'"));
+            }
+        };
+        Ok(ChangeStreamOptions { expire_after_seconds, time: 0 })
+    }
+
+    /// Appends the parameter as it is stored and shown; a standalone has no cluster time to show.
+    pub(crate) fn append_to(&self, has_time: bool, out: &mut Builder) {
+        out.append("_id", CHANGE_STREAM_OPTIONS);
+        if has_time {
+            out.append("clusterParameterTime", Value::Timestamp(self.time));
+        }
+        out.begin_document("preAndPostImages");
+        match self.expire_after_seconds {
+            Some(seconds) => out.append("expireAfterSeconds", seconds),
+            None => out.append("expireAfterSeconds", "off"),
+        };
+        out.end();
+    }
+}
+
+enum Expiry {
+    Off,
+    Seconds(i64),
+    Other,
+}
+
+fn read(value: Document<'_>) -> Result<Expiry> {
+    let mut fields = Fields::of_document(CHANGE_STREAM_OPTIONS, value);
+    fields.any("_id")?;
+    fields.any("clusterParameterTime")?;
+    let images = fields.required("preAndPostImages", Fields::document)?;
+    fields.finish()?;
+    let mut fields = Fields::of_document(format!("{CHANGE_STREAM_OPTIONS}.preAndPostImages"), images);
+    let expiry = fields.required("expireAfterSeconds", Fields::any)?;
+    fields.finish()?;
+    match expiry {
+        Value::String("off") => Ok(Expiry::Off),
+        Value::String(_) => Ok(Expiry::Other),
+        value => match value.as_number() {
+            Some(number) => Ok(Expiry::Seconds(number.to_i64_clamped())),
+            None => Err(wrong_type(value)),
+        },
+    }
+}
+
+fn wrong_type(found: Value<'_>) -> Error {
+    err!(
+        TypeMismatch,
+        "BSON field 'changeStreamOptions.preAndPostImages.expireAfterSeconds' is the wrong type '{}', expected types \
+         '[string, long, int, decimal, double']",
+        found.kind().alias()
+    )
+}
+
+impl Server {
+    /// Takes up what an earlier process stored. What can't be read counts as never set, and is told.
+    pub(crate) fn load_cluster_parameters(&self) {
+        let mut find = Builder::new();
+        find.append("find", "clusterParameters").begin_document("filter");
+        find.append("_id", CHANGE_STREAM_OPTIONS).end().append("limit", 1).append("$db", "config");
+        let loaded = direct::run(self, find.finish().view()).and_then(|reply| {
+            let batch = reply.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
+            let batch = batch.and_then(|batch| batch.as_array());
+            let stored = batch.and_then(|batch| batch.iter().next()).and_then(|first| first.as_document());
+            let Some(stored) = stored else { return Ok(ChangeStreamOptions::default()) };
+            let time = match stored.get("clusterParameterTime") {
+                Some(Value::Timestamp(time)) => time,
+                _ => 0,
+            };
+            Ok(ChangeStreamOptions { time, ..ChangeStreamOptions::parse(stored)? })
+        });
+        match loaded {
+            Ok(options) => self.honour(options),
+            Err(error) => log::warn!("reading the parameter {CHANGE_STREAM_OPTIONS}: {error}"),
+        }
+    }
+
+    /// Stores the parameter, then lets it hold.
+    ///
+    /// Errors: those of the write.
+    pub(crate) fn set_change_stream_options(&self, options: ChangeStreamOptions) -> Result<()> {
+        let options = ChangeStreamOptions { time: self.cluster_time(), ..options };
+        let mut update = Builder::new();
+        update.append("update", "clusterParameters").begin_array("updates").push_document();
+        update.begin_document("q").append("_id", CHANGE_STREAM_OPTIONS).end();
+        options.append_to(true, update.begin_document("u"));
+        update.end().append("upsert", true).end().end();
+        update.begin_document("writeConcern").append("w", 1).end().append("$db", "config");
+        direct::run(self, update.finish().view())?;
+        self.honour(options);
+        Ok(())
+    }
+
+    fn honour(&self, options: ChangeStreamOptions) {
+        *self.cluster_parameters.change_streams.write() = options;
+        self.database.keep_images_for(options.expire_after_seconds);
+    }
+}

@@ -1,0 +1,101 @@
+//! `getClusterParameter` and `setClusterParameter`.
+
+use crate::call::{Answer, Call};
+use crate::cluster_parameters::{CHANGE_STREAM_OPTIONS, ChangeStreamOptions};
+use crate::command::{Command, Kind};
+use base::bson::Value;
+use base::{Result, err};
+
+/// The row of `getClusterParameter`.
+pub(crate) const GET: Command =
+    Command::new("getClusterParameter", Kind::Admin, "Tells the value of parameters of the set.", get)
+        .admin_only();
+
+fn get(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let wanted = match fields.command_value() {
+        Value::String("*") => vec![CHANGE_STREAM_OPTIONS],
+        Value::String(name) => vec![name],
+        Value::Array(names) => {
+            let text = |name: Value<'_>| {
+                err!(
+                    TypeMismatch,
+                    "BSON field 'getClusterParameter.getClusterParameter' is the wrong type '{}', expected type \
+                     'string'",
+                    name.kind().alias()
+                )
+            };
+            names.iter().map(|name| name.as_str().ok_or_else(|| text(name))).collect::<Result<_>>()?
+        }
+        other => {
+            return Err(err!(
+                TypeMismatch,
+                "BSON field 'getClusterParameter.getClusterParameter' is the wrong type '{}', expected types \
+                 '[string, array']",
+                other.kind().alias()
+            ));
+        }
+    };
+    // There is one, which MongoDB's diagnostics have, too.
+    fields.boolean("omitInFTDC")?;
+    fields.finish()?;
+    if wanted.is_empty() {
+        return Err(err!(
+            BadValue,
+            "Must supply at least one cluster server parameter name to getClusterParameter"
+        ));
+    }
+    wanted.iter().try_for_each(|name| check_known(name))?;
+    let has_time = call.server.is_replica_set();
+    let options = call.server.cluster_parameters.change_streams();
+    call.reply.begin_array("clusterParameters");
+    for _ in wanted {
+        options.append_to(has_time, call.reply.push_document());
+        call.reply.end();
+    }
+    call.reply.end();
+    Ok(Answer::Done)
+}
+
+/// Errors: NoSuchKey.
+fn check_known(name: &str) -> Result<()> {
+    match name == CHANGE_STREAM_OPTIONS {
+        true => Ok(()),
+        false => Err(err!(NoSuchKey, "Unknown server parameter: {name}")),
+    }
+}
+
+/// The row of `setClusterParameter`.
+pub(crate) const SET: Command =
+    Command::new("setClusterParameter", Kind::Write, "Changes a parameter of the set.", set).admin_only();
+
+fn set(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let parameters = match fields.command_value() {
+        Value::Document(parameters) => parameters,
+        other => {
+            return Err(err!(
+                TypeMismatch,
+                "BSON field 'setClusterParameter.setClusterParameter' is the wrong type '{}', expected type 'object'",
+                other.kind().alias()
+            ));
+        }
+    };
+    fields.finish()?;
+    if !call.server.is_replica_set() {
+        return Err(err!(51300, "'{}' is not supported on standalone nodes.", call.command.name));
+    }
+    let Some(parameter) = parameters.first() else {
+        return Err(err!(NoSuchKey, "No cluster parameter provided"));
+    };
+    if parameters.iter().nth(1).is_some() {
+        return Err(err!(InvalidOptions, "setClusterParameter only supports setting exactly one parameter"));
+    }
+    check_known(parameter.name())?;
+    let Value::Document(value) = parameter.value() else {
+        return Err(err!(IllegalOperation, "Cluster parameter value must be an object"));
+    };
+    call.server.set_change_stream_options(ChangeStreamOptions::parse(value)?)?;
+    call.acknowledge(None)?;
+    Ok(Answer::Done)
+}
