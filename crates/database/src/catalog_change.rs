@@ -205,6 +205,7 @@ impl<'db> CatalogChange<'db> {
     /// were.
     pub(crate) fn clear(&mut self, collection: &Collection) -> Result<u64> {
         let data = collection.data()?;
+        self.database.refresh_counts(collection)?;
         let (records, bytes) = (data.counts.records.load(Relaxed), data.counts.bytes.load(Relaxed));
         for ident in data.idents() {
             self.change.batch.clear(ident);

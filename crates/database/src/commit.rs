@@ -13,7 +13,7 @@ use crate::storage_error;
 use base::Result;
 use query::Interrupt;
 use storage::Position;
-use storage::store::{Owner, Refusal};
+use storage::store::{Acknowledged, Owner, Refusal};
 
 impl Database {
     /// Commits changes, if what they rest on still holds. A statement of a transaction adds them to the
@@ -98,6 +98,20 @@ impl Database {
     /// engine without a journal.
     pub fn wait_journaled(&self, position: Position) -> Result<()> {
         self.store.wait_journaled(position).map_err(storage_error)
+    }
+
+    /// How many members hold the data: one, or those of a server that several processes share.
+    ///
+    /// Errors: the store's.
+    pub fn members(&self) -> Result<usize> {
+        self.store.members().map_err(storage_error)
+    }
+
+    /// Waits until what was committed at `position` is where it has to be.
+    ///
+    /// Errors: the store's.
+    pub fn wait_acknowledged(&self, position: Position, by: Acknowledged) -> Result<()> {
+        self.store.wait_acknowledged(position, by).map_err(storage_error)
     }
 
     /// The time of the latest commit, for `operationTime`; advances with the clock when nothing

@@ -289,6 +289,16 @@ impl Database {
         self.catalog().get(namespace).cloned()
     }
 
+    /// Brings a collection's counts up to date where others who share the store may have changed them.
+    ///
+    /// Errors: the store's.
+    pub(crate) fn refresh_counts(&self, collection: &Collection) -> Result<()> {
+        match &collection.data {
+            Some(data) => self.store.refresh_counts(data.ident, &data.counts).map_err(storage_error),
+            None => Ok(()),
+        }
+    }
+
     /// The time in milliseconds since 1970, by the injected clock.
     pub fn now_millis(&self) -> i64 {
         self.clock.now_millis()

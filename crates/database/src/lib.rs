@@ -72,6 +72,7 @@ pub use retry_record::{RetryKey, StoredRetry};
 pub use saved_state::{SavedState, StateName};
 pub use session_id::{NOBODY, SessionId};
 pub use statistics::CollectionStatistics;
+pub use storage::store::Acknowledged;
 pub use strict::StrictReport;
 pub use view::View;
 pub use watch::{Interest, Wake, Watch};
@@ -98,6 +99,9 @@ pub(crate) fn storage_error(error: storage::Error) -> base::Error {
         // The statement begins again, as on MongoDB's mongos: see `Database::by_latest_catalog`.
         storage::Error::CatalogChanged => err!(StaleConfig, "the catalog has changed"),
         storage::Error::Closed => err!(ShutdownInProgress, "the storage engine is closed"),
+        storage::Error::Unavailable(why) => err!(HostUnreachable, "{why}"),
+        // A cursor of a store that is far away reads on after its collection or index has been dropped.
+        storage::Error::NoSuchIdent(_) => err!(QueryPlanKilled, "the collection or index was dropped"),
         other @ storage::Error::Corrupted(_) => err!(DataCorruptionDetected, "storage engine: {other}"),
         other => err!(InternalError, "storage engine: {other}"),
     }

@@ -65,6 +65,7 @@ impl Database {
         if !snapshot.contains(data.ident).map_err(storage_error)? {
             return Ok(CollectionStatistics::default());
         }
+        self.refresh_counts(collection)?;
         let bytes = |ident| snapshot.bytes(ident).map(|bytes| bytes as i64).map_err(storage_error);
         let mut index_sizes = Vec::new();
         for index in &data.indexes {

@@ -1,4 +1,4 @@
-//! Two databases share one store: what either does, the other sees at its next statement, and neither relies
+//! Two databases share one store, in this process or in a PostgreSQL server: what either does, the other sees at its next statement, and neither relies
 //! on anything that only it knows.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
@@ -12,17 +12,19 @@ use database::validate::Depth;
 use database::{
     Database, DeleteRequest, FindRequest, InsertRequest, Insertion, Operation, SystemClock, UpdateRequest,
 };
+use postgres::PostgresStore;
+use postgres::testing::Cluster;
 use query::context::Uninterrupted;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use storage::MemoryEngine;
-use storage::store::Local;
+use storage::store::{Local, Store};
 use storage::testing::Shared;
 
 struct Front {
     database: Arc<Database>,
-    store: Arc<Shared>,
+    store: Option<Arc<Shared>>,
     context: Arc<Context>,
     namespace: Namespace,
 }
@@ -32,16 +34,29 @@ fn fronts(delay: Duration) -> [Front; 2] {
     let local = Arc::new(Local::new(Arc::new(MemoryEngine::new()), None).unwrap());
     [1, 2].map(|seed| {
         let store = Arc::new(Shared::new(&local, delay));
-        Front {
-            database: Database::open_on(store.clone(), Arc::new(SystemClock), seed).unwrap(),
-            store,
-            context: Arc::new(Context::new(0, seed, Arc::new(Uninterrupted))),
-            namespace: Namespace::parse("test.c").unwrap(),
-        }
+        Front { store: Some(store.clone()), ..Front::new(store, seed) }
+    })
+}
+
+/// Two databases on a schema of their own of a PostgreSQL server.
+fn fronts_on(cluster: &Cluster, schema: &str) -> [Front; 2] {
+    [1, 2].map(|seed| {
+        let config = cluster.config().unwrap();
+        let store = PostgresStore::open(config, schema, postgres::Limits::default()).unwrap();
+        Front::new(Arc::new(store), seed)
     })
 }
 
 impl Front {
+    fn new(store: Arc<dyn Store>, seed: u64) -> Front {
+        Front {
+            database: Database::open_on(store, Arc::new(SystemClock), seed).unwrap(),
+            store: None,
+            context: Arc::new(Context::new(0, seed, Arc::new(Uninterrupted))),
+            namespace: Namespace::parse("test.c").unwrap(),
+        }
+    }
+
     fn operation(&self) -> Arc<Operation> {
         Arc::new(self.database.operation(1))
     }
@@ -97,6 +112,12 @@ impl Front {
         list.iter().map(|document| document.to_string()).collect()
     }
 
+    fn count(&self) -> u64 {
+        let (operation, all) = (self.operation(), Document::EMPTY);
+        let count = || self.database.count(&operation, &self.namespace, all, None, 0, 0, &self.context);
+        self.database.by_latest_catalog(count).unwrap()
+    }
+
     fn check(&self) {
         let found = self.database.validate(&self.namespace, Depth::Full, &self.context).unwrap();
         assert!(found.is_valid(), "{found:?}");
@@ -104,15 +125,36 @@ impl Front {
 
     /// How many calls something makes.
     fn calls(&self, work: impl FnOnce()) -> u64 {
-        let before = self.store.calls();
+        let calls = || self.store.as_ref().unwrap().calls();
+        let before = calls();
         work();
-        self.store.calls() - before
+        calls() - before
     }
 }
 
+/// What is tested of any store that two databases may share.
+type Case = fn(&[Front; 2]);
+
+const CASES: [(&str, Case); 3] = [
+    ("sees", what_one_does_the_other_sees),
+    ("lost", no_change_of_either_is_lost),
+    ("heed", transactions_of_both_heed_each_other),
+];
+
 #[test]
-fn what_one_does_the_other_sees() {
-    let [a, b] = fronts(Duration::ZERO);
+fn in_this_process() {
+    CASES.iter().for_each(|(_, case)| case(&fronts(Duration::ZERO)));
+}
+
+#[test]
+fn over_postgresql() {
+    let Some(cluster) = Cluster::start().unwrap() else {
+        return println!("skipped: PostgreSQL isn't installed (apt-get install postgresql)");
+    };
+    CASES.iter().for_each(|(name, case)| case(&fronts_on(&cluster, name)));
+}
+
+fn what_one_does_the_other_sees([a, b]: &[Front; 2]) {
     a.insert("{_id: 1, n: 1}").unwrap();
     assert_eq!(b.find("{}"), ["{ _id: 1, n: 1 }"]);
     b.insert("{_id: 2, n: [1, 2]}").unwrap();
@@ -125,8 +167,7 @@ fn what_one_does_the_other_sees() {
     b.index("{key: {u: 1}, name: 'u_1', unique: true, sparse: true}").unwrap();
     a.update("{_id: 1}", "{$set: {u: 5}}").unwrap();
     assert_eq!(b.update("{_id: 2}", "{$set: {u: 5}}").unwrap_err().code(), base::ErrorCode::DuplicateKey);
-    assert_eq!(a.database.collection(&a.namespace).unwrap().records(), 3);
-    assert_eq!(b.database.collection(&b.namespace).unwrap().records(), 3);
+    assert_eq!((a.count(), b.count()), (3, 3));
     a.check();
     b.check();
     a.database.drop_collection(&Uninterrupted, &a.namespace).unwrap();
@@ -185,9 +226,7 @@ fn an_old_catalog_is_found_out_by_the_first_read() {
     assert_eq!(a.find("{}"), ["{ _id: 2 }"]);
 }
 
-#[test]
-fn no_change_of_either_is_lost() {
-    let fronts = fronts(Duration::ZERO);
+fn no_change_of_either_is_lost(fronts: &[Front; 2]) {
     fronts[0].insert("{_id: 0, n: 0}").unwrap();
     let deleted = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -226,27 +265,25 @@ fn no_change_of_either_is_lost() {
             fronts[1].index("{key: {t: 1}, name: 't_1'}").unwrap();
         });
     });
-    let [a, b] = &fronts;
+    let [a, b] = fronts;
     assert_eq!(a.find("{_id: 0}"), ["{ _id: 0, n: 400 }"]);
     let expected = 401 - deleted.load(Ordering::Relaxed);
     for front in [a, b] {
         assert_eq!(front.find("{}").len() as u64, expected);
-        assert_eq!(front.database.collection(&front.namespace).unwrap().records() as u64, expected);
+        assert_eq!(front.count(), expected);
         front.check();
     }
     assert_eq!(a.find("{t: 1}").len() as u64, expected - 1);
 }
 
-#[test]
-fn transactions_of_both_heed_each_other() {
-    let [a, b] = fronts(Duration::ZERO);
+fn transactions_of_both_heed_each_other([a, b]: &[Front; 2]) {
     a.insert("{_id: 1, n: 0}").unwrap();
     let joined = |front: &Front| {
         let operation = front.database.operation(1);
         operation.join(front.database.begin_transaction(None, None).unwrap());
         Arc::new(operation)
     };
-    let (in_a, in_b) = (joined(&a), joined(&b));
+    let (in_a, in_b) = (joined(a), joined(b));
     let document = |text: &str| parse(text).unwrap();
     let insert = |front: &Front, operation: &Operation, text: &str| {
         let document = document(text);
@@ -254,9 +291,9 @@ fn transactions_of_both_heed_each_other() {
             InsertRequest { document: Document::from_valid(document.bytes()), bypass_validation: false };
         front.database.insert(operation, &front.namespace, request, &front.context).map(drop)
     };
-    insert(&a, &in_a, "{_id: 2}").unwrap();
+    insert(a, &in_a, "{_id: 2}").unwrap();
     assert_eq!(b.find("{}").len(), 1);
-    assert_eq!(insert(&b, &in_b, "{_id: 2}").unwrap_err().code(), base::ErrorCode::WriteConflict);
+    assert_eq!(insert(b, &in_b, "{_id: 2}").unwrap_err().code(), base::ErrorCode::WriteConflict);
     b.database.abort_transaction(in_b.transaction().unwrap());
     std::thread::scope(|scope| {
         // It waits for the transaction's end, and then finds the key taken.

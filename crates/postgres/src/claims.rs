@@ -52,9 +52,11 @@ impl Claims {
         };
         let (session, generation) = match begun() {
             Ok((lent, rows)) => {
-                (Session::of(&front.statements, lent), rows.first().map_or(0, |row| row.int(0) as u64))
+                let generation = rows.first().map_or(0, |row| row.int(0) as u64);
+                front.hear(generation);
+                (Session::of(&front.statements, &front.known, lent), generation)
             }
-            Err(failure) => (Session::failed(&front.statements, failure), 0),
+            Err(failure) => (Session::failed(&front.statements, &front.known, failure), 0),
         };
         let session = Arc::new(session);
         let open = Open { session: session.clone(), claimed: Mutex::default() };

@@ -189,7 +189,9 @@ impl Front {
             Op::Clear(tree) => lent.call(&statements.clear, &[Param::Int(ident(*tree))])?,
             Op::Fork { from, to } => {
                 lent.call(&statements.create_tree, &[Param::Int(ident(*to))])?;
-                lent.call(&statements.fork, &[Param::Int(ident(*from)), Param::Int(ident(*to))])?;
+                let params = [Param::Int(ident(*from)), Param::Int(ident(*to))];
+                lent.call(&statements.fork, &params)?;
+                lent.call(&statements.fork_counts, &params)?;
             }
             Op::Put { .. } | Op::Delete { .. } => {}
         }

@@ -143,6 +143,8 @@ pub(crate) struct Connection {
     /// Whether a transaction is open, or has failed, as of the last answer read.
     status: u8,
     broken: bool,
+    /// What the server warned of last.
+    warning: Option<String>,
 }
 
 impl Connection {
@@ -174,6 +176,7 @@ impl Connection {
             awaited: VecDeque::new(),
             status: b'I',
             broken: false,
+            warning: None,
         };
         connection.start(config)?;
         if config.wanted == Wanted::ReadWrite {
@@ -279,6 +282,11 @@ impl Connection {
         self.status = b'I';
     }
 
+    /// What the server has warned of, once.
+    pub(crate) fn take_warning(&mut self) -> Option<String> {
+        self.warning.take()
+    }
+
     /// Queues a call of a statement.
     pub(crate) fn call(&mut self, statement: &Statement, params: &[Param<'_>]) -> Answer<()> {
         if !self.prepared.contains(&statement.name) && !self.parsing.contains(&statement.name) {
@@ -348,6 +356,7 @@ impl Connection {
             match kind {
                 b'D' => rows.push(row(body)?),
                 b'C' | b'I' => results.push(std::mem::take(&mut rows)),
+                b'N' => self.warning = warning(&body),
                 b'1' => self.prepared.extend(awaited.parsing.pop_front()),
                 b'E' => {
                     let failure = server_failure(&body);
@@ -468,6 +477,13 @@ fn server_failure(body: &[u8]) -> Failure {
         }
     }
     Failure::Server { state, message }
+}
+
+/// The text of a notice, if it is a warning.
+fn warning(body: &[u8]) -> Option<String> {
+    let is_warning = body.split(|byte| *byte == 0).any(|field| field == b"VWARNING");
+    let Failure::Server { message, .. } = server_failure(body) else { return None };
+    is_warning.then_some(message)
 }
 
 /// Writes a parameter in binary.

@@ -1,6 +1,6 @@
 //! The engine beneath the store, for what concerns it as a whole.
 
-use crate::barrier::Barrier;
+use crate::barrier::Barriers;
 use crate::change::steps;
 use crate::commit::{Attempt, Besides, failed};
 use crate::front::Front;
@@ -12,16 +12,16 @@ use storage::{Batch, Engine, Error, Position, Result, Snapshot, Statistics};
 /// Trees in a PostgreSQL server.
 pub(crate) struct PostgresEngine {
     front: Arc<Front>,
-    barrier: Barrier,
+    pub(crate) barriers: Arc<Barriers>,
     commits: AtomicU64,
     wake: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
 }
 
 impl PostgresEngine {
-    pub(crate) fn new(front: &Arc<Front>) -> PostgresEngine {
+    pub(crate) fn new(front: &Arc<Front>, barriers: &Arc<Barriers>) -> PostgresEngine {
         PostgresEngine {
             front: front.clone(),
-            barrier: Barrier::default(),
+            barriers: barriers.clone(),
             commits: AtomicU64::new(0),
             wake: Mutex::default(),
         }
@@ -51,7 +51,7 @@ impl Engine for PostgresEngine {
     }
 
     fn wait_journaled(&self, _: Position) -> Result<()> {
-        self.barrier.wait(&self.front).map_err(failed)
+        self.barriers.wait_local(&self.front).map_err(failed)
     }
 
     fn durable(&self) -> Position {
@@ -63,7 +63,7 @@ impl Engine for PostgresEngine {
     }
 
     fn sync_soon(&self) {
-        match self.barrier.wait(&self.front) {
+        match self.barriers.wait_local(&self.front) {
             Ok(()) => {
                 let wake = self.wake.lock().clone();
                 wake.iter().for_each(|wake| wake());
@@ -81,7 +81,7 @@ impl Engine for PostgresEngine {
     }
 
     fn statistics(&self) -> Statistics {
-        let syncs = self.barrier.passed();
+        let syncs = self.barriers.passed();
         Statistics { syncs, ..Statistics::default() }
     }
 }

@@ -37,8 +37,9 @@ impl<'a> Held<'a> {
                 Ok(mut answers) => {
                     let rows = answers.pop().unwrap_or_default();
                     let generation = rows.first().map_or(0, |row| row.int(0) as u64);
+                    front.hear(generation);
                     store.builds.take_news(front, &mut lent)?;
-                    let session = Arc::new(Session::of(&front.statements, lent));
+                    let session = Arc::new(Session::of(&front.statements, &front.known, lent));
                     return Ok(Some(Held { store, session, generation }));
                 }
                 Err(failure) if failure.is_conflict() => end(&mut lent, &front.statements.rollback),
@@ -119,6 +120,7 @@ impl Exclusive for Held<'_> {
         }
         match self.apply(&change, changes_catalog).map_err(failed)? {
             (Attempt::Done, generation) => {
+                self.store.front.hear(generation);
                 applied(generation);
                 Ok(Ok(self.store.committed(change.beside, change.earliest, change.ticks)))
             }

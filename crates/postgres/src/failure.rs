@@ -12,6 +12,8 @@ pub(crate) enum Failure {
         /// What the server says.
         message: String,
     },
+    /// The catalog is newer than was expected.
+    CatalogChanged,
     /// The connection is of no more use. What a statement under way has done is unknown.
     Lost(String),
 }
@@ -35,6 +37,7 @@ impl Failure {
     pub(crate) fn ends_connection(&self) -> bool {
         match self {
             Failure::Lost(_) => true,
+            Failure::CatalogChanged => false,
             Failure::Server { state, .. } => state.starts_with("57P") || state.starts_with("08"),
         }
     }
@@ -50,6 +53,7 @@ impl From<Failure> for storage::Error {
     fn from(failure: Failure) -> storage::Error {
         match failure {
             Failure::Lost(why) => storage::Error::Unavailable(why),
+            Failure::CatalogChanged => storage::Error::CatalogChanged,
             Failure::Server { state, message } => match state.as_str() {
                 "53100" | "53200" | "54000" => storage::Error::Full(message),
                 "40001" | "40P01" | "55P03" => storage::Error::WriteConflict,

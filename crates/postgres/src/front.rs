@@ -5,14 +5,18 @@ use crate::connection::{Connection, Param};
 use crate::failure::{Answer, Failure};
 use crate::pool::{Lent, Pool};
 use crate::schema::{self, IDENTS, Statements};
+use crate::session::{Known, Sessions};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use storage::Ident;
 
-/// How often a lease is renewed; it lasts thirty seconds.
-const RENEWAL: Duration = Duration::from_secs(5);
+/// How often the thread that renews the lease looks around.
+const TICK: Duration = Duration::from_secs(1);
+
+/// In which of these rounds a lease is renewed; it lasts thirty seconds.
+const RENEWED_EVERY: u64 = 5;
 
 /// 2020 in milliseconds since 1970: where the times in record ids begin.
 const EPOCH: u64 = 1_577_836_800_000;
@@ -50,6 +54,9 @@ pub(crate) struct Front {
     records: AtomicU64,
     time: AtomicU64,
     lease: Arc<Lease>,
+    /// The latest generation of the catalog that this process has heard of.
+    pub(crate) known: Known,
+    pub(crate) sessions: Arc<Sessions>,
 }
 
 #[derive(Default)]
@@ -70,10 +77,11 @@ impl Front {
         let control = Pool::new(config.clone(), 2);
         let number = take_number(&control, &statements)?;
         let lease = Arc::new(Lease::default());
-        let renewing = (lease.clone(), control.clone(), statements.clone());
+        let sessions = Arc::new(Sessions::default());
+        let renewing = (lease.clone(), control.clone(), statements.clone(), sessions.clone());
         let spawned = std::thread::Builder::new().name("postgres-lease".to_string()).spawn(move || {
-            let (lease, control, statements) = renewing;
-            renew(&lease, &control, &statements, number);
+            let (lease, control, statements, sessions) = renewing;
+            renew(&lease, &control, &statements, &sessions, number);
         });
         spawned.map_err(|error| Failure::Lost(error.to_string()))?;
         Ok(Front {
@@ -87,13 +95,33 @@ impl Front {
             idents: Mutex::new(0..0),
             records: AtomicU64::new(0),
             time: AtomicU64::new(0),
+            known: Known::default(),
+            sessions,
             lease,
         })
+    }
+
+    /// Notes a generation of the catalog that somebody has told.
+    pub(crate) fn hear(&self, generation: u64) {
+        self.known.fetch_max(generation, Ordering::AcqRel);
+    }
+
+    /// Asks for the latest generation of the catalog.
+    pub(crate) fn latest_generation(&self) -> Answer<u64> {
+        let rows = self.ask(|lent| lent.one(&self.statements.generation, &[]))?;
+        let generation = rows.first().map_or(0, |row| row.int(0) as u64);
+        self.hear(generation);
+        Ok(generation)
     }
 
     /// Asks a question on a connection of its own.
     pub(crate) fn ask<T>(&self, question: impl Fn(&mut Lent) -> Answer<T>) -> Answer<T> {
         ask(&self.control, &question)
+    }
+
+    /// The same on a connection of another pool.
+    pub(crate) fn ask_on<T>(&self, pool: &Arc<Pool>, question: impl Fn(&mut Lent) -> Answer<T>) -> Answer<T> {
+        ask(pool, &question)
     }
 
     /// A number for a new tree.
@@ -169,16 +197,20 @@ fn take_number(control: &Arc<Pool>, statements: &Statements) -> Answer<i64> {
     Err(Failure::Lost("no number is free: there are 1,023 processes on this schema".to_string()))
 }
 
-fn renew(lease: &Lease, control: &Arc<Pool>, statements: &Statements, number: i64) {
-    loop {
+fn renew(lease: &Lease, control: &Arc<Pool>, statements: &Statements, sessions: &Sessions, number: i64) {
+    for tick in 0u64.. {
         let mut ended = lease.ended.lock();
         if !*ended {
-            lease.wake.wait_for(&mut ended, RENEWAL);
+            lease.wake.wait_for(&mut ended, TICK);
         }
         if *ended {
             return;
         }
         drop(ended);
+        sessions.park_idle();
+        if tick % RENEWED_EVERY != 0 {
+            continue;
+        }
         match ask(control, &|lent| lent.one(&statements.renew, &[Param::Int(number)])) {
             Ok(rows) if !rows.is_empty() => lease.lost.store(false, Ordering::Relaxed),
             Ok(_) => lease.lost.store(true, Ordering::Relaxed),

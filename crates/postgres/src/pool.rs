@@ -35,6 +35,11 @@ impl Pool {
         Arc::new(Pool { config, most, inner: Mutex::default(), returned: Condvar::new() })
     }
 
+    /// Another pool of connections to the same place.
+    pub(crate) fn another(&self, most: usize) -> Arc<Pool> {
+        Pool::new(self.config.clone(), most)
+    }
+
     /// Lends a connection, opening one where none is free; `relieve` is called before waiting for one.
     ///
     /// Errors: the server's, and `Lost` where all are in use for long.

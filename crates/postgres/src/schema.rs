@@ -43,6 +43,7 @@ pub(crate) struct Statements {
     pub(crate) drop_tree: Arc<Statement>,
     pub(crate) clear: Arc<Statement>,
     pub(crate) fork: Arc<Statement>,
+    pub(crate) fork_counts: Arc<Statement>,
     pub(crate) set_generation: Arc<Statement>,
     pub(crate) drop_generation: Arc<Statement>,
     pub(crate) is_held: Arc<Statement>,
@@ -60,6 +61,10 @@ pub(crate) struct Statements {
     pub(crate) failed_build: Arc<Statement>,
     pub(crate) take_marks: Arc<Statement>,
     pub(crate) barrier_local: Arc<Statement>,
+    pub(crate) barrier_standbys: Arc<Statement>,
+    pub(crate) members: Arc<Statement>,
+    pub(crate) log_end: Arc<Statement>,
+    pub(crate) members_at: Arc<Statement>,
 }
 
 impl Statements {
@@ -159,6 +164,11 @@ impl Statements {
                 "insert into SCHEMA.kv select $2::int8, key, long, value from SCHEMA.kv \
                  where ident = $1::int8 and value is not null",
             ),
+            fork_counts: of(
+                "fork_counts",
+                "insert into SCHEMA.counts select $2::int8, slot, records, bytes from SCHEMA.counts \
+                 where ident = $1::int8",
+            ),
             set_generation: of(
                 "set_generation",
                 "insert into SCHEMA.generations values ($1::int8, $2::int8) \
@@ -213,6 +223,17 @@ impl Statements {
                 "select key_string, type_bits from SCHEMA.builds where ident = $1::int8 and key_string is not null",
             ),
             take_marks: of("take_marks", "delete from SCHEMA.marks where ident = $1::int8 returning record"),
+            barrier_standbys: of(
+                "barrier_standbys",
+                "select set_config('synchronous_commit', 'on', true), \
+                 pg_logical_emit_message(true, 'v', '')::text",
+            ),
+            members: of("members", "select 1 + count(*) from pg_stat_replication where state = 'streaming'"),
+            log_end: of("log_end", "select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8"),
+            members_at: of(
+                "members_at",
+                "select 1 + count(*) from pg_stat_replication where flush_lsn - '0/0'::pg_lsn >= $1::int8",
+            ),
             barrier_local: of(
                 "barrier_local",
                 "select set_config('synchronous_commit', 'local', true), \

@@ -1,76 +1,139 @@
 //! A state of everything: a transaction of PostgreSQL that only reads, begun when it is first read.
 //!
-//! The transaction is REPEATABLE READ, so that all reads see one state. It ends with the last who holds the
-//! session, and nobody waits for the answer to that.
+//! The transaction is REPEATABLE READ, so that all reads see one state, and its first answer tells which
+//! catalog belongs to that. It ends with the last who holds the session, and nobody waits for the answer.
+//!
+//! A cursor that is left open would keep its connection, and what it may still read from being vacuumed. So a
+//! session that nobody has read from for a while is parked: its transaction ends, and the next read begins
+//! another, of a later state. Whoever reads on after that is told by [`Session::is_steady`].
 
 use crate::connection::{Param, Row, Statement};
 use crate::failure::{Answer, Failure};
 use crate::pool::{Lent, Pool};
 use crate::schema::Statements;
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// After how long without a read a session is parked.
+const PARKED_AFTER: Duration = Duration::from_secs(2);
+
+/// The same where others wait for a connection.
+const PARKED_FOR_OTHERS: Duration = Duration::from_millis(20);
+
+/// The latest generation of the catalog that a process has heard of.
+pub(crate) type Known = Arc<AtomicU64>;
 
 /// A transaction on a connection of its own.
 pub(crate) struct Session {
     statements: Arc<Statements>,
+    known: Known,
     inner: Mutex<Inner>,
+    /// Whether all that has been read is of one state.
+    steady: AtomicBool,
+    /// Whoever waits for a connection, and has sessions parked.
+    sessions: Option<Arc<Sessions>>,
 }
 
 enum Inner {
-    /// Nothing has been read yet.
-    Fresh(Arc<Pool>),
-    Open(Lent),
+    /// Nothing has been read yet; the catalog is to have this generation then.
+    Fresh(Arc<Pool>, Option<u64>),
+    Open {
+        lent: Box<Lent>,
+        used: Instant,
+        /// Where the next transaction comes from; `None` where there may be no other.
+        pool: Option<Arc<Pool>>,
+    },
     Failed(Failure),
 }
 
 impl Session {
-    /// A state of the present, or of the moment when it is first read.
-    pub(crate) fn new(statements: &Arc<Statements>, pool: &Arc<Pool>) -> Session {
-        Session { statements: statements.clone(), inner: Mutex::new(Inner::Fresh(pool.clone())) }
+    /// A state of the moment when it is first read. Where the catalog isn't of the generation `expected` by
+    /// then, every read fails with `CatalogChanged`.
+    pub(crate) fn new(
+        statements: &Arc<Statements>,
+        pool: &Arc<Pool>,
+        (known, expected): (&Known, Option<u64>),
+        sessions: &Arc<Sessions>,
+    ) -> Arc<Session> {
+        let session = Arc::new(Session {
+            statements: statements.clone(),
+            known: known.clone(),
+            inner: Mutex::new(Inner::Fresh(pool.clone(), expected)),
+            steady: AtomicBool::new(true),
+            sessions: Some(sessions.clone()),
+        });
+        sessions.add(&session);
+        session
     }
 
     /// What a transaction under way sees.
-    pub(crate) fn of(statements: &Arc<Statements>, lent: Lent) -> Session {
-        Session { statements: statements.clone(), inner: Mutex::new(Inner::Open(lent)) }
+    pub(crate) fn of(statements: &Arc<Statements>, known: &Known, lent: Lent) -> Session {
+        let inner = Inner::Open { lent: Box::new(lent), used: Instant::now(), pool: None };
+        Session::with_inner(statements, known, inner)
     }
 
     /// A state that can't be read.
-    pub(crate) fn failed(statements: &Arc<Statements>, failure: Failure) -> Session {
-        Session { statements: statements.clone(), inner: Mutex::new(Inner::Failed(failure)) }
+    pub(crate) fn failed(statements: &Arc<Statements>, known: &Known, failure: Failure) -> Session {
+        Session::with_inner(statements, known, Inner::Failed(failure))
     }
 
-    /// Reads the catalog's generation and begins the state with it.
+    fn with_inner(statements: &Arc<Statements>, known: &Known, inner: Inner) -> Session {
+        Session {
+            statements: statements.clone(),
+            known: known.clone(),
+            inner: Mutex::new(inner),
+            steady: AtomicBool::new(true),
+            sessions: None,
+        }
+    }
+
+    /// Whether all that has been read so far is of one state.
+    pub(crate) fn is_steady(&self) -> bool {
+        self.steady.load(Ordering::Acquire)
+    }
+
+    /// Reads the catalog's generation, and begins the state with it.
     pub(crate) fn generation(&self) -> Answer<u64> {
         let rows = self.run(&self.statements.generation.clone(), &[])?;
         Ok(rows.first().map_or(0, |row| row.int(0) as u64))
     }
 
+    /// Makes sure that the catalog is of the generation that was expected.
+    pub(crate) fn confirm(&self) -> Answer<()> {
+        match &*self.inner.lock() {
+            Inner::Failed(failure) => return Err(failure.clone()),
+            Inner::Open { .. } => return Ok(()),
+            Inner::Fresh(..) => {}
+        }
+        self.generation().map(drop)
+    }
+
     /// Runs a statement in the transaction.
     pub(crate) fn run(&self, statement: &Statement, params: &[Param<'_>]) -> Answer<Vec<Row>> {
         let mut inner = self.inner.lock();
-        match &mut *inner {
-            Inner::Failed(failure) => Err(failure.clone()),
-            Inner::Open(lent) => {
-                let rows = lent.one(statement, params);
-                if let Err(failure) = &rows {
-                    *inner = Inner::Failed(failure.clone());
-                }
-                rows
+        let outcome = match &mut *inner {
+            Inner::Failed(failure) => return Err(failure.clone()),
+            Inner::Open { lent, used, .. } => {
+                *used = Instant::now();
+                lent.one(statement, params)
             }
-            Inner::Fresh(pool) => {
-                let pool = pool.clone();
-                match self.begin(&pool, statement, params) {
+            Inner::Fresh(pool, expected) => {
+                let (pool, expected) = (pool.clone(), *expected);
+                match self.begin(&pool, expected, statement, params) {
                     Ok((lent, rows)) => {
-                        *inner = Inner::Open(lent);
+                        *inner = Inner::Open { lent: Box::new(lent), used: Instant::now(), pool: Some(pool) };
                         Ok(rows)
                     }
-                    Err(failure) => {
-                        *inner = Inner::Failed(failure.clone());
-                        Err(failure)
-                    }
+                    Err(failure) => Err(failure),
                 }
             }
+        };
+        if let Err(failure) = &outcome {
+            *inner = Inner::Failed(failure.clone());
         }
+        outcome
     }
 
     /// Begins the transaction and runs its first statement. A connection that the server has closed meanwhile
@@ -78,29 +141,47 @@ impl Session {
     fn begin(
         &self,
         pool: &Arc<Pool>,
+        expected: Option<u64>,
         statement: &Statement,
         params: &[Param<'_>],
     ) -> Answer<(Lent, Vec<Row>)> {
         loop {
-            let mut lent = pool.take(&|| {})?;
+            let mut lent =
+                pool.take(&|| self.sessions.iter().for_each(|sessions| sessions.park(PARKED_FOR_OTHERS)))?;
             let mut first = || {
                 lent.call(&self.statements.begin_read, &[])?;
+                lent.call(&self.statements.generation, &[])?;
                 lent.call(statement, params)?;
                 lent.flush()?;
                 lent.answer()
             };
-            match first() {
-                Ok(mut answers) => return Ok((lent, answers.pop().unwrap_or_default())),
-                Err(failure) if failure.ends_connection() && !lent.is_new => pool.clear(),
-                Err(failure) => return Err(failure),
+            let mut answers = match first() {
+                Ok(answers) => answers,
+                Err(failure) if failure.ends_connection() && !lent.is_new => {
+                    pool.clear();
+                    continue;
+                }
+                Err(failure) => {
+                    end(&mut lent, &self.statements.rollback);
+                    return Err(failure);
+                }
+            };
+            let rows = answers.pop().unwrap_or_default();
+            let generation = answers.pop().and_then(|rows| rows.first().map(|row| row.int(0) as u64));
+            let generation = generation.unwrap_or_default();
+            self.known.fetch_max(generation, Ordering::AcqRel);
+            if expected.is_some_and(|expected| expected != generation) {
+                end(&mut lent, &self.statements.rollback);
+                return Err(Failure::CatalogChanged);
             }
+            return Ok((lent, rows));
         }
     }
 
     /// Runs something on the connection of a transaction under way; `None` where none is.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Lent) -> Answer<T>) -> Option<Answer<T>> {
         match &mut *self.inner.lock() {
-            Inner::Open(lent) => Some(work(lent)),
+            Inner::Open { lent, .. } => Some(work(lent)),
             _ => None,
         }
     }
@@ -108,32 +189,67 @@ impl Session {
     /// Takes the connection of a transaction under way back; what is read from now on is a later state.
     pub(crate) fn hand_over(&self, pool: &Arc<Pool>) -> Option<Lent> {
         let mut inner = self.inner.lock();
-        match std::mem::replace(&mut *inner, Inner::Fresh(pool.clone())) {
-            Inner::Open(lent) => Some(lent),
+        match std::mem::replace(&mut *inner, Inner::Fresh(pool.clone(), None)) {
+            Inner::Open { lent, .. } => Some(*lent),
             other => {
                 *inner = other;
                 None
             }
         }
     }
-}
 
-impl Session {
     /// Ends the transaction: what is read from now on fails so.
     pub(crate) fn end(&self, failure: Failure) {
         let mut inner = self.inner.lock();
-        if let Inner::Open(lent) = &mut *inner {
+        if let Inner::Open { lent, .. } = &mut *inner {
             end(lent, &self.statements.rollback);
         }
         *inner = Inner::Failed(failure);
+    }
+
+    /// Ends the transaction if nobody has read in it for so long, until somebody does.
+    fn park(&self, idle: Duration) {
+        // Whoever holds the lock is reading.
+        let Some(mut inner) = self.inner.try_lock() else { return };
+        if let Inner::Open { lent, used, pool: Some(pool) } = &mut *inner
+            && used.elapsed() >= idle
+        {
+            end(lent, &self.statements.rollback);
+            self.steady.store(false, Ordering::Release);
+            *inner = Inner::Fresh(pool.clone(), None);
+        }
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Inner::Open(lent) = self.inner.get_mut() {
+        if let Inner::Open { lent, .. } = self.inner.get_mut() {
             end(lent, &self.statements.rollback);
         }
+    }
+}
+
+/// The sessions that may be open.
+#[derive(Default)]
+pub(crate) struct Sessions(Mutex<Vec<Weak<Session>>>);
+
+impl Sessions {
+    fn add(&self, session: &Arc<Session>) {
+        let mut all = self.0.lock();
+        if all.len() == all.capacity() {
+            all.retain(|session| session.strong_count() > 0);
+        }
+        all.push(Arc::downgrade(session));
+    }
+
+    /// Parks those that nobody has read from for long.
+    pub(crate) fn park_idle(&self) {
+        self.park(PARKED_AFTER);
+    }
+
+    fn park(&self, idle: Duration) {
+        let all: Vec<Weak<Session>> = self.0.lock().clone();
+        all.iter().filter_map(Weak::upgrade).for_each(|session| session.park(idle));
     }
 }
 

@@ -83,6 +83,14 @@ impl Snapshot for PostgresSnapshot {
         let rows = self.run(&self.statements.contains, &[Param::Int(keys::ident(ident))])?;
         Ok(!rows.is_empty())
     }
+
+    fn confirm(&self) -> Result<()> {
+        self.session.confirm().map_err(Error::from)
+    }
+
+    fn is_steady(&self) -> bool {
+        self.session.is_steady()
+    }
 }
 
 /// What a scan of an index brings along: records of a tree, whose ids are in the entries' keys, or in their
@@ -117,6 +125,10 @@ pub(crate) struct PostgresCursor {
 impl PostgresCursor {
     /// Reads the next page.
     fn read(&mut self) -> Result<()> {
+        // Whoever has given up the state that he began with may have lost the tree, too.
+        if !self.snapshot.is_steady() && !self.snapshot.contains(self.ident)? {
+            return Err(Error::NoSuchIdent(self.ident));
+        }
         let backward = self.direction == Direction::Backward;
         let ((low, lower), (high, upper)) = bounds(self.ident, &self.range);
         let statements = self.snapshot.statements.clone();

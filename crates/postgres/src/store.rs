@@ -1,5 +1,6 @@
 //! The store: what a database of documents asks for, over the functions of the schema.
 
+use crate::barrier::Barriers;
 use crate::builds::Builds;
 use crate::claims::Claims;
 use crate::commit::{Attempt, Besides, failed, locked_by_another};
@@ -17,7 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use storage::store::{
-    Beside, Build, Change, Claim, Counts, Exclusive, Outcome, Owner, Refusal, Sight, Store, Written,
+    Acknowledged, Beside, Build, Change, Claim, Counts, Exclusive, Expect, Outcome, Owner, Refusal, Sight,
+    Store, Written,
 };
 use storage::{Engine, Error, Ident, Position, Result, Snapshot};
 
@@ -28,6 +30,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub struct PostgresStore {
     pub(crate) front: Arc<Front>,
     engine: Arc<dyn Engine>,
+    barriers: Arc<Barriers>,
     pub(crate) counts: Mutex<HashMap<Ident, Arc<Counts>>>,
     pub(crate) builds: Builds,
     pub(crate) claims: Claims,
@@ -42,8 +45,10 @@ impl PostgresStore {
     /// Errors: `Unavailable` with the server's words.
     pub fn open(config: Config, schema: &str, limits: Limits) -> Result<PostgresStore> {
         let front = Arc::new(Front::open(config, schema, limits).map_err(failed)?);
+        let barriers = Arc::new(Barriers::new(&front));
         Ok(PostgresStore {
-            engine: Arc::new(PostgresEngine::new(&front)),
+            engine: Arc::new(PostgresEngine::new(&front, &barriers)),
+            barriers,
             front,
             counts: Mutex::default(),
             builds: Builds::default(),
@@ -80,16 +85,17 @@ impl PostgresStore {
         let time = self.front.new_time(earliest, ticks);
         Written { position: Position(self.position.fetch_add(1, Ordering::AcqRel) + 1), time }
     }
-
-    fn session(&self) -> PostgresSnapshot {
-        self.front.snapshot()
-    }
 }
 
 impl Front {
-    /// A snapshot of its own.
+    /// A snapshot, whatever the catalog is.
     pub(crate) fn snapshot(&self) -> PostgresSnapshot {
-        let session = Arc::new(Session::new(&self.statements, &self.reads));
+        self.snapshot_of(None)
+    }
+
+    /// A snapshot to which a catalog of this generation belongs.
+    pub(crate) fn snapshot_of(&self, generation: Option<u64>) -> PostgresSnapshot {
+        let session = Session::new(&self.statements, &self.reads, (&self.known, generation), &self.sessions);
         PostgresSnapshot { statements: self.statements.clone(), session }
     }
 }
@@ -100,20 +106,27 @@ impl Store for PostgresStore {
     }
 
     fn sight(&self) -> Sight {
-        let snapshot = self.session();
-        // Where it can't be read, whoever reads on is told why.
-        let generation = snapshot.session.generation().unwrap_or_default();
-        Sight { snapshot: Arc::new(snapshot), generation }
+        let generation = self.front.known.load(Ordering::Acquire);
+        Sight { snapshot: Arc::new(self.front.snapshot_of(Some(generation))), generation }
     }
 
     fn generation(&self) -> u64 {
-        let asked = self.front.ask(|lent| lent.one(&self.front.statements.generation, &[]));
-        asked.ok().and_then(|rows| rows.first().map(|row| row.int(0) as u64)).unwrap_or_default()
+        self.front.latest_generation().unwrap_or_else(|failure| {
+            log::warn!("PostgreSQL doesn't tell whether the catalog has changed: {failure:?}");
+            self.front.known.load(Ordering::Acquire)
+        })
+    }
+
+    fn known_generation(&self) -> Option<u64> {
+        Some(self.front.known.load(Ordering::Acquire))
     }
 
     fn sight_with_time(&self, earliest: u64) -> (Sight, u64) {
         let time = self.front.time(earliest);
-        (self.sight(), time)
+        let snapshot = self.front.snapshot();
+        // Where it can't be read, whoever reads on is told why.
+        let generation = snapshot.session.generation().unwrap_or_default();
+        (Sight { snapshot: Arc::new(snapshot), generation }, time)
     }
 
     fn commit(&self, change: Change) -> Result<Outcome> {
@@ -131,7 +144,14 @@ impl Store for PostgresStore {
                 Attempt::Done => break,
                 Attempt::Locked => return Ok(Err((locked_by_another(), change))),
                 Attempt::Refused => match self.front.refusal(&change)? {
-                    Some(refusal) => return Ok(Err((refusal, change))),
+                    Some(refusal) => {
+                        if let Refusal::Expectation(number) = refusal
+                            && matches!(change.expect.get(number), Some(Expect::Generation { .. }))
+                        {
+                            self.front.latest_generation().map_err(failed)?;
+                        }
+                        return Ok(Err((refusal, change)));
+                    }
                     // What was in the way has gone again.
                     None => continue,
                 },
@@ -185,6 +205,21 @@ impl Store for PostgresStore {
 
     fn wait_journaled(&self, position: Position) -> Result<()> {
         self.engine.wait_journaled(position)
+    }
+
+    fn members(&self) -> Result<usize> {
+        let rows = self.front.ask(|lent| lent.one(&self.front.statements.members, &[])).map_err(failed)?;
+        Ok(rows.first().map_or(1, |row| row.int(0) as usize))
+    }
+
+    fn wait_acknowledged(&self, _: Position, by: Acknowledged) -> Result<()> {
+        let (front, barriers) = (&self.front, &self.barriers);
+        let waited = match by {
+            Acknowledged::Journal => barriers.wait_local(front),
+            Acknowledged::Majority => barriers.wait_standbys(front),
+            Acknowledged::Members(members) => barriers.wait_members(front, members),
+        };
+        waited.map_err(failed)
     }
 
     fn latest_position(&self) -> Position {

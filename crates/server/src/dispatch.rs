@@ -141,7 +141,7 @@ impl<'a> Run<'a> {
         if command.admin_only && self.request.database != "admin" {
             return Err(err!(Unauthorized, "{} may only be run against the admin database.", command.name));
         }
-        let topology = Topology { is_replica_set: server.is_replica_set() };
+        let topology = Topology { is_replica_set: server.is_replicated() };
         let arguments = Arguments::read(self.request.body, command, &topology)?;
         let in_transaction = arguments.transaction.is_some();
         self.context = LabelContext {
@@ -213,9 +213,9 @@ impl<'a> Run<'a> {
             }
         }
         if self.command.kind == Kind::Write {
-            let default = self.server.default_concerns.write(self.server.is_replica_set());
+            let default = self.server.default_concerns.write(self.server.is_replicated());
             let concern = Effective::new(arguments.write_concern.as_ref(), default);
-            self.write_concern_error = concern.unsatisfiable();
+            self.write_concern_error = concern.unsatisfiable(|| self.server.members());
         }
         let transaction = self.enter_transaction(state, &arguments)?;
         let in_transaction = transaction.is_some();

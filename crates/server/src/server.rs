@@ -212,6 +212,18 @@ impl Server {
         self.settings.replica_set.is_some()
     }
 
+    /// Whether the data may have several members: those of a replica set, or of a server that several processes
+    /// share, to whose clients each of these is a mongos.
+    pub(crate) fn is_replicated(&self) -> bool {
+        self.is_replica_set() || self.settings.shared
+    }
+
+    /// How many members hold the data. Where that can't be found out there is one: the wait that follows tells
+    /// why.
+    pub(crate) fn members(&self) -> usize {
+        self.database.members().unwrap_or(1)
+    }
+
     /// Whether the server is a replica set that `replSetInitiate` has yet to begin.
     pub fn awaits_initiation(&self) -> bool {
         self.is_replica_set() && self.set().is_none()

@@ -8,6 +8,7 @@ use crate::arguments::Topology;
 use crate::command::Command;
 use base::bson::{Builder, Document, Value};
 use base::{Error, Result, err};
+use database::Acknowledged;
 use std::time::Duration;
 
 /// The most members a replica set has.
@@ -162,10 +163,10 @@ impl WriteConcern {
         document.append("wtimeout", i32::try_from(self.timeout_millis).unwrap_or(i32::MAX));
     }
 
-    /// What can't be had of one node; the write itself is applied.
-    pub(crate) fn unsatisfiable(&self) -> Option<Error> {
+    /// What can't be had of so many members, who are counted where it matters; the write itself is applied.
+    pub(crate) fn unsatisfiable(&self, members: impl Fn() -> usize) -> Option<Error> {
         match self.w.as_ref()? {
-            Acknowledgement::Members(2..) => {
+            Acknowledgement::Members(wanted @ 2..) if members() < *wanted as usize => {
                 Some(err!(UnsatisfiableWriteConcern, "Not enough data-bearing nodes"))
             }
             Acknowledgement::Named(name) => Some(err!(
@@ -219,14 +220,23 @@ impl Effective {
         self.concern.journal.unwrap_or(majority && asked)
     }
 
+    /// Who must have the write, where several members may hold the data.
+    pub(crate) fn by_members(&self) -> Option<Acknowledged> {
+        match self.concern.w {
+            Some(Acknowledgement::Majority) => Some(Acknowledged::Majority),
+            Some(Acknowledgement::Members(members @ 2..)) => Some(Acknowledged::Members(members as usize)),
+            _ => (self.concern.journal == Some(true)).then_some(Acknowledged::Journal),
+        }
+    }
+
     /// How long to wait for it.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         (self.concern.timeout_millis > 0).then(|| Duration::from_millis(self.concern.timeout_millis as u64))
     }
 
-    /// What the reply says of a concern that can't be met by one node.
-    pub(crate) fn unsatisfiable(&self) -> Option<Error> {
-        self.concern.unsatisfiable().map(|error| self.describe(error, false))
+    /// What the reply says of a concern that can't be met by so many members.
+    pub(crate) fn unsatisfiable(&self, members: impl Fn() -> usize) -> Option<Error> {
+        self.concern.unsatisfiable(members).map(|error| self.describe(error, false))
     }
 
     /// What the reply says where the time was over before the write was as durable as was asked.
@@ -303,7 +313,7 @@ mod tests {
 
     #[test]
     fn errors_say_what_was_asked_for_and_by_whom() {
-        let error = effective("{w: 2, wtimeout: 9}", true).unsatisfiable().unwrap();
+        let error = effective("{w: 2, wtimeout: 9}", true).unsatisfiable(|| 1).unwrap();
         assert_eq!(error.code().number(), 100);
         let expected = "{writeConcern: {w: 2, wtimeout: 9, provenance: 'clientSupplied'}}";
         assert_eq!(error.info().unwrap(), extended_json::parse(expected).unwrap().view());

@@ -303,6 +303,13 @@ pub trait Snapshot: Send + Sync {
         Ok(())
     }
 
+    /// Whether all reads so far were of one state. A store that is far away may have to give a state up which
+    /// nobody has read from for a while: what is read next is of a later one, where an entry of an index that
+    /// was read before may lead to no record.
+    fn is_steady(&self) -> bool {
+        true
+    }
+
     /// Reads all that files hold of a tree, hidden by later changes or not, and tells what isn't as it was
     /// written. An engine without files has nothing to tell. `go_on` is asked now and then, and ends the
     /// reading by saying no.

@@ -222,6 +222,17 @@ pub struct Change {
     pub owner: Option<Owner>,
 }
 
+/// Who must have a commit before its write is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acknowledged {
+    /// The journal of whoever holds the data.
+    Journal,
+    /// As many members as outlive the loss of any fewer.
+    Majority,
+    /// So many members.
+    Members(usize),
+}
+
 /// A commit that was carried out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Written {
@@ -320,6 +331,19 @@ pub trait Store: Send + Sync {
 
     /// Returns once everything up to `position` would survive a crash, as [`Engine::wait_journaled`].
     fn wait_journaled(&self, position: Position) -> Result<()>;
+
+    /// How many members hold the data.
+    ///
+    /// Errors: those of a store that is far away.
+    fn members(&self) -> Result<usize> {
+        Ok(1)
+    }
+
+    /// Returns once everything up to `position` is where it has to be. One member alone is its own majority.
+    fn wait_acknowledged(&self, position: Position, by: Acknowledged) -> Result<()> {
+        let _ = by;
+        self.wait_journaled(position)
+    }
 
     /// The position of the latest commit.
     fn latest_position(&self) -> Position;

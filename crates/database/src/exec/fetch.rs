@@ -50,9 +50,10 @@ impl Fetch {
             self.examined += 1;
             self.surroundings.examine_document()?;
             let value = match self.input.record() {
-                Some(brought) => brought,
+                Some(brought) => Some(brought),
                 None => self.surroundings.fetch(id)?,
             };
+            let Some(value) = value else { continue };
             let matched = match &self.filter {
                 Some(filter) => self.surroundings.matches(filter, &value)?,
                 None => true,

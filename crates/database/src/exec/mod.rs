@@ -122,13 +122,17 @@ pub(crate) trait IdStream: Send {
 /// and slow ones don't hold these up.
 const PATIENCE: u64 = 1000;
 
-/// The document of a record.
+/// The document of a record; `None` where the entry that named it was read from an earlier state than there is
+/// now, and the document has gone since.
 ///
 /// Errors: DataCorruptionDetected where an index names a record that isn't there.
 #[inline]
-fn record_of(snapshot: &dyn Snapshot, records: Ident, id: RecordId) -> Result<Value> {
+fn record_of(snapshot: &dyn Snapshot, records: Ident, id: RecordId) -> Result<Option<Value>> {
     let value = snapshot.get(records, &id.0.to_be_bytes()).map_err(storage_error)?;
-    value.ok_or_else(|| err!(DataCorruptionDetected, "an index names record {}, which isn't there", id.0))
+    if value.is_some() || !snapshot.is_steady() {
+        return Ok(value);
+    }
+    Err(err!(DataCorruptionDetected, "an index names record {}, which isn't there", id.0))
 }
 
 /// What all stages of one plan share.
@@ -146,11 +150,11 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
-    /// The document of a record.
+    /// The document of a record, as [`record_of`] gives it.
     ///
     /// Errors: DataCorruptionDetected where an index names a record that isn't there.
     #[inline]
-    fn fetch(&self, id: RecordId) -> Result<Value> {
+    fn fetch(&self, id: RecordId) -> Result<Option<Value>> {
         record_of(self.snapshot.as_ref(), self.records, id)
     }
 

@@ -41,7 +41,10 @@ impl NaturalOrder {
     /// Starts a walk over a snapshot.
     pub(crate) fn walk(self, snapshot: &Arc<dyn Snapshot>, direction: Direction) -> Result<Natural> {
         let tree = self.clustered.unwrap_or(self.records);
-        let cursor = snapshot.scan(tree, Range::all(), direction).map_err(storage_error)?;
+        let mut cursor = snapshot.scan(tree, Range::all(), direction).map_err(storage_error)?;
+        if self.clustered.is_some() {
+            cursor.bring(self.records, true);
+        }
         let fetched = || Fetched { snapshot: snapshot.clone(), records: self.records, value: None };
         Ok(Natural { cursor, clustered: self.clustered.map(|_| fetched()) })
     }
@@ -53,13 +56,19 @@ impl Natural {
     /// Errors: DataCorruptionDetected, and the engine's.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<(RecordId, &Value)>> {
-        let Some((key, value)) = self.cursor.next().map_err(storage_error)? else { return Ok(None) };
-        match &mut self.clustered {
-            None => Ok(Some((RecordId::from_key(key)?, value))),
-            Some(fetched) => {
-                let id = IndexEntry::from_parts(key, value, true)?.record;
-                let document = record_of(fetched.snapshot.as_ref(), fetched.records, id)?;
-                Ok(Some((id, fetched.value.insert(document))))
+        let Some(fetched) = &mut self.clustered else {
+            let Some((key, value)) = self.cursor.next().map_err(storage_error)? else { return Ok(None) };
+            return Ok(Some((RecordId::from_key(key)?, value)));
+        };
+        loop {
+            let Some((key, value)) = self.cursor.next().map_err(storage_error)? else { return Ok(None) };
+            let id = IndexEntry::from_parts(key, value, true)?.record;
+            let document = match self.cursor.record() {
+                Some(brought) => Some(brought),
+                None => record_of(fetched.snapshot.as_ref(), fetched.records, id)?,
+            };
+            if let Some(document) = document {
+                return Ok(Some((id, fetched.value.insert(document))));
             }
         }
     }

@@ -120,7 +120,8 @@ impl RecordStream for ProjectionCovered {
                 None => {
                     self.fetched += 1;
                     self.surroundings.examine_document()?;
-                    Record::stored(id, &self.surroundings.fetch(id)?)
+                    let Some(value) = self.surroundings.fetch(id)? else { continue };
+                    Record::stored(id, &value)
                 }
             };
             let matched = match &self.filter {

@@ -42,6 +42,7 @@ impl Database {
             return Ok(window(self.count_view(operation, namespace, filter, context)?));
         }
         if matcher.is_empty() && hint.is_none() {
+            self.refresh_counts(&collection)?;
             return self.confirmed(&view, Ok(window(collection.records().max(0) as u64)));
         }
         let read = Read { hint, skip, limit, covering: Some(Vec::new()), ..Read::new(matcher) };

@@ -357,6 +357,7 @@ impl Database {
         context: &Context,
     ) -> Result<()> {
         let data = collection.data()?;
+        self.refresh_counts(collection)?;
         let mut bytes = data.counts.bytes.load(Relaxed);
         let mut records = data.counts.records.load(Relaxed);
         let fits = |bytes: i64, records: i64| bytes <= limits.size && (!limit_count || records <= limits.max);

@@ -8,7 +8,7 @@ use crate::{net, reply};
 use base::bson::Document;
 use base::{Namespace, Result, err};
 use database::language::{Arena, Collation, Context, Expression};
-use database::{Committed, Hint, Operation};
+use database::{Acknowledged, Committed, Hint, Operation};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -117,7 +117,7 @@ impl Call<'_> {
 
     /// What this write waits for, defaults filled in.
     pub(crate) fn write_concern(&self) -> Effective {
-        let default = self.server.default_concerns.write(self.server.is_replica_set());
+        let default = self.server.default_concerns.write(self.server.is_replicated());
         Effective::new(self.arguments.write_concern.as_ref(), default)
     }
 
@@ -138,14 +138,20 @@ impl Call<'_> {
     pub(crate) fn acknowledge_as(&mut self, concern: &Effective, committed: Option<Committed>) -> Result<()> {
         let (database, settings) = (&self.server.database, &self.server.settings);
         let waits = concern.waits_for_journal(settings.syncs) || database.always_journals();
+        let by = match settings.shared {
+            true => concern.by_members(),
+            false => (waits && !settings.ephemeral).then_some(Acknowledged::Journal),
+        };
+        let unsatisfiable = concern.unsatisfiable(|| self.server.members());
         let mut in_time = true;
-        if waits && !settings.ephemeral {
+        // More members than there are, are not waited for.
+        if let (Some(by), None) | (Some(by @ Acknowledged::Journal), _) = (by, &unsatisfiable) {
             let position =
                 committed.map_or_else(|| database.latest_position(), |committed| committed.position);
             let database = database.clone();
-            in_time = wait_within(concern.timeout(), move || database.wait_journaled(position))?;
+            in_time = wait_within(concern.timeout(), move || database.wait_acknowledged(position, by))?;
         }
-        let error = if in_time { concern.unsatisfiable() } else { Some(concern.timed_out()) };
+        let error = if in_time { unsatisfiable } else { Some(concern.timed_out()) };
         if let Some(error) = error {
             reply::write_concern_error(self.reply, &error);
         }

@@ -39,7 +39,7 @@ fn change(call: &mut Call<'_>) -> Result<Answer> {
     let now = (call.server.cluster_time(), call.server.database.now_millis());
     let custom = call.server.default_concerns.custom().changed(read, write, now)?;
     // How many members there are may change; which names there are doesn't.
-    let unknown = custom.write.as_ref().and_then(WriteConcern::unsatisfiable);
+    let unknown = custom.write.as_ref().and_then(|write| write.unsatisfiable(|| usize::MAX));
     if let Some(error) = unknown.filter(|error| error.code() == base::ErrorCode::UnknownReplWriteConcern) {
         return Err(error);
     }
@@ -53,7 +53,7 @@ fn change(call: &mut Call<'_>) -> Result<Answer> {
 
 /// Errors: 51300 on a standalone, as MongoDB's.
 fn refuse_on_standalone(call: &Call<'_>) -> Result<()> {
-    match call.server.is_replica_set() {
+    match call.server.is_replicated() {
         true => Ok(()),
         false => Err(err!(51300, "'{}' is not supported on standalone nodes.", call.command.name)),
     }

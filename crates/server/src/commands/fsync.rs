@@ -24,6 +24,12 @@ fn fsync(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.append("numFiles", 1);
         return Ok(Answer::Done);
     }
+    if call.server.settings.shared {
+        return Err(err!(
+            CommandNotSupported,
+            "fsync with lock is not supported on PostgreSQL, whose own backups need none"
+        ));
+    }
     let count = blocking(|| database.lock_writes())?;
     log::info!("writes are locked, {count} times; fsyncUnlock lets them go on");
     call.reply.append("info", "now locked against writes, use db.fsyncUnlock() to unlock");

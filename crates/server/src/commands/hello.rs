@@ -208,6 +208,10 @@ fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
         append_set(call, set, is_primary);
     }
     call.reply.append(primary, is_primary);
+    if call.server.settings.shared {
+        // One of several that drivers share load over, pin transactions to, and leave when it dies.
+        call.reply.append("msg", "isdbgrid");
+    }
     if call.server.awaits_initiation() {
         call.reply.append("secondary", false).append("info", "Does not have a valid replica set config");
         call.reply.append("isreplicaset", true);
