@@ -59,8 +59,8 @@ pub(crate) struct Common {
     /// Search for the highest rate whose p99 stays within this many milliseconds
     #[arg(long, value_name = "MS", value_parser = parse_positive, conflicts_with = "rate")]
     pub(crate) find_rate: Option<f64>,
-    /// Seconds to measure each case
-    #[arg(long, value_name = "S", value_parser = parse_positive)]
+    /// Time to measure each case, such as 3s, 500ms or 2m; a number alone is seconds
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub(crate) duration: Option<f64>,
     /// Connections that send at the same time, instead of the experiment's own numbers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -127,6 +127,16 @@ fn parse_positive(text: &str) -> std::result::Result<f64, String> {
     if number.is_finite() && number > 0.0 { Ok(number) } else { Err("must be more than 0".to_string()) }
 }
 
+/// A length of time, in seconds.
+fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
+    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let unit = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)));
+    let (number, seconds) = unit.unwrap_or((text, 1.0));
+    parse_positive(number)
+        .map(|number| number * seconds)
+        .map_err(|_| format!("'{text}' is no length of time: say 3s, 500ms or 2m"))
+}
+
 impl Common {
     /// What can be told wrong before anything is started.
     ///
@@ -174,6 +184,16 @@ mod tests {
     fn two_targets_of_one_name_are_refused() {
         let twice = common(&["--target", "a=mongodb://h/", "--target", "a=mongodb://i/"]).unwrap();
         assert_eq!(twice.check(), Err(Error::Input("two targets are named a".to_string())));
+    }
+
+    #[test]
+    fn times_have_units() {
+        for (text, seconds) in [("3", 3.0), ("3s", 3.0), ("500ms", 0.5), ("1.5m", 90.0), ("1h", 3600.0)] {
+            assert_eq!(common(&["--duration", text]).unwrap().duration, Some(seconds), "{text}");
+        }
+        for wrong in ["s", "3 days", "-1s", "0ms"] {
+            assert!(common(&["--duration", wrong]).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,35 +1,88 @@
 //! A connection that sends inserts with `w: 0` and waits for nothing.
 //!
 //! The official driver refuses that write concern, so that these go over a connection of the
-//! lab's own: OP_MSG with the flag that no reply is wanted.
+//! lab's own: OP_MSG with the flag that no reply is wanted. A server carries out what comes over one connection
+//! in its order, so that the answer to a ping sent at last tells that all before it has been carried out.
 
 use crate::error::Result;
 use crate::target::Target;
-use mongodb::bson::Document;
+use mongodb::bson::{Document, doc};
 use mongodb::options::{ClientOptions, ServerAddress};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use tokio::io::AsyncWriteExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// The flag "no reply is wanted": moreToCome.
 const MORE_TO_COME: u32 = 1 << 1;
 const OP_MSG: i32 = 2013;
 
+/// For how long the server may take to carry out what it was sent.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What connections of one round have sent, and those that have sent all they were to send.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sent {
+    messages: Arc<AtomicU64>,
+    ended: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Sent {
+    /// Messages sent, over all connections.
+    pub(super) fn messages(&self) -> u64 {
+        self.messages.load(Relaxed)
+    }
+
+    /// Begins a round.
+    pub(super) fn clear(&self) {
+        self.messages.store(0, Relaxed);
+        self.taken().clear();
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Vec<TcpStream>> {
+        // What a thread that panicked left behind is whole: streams are only added and taken.
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the server has carried out all that was sent, and closes the connections. Whether it has.
+    pub(super) async fn settle(&self) -> bool {
+        let streams = std::mem::take(&mut *self.taken());
+        for mut stream in streams {
+            if !matches!(tokio::time::timeout(PATIENCE, ask(&mut stream)).await, Ok(Ok(()))) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Sends a ping and reads its reply.
+async fn ask(stream: &mut TcpStream) -> std::io::Result<()> {
+    let body = doc! { "ping": 1, "$db": "admin" }.to_vec().map_err(std::io::Error::other)?;
+    stream.write_all(&message(i32::MAX, &body, 0)).await?;
+    let length = stream.read_i32_le().await?;
+    let mut rest = vec![0; usize::try_from(length - 4).map_err(std::io::Error::other)?.min(1 << 20)];
+    stream.read_exact(&mut rest).await.map(drop)
+}
+
 /// The connection.
 pub(super) struct Bare {
-    stream: TcpStream,
+    /// Lent to [`Sent`] when this connection has sent everything.
+    stream: Option<TcpStream>,
     target: Target,
-    /// Messages sent, over all connections.
-    sent: Arc<AtomicU64>,
+    sent: Sent,
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        self.sent.taken().extend(self.stream.take());
+    }
 }
 
 impl Bare {
     /// Connects; the inner error is a reason why that is not for such a connection.
-    pub(super) async fn connect(
-        target: &Target,
-        sent: Arc<AtomicU64>,
-    ) -> Result<std::result::Result<Bare, String>> {
+    pub(super) async fn connect(target: &Target, sent: Sent) -> Result<std::result::Result<Bare, String>> {
         let options = ClientOptions::parse(target.uri.as_str()).await.map_err(|e| target.error(e))?;
         if options.credential.is_some() || options.tls.is_some() {
             let why =
@@ -42,27 +95,28 @@ impl Bare {
         let stream = TcpStream::connect((host.as_str(), port.unwrap_or(27017))).await;
         let stream = stream.map_err(|error| target.error(error))?;
         stream.set_nodelay(true).map_err(|error| target.error(error))?;
-        Ok(Ok(Bare { stream, target: target.clone(), sent }))
+        Ok(Ok(Bare { stream: Some(stream), target: target.clone(), sent }))
     }
 
     /// Sends a command, to which no reply comes.
     pub(super) async fn send(&mut self, number: u64, command: &Document) -> Result<()> {
         let body = command.to_vec().map_err(|error| self.target.error(error))?;
-        let message = message(number as i32, &body);
-        self.stream.write_all(&message).await.map_err(|error| self.target.error(error))?;
-        self.sent.fetch_add(1, Relaxed);
+        let message = message(number as i32, &body, MORE_TO_COME);
+        let stream = self.stream.as_mut().ok_or_else(|| self.target.error("the connection has ended"))?;
+        stream.write_all(&message).await.map_err(|error| self.target.error(error))?;
+        self.sent.messages.fetch_add(1, Relaxed);
         Ok(())
     }
 }
 
 /// Header (length, request id, response to, operation), flags, and one section: the body.
-fn message(id: i32, body: &[u8]) -> Vec<u8> {
+fn message(id: i32, body: &[u8], flags: u32) -> Vec<u8> {
     let length = 16 + 4 + 1 + body.len();
     let mut message = Vec::with_capacity(length);
     for number in [length as i32, id, 0, OP_MSG] {
         message.extend(number.to_le_bytes());
     }
-    message.extend(MORE_TO_COME.to_le_bytes());
+    message.extend(flags.to_le_bytes());
     message.push(0);
     message.extend(body);
     message
@@ -71,12 +125,11 @@ fn message(id: i32, body: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mongodb::bson::doc;
 
     #[test]
     fn messages_are_of_the_protocol_and_want_no_reply() {
         let body = doc! { "ping": 1 }.to_vec().unwrap();
-        let message = message(7, &body);
+        let message = message(7, &body, MORE_TO_COME);
         assert_eq!(message[..4], (message.len() as i32).to_le_bytes());
         assert_eq!(message[12..21], [221, 7, 0, 0, 2, 0, 0, 0, 0]);
         assert_eq!(message[21..], body);

@@ -14,6 +14,9 @@ use crate::target::{Protocol, Target};
 use mongodb::bson::doc;
 use std::time::Duration;
 
+/// For how long a case may be prepared.
+const PREPARE_MAX: Duration = Duration::from_secs(1800);
+
 /// What is done in a case: how a target is prepared for it, and who does the work.
 pub(crate) trait Bench {
     /// One connection's side of it.
@@ -172,6 +175,9 @@ impl Lab {
         let prepared = tokio::select! {
             prepared = case.bench.prepare(target, &visit) => prepared,
             () = progress.until_stopped() => return self.cut(place, "the run was ended early"),
+            () = tokio::time::sleep(PREPARE_MAX) => {
+                return self.cut(place, "preparing it took more than half an hour");
+            }
         };
         let result = match prepared {
             Ok(Prepared::Ready(workers)) => self.round(place, case, target, workers).await,
