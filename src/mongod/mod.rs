@@ -14,6 +14,7 @@ use server::logging::{self, Destination};
 use settings::Options;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// mongod's exit codes.
@@ -60,10 +61,13 @@ fn prepare(words: &[OsString]) -> Result<Option<Options>, String> {
 fn start(options: Options, words: &[OsString]) -> ExitCode {
     let forks = options.has("fork") && !fork::is_child();
     let directory = options.directory();
-    let config = match options.into_config(std::env::args().collect()) {
+    let mut config = match options.into_config(std::env::args().collect()) {
         Ok(config) => config,
         Err(why) => return bad_options(&why),
     };
+    // mongod has no such option: images say where scripts are.
+    let scripts = std::env::var_os("VELLUM_INIT_SCRIPTS").filter(|_| config.disk.is_some());
+    config.init_scripts = scripts.map(PathBuf::from);
     if forks {
         return fork::start(words);
     }

@@ -106,7 +106,7 @@ impl Options {
         })
     }
 
-    /// What can be told wrong by looking at one option.
+    /// Refuses what one option, or two together, show to be wrong.
     fn check(&self) -> Result<(), String> {
         self.only("clusterAuthMode", &["keyFile"], "there are no certificates yet")?;
         self.only("enableMajorityReadConcern", &["true", "1"], "majority is what was written")?;

@@ -10,6 +10,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import org.bson.Document;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 import org.testcontainers.containers.GenericContainer;
 import org.testcontainers.containers.MongoDBContainer;
 import org.testcontainers.containers.output.WaitingConsumer;
@@ -43,10 +45,11 @@ class ContainersTest {
         }
     }
 
-    @Test
-    void scripts_fill_a_new_volume_where_mongosh_is_at_hand() {
+    @ParameterizedTest
+    @ValueSource(strings = {"VELLUM_SHELL_IMAGE", "VELLUM_MONGOD_IMAGE"})
+    void scripts_fill_a_new_volume_where_mongosh_is_at_hand(String image) {
         String script = "db.people.insertMany([{name: 'Ada'}, {name: 'Grace'}]); db.people.createIndex({name: 1});";
-        try (GenericContainer<?> container = container("VELLUM_SHELL_IMAGE").withEnv("MONGO_INITDB_DATABASE", "shop")
+        try (GenericContainer<?> container = container(image).withEnv("MONGO_INITDB_DATABASE", "shop")
                 .withCopyToContainer(Transferable.of(script), SCRIPT)) {
             container.start();
             try (MongoClient client = connect(container)) {
