@@ -11,6 +11,7 @@ with `vellum` has that of `programs`, in a network of its own, so that it finds 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import pathlib
 import re
@@ -18,6 +19,7 @@ import subprocess
 import time
 
 SECONDS = 600
+NUMBERS = itertools.count(1)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 NAMED = re.compile(r"^(?:#|//|<!--) ([\w./-]+\.\w+)(?: -->)?$")
 
@@ -77,7 +79,6 @@ class Shell:
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if programs:
             self.say("ip link set lo up")
-        self.count = 0
 
     def say(self, text: str) -> None:
         assert self.shell.stdin
@@ -90,8 +91,8 @@ class Shell:
         if cat:
             (self.folder / cat[1]).write_text("\n".join(command.expected) + "\n")
             return
-        self.count += 1
-        log = self.folder / f".said-{self.count}"
+        number = next(NUMBERS)
+        log = self.folder / f".said-{number}"
         typed = [line.removeprefix("test> ") for line in command.expected if line.startswith("test> ")]
         expected = [line for line in command.expected if not line.startswith("test> ")]
         background = re.match(r"vellum( --(?!help)|$)", command.text) or command.text.endswith("&")
@@ -99,9 +100,9 @@ class Shell:
             self.say(f"{command.text.removesuffix('&')} > {log} 2>&1 < /dev/null &")
             said = self.wait(log, expected)
         else:
-            source = self.folder / f".typed-{self.count}"
+            source = self.folder / f".typed-{number}"
             source.write_text("\n".join(typed) + "\n")
-            done = self.folder / f".done-{self.count}"
+            done = self.folder / f".done-{number}"
             self.say(f"{{ {command.text} ; }} > {log} 2>&1 < {source}; echo $? > {done}")
             code = self.wait(done, ["…"]).strip()
             said = log.read_text(errors="replace")
