@@ -36,8 +36,10 @@ const HIDDEN: &[&str] = &[
     "optimizationTimeMillis",
     "postBatchResumeToken",
     "startTime",
+    "timeMillis",
     "updateOpTime",
     "updateWallClockTime",
+    "uuids",
     "wallTime",
 ];
 
@@ -76,6 +78,9 @@ impl Names {
 
     fn replacement(&mut self, name: &str, value: Value<'_>) -> Option<ValueBuf> {
         match value {
+            Value::String(text) if name == "host" && is_this_machine(text) => {
+                Some(Value::String("<host>").to_owned())
+            }
             _ if HIDDEN.contains(&name) => Some(Value::String("<time>").to_owned()),
             Value::Double(1.0) if name == "ok" => Some(Value::Int32(1).to_owned()),
             Value::Double(0.0) if name == "ok" => Some(Value::Int32(0).to_owned()),
@@ -135,6 +140,12 @@ fn with_hidden(text: &str, begin: &str, end: &str, name: &str) -> String {
         out.extend([begin, name, rest]);
     }
     out
+}
+
+/// Whether a host and port are this machine's, by its name.
+fn is_this_machine(text: &str) -> bool {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    text.split_once(':').is_some_and(|(host, _)| !host.is_empty() && host == name.trim())
 }
 
 /// The text with `<uuid>` in place of each UUID and of the random end of a temporary name.

@@ -17,6 +17,22 @@ pub fn hash64(value: Value<'_>) -> i64 {
     digest.first_chunk().map_or(0, |half| i64::from_le_bytes(*half))
 }
 
+/// A running MD5 sum.
+#[derive(Default)]
+pub struct Md5Sum(Md5);
+
+impl Md5Sum {
+    /// Adds bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The sum of all bytes so far, in hexadecimal digits.
+    pub fn hex(self) -> String {
+        self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
 /// The rank that the hash starts from; unlike the order's it is negative for MinKey.
 fn rank(kind: Type) -> i32 {
     match kind {

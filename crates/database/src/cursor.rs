@@ -15,8 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long a cursor may lie unused before it is closed.
-const IDLE_MAX: Duration = Duration::from_secs(600);
 /// The most bytes of documents in one batch: a reply must stay a valid document.
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The most bytes of one document, with MongoDB's allowance for what servers add to it.
@@ -359,11 +357,11 @@ impl Cursors {
         });
     }
 
-    /// Closes cursors that lay unused too long; how many.
-    pub fn close_idle(&self) -> u64 {
+    /// Closes cursors that lay unused for so long; how many.
+    pub fn close_idle(&self, after: Duration) -> u64 {
         let mut closed = 0;
         self.open.lock().retain(|_, slot| {
-            let stays = slot.cursor.is_none() || slot.no_timeout || slot.used.elapsed() < IDLE_MAX;
+            let stays = slot.cursor.is_none() || slot.no_timeout || slot.used.elapsed() < after;
             closed += u64::from(!stays);
             stays
         });

@@ -20,6 +20,8 @@ pub struct CollectionStatistics {
     pub storage_size: i64,
     /// Each index with what the engine needs for it.
     pub index_sizes: Vec<(String, i64)>,
+    /// Indexes that are being built.
+    pub index_builds: Vec<String>,
     /// The limits of a capped collection.
     pub capped: Option<Capped>,
 }
@@ -54,7 +56,14 @@ impl Database {
         }
         let size = self.log_bytes().unwrap_or(0) as i64;
         let capped = self.log_limit().map(|limit| Capped { size: limit as i64, max: 0 });
-        Ok(CollectionStatistics { count, size, storage_size: size, index_sizes: Vec::new(), capped })
+        Ok(CollectionStatistics {
+            count,
+            size,
+            storage_size: size,
+            index_sizes: Vec::new(),
+            index_builds: Vec::new(),
+            capped,
+        })
     }
 
     /// Sizes of a collection that is at hand.
@@ -78,6 +87,7 @@ impl Database {
             size: collection.bytes(),
             storage_size: bytes(data.ident)?,
             index_sizes,
+            index_builds: data.building.iter().map(|build| build.index.spec.name.clone()).collect(),
             capped: collection.options.capped,
         })
     }
@@ -244,6 +254,17 @@ impl CollectionStatistics {
         out.begin_document("indexSizes");
         for (name, size) in &self.index_sizes {
             out.append_number(name, size / scale);
+        }
+        out.end();
+        // The engine tells nothing of one index but its size.
+        out.begin_document("indexDetails");
+        for (name, _) in &self.index_sizes {
+            out.begin_document(name).end();
+        }
+        out.end();
+        out.begin_array("indexBuilds");
+        for name in &self.index_builds {
+            out.push(name.as_str());
         }
         out.end();
         out.append("capped", self.capped.is_some());

@@ -4,6 +4,7 @@
 //! nothing; the registry is locked only when a connection comes or goes, or is looked at.
 
 use crate::usage::Usage;
+use base::bson::Document;
 use database::{Operation, SessionId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -12,6 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::Instant;
+
+/// The longest command kept for currentOp, in bytes.
+const BODY_MAX: usize = 16 * 1024;
 
 /// A connection, and what it runs now.
 pub(crate) struct Activity {
@@ -36,6 +40,8 @@ pub(crate) struct Current {
     pub(crate) namespace: String,
     /// The logical session that it runs in.
     pub(crate) session: Option<SessionId>,
+    /// The command itself, unless it is long.
+    pub(crate) body: Vec<u8>,
     /// When it began.
     pub(crate) started: Instant,
     /// Whether it has been told to stop.
@@ -54,8 +60,13 @@ impl Activity {
         command: &'static str,
         session: Option<SessionId>,
         (database, collection): (&str, &str),
+        body: Document<'_>,
     ) {
         let mut current = self.current.lock();
+        current.body.clear();
+        if body.bytes().len() <= BODY_MAX {
+            current.body.extend_from_slice(body.bytes());
+        }
         current.operation_id = operation_id;
         current.command = command;
         current.session = session;
@@ -145,6 +156,7 @@ impl Activities {
                 command: "",
                 namespace: String::new(),
                 session: None,
+                body: Vec::new(),
                 started: Instant::now(),
                 killed: false,
                 waiting: None,
@@ -215,7 +227,7 @@ mod tests {
         let activities = Activities::default();
         let activity = activities.open(([127, 0, 0, 1], 1).into());
         let operation = Arc::new(Operation::new(7));
-        activity.begin(7, "find", Some(SessionId::of_nobody([1; 16])), ("d", "c"));
+        activity.begin(7, "find", Some(SessionId::of_nobody([1; 16])), ("d", "c"), Document::EMPTY);
         activity.adopt(operation.clone());
         assert_eq!(activity.current().unwrap().namespace, "d.c");
         activities.kill(8);
@@ -225,7 +237,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&operation), 2);
         activities.kill(7);
         assert!(activity.is_killed(Waker::noop()));
-        activity.begin(8, "find", Some(SessionId::of_nobody([1; 16])), ("d", "c"));
+        activity.begin(8, "find", Some(SessionId::of_nobody([1; 16])), ("d", "c"), Document::EMPTY);
         assert!(!activity.is_killed(Waker::noop()));
         activities.kill_sessions(7, |session| session.uuid == [1; 16]);
         assert!(activity.is_killed(Waker::noop()));

@@ -44,7 +44,7 @@ pub(crate) fn run(server: &Weak<Server>) {
         }
         if closed.elapsed() >= IDLE_EVERY {
             closed = Instant::now();
-            server.database.cursors.close_idle();
+            server.database.cursors.close_idle(server.parameters.cursor_timeout());
             server.database.forget_old_views();
             for session in server.sessions.sweep() {
                 session.abort_any_transaction(&server.database, &server.transactions);

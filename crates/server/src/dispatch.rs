@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
         use_session(state, self.server, arguments)?;
         let operation_id = self.server.activities.next_operation_id();
         let place = (self.request.database, self.collection());
-        state.activity.begin(operation_id, self.command.name, arguments.session, place);
+        state.activity.begin(operation_id, self.command.name, arguments.session, place, self.request.body);
         state.began = Some(Began { operation_id, at: Instant::now() });
         Ok(())
     }

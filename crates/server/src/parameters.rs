@@ -8,6 +8,7 @@ use base::{Result, err};
 use database::language::{DEFAULT_BYTES, Limits};
 use parking_lot::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 /// A parameter's value.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +63,10 @@ const fn bytes(name: &'static str) -> Parameter {
 const PARAMETERS: &[Parameter] = &[
     fixed("acceptApiVersion2", false),
     boolean("allowDiskUseByDefault", true),
+    Parameter { name: "authSchemaVersion", initial: Setting::Integer(5), changeable: false, lowest: 5 },
+    integer(CURSOR_TIMEOUT, 600_000, 1),
     fixed("enableLocalhostAuthBypass", true),
+    fixed("ingressConnectionEstablishmentRateLimiterEnabled", false),
     bytes("internalDocumentSourceBucketAutoMaxMemoryBytes"),
     bytes("internalDocumentSourceGraphLookupMaxMemoryBytes"),
     bytes("internalDocumentSourceGroupMaxMemoryBytes"),
@@ -75,6 +79,7 @@ const PARAMETERS: &[Parameter] = &[
     bytes("internalQueryMaxBlockingSortMemoryUsageBytes"),
     bytes("internalQueryMaxNAccumulatorBytes"),
     bytes("internalQueryMaxPushBytes"),
+    integer(LOG_LEVEL, 0, 0),
     integer("maxTransactionLockRequestTimeoutMillis", 5, -1),
     boolean(NO_TABLE_SCAN, false),
     fixed("requireApiVersion", false),
@@ -82,6 +87,12 @@ const PARAMETERS: &[Parameter] = &[
     boolean("ttlMonitorEnabled", true),
     integer("ttlMonitorSleepSecs", 60, 1),
 ];
+
+/// For how long a cursor may lie unused, in milliseconds.
+const CURSOR_TIMEOUT: &str = "cursorTimeoutMillis";
+
+/// How much is logged: 0 what everybody should know, up to 5 for whoever looks for a mistake.
+const LOG_LEVEL: &str = "logLevel";
 
 /// Refuses plans that scan whole collections.
 const NO_TABLE_SCAN: &str = "notablescan";
@@ -118,6 +129,14 @@ impl Parameters {
     /// Whether plans that scan whole collections are refused.
     pub(crate) fn no_table_scan(&self) -> bool {
         self.no_table_scan.load(Relaxed)
+    }
+
+    /// For how long a cursor may lie unused.
+    pub(crate) fn cursor_timeout(&self) -> Duration {
+        match self.get(CURSOR_TIMEOUT) {
+            Some(Setting::Integer(millis)) => Duration::from_millis(u64::try_from(millis).unwrap_or(0)),
+            _ => Duration::from_secs(600),
+        }
     }
 
     /// Every parameter with its value and whether it can be changed.
@@ -170,6 +189,9 @@ impl Parameters {
         let mut values = self.values.write();
         if parameter.name == NO_TABLE_SCAN {
             self.no_table_scan.store(setting == Setting::Boolean(true), Relaxed);
+        }
+        if parameter.name == LOG_LEVEL {
+            crate::logging::set_verbosity(setting == Setting::Integer(0));
         }
         let place = values.get_mut(at).ok_or_else(unknown)?;
         Ok(std::mem::replace(place, setting))

@@ -3,8 +3,9 @@
 use super::projection_covered::key_document;
 use super::{Explainer, IdStream, PATIENCE, Record, RecordStream, Stats, Surroundings};
 use base::Result;
+use base::bson::Document;
 use query::DocumentMetadata;
-use query::matcher::Matcher;
+use query::matcher::Part;
 use std::sync::Arc;
 
 /// Reads each record's document and yields it if it matches.
@@ -12,7 +13,7 @@ pub(crate) struct Fetch {
     surroundings: Arc<Surroundings>,
     input: Box<dyn IdStream>,
     /// `None` where being found proves that it matches.
-    filter: Option<Arc<Matcher>>,
+    filter: Option<Part>,
     /// Whether records are to carry the keys they were found by.
     keeps_keys: bool,
     stats: Stats,
@@ -23,7 +24,7 @@ impl Fetch {
     pub(crate) fn new(
         surroundings: &Arc<Surroundings>,
         mut input: Box<dyn IdStream>,
-        filter: Option<Arc<Matcher>>,
+        filter: Option<Part>,
     ) -> Fetch {
         input.bring(surroundings.records);
         let (surroundings, stats) = (surroundings.clone(), Stats::default());
@@ -55,7 +56,7 @@ impl Fetch {
             };
             let Some(value) = value else { continue };
             let matched = match &self.filter {
-                Some(filter) => self.surroundings.matches(filter, &value)?,
+                Some(filter) => filter.matches(Document::from_valid(&value), &self.surroundings.context)?,
                 None => true,
             };
             if matched {

@@ -2,13 +2,15 @@
 
 use super::bounds::{KeyBounds, Place};
 use super::seen::Seen;
-use super::{Explainer, IdStream, PATIENCE, Stats, Surroundings};
+use super::{Covering, Explainer, IdStream, PATIENCE, Stats, Surroundings};
 use crate::access::Access;
 use crate::index::IndexSpec;
 use crate::keys::{IndexEntry, RecordId};
 use crate::storage_error;
 use base::Result;
 use base::bson::Builder;
+use base::key_string::{component_length, successor};
+use query::matcher::Part;
 use std::sync::Arc;
 use storage::{Cursor, Direction, Ident, Range, Value};
 
@@ -32,6 +34,8 @@ pub(crate) struct IndexScan {
     seen: Option<Seen>,
     /// The last key, where it is wanted.
     key: Option<IndexKey>,
+    /// Decided on what keys hold.
+    filter: Option<(Part, Covering)>,
     stats: Stats,
     examined: u64,
     seeks: u64,
@@ -78,6 +82,7 @@ impl IndexScan {
             bounds: None,
             seen: several.then(Seen::default),
             key: None,
+            filter: None,
             stats: Stats::default(),
             examined: 0,
             seeks: 1,
@@ -89,6 +94,35 @@ impl IndexScan {
     pub(crate) fn keeping_keys(mut self) -> IndexScan {
         self.key = Some(IndexKey::default());
         self
+    }
+
+    /// Yields only what satisfies a filter of keys, which are made documents of.
+    pub(crate) fn filtered(self, filter: Part, covering: Covering) -> IndexScan {
+        IndexScan { filter: Some((filter, covering)), ..self }
+    }
+
+    /// The index.
+    pub(crate) fn spec(&self) -> &IndexSpec {
+        &self.access.index.spec
+    }
+
+    /// Goes on behind all keys that begin as the last one does with its first `parts`. The walk is forward, and
+    /// keeps its keys.
+    pub(crate) fn pass(&mut self, parts: usize) -> Result<()> {
+        let Some(key) = &self.key else { return Ok(()) };
+        let mut length = 0;
+        for part in self.access.index.spec.parts.iter().take(parts) {
+            let rest = key.key_string.get(length..).unwrap_or_default();
+            let ascending = part.kind != crate::index::KeyKind::Descending;
+            length += component_length(rest, ascending).unwrap_or(rest.len());
+        }
+        match successor(key.key_string.get(..length).unwrap_or(&key.key_string)) {
+            Some(target) => {
+                self.seeks += 1;
+                self.cursor.seek(&target).map_err(storage_error)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Counts the records that are left, copying no keys.
@@ -112,7 +146,8 @@ impl IndexScan {
 
     /// Prints the index and its bounds, as the stages that contain a scan do too.
     pub(crate) fn explain_as(&self, name: &str, out: &mut Explainer) {
-        let out_builder = out.stage(name, None, &self.stats);
+        let filter = self.filter.as_ref().map(|(filter, _)| filter.describe());
+        let out_builder = out.stage(name, filter.as_ref(), &self.stats);
         describe_index(&self.access, out_builder);
         out_builder.append("direction", if self.forward { "forward" } else { "backward" });
         describe_bounds(&self.access, self.forward, out_builder);
@@ -150,6 +185,13 @@ impl IdStream for IndexScan {
                     continue;
                 }
             }
+            if let Some((filter, covering)) = &self.filter {
+                let (document, _) = covering.with_nulls(entry.key_string, entry.type_bits)?;
+                if !filter.matches(document.view(), &self.surroundings.context)? {
+                    self.stats.need_time();
+                    continue;
+                }
+            }
             if let Some(kept) = &mut self.key {
                 kept.key_string.clear();
                 kept.key_string.extend_from_slice(entry.key_string);
@@ -173,7 +215,7 @@ impl IdStream for IndexScan {
 
     fn bring(&mut self, records: Ident) {
         // Keys that are skipped would have brought their documents in vain.
-        if self.bounds.is_none() {
+        if self.bounds.is_none() && self.filter.is_none() {
             self.cursor.bring(records, self.access.index.spec.unique);
         }
     }

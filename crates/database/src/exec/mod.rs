@@ -8,6 +8,7 @@ mod ahead;
 mod bounds;
 mod collscan;
 mod count_scan;
+mod distinct_scan;
 mod eof;
 mod express;
 mod fetch;
@@ -27,6 +28,7 @@ pub(crate) use ahead::Ahead;
 pub(crate) use bounds::KeyBounds;
 pub(crate) use collscan::CollScan;
 pub(crate) use count_scan::CountScan;
+pub(crate) use distinct_scan::DistinctScan;
 pub(crate) use eof::Eof;
 pub(crate) use express::{Express, Found, lookup};
 pub(crate) use fetch::Fetch;
@@ -71,6 +73,11 @@ impl Record {
     #[inline]
     fn stored(id: RecordId, value: &Value) -> Record {
         Record { id, document: DocumentCow::Shared(value.to_shared()), sort_key: None, meta: None }
+    }
+
+    /// A document made of an index's key.
+    fn made(id: RecordId, document: base::bson::DocumentBuf) -> Record {
+        Record { id, document: DocumentCow::Owned(document), sort_key: None, meta: None }
     }
 }
 

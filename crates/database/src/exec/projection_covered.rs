@@ -6,9 +6,9 @@
 use super::{Explainer, IdStream, IndexScan, Record, RecordStream, Stats, Surroundings};
 use crate::index::{IndexSpec, KeyKind};
 use base::Result;
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Type};
+use base::bson::{Builder, Document, DocumentBuf, Type};
 use base::key_string::Decoder;
-use query::matcher::Matcher;
+use query::matcher::Part;
 use std::sync::Arc;
 
 /// Yields documents with the fields that the index has.
@@ -17,7 +17,7 @@ pub(crate) struct ProjectionCovered {
     scan: IndexScan,
     covering: Covering,
     /// Decided on what the key holds.
-    filter: Option<Arc<Matcher>>,
+    filter: Option<Part>,
     stats: Stats,
     fetched: u64,
 }
@@ -50,6 +50,12 @@ impl Covering {
 
     /// The document that a key describes; `None` where a part is null.
     pub(crate) fn document(&self, key: &[u8], type_bits: &[u8]) -> Result<Option<DocumentBuf>> {
+        let (document, has_null) = self.with_nulls(key, type_bits)?;
+        Ok((!has_null).then_some(document))
+    }
+
+    /// The document that a key describes, null standing for what is missing too, and whether it has any.
+    pub(crate) fn with_nulls(&self, key: &[u8], type_bits: &[u8]) -> Result<(DocumentBuf, bool)> {
         let mut decoder = Decoder::new(key, type_bits);
         let flat = self.parts.iter().all(|(_, place)| place.as_ref().is_none_or(|names| names.len() == 1));
         let mut out = Builder::new();
@@ -61,13 +67,11 @@ impl Covering {
                 None => drop(decoder.next(*ascending)?),
             }
         }
-        if values.iter().any(|(_, value)| value.kind() == Type::Null) {
-            return Ok(None);
-        }
+        let nested_null = values.iter().any(|(_, value)| value.kind() == Type::Null);
         nest(&values.iter().collect::<Vec<_>>(), 0, &mut out);
         let document = out.finish();
         let null = flat && document.view().iter().any(|element| element.kind() == Type::Null);
-        Ok((!null).then_some(document))
+        Ok((document, null || nested_null))
     }
 }
 
@@ -98,7 +102,7 @@ impl ProjectionCovered {
         surroundings: &Arc<Surroundings>,
         scan: IndexScan,
         covering: Covering,
-        filter: Option<Arc<Matcher>>,
+        filter: Option<Part>,
     ) -> ProjectionCovered {
         let (surroundings, stats) = (surroundings.clone(), Stats::default());
         ProjectionCovered { surroundings, scan: scan.keeping_keys(), covering, filter, stats, fetched: 0 }
@@ -113,10 +117,7 @@ impl RecordStream for ProjectionCovered {
                 None => None,
             };
             let record = match made {
-                Some(document) => {
-                    let document = DocumentCow::Owned(document);
-                    Record { id, document, sort_key: None, meta: None }
-                }
+                Some(document) => Record::made(id, document),
                 None => {
                     self.fetched += 1;
                     self.surroundings.examine_document()?;

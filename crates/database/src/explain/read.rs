@@ -107,7 +107,9 @@ impl Database {
         if collection.is_view() {
             return self.explain_filtered(operation, namespace, filter, verbosity, context);
         }
-        let read = Read { hint, covering: Some(vec![Path::new(key)]), ..Read::new(matcher) };
+        let path = Path::new(key);
+        let covering = Some(vec![path.clone()]);
+        let read = Read { hint, covering, distinct: Some(path), ..Read::new(matcher) };
         let plan = plan::plan(operation, &view, &collection, read, context)?;
         let subject = Subject { namespace, collection: &collection, plan: &plan, top: Top::Documents };
         let mut out = begin();

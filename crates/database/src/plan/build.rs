@@ -2,11 +2,12 @@
 
 use super::Access;
 use super::choose::{Candidate, Planning, Source};
+use super::key_filter::{self, KeyFilter};
 use super::{Hint, Read, covering, min_max, shape};
 use crate::collection::Collection;
 use crate::exec::{
-    CollScan, CountScan, Eof, Express, Fetch, Found, IdStream, IndexScan, KeyBounds, KeyOnly, Limit,
-    NaturalOrder, Or, ProjectionCovered, RecordStream, ReturnKey, Skip, Sort, SortMerge, SortOptions,
+    CollScan, CountScan, DistinctScan, Eof, Express, Fetch, Found, IdStream, IndexScan, KeyBounds, KeyOnly,
+    Limit, NaturalOrder, Or, ProjectionCovered, RecordStream, ReturnKey, Skip, Sort, SortMerge, SortOptions,
     Surroundings, lookup,
 };
 use crate::index::{Index, IndexSpec};
@@ -15,7 +16,7 @@ use crate::view::View;
 use base::bson::{Builder, DocumentBuf, Type};
 use base::{Result, err};
 use query::collation::depends_on_collation;
-use query::matcher::{ComparisonOp, Matcher, Node, Predicate};
+use query::matcher::{ComparisonOp, Matcher, Node, Part, Predicate};
 use query::{Context, MetaKind, SortPattern};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -138,6 +139,10 @@ pub(crate) fn plan(
             (None, Hint::Natural { forward }) => (Source::Collection { forward: *forward }, Vec::new()),
             (None, _) => (Source::Collection { forward: true }, Vec::new()),
         },
+    };
+    let source = match &read.distinct {
+        Some(path) if range.is_none() => planning.distinct(source, path),
+        _ => source,
     };
     if operation.no_table_scan && matches!(source, Source::Collection { .. }) {
         check_table_scan(collection, &read, natural)?;
@@ -297,7 +302,7 @@ impl Plan {
             Source::Index(candidate) => self.index(candidate, filter)?,
             Source::Union(scans) => {
                 let proven = scans.iter().all(Access::proves_all);
-                let fetch = Fetch::new(around, self.union(scans)?, filter(proven));
+                let fetch = Fetch::new(around, self.union(scans)?, filter(proven).map(Part::whole));
                 Box::new(fetch.keeping_keys(self.read.metadata.has(MetaKind::IndexKey)))
             }
         })
@@ -315,17 +320,33 @@ impl Plan {
         if needs_nothing && proven && self.read.sort.is_none() {
             return Ok(Box::new(CountScan(self.scan(candidate)?)));
         }
+        if let (Some(part), Some(path)) = (candidate.distinct, &self.read.distinct) {
+            return Ok(Box::new(DistinctScan::new(around, self.scan(candidate)?, part, path)));
+        }
+        let plain = candidate.ordered.is_none_or(|ordered| ordered.split == 0) && self.range.is_none();
+        let of_keys = if plain && !proven { key_filter::of(access, &self.read.matcher) } else { None };
+        let (of_keys, rest) = match of_keys {
+            Some(KeyFilter { keys, covering, rest }) => (Some((keys, covering)), rest),
+            None => (None, filter(proven).map(Part::whole)),
+        };
+        let scan = |scan: IndexScan| match of_keys {
+            Some((keys, covering)) => scan.filtered(keys, covering),
+            None => scan,
+        };
         if candidate.is_covered() {
             let covering = covering::covering(access, &self.read);
-            return Ok(Box::new(ProjectionCovered::new(
-                around,
-                self.scan(candidate)?,
-                covering,
-                filter(proven),
-            )));
+            let scan = scan(self.scan(candidate)?);
+            return Ok(Box::new(ProjectionCovered::new(around, scan, covering, rest)));
         }
         let keeping_keys = self.read.metadata.has(MetaKind::IndexKey);
-        let fetch = Fetch::new(around, self.ids(candidate, keeping_keys)?, filter(proven));
+        let ids: Box<dyn IdStream> = match plain {
+            true => {
+                let scan = scan(self.scan(candidate)?);
+                Box::new(if keeping_keys { scan.keeping_keys() } else { scan })
+            }
+            false => self.ids(candidate, keeping_keys)?,
+        };
+        let fetch = Fetch::new(around, ids, rest);
         Ok(Box::new(fetch.keeping_keys(keeping_keys)))
     }
 

@@ -56,6 +56,8 @@ pub(crate) struct Candidate {
     pub(crate) ordered: Option<Ordered>,
     /// Whether its keys hold all that is needed.
     pub(crate) covered: bool,
+    /// Where only different values are wanted: the part that has them, so that of each one key will do.
+    pub(crate) distinct: Option<usize>,
 }
 
 /// How good a candidate is: greater is better, by the rules above.
@@ -69,7 +71,7 @@ impl Candidate {
             None => order::provides(&access, &[], read.matcher.collation()),
         };
         let covered = covering::is_covered(&access, read);
-        Candidate { access, ordered, covered }
+        Candidate { access, ordered, covered, distinct: None }
     }
 
     /// Whether documents are made of its keys, which a merge of scans doesn't do.
@@ -80,6 +82,20 @@ impl Candidate {
     /// Whether there is at most one document within the bounds.
     pub(crate) fn is_unique(&self) -> bool {
         self.access.index.unique() && self.access.is_single_key()
+    }
+
+    /// The same for the different values at a path, where the keys have them.
+    fn for_distinct(self, path: &Path) -> Candidate {
+        let spec = &self.access.index.spec;
+        let has = |part: &crate::index::KeyPart| part.path == *path && part.kind != KeyKind::Hashed;
+        let part = spec.parts.iter().position(has).filter(|part| {
+            let decodes = spec.collation.is_simple()
+                && spec.path_part.is_none()
+                && spec.wildcard.is_none()
+                && !super::bounds::is_positional(path);
+            decodes && self.access.proves_all() && !self.access.is_multikey(*part)
+        });
+        Candidate { distinct: part, ..self }
     }
 
     fn equalities(&self) -> usize {
@@ -163,6 +179,25 @@ impl<'a> Planning<'a> {
         }
         let rejected = sources.split_off(1);
         Ok((sources.pop().unwrap_or(Source::Collection { forward: true }), rejected))
+    }
+
+    /// A source as it serves who wants the different values at a path alone.
+    pub(crate) fn distinct(&self, source: Source, path: &Path) -> Source {
+        match source {
+            Source::Index(candidate) => Source::Index(candidate.for_distinct(path)),
+            // All values there are: an index that has every document with the path.
+            Source::Collection { forward } if self.read.hint.is_none() && self.read.matcher.is_empty() => {
+                let usable =
+                    self.indexes.iter().filter(|index| !index.spec.hidden && index.spec.partial.is_none());
+                let candidates = usable
+                    .filter(|index| index.spec.parts.first().is_some_and(|part| part.path == *path))
+                    .map(|index| Candidate::new(Access::whole(index), self.read).for_distinct(path))
+                    .filter(|candidate| candidate.distinct == Some(0));
+                let best = candidates.min_by_key(|candidate| candidate.access.parts.len());
+                best.map_or(Source::Collection { forward }, Source::Index)
+            }
+            other => other,
+        }
     }
 
     /// What one index has to offer, wanted or not: for a hint.
@@ -314,7 +349,8 @@ impl Candidate {
     fn into_source(self) -> Source {
         match self {
             _ if self.access.is_empty() => Source::Eof,
-            _ if self.is_unique() => Source::Unique(self.access),
+            // Several parts are MongoDB's usual way, which may also do without the document.
+            _ if self.is_unique() && self.access.parts.len() == 1 => Source::Unique(self.access),
             _ => Source::Index(self),
         }
     }

@@ -9,15 +9,16 @@ use base::bson::Path;
 use query::expression::Dependencies;
 use query::matcher::{Node, Predicate};
 
-/// Whether an index covers a read. With arrays it never does: their elements are keys apart.
+/// Whether an index covers a read. Where there are arrays it never does: their elements are keys apart. But of
+/// an index over several paths those without arrays do.
 pub(crate) fn is_covered(access: &Access, read: &Read) -> bool {
-    let (Some(needed), false) = (&read.covering, access.any_multikey()) else { return false };
+    let Some(needed) = &read.covering else { return false };
     let spec = &access.index.spec;
     // Strings can't be had from what a collation orders them by.
     if read.return_key || !read.metadata.is_empty() || !spec.collation.is_simple() {
         return false;
     }
-    let has = |path: &Path| part_of(spec, path).is_some();
+    let has = |path: &Path| part_of(spec, path).is_some_and(|part| !access.is_multikey(part));
     needed.iter().all(has)
         && (access.proves_all() || filter_paths(read).is_some_and(|paths| paths.iter().all(has)))
         && read.sort.iter().flat_map(|sort| sort.fields()).all(|(path, _)| has(path))

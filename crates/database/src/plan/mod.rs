@@ -9,6 +9,7 @@ mod covering;
 mod expr;
 mod hint;
 mod implies;
+mod key_filter;
 mod min_max;
 mod order;
 pub(crate) mod shape;
@@ -45,6 +46,8 @@ pub struct Read {
     /// The paths that the result needs, where an index that has them all may answer without
     /// fetching documents; `None` needs whole documents.
     pub covering: Option<Vec<Path>>,
+    /// The one path of which only the different values are wanted, so that one document of each will do.
+    pub distinct: Option<Path>,
     /// The projection as the client gave it, as a part of the query's shape.
     pub projection: Option<DocumentBuf>,
     /// Yields the index keys in place of documents.
@@ -68,6 +71,7 @@ impl Read {
             min: None,
             max: None,
             covering: None,
+            distinct: None,
             projection: None,
             return_key: false,
             metadata: MetaKinds::default(),

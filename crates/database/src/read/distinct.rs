@@ -39,7 +39,9 @@ impl Database {
             self.aggregate(operation, namespace, &request, context)?.into_source()
         } else {
             let Some(collection) = found else { return self.confirmed(&view, Ok(values.finish())) };
-            let read = Read { hint, covering: Some(vec![Path::new(key)]), ..Read::new(matcher) };
+            let path = Path::new(key);
+            let covering = Some(vec![path.clone()]);
+            let read = Read { hint, covering, distinct: Some(path), ..Read::new(matcher) };
             let records = self.read(operation, &view, &collection, read, context);
             Box::new(Documents(self.confirmed(&view, records)?))
         };

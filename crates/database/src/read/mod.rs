@@ -5,6 +5,7 @@ mod collections;
 mod count;
 mod distinct;
 mod find;
+mod hash;
 mod metadata;
 mod oplog;
 mod out;

@@ -25,6 +25,7 @@ mod number;
 pub mod operators;
 mod optimize;
 mod parse;
+mod part;
 mod refused;
 mod regex_match;
 mod siblings;
@@ -44,6 +45,7 @@ pub use membership::In;
 pub use modulo::Modulo;
 pub use near::{Center, Near};
 pub use node::{Node, Predicate};
+pub use part::Part;
 pub use regex_match::RegexMatch;
 pub use special::mentions_expr;
 

@@ -31,6 +31,11 @@ const fn stage(name: &'static str, parse: fn(&Element<'_>, &Scope<'_>) -> Result
     Entry { name, parse, position: Position::Anywhere, in_facet: true, implemented: true }
 }
 
+/// A stage that MongoDB itself has only beside its search process.
+const fn search(name: &'static str) -> Entry {
+    Entry { implemented: false, ..stage(name, refuse_search) }
+}
+
 const fn refused(name: &'static str) -> Entry {
     Entry { implemented: false, ..stage(name, refuse) }
 }
@@ -73,7 +78,7 @@ pub(crate) const STAGES: &[Entry] = &[
     refused("$listClusterCatalog").first(),
     stage("$listLocalSessions", external::parse).first(),
     refused("$listSampledQueries").first(),
-    refused("$listSearchIndexes").first(),
+    search("$listSearchIndexes").first(),
     refused("$listSessions").first(),
     stage("$lookup", lookup::parse),
     stage("$match", r#match::parse),
@@ -88,8 +93,8 @@ pub(crate) const STAGES: &[Entry] = &[
     stage("$replaceWith", replace_root::parse_replace_with),
     stage("$sample", sample::parse),
     refused("$scoreFusion").first(),
-    refused("$search").first(),
-    refused("$searchMeta").first(),
+    search("$search").first(),
+    search("$searchMeta").first(),
     stage("$set", project::parse_add_fields),
     stage("$setWindowFields", set_window_fields::parse),
     refused("$shardedDataDistribution").first(),
@@ -99,11 +104,25 @@ pub(crate) const STAGES: &[Entry] = &[
     stage("$unionWith", union_with::parse),
     stage("$unset", project::parse_unset),
     stage("$unwind", unwind::parse),
-    refused("$vectorSearch").first(),
+    search("$vectorSearch").first(),
 ];
 
 fn refuse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     Err(err!(NotImplemented, "{} is not implemented", spec.name()))
+}
+
+/// Errors: SearchNotEnabled, as by a MongoDB without a search process.
+fn refuse_search(spec: &Element<'_>, _: &Scope<'_>) -> Result<Parsed> {
+    let what = match spec.name() {
+        "$listSearchIndexes" => "Atlas Search Database Commands and the $listSearchIndexes aggregation stage",
+        _ => "$search and $vectorSearch aggregation stages",
+    };
+    Err(err!(
+        SearchNotEnabled,
+        "Using {what} requires additional configuration. Please connect to Atlas or an AtlasCLI local deployment \
+         to enable. For more information on how to connect, see \
+         https://dochub.mongodb.org/core/atlas-cli-deploy-local-reqs"
+    ))
 }
 
 /// The stage with this name.
@@ -122,7 +141,7 @@ pub(crate) fn find(name: &str) -> Result<&'static Entry> {
 pub struct StageName {
     /// The name, `$` included.
     pub name: &'static str,
-    /// False where the stage is refused with NotImplemented.
+    /// False where the stage is refused whatever it is given.
     pub implemented: bool,
 }
 
@@ -144,7 +163,8 @@ mod tests {
     #[test]
     fn unknown_and_unbuilt_stages_are_refused_by_name() {
         fails("[{$nope: 1}]", 40324, "Unrecognized pipeline stage name: '$nope'");
-        fails("[{$search: {}}]", 238, "$search is not implemented");
+        fails("[{$search: {}}]", 31082, "Using $search and $vectorSearch aggregation stages requires");
+        fails("[{$listSessions: {}}]", 238, "$listSessions is not implemented");
         fails("[{$limit: 1, $skip: 1}]", 40323, "exactly one field");
         fails("[{}]", 40323, "exactly one field");
         fails("[1]", 14, "Each element of the 'pipeline' array must be an object");

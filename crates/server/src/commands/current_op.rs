@@ -135,12 +135,24 @@ fn entry(server: &Server, activity: &Activity, current: Option<Current>) -> Docu
         entry.append("microsecs_running", micros).append("op", operation_kind(current.command));
         entry.append("ns", &current.namespace);
         let (database, collection) = current.namespace.split_once('.').unwrap_or_default();
-        entry.begin_document("command");
-        match collection {
-            "$cmd" => entry.append(current.command, 1),
-            collection => entry.append(current.command, collection),
-        };
-        entry.append("$db", database).end();
+        if current.body.is_empty() {
+            entry.begin_document("command");
+            match collection {
+                "$cmd" => entry.append(current.command, 1),
+                collection => entry.append(current.command, collection),
+            };
+            entry.append("$db", database).end();
+        } else {
+            let body = Document::from_valid(&current.body);
+            entry.append("command", body);
+            if current.command == "getMore"
+                && let Some(id) = body.get("getMore")
+            {
+                entry.begin_document("cursor").append("cursorId", id).end();
+            }
+        }
+        // Nothing here holds a lock while it runs.
+        entry.begin_document("locks").end().append("waitingForLock", false);
         let session = current.session.and_then(|id| server.sessions.get(&id));
         if let Some(session) = session {
             session_id::append(entry.begin_document("lsid"), &session.id);

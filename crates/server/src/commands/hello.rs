@@ -238,6 +238,15 @@ fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
     }
 }
 
+/// The same for serverStatus.
+pub(crate) fn append_set_status(call: &mut Call<'_>) {
+    let is_primary = call.server.is_primary();
+    if let Some(set) = call.server.set() {
+        append_set(call, set, is_primary);
+        call.reply.append("isWritablePrimary", is_primary);
+    }
+}
+
 /// The fields that only members of a set send: this one is the only member, and the primary but for the time
 /// that it has stepped down for.
 fn append_set(call: &mut Call<'_>, set: &ReplicaSet, is_primary: bool) {

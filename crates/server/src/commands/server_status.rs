@@ -3,6 +3,7 @@
 use crate::call::{Answer, Call};
 use crate::command::{COMMANDS, Command, Kind};
 use crate::commands::diagnostics::{VERSION, host_name};
+use crate::commands::hello;
 use crate::counters::CommandCounter;
 use crate::heap::process_bytes;
 use crate::logging::now_millis;
@@ -22,10 +23,13 @@ type Section = (&'static str, fn(&Server, &mut Builder));
 /// The sections that a client may switch off, or on, by name.
 const SECTIONS: &[Section] = &[
     ("asserts", asserts),
+    ("catalogStats", catalog_stats),
     ("connections", connections),
+    ("extra_info", extra_info),
     ("globalLock", global_lock),
     ("logicalSessionRecordCache", session_cache),
     ("network", network),
+    ("opLatencies", op_latencies),
     ("opcounters", op_counters),
     ("storageEngine", storage_engine),
     ("transactions", transactions),
@@ -47,6 +51,7 @@ fn server_status(call: &mut Call<'_>) -> Result<Answer> {
             wanted.push(section);
         }
     }
+    let shows_set = fields.any("repl")?.is_none_or(|value| value.is_truthy());
     let shows_log = fields.any("oplog")?.is_some_and(|value| value.is_truthy());
     // Whatever else is named is a section of MongoDB's that isn't here, which is left out as
     // MongoDB leaves out those it doesn't know.
@@ -64,12 +69,88 @@ fn server_status(call: &mut Call<'_>) -> Result<Answer> {
         append(server, reply);
         reply.end();
     }
+    if shows_set && call.server.set().is_some() {
+        call.reply.begin_document("repl");
+        hello::append_set_status(call);
+        call.reply.end();
+    }
+    let (server, reply) = (call.server, &mut *call.reply);
     if shows_log && let Some((earliest, latest)) = server.database.log_window()? {
         reply.begin_document("oplog").begin_document("latestOptime");
         reply.append("ts", Value::Timestamp(latest)).append("t", 1i64).end();
         reply.append("earliestOptime", Value::Timestamp(earliest)).end();
     }
     Ok(Answer::Done)
+}
+
+/// How many collections there are of which kind.
+fn catalog_stats(server: &Server, reply: &mut Builder) {
+    let catalog = server.database.catalog();
+    let (mut collections, mut capped, mut clustered, mut views, mut internal) =
+        (0i32, 0i32, 0i32, 0i32, 0i32);
+    for collection in catalog.all() {
+        let own = matches!(collection.namespace.database(), "admin" | "config" | "local")
+            || collection.namespace.collection().starts_with("system.");
+        match collection.is_view() {
+            true => views += 1,
+            false if own => internal += 1,
+            false => {
+                collections += 1;
+                capped += i32::from(collection.options.capped.is_some());
+                clustered += i32::from(collection.options.clustered.is_some());
+            }
+        }
+    }
+    reply.append("collections", collections).append("capped", capped).append("clustered", clustered);
+    reply.append("timeseries", 0).append("views", views).append("internalCollections", internal);
+    reply.append("internalViews", 0);
+}
+
+/// What the kernel has counted for this process, where it tells.
+fn extra_info(_: &Server, reply: &mut Builder) {
+    const TICKS_PER_SECOND: i64 = 100;
+    reply.append("note", "fields vary by platform");
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name of the program, which may hold blanks, stands in brackets.
+    let stat: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let number = |at: usize| stat.get(at).and_then(|text| text.parse::<i64>().ok());
+    for (name, at, scale) in [
+        ("user_time_us", 11, 1_000_000 / TICKS_PER_SECOND),
+        ("system_time_us", 12, 1_000_000 / TICKS_PER_SECOND),
+        ("page_reclaims", 7, 1),
+        ("page_faults", 9, 1),
+    ] {
+        reply.append_optional(name, number(at).map(|count| count * scale));
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    for (name, line) in [
+        ("maximum_resident_set_kb", "VmHWM:"),
+        ("voluntary_context_switches", "voluntary_ctxt_switches:"),
+        ("involuntary_context_switches", "nonvoluntary_ctxt_switches:"),
+    ] {
+        let found = status.lines().find_map(|text| text.strip_prefix(line));
+        let count = found.and_then(|text| text.split_whitespace().next()?.parse::<i64>().ok());
+        reply.append_optional(name, count);
+    }
+}
+
+/// The time that commands took, by what they do.
+fn op_latencies(server: &Server, reply: &mut Builder) {
+    let mut sums = [(0i64, 0i64); 3];
+    for (command, counter) in COMMANDS.iter().zip(&server.counters.commands) {
+        let kind = match command.kind {
+            _ if matches!(command.name, "aggregate" | "count" | "distinct" | "find" | "getMore") => 0,
+            Kind::Write if command.retryable_write => 1,
+            _ => 2,
+        };
+        if let Some((micros, count)) = sums.get_mut(kind) {
+            *micros += counter.micros.get();
+            *count += counter.total.get();
+        }
+    }
+    for (name, (micros, count)) in ["reads", "writes", "commands"].iter().zip(sums) {
+        reply.begin_document(name).append("latency", micros).append("ops", count).end();
+    }
 }
 
 fn asserts(server: &Server, reply: &mut Builder) {
@@ -173,7 +254,7 @@ fn metrics(server: &Server, reply: &mut Builder) {
     let (open, without_timeout) = cursors.count();
     reply.begin_document("cursor").append("timedOut", cursors.timed_out() as i64);
     reply.begin_document("open").append("noTimeout", without_timeout as i64);
-    reply.append("total", open as i64).end().end();
+    reply.append("pinned", cursors.pinned() as i64).append("total", open as i64).end().end();
     let counted = &server.database.counters;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as i64;
     reply.begin_document("document").append("deleted", count(&counted.documents_deleted));

@@ -111,6 +111,11 @@ pub fn start(options: &Options) -> io::Result<()> {
     Ok(())
 }
 
+/// Logs what everybody should know, or also what helps to look for a mistake.
+pub(crate) fn set_verbosity(plain: bool) {
+    log::set_max_level(if plain { LevelFilter::Info } else { LevelFilter::Debug });
+}
+
 /// Opens the log's file again, which something else may have moved away.
 ///
 /// # Errors

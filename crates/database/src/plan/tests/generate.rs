@@ -139,7 +139,7 @@ impl Random {
         }
         out.end();
         match self.below(8) {
-            0 => {
+            0 | 3 => {
                 out.append("sparse", true);
             }
             1 => {
@@ -149,6 +149,10 @@ impl Random {
             }
             2 if hashed == parts => {
                 out.append("unique", true);
+            }
+            4 if used.len() == 1 && hashed == parts => {
+                // Nothing expires while the clock stands at zero.
+                out.append("expireAfterSeconds", 60i32);
             }
             _ => {}
         }

@@ -1,0 +1,59 @@
+//! Which conditions of a filter are held against keys before a document is fetched: patterns and remainders,
+//! whose bounds hold more than they ask for, but whose answer a key knows.
+
+use super::Access;
+use super::bounds::is_positional;
+use crate::exec::Covering;
+use crate::index::KeyKind;
+use query::matcher::{Matcher, Node, Part, Predicate};
+use std::sync::Arc;
+
+/// A filter of keys, and what it leaves for the documents.
+pub(crate) struct KeyFilter {
+    /// Held against documents made of keys.
+    pub(crate) keys: Part,
+    /// How to make those.
+    pub(crate) covering: Covering,
+    /// Held against the collection's documents; `None` where there is nothing left to ask.
+    pub(crate) rest: Option<Part>,
+}
+
+/// The filter of an index's keys, if any condition is for them. With arrays a key doesn't hold the whole value,
+/// and of strings a collation keeps only their order.
+pub(crate) fn of(access: &Access, matcher: &Arc<Matcher>) -> Option<KeyFilter> {
+    let spec = &access.index.spec;
+    // A wildcard index's keys may be of a name with dots in it.
+    if access.any_multikey() || !spec.collation.is_simple() || spec.path_part.is_some() {
+        return None;
+    }
+    let part_of = |node: &Node| match node {
+        Node::Field { path, predicate } if is_told_by_keys(predicate) && !is_positional(path) => {
+            spec.parts.iter().position(|part| part.path == *path && part.kind != KeyKind::Hashed)
+        }
+        _ => None,
+    };
+    let members = matcher.members();
+    let proven = |position: usize| access.proven.get(position).copied().unwrap_or(false);
+    let parts: Vec<Option<usize>> = members
+        .iter()
+        .enumerate()
+        .map(|(position, member)| if proven(position) { None } else { part_of(member) })
+        .collect();
+    if parts.iter().all(Option::is_none) {
+        return None;
+    }
+    let of_keys: Vec<bool> = parts.iter().map(Option::is_some).collect();
+    let left: Vec<bool> = (0..members.len()).map(|at| parts.get(at) == Some(&None) && !proven(at)).collect();
+    let rest = left.contains(&true).then(|| Part::of(matcher, left));
+    let covering = Covering::new(spec, &|part| parts.contains(&Some(part)));
+    Some(KeyFilter { keys: Part::of(matcher, of_keys), covering, rest })
+}
+
+/// Whether null and missing, which are one in a key, are one for a predicate too, and its bounds inexact.
+fn is_told_by_keys(predicate: &Predicate) -> bool {
+    match predicate {
+        Predicate::Regex(_) | Predicate::Mod(_) => true,
+        Predicate::In(within) => !within.regexes.is_empty() && !within.has_null(),
+        _ => false,
+    }
+}

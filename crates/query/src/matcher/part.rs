@@ -1,0 +1,107 @@
+//! Some members of a filter's outermost `$and`: what is left to ask where something else has answered the others.
+
+use super::evaluate::{Evaluation, Subject};
+use super::{Matcher, Node, describe};
+use crate::Context;
+use base::Result;
+use base::bson::{Builder, Document, DocumentBuf};
+use std::sync::Arc;
+
+/// A filter, or some of its members.
+#[derive(Clone, Debug)]
+pub struct Part {
+    matcher: Arc<Matcher>,
+    /// Which members; `None` is all.
+    kept: Option<Vec<bool>>,
+}
+
+impl Matcher {
+    /// The members of the outermost `$and`; a filter that is none is its only member.
+    pub fn members(&self) -> &[Node] {
+        match &self.root {
+            Node::And(children) => children.as_slice(),
+            single => std::slice::from_ref(single),
+        }
+    }
+}
+
+impl Part {
+    /// The whole filter.
+    pub fn whole(matcher: Arc<Matcher>) -> Part {
+        Part { matcher, kept: None }
+    }
+
+    /// The members for which `kept` is true.
+    pub fn of(matcher: &Arc<Matcher>, kept: Vec<bool>) -> Part {
+        Part { matcher: matcher.clone(), kept: Some(kept) }
+    }
+
+    /// Whether a document satisfies them all.
+    ///
+    /// Errors: as [`Matcher::matches`].
+    #[inline]
+    pub fn matches(&self, document: Document<'_>, context: &Context) -> Result<bool> {
+        if self.kept.is_none() {
+            return self.matcher.matches(document, context);
+        }
+        for member in self.members() {
+            let mut evaluation = Evaluation::new(context, &self.matcher.collation);
+            if !evaluation.matches(member, Subject::Document(document))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The conditions in the form that explain prints.
+    pub fn describe(&self) -> DocumentBuf {
+        if self.kept.is_none() {
+            return self.matcher.describe();
+        }
+        let members: Vec<&Node> = self.members().collect();
+        let mut out = Builder::new();
+        match members.as_slice() {
+            [only] => describe::describe(only, &mut out),
+            several => {
+                out.begin_array("$and");
+                for member in several {
+                    out.push_document();
+                    describe::describe(member, &mut out);
+                    out.end();
+                }
+                out.end();
+            }
+        }
+        out.finish()
+    }
+
+    fn members(&self) -> impl Iterator<Item = &Node> {
+        let kept = self.kept.as_deref();
+        let is_kept = move |at: usize| kept.is_none_or(|kept| kept.get(at).copied().unwrap_or(false));
+        self.matcher
+            .members()
+            .iter()
+            .enumerate()
+            .filter(move |(at, _)| is_kept(*at))
+            .map(|(_, member)| member)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::extended_json::parse;
+
+    #[test]
+    fn a_part_asks_only_what_it_keeps() {
+        let context = Context::for_tests();
+        let filter = parse("{a: 1, b: {$gt: 2}, c: 3}").unwrap();
+        let matcher = Arc::new(Matcher::parse(filter.view(), &context).unwrap());
+        let matches = |part: &Part, text: &str| part.matches(parse(text).unwrap().view(), &context).unwrap();
+        let part = Part::of(&matcher, vec![false, true, true]);
+        assert!(matches(&part, "{b: 3, c: 3}") && !matches(&part, "{a: 1, b: 3}"));
+        assert_eq!(part.describe(), parse("{$and: [{b: {$gt: 2}}, {c: {$eq: 3}}]}").unwrap());
+        assert_eq!(Part::of(&matcher, vec![false, false, true]).describe(), parse("{c: {$eq: 3}}").unwrap());
+        assert!(!matches(&Part::whole(matcher), "{b: 3, c: 3}"));
+    }
+}

@@ -1,0 +1,154 @@
+//! Commands for operators that ask about, or do, upkeep: `compact`, `dbHash`, `connPoolStats`, `lockInfo`.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::commands::diagnostics::host_name;
+use crate::fields::Fields;
+use base::bson::{Builder, Value};
+use base::{Namespace, Result, err};
+use std::time::Instant;
+
+/// The row of `compact`.
+pub(crate) const COMPACT: Command = Command::new(
+    "compact",
+    Kind::Write,
+    "Gives a collection's free space back, of which there is none.",
+    compact,
+);
+
+/// Trees give back what they no longer need as they shrink, so nothing is left to be freed.
+fn compact(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let namespace = fields.namespace()?;
+    fields.flag("force")?;
+    fields.flag("dryRun")?;
+    fields.integer("freeSpaceTargetMB")?;
+    fields.finish()?;
+    let Some(collection) = call.server.database.collection(&namespace) else {
+        return Err(err!(NamespaceNotFound, "collection does not exist"));
+    };
+    if collection.is_view() {
+        return Err(err!(CommandNotSupportedOnView, "can't compact a view"));
+    }
+    call.reply.append("bytesFreed", 0i64);
+    Ok(Answer::Done)
+}
+
+/// The row of `dbHash`.
+pub(crate) const DB_HASH: Command =
+    Command::new("dbHash", Kind::Read, "Hashes the documents of a database.", db_hash);
+
+fn db_hash(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let only = fields.strings("collections")?;
+    fields.flag("skipTempCollections")?;
+    fields.finish()?;
+    let began = Instant::now();
+    let surroundings = call.surroundings();
+    let database = &call.server.database;
+    let catalog = database.catalog();
+    let wanted = |name: &str| {
+        name != "system.profile" && only.as_ref().is_none_or(|only| only.is_empty() || only.contains(&name))
+    };
+    let mut hashes: Vec<(String, [u8; 16], bool, String)> = Vec::new();
+    for collection in catalog.collections(call.request.database) {
+        let name = collection.namespace.collection();
+        if collection.is_view() || !wanted(name) {
+            continue;
+        }
+        let hash =
+            database.hash_documents(&surroundings.operation, &collection.namespace, &surroundings.context)?;
+        hashes.push((name.to_string(), collection.uuid, collection.options.capped.is_some(), hash));
+    }
+    let port = call.connection.local.port();
+    let reply = &mut *call.reply;
+    reply.append("host", &format!("{}:{port}", host_name())).begin_document("collections");
+    let mut all = base::hash::Md5Sum::default();
+    for (name, _, _, hash) in &hashes {
+        reply.append(name, hash.as_str());
+        all.update(hash.as_bytes());
+    }
+    reply.end().begin_array("capped");
+    hashes.iter().filter(|(_, _, capped, _)| *capped).for_each(|(name, ..)| push(reply, name));
+    reply.end().begin_document("uuids");
+    for (name, uuid, ..) in &hashes {
+        reply.append(name, Value::Binary { subtype: 4, bytes: uuid });
+    }
+    reply.end().append("md5", &all.hex()).append_number("timeMillis", began.elapsed().as_millis() as i64);
+    Ok(Answer::Done)
+}
+
+fn push(reply: &mut Builder, text: &str) {
+    reply.push(text);
+}
+
+/// The row of `filemd5`.
+pub(crate) const FILE_MD5: Command =
+    Command::new("filemd5", Kind::Read, "Hashes a file of GridFS.", file_md5);
+
+fn file_md5(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let id = fields.command_value().to_owned();
+    let root = fields.string("root")?.unwrap_or("fs");
+    fields.refuse_unless_default("partialOk")?;
+    fields.finish()?;
+    let namespace = Namespace::new(call.request.database, &format!("{root}.chunks"))?;
+    let surroundings = call.surroundings();
+    let (operation, context) = (&surroundings.operation, &surroundings.context);
+    let (chunks, hash) = call.server.database.hash_file(operation, &namespace, id.view(), context)?;
+    call.reply.append("numChunks", chunks).append("md5", &hash);
+    Ok(Answer::Done)
+}
+
+/// The row of `connPoolStats`.
+pub(crate) const CONN_POOL_STATS: Command = Command::new(
+    "connPoolStats",
+    Kind::Admin,
+    "Tells of connections to other servers, of which there are none.",
+    conn_pool_stats,
+);
+
+fn conn_pool_stats(call: &mut Call<'_>) -> Result<Answer> {
+    no_fields(call)?;
+    let reply = &mut *call.reply;
+    for count in ["numClientConnections", "numAScopedConnections"] {
+        reply.append(count, 0i32);
+    }
+    for count in ["totalInUse", "totalAvailable", "totalLeased", "totalCreated", "totalRefreshing"] {
+        reply.append(count, 0i32);
+    }
+    for part in ["pools", "hosts", "replicaSets"] {
+        reply.begin_document(part).end();
+    }
+    Ok(Answer::Done)
+}
+
+/// The row of `lockInfo`.
+pub(crate) const LOCK_INFO: Command =
+    Command::new("lockInfo", Kind::Admin, "Lists locks, which nothing here holds.", lock_info).admin_only();
+
+fn lock_info(call: &mut Call<'_>) -> Result<Answer> {
+    no_fields(call)?;
+    call.reply.begin_array("lockInfo").end();
+    Ok(Answer::Done)
+}
+
+/// The row of `refreshLogicalSessionCacheNow`.
+pub(crate) const REFRESH_SESSION_CACHE: Command = Command::new(
+    "refreshLogicalSessionCacheNow",
+    Kind::Admin,
+    "Has nothing to do: sessions are known where they are used.",
+    refresh_session_cache,
+);
+
+fn refresh_session_cache(call: &mut Call<'_>) -> Result<Answer> {
+    no_fields(call)?;
+    Ok(Answer::Done)
+}
+
+fn no_fields(call: &Call<'_>) -> Result<()> {
+    let mut fields: Fields<'_> = call.fields();
+    fields.command_value();
+    fields.finish()
+}

@@ -1,0 +1,26 @@
+//! Search indexes, which MongoDB itself has only beside its search process, and this server not at all.
+
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use base::{Result, err};
+
+const HELP: &str = "Search indexes: refused as by a MongoDB without a search process.";
+
+/// The row of `createSearchIndexes`.
+pub(crate) const CREATE: Command = Command::new("createSearchIndexes", Kind::Admin, HELP, refuse);
+/// The row of `dropSearchIndex`.
+pub(crate) const DROP: Command = Command::new("dropSearchIndex", Kind::Admin, HELP, refuse);
+/// The row of `listSearchIndexes`.
+pub(crate) const LIST: Command = Command::new("listSearchIndexes", Kind::Admin, HELP, refuse);
+/// The row of `updateSearchIndex`.
+pub(crate) const UPDATE: Command = Command::new("updateSearchIndex", Kind::Admin, HELP, refuse);
+
+/// Errors: SearchNotEnabled.
+fn refuse(_: &mut Call<'_>) -> Result<Answer> {
+    Err(err!(
+        SearchNotEnabled,
+        "Using Atlas Search Database Commands and the $listSearchIndexes aggregation stage requires additional \
+         configuration. Please connect to Atlas or an AtlasCLI local deployment to enable. For more information on \
+         how to connect, see https://dochub.mongodb.org/core/atlas-cli-deploy-local-reqs"
+    ))
+}
