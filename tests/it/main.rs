@@ -14,6 +14,7 @@
 //! - `files`: how many descriptors connections may take.
 //! - `interrupts`: killOp and maxTimeMS end whatever runs.
 //! - `log_history`: how far the log reaches back, and its terms.
+//! - `postgres_fronts`: two servers over one PostgreSQL schema.
 //! - `sessions`: a session's statements wait for one another.
 //! - `starting`: what is printed and logged at first, where options come from, signals.
 //! - `strict`: what `--strict` reports.
@@ -38,6 +39,7 @@ mod init_scripts;
 mod interrupts;
 mod log_history;
 mod mirrored;
+mod postgres_fronts;
 mod recordings;
 mod repair;
 mod replay;

@@ -43,7 +43,12 @@ impl Server {
     /// A server whose documents are in a schema of their own of a PostgreSQL server.
     pub(crate) fn on_postgres(connection: &str) -> Option<Server> {
         let schema = format!("scripts{}", STARTED.fetch_add(1, Ordering::Relaxed));
-        Server::launch(&["--postgres", connection, "--postgres-schema", &schema], None, None)
+        Server::on_schema(connection, &schema)
+    }
+
+    /// The same in a schema that other servers may use, too.
+    pub(crate) fn on_schema(connection: &str, schema: &str) -> Option<Server> {
+        Server::launch(&["--postgres", connection, "--postgres-schema", schema], None, None)
     }
 
     /// A process of its own with its data in this directory.

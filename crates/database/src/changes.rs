@@ -25,6 +25,8 @@ pub(crate) struct Changes {
     pub(crate) change: Change,
     /// Which expectations are keys that must be free.
     unique: Vec<UniqueKey>,
+    /// Which expectations are about records of retryable statements.
+    retries: Vec<usize>,
     /// The collections expected to be the same, by tree.
     pub(crate) collections: Vec<Arc<Collection>>,
     /// The unique keys that these changes themselves take.
@@ -190,6 +192,17 @@ impl Changes {
     /// Stores the record of a retryable statement.
     pub(crate) fn put_retry(&mut self, key: Key, value: Value) {
         self.change.batch.put(RETRIES, key, value);
+    }
+
+    /// Expects the record of a retryable statement to be as it was seen.
+    pub(crate) fn expect_retry(&mut self, key: Key, value: Option<Value>) {
+        self.retries.push(self.change.expect.len());
+        self.change.expect.push(Expect::Value { ident: RETRIES, key, value });
+    }
+
+    /// Whether an expectation is that nobody has carried out the same retryable statement.
+    pub(crate) fn is_retry(&self, expectation: usize) -> bool {
+        self.retries.contains(&expectation)
     }
 
     /// Removes the record of a retryable statement, if it is still as it was seen.

@@ -10,7 +10,7 @@ use crate::changes::{Applied, Changes};
 use crate::database::Database;
 use crate::operation::{Operation, wait_through};
 use crate::storage_error;
-use base::Result;
+use base::{Result, err};
 use query::Interrupt;
 use storage::Position;
 use storage::store::{Acknowledged, Owner, Refusal};
@@ -60,6 +60,12 @@ impl Database {
                 }
                 Refusal::Changed => return Ok(Applied::Again),
                 Refusal::Expectation(number) if changes.fails_build(number) => return Ok(Applied::Again),
+                Refusal::Expectation(number) if changes.is_retry(number) => {
+                    return Err(err!(
+                        ConflictingOperationInProgress,
+                        "the same retryable write was carried out by another process at the same time"
+                    ));
+                }
                 Refusal::Expectation(number) => return Ok(changes.outcome_of(number)),
             }
         }

@@ -10,7 +10,7 @@ use crate::history::History;
 use crate::open_transaction::Transactions;
 use crate::operation::{BlockingHook, Operation};
 use crate::plan::{self, Read};
-use crate::retry_record::StoredRetry;
+use crate::retry_record::{SeenRetries, StoredRetry};
 use crate::storage_error;
 use crate::strict::{Strict, StrictReport};
 use crate::turns::Turns;
@@ -63,6 +63,7 @@ pub struct Database {
     pub(crate) keeps_retries: bool,
     /// The records found at opening, until somebody takes them.
     pub(crate) found_retries: Mutex<Vec<StoredRetry>>,
+    pub(crate) seen_retries: SeenRetries,
     /// Open cursors.
     pub cursors: Cursors,
     /// What empty timestamps are filled in with.
@@ -119,6 +120,7 @@ impl Database {
             images_seconds: AtomicI64::new(0),
             strict: Strict::default(),
             found_retries: Mutex::new(found_retries),
+            seen_retries: SeenRetries::default(),
             cursors: Cursors::new(seed),
             stamps: Arc::default(),
             counters: Counters::default(),

@@ -5,6 +5,8 @@ use crate::session_id::SessionId;
 use crate::storage_error;
 use base::Result;
 use base::bson::{Document, DocumentBuf};
+use parking_lot::Mutex;
+use std::collections::HashMap;
 use storage::{Direction, Engine, Key, Range, Value};
 
 /// The session's UUID and the statement in a record's key. The digest of a user follows; nobody's doesn't.
@@ -31,6 +33,9 @@ pub struct StoredRetry {
     /// What it answered.
     pub answer: DocumentBuf,
 }
+
+/// What has been read of sessions' records, where other processes may write them.
+pub(crate) type SeenRetries = Mutex<HashMap<SessionId, Vec<(Key, Value)>>>;
 
 impl RetryKey {
     /// The key of the statement's record.

@@ -90,6 +90,24 @@ impl Session {
         }
     }
 
+    /// Takes up what other processes have recorded of this write. Whether there was anything.
+    ///
+    /// Errors: TransactionTooOld where another process has seen a newer one.
+    pub(crate) fn take_up(&self, records: Vec<StoredRetry>, number: i64) -> Result<bool> {
+        let mut found = false;
+        for StoredRetry { key, answer, .. } in records {
+            if key.number > number {
+                self.begin_write(key.number)?;
+                return self.begin_write(number);
+            }
+            if key.number == number {
+                self.record(number, key.statement, answer);
+                found = true;
+            }
+        }
+        Ok(found)
+    }
+
     /// What the statement answered when it was carried out, if it was.
     pub(crate) fn executed(&self, number: i64, statement: i32) -> Option<DocumentBuf> {
         let writes = self.writes.lock();

@@ -11,6 +11,7 @@ mod find_and_modify;
 mod found;
 mod insert;
 mod retryable;
+mod shared_retries;
 mod update;
 
 pub use delete::DeleteRequest;

@@ -43,6 +43,7 @@ impl Database {
         if let Some((key, answer)) = record
             && self.keeps_retries
         {
+            self.expect_retry(changes, key);
             let value = to_value(key.number, self.now_millis(), answer);
             changes.put_retry(key.to_key(), value);
         }
@@ -66,11 +67,13 @@ impl Database {
         if !self.keeps_retries {
             return Ok(0);
         }
+        self.forget_seen_retries(is_live);
         let snapshot = self.engine().snapshot();
         let mut records = snapshot.scan(RETRIES, Range::all(), Direction::Forward).map_err(storage_error)?;
         let (mut dead, mut reaped) = (Vec::new(), 0);
         while let Some((key, value)) = records.next().map_err(storage_error)? {
-            if !is_live(&from_entry(key, value)?.key) {
+            let record = from_entry(key, value)?;
+            if !is_live(&record.key) && !self.may_be_anothers(&record) {
                 dead.push((Key::from(key), value.clone()));
             }
             if dead.len() == REAPED_AT_ONCE {

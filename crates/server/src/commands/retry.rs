@@ -34,7 +34,9 @@ impl Retryable {
         let ids = arguments.statement_ids.map(|ids| {
             ids.iter().map(|id| id.as_i64().and_then(|id| i32::try_from(id).ok()).unwrap_or(-1)).collect()
         });
-        let again = !session.begin_write(number)?;
+        let database = &call.server.database;
+        let again =
+            !session.begin_write(number)? || session.take_up(database.stored_retries(session.id)?, number)?;
         let first = arguments.statement_id.unwrap_or(0);
         Ok(Some(Retryable { session, number, again, first, ids, retried: Vec::new() }))
     }

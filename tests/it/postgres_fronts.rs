@@ -1,0 +1,86 @@
+//! Two servers over one PostgreSQL schema: to clients two of the same, whichever they ask.
+
+use crate::client::Client;
+use crate::say;
+use crate::server::Server;
+use base::bson::extended_json::parse;
+use base::bson::{Document, DocumentBuf};
+use postgres::testing::Cluster;
+
+/// Runs a command that is good; the reply.
+fn run(client: &mut Client, command: &str) -> DocumentBuf {
+    let reply = client.command(&parse(command).unwrap()).unwrap();
+    assert_eq!(number(reply.view(), "ok"), Some(1), "{command}: {}", reply.view());
+    reply
+}
+
+/// Runs a command that fails; the error's code.
+fn refused(client: &mut Client, command: &str) -> Option<i64> {
+    let reply = client.command(&parse(command).unwrap()).unwrap();
+    assert_eq!(number(reply.view(), "ok"), Some(0), "{command}: {}", reply.view());
+    number(reply.view(), "code")
+}
+
+fn number(document: Document<'_>, name: &str) -> Option<i64> {
+    document.get(name)?.as_i64()
+}
+
+/// A number within documents in a reply.
+fn within(reply: &DocumentBuf, path: &[&str]) -> Option<i64> {
+    let (last, outer) = path.split_last()?;
+    let document = outer.iter().try_fold(reply.view(), |document, name| document.get(name)?.as_document());
+    number(document?, last)
+}
+
+#[test]
+fn either_front_answers_for_both() {
+    let Some(cluster) = Cluster::start().unwrap() else {
+        return say("fronts over PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+    };
+    let connection = cluster.connection_string();
+    let start = || Server::on_schema(&connection, "fronts");
+    let (Some(first), Some(second)) = (start(), start()) else { return };
+    let (mut a, mut b) = (first.connect().unwrap(), second.connect().unwrap());
+
+    let hello = run(&mut b, "{hello: 1, $db: 'admin'}");
+    assert_eq!(hello.view().get("msg").and_then(|msg| msg.as_str()), Some("isdbgrid"));
+    assert!(hello.view().get("setName").is_none() && hello.view().get("hosts").is_none());
+
+    // A write sent again to another front is answered, and not carried out twice.
+    let session = "lsid: {id: UUID('01234567-89ab-cdef-0123-456789abcdef')}, $db: 'test'";
+    run(&mut a, "{insert: 'c', documents: [{_id: 1, n: 0}], $db: 'test'}");
+    let update = format!(
+        "{{update: 'c', updates: [{{q: {{_id: 1, n: 0}}, u: {{$inc: {{n: 1}}}}}}], txnNumber: NumberLong(5), {session}}}"
+    );
+    assert_eq!(number(run(&mut a, &update).view(), "n"), Some(1));
+    let again = run(&mut b, &update);
+    assert_eq!((number(again.view(), "n"), number(again.view(), "nModified")), (Some(1), Some(1)));
+    assert!(again.view().get("retriedStmtIds").is_some(), "{}", again.view());
+    assert_eq!(number(run(&mut b, "{count: 'c', query: {n: 1}, $db: 'test'}").view(), "n"), Some(1));
+    let older = format!("{{insert: 'c', documents: [{{_id: 2}}], txnNumber: NumberLong(4), {session}}}");
+    assert_eq!(refused(&mut b, &older), Some(225));
+
+    // Cursors and transactions are their front's.
+    run(&mut a, "{insert: 'c', documents: [{_id: 3}, {_id: 4}, {_id: 5}], $db: 'test'}");
+    let found = run(&mut a, "{find: 'c', batchSize: 1, $db: 'test'}");
+    let cursor = within(&found, &["cursor", "id"]).unwrap();
+    let more = format!("{{getMore: NumberLong('{cursor}'), collection: 'c', $db: 'test'}}");
+    assert_eq!(refused(&mut b, &more), Some(43));
+    assert_eq!(within(&run(&mut a, &more), &["cursor", "id"]), Some(0));
+    let transaction = format!("autocommit: false, txnNumber: NumberLong(6), {session}");
+    let begin = "insert: 'c', documents: [{_id: 6}], startTransaction: true";
+    run(&mut a, &format!("{{{begin}, {transaction}}}"));
+    assert_eq!(number(run(&mut b, "{count: 'c', $db: 'test'}").view(), "n"), Some(4));
+    let commit = format!("{{commitTransaction: 1, {}}}", transaction.replace("'test'", "'admin'"));
+    assert_eq!(refused(&mut b, &commit), Some(251));
+    run(&mut a, &commit);
+    assert_eq!(number(run(&mut b, "{count: 'c', $db: 'test'}").view(), "n"), Some(5));
+
+    // There is one member, whose word is the majority's.
+    let write = |w: &str| format!("{{insert: 'c', documents: [{{}}], writeConcern: {w}, $db: 'test'}}");
+    let majority = run(&mut b, &write("{w: 'majority', j: true}"));
+    assert!(majority.view().get("writeConcernError").is_none());
+    let two = run(&mut b, &write("{w: 2, wtimeout: 1000}"));
+    assert_eq!(within(&two, &["writeConcernError", "code"]), Some(100));
+    assert_eq!(number(run(&mut a, "{count: 'c', $db: 'test'}").view(), "n"), Some(7));
+}
