@@ -17,7 +17,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-const GROUPS: [&str; 6] = ["aggregation", "capped", "collation", "core", "explain", "validation"];
+const GROUPS: [&str; 7] = ["aggregation", "capped", "collation", "core", "explain", "geo", "validation"];
 
 /// How many exchanges there were, and how many of them came out the same.
 #[derive(Clone, Copy, Default, PartialEq)]

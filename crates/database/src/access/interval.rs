@@ -3,6 +3,7 @@
 //! An endpoint keeps both the value, which explain prints, and its ascending key string, by which
 //! intervals are compared, joined and cut. All sets are sorted and disjoint.
 
+use crate::index::KeyRange;
 use base::bson::{ObjectId, Type, Value, ValueBuf};
 use base::key_string;
 use query::Collation;
@@ -196,6 +197,18 @@ impl Intervals {
             }
         }
         Intervals(both)
+    }
+
+    /// The union of an index's own ranges.
+    pub(crate) fn of(ranges: &[KeyRange]) -> Intervals {
+        let interval =
+            |range: &KeyRange| Interval::new(range.low.view(), true, range.high.view(), range.closed);
+        Intervals::union(ranges.iter().map(interval).collect())
+    }
+
+    /// What lies in either set.
+    pub(crate) fn with(&self, other: &Intervals) -> Intervals {
+        Intervals::union(self.0.iter().chain(&other.0).cloned().collect())
     }
 
     /// Every value that isn't in the set.

@@ -125,6 +125,11 @@ impl IndexScan {
         }
     }
 
+    /// How many keys it has looked at.
+    pub(crate) fn examined(&self) -> u64 {
+        self.examined
+    }
+
     /// Counts the records that are left, copying no keys.
     pub(crate) fn count(&mut self) -> Result<u64> {
         self.key = None;

@@ -49,10 +49,11 @@ impl Database {
             out.end();
             return Ok(out.finish());
         }
-        let Front { mut read, rest } = Front::split(pipeline, context)?;
+        let collection = view.catalog.get(&resolved.namespace).cloned();
+        let Front { mut read, rest } = Front::of(pipeline, collection.as_deref(), context)?;
         read.hint = request.hint.clone();
         read.allow_disk_use = environment.allow_disk_use;
-        let Some(collection) = view.catalog.get(&resolved.namespace).cloned() else {
+        let Some(collection) = collection else {
             let nothing = missing(&resolved.namespace, &read.matcher, verbosity, "EOF");
             return Ok(if rest.is_empty() { nothing } else { around(&nothing, &rest, &Counted::default()) });
         };

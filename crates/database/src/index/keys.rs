@@ -38,7 +38,9 @@ impl IndexSpec {
         {
             return Ok(found);
         }
-        if let Some(wildcard) = &self.wildcard {
+        if let Some(geo) = &self.geo {
+            geo.keys(self, document, &mut found)?;
+        } else if let Some(wildcard) = &self.wildcard {
             self.wildcard_keys(wildcard, document, &mut found)?;
         } else if self.single_key(document, &mut found) {
             return Ok(found);
@@ -151,7 +153,9 @@ impl IndexSpec {
             }
             let value = value.unwrap_or(Value::Null);
             match part.kind {
-                KeyKind::Ascending => self.collation.push_key(&mut builder, value, true),
+                KeyKind::Ascending | KeyKind::Sphere | KeyKind::Flat => {
+                    self.collation.push_key(&mut builder, value, true);
+                }
                 KeyKind::Descending => self.collation.push_key(&mut builder, value, false),
                 KeyKind::Hashed => {
                     builder.push(Value::Int64(self.hash(value)), true);

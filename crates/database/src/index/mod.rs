@@ -2,11 +2,14 @@
 
 mod building;
 mod decode;
+mod geo;
 mod keys;
 mod spec;
 mod wildcard;
 
 pub use building::Building;
+pub use geo::GeoIndex;
+pub(crate) use geo::{KeyRange, elements, hashes};
 pub use keys::{DocumentKeys, KeyOf};
 pub use spec::{IndexSpec, KeyKind, KeyPart};
 pub use wildcard::Wildcard;

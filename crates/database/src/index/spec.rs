@@ -1,5 +1,6 @@
 //! Index specifications: what createIndexes takes, checked, and what listIndexes shows.
 
+use super::geo::GeoIndex;
 use super::wildcard::{Wildcard, is_wildcard};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
 use base::{ErrorCode, Namespace, Result, err};
@@ -22,6 +23,10 @@ pub enum KeyKind {
     Descending,
     /// By the hash of the value.
     Hashed,
+    /// By the cells of a place on the sphere.
+    Sphere,
+    /// By the hash of a place in the plane.
+    Flat,
 }
 
 /// One field of a key pattern.
@@ -42,6 +47,8 @@ pub struct IndexSpec {
     pub key: DocumentBuf,
     /// The key pattern taken apart.
     pub parts: Vec<KeyPart>,
+    /// What makes it an index of places.
+    pub geo: Option<GeoIndex>,
     /// Which part stands for all paths below it.
     pub wildcard: Option<Wildcard>,
     /// In a wildcard index seen as one on a single path: the part that holds the path.
@@ -84,6 +91,7 @@ impl IndexSpec {
             name: "_id_".to_string(),
             key: key.finish(),
             parts: vec![KeyPart { path: Path::new("_id"), kind: KeyKind::Ascending }],
+            geo: None,
             wildcard: None,
             path_part: None,
             unique: true,
@@ -189,7 +197,14 @@ impl IndexSpec {
     pub fn same_options(&self, other: &IndexSpec) -> bool {
         self.prepare_unique == other.prepare_unique
             && self.expire_after_seconds == other.expire_after_seconds
+            && GeoIndex::same_options(self.geo.as_ref(), other.geo.as_ref())
             && self.same_signature(other)
+    }
+
+    /// Whether plans use the index for conditions on its fields, and for their order: not where it is
+    /// of a kind that has operators of its own.
+    pub fn serves_plain_queries(&self) -> bool {
+        self.geo.is_none()
     }
 
     /// Whether the index is hashed in some part.
@@ -284,8 +299,16 @@ impl Parser {
             "weights" | "default_language" | "language_override" | "textIndexVersion" => {
                 return Err(err!(NotImplemented, "text indexes are not supported: option '{name}'"));
             }
-            "2dsphereIndexVersion" | "bits" | "min" | "max" | "bucketSize" => {
-                return Err(err!(NotImplemented, "geospatial indexes are not supported: option '{name}'"));
+            "2dsphereIndexVersion" => _ = self.options.append(name, value),
+            "bits" | "min" | "max" | "finestIndexedLevel" | "coarsestIndexedLevel" => {
+                if value.as_number().is_none() {
+                    return Err(wrong_type(name, "a number", value));
+                }
+                self.options.append(name, value);
+            }
+            // Of geoHaystack indexes, which went with MongoDB 5.0.
+            "bucketSize" => {
+                return Err(err!(NotImplemented, "geoHaystack indexes are not supported: option '{name}'"));
             }
             "wildcardProjection" => {
                 let projection = document(name, value)?;
@@ -312,6 +335,9 @@ impl Parser {
             err!(FailedToParse, "The 'key' field is a required property of an index specification")
         })?;
         let parts = key_pattern(key.view())?;
+        let mut options = self.options;
+        GeoIndex::complete(&parts, &mut options, whole.find("2dsphereIndexVersion").is_some());
+        let options = options.finish();
         let name = self.name.ok_or_else(|| {
             err!(FailedToParse, "The 'name' field is a required property of an index specification")
         })?;
@@ -319,7 +345,9 @@ impl Parser {
         // What is in the index is decided by its own collation, not by a writer's.
         let own = context.with_collation(collation.clone());
         let wildcard = Wildcard::parse(&parts, self.wildcard_projection.as_ref(), context)?;
+        let geo = GeoIndex::parse(&parts, options.view(), &collation)?;
         let spec = IndexSpec {
+            geo,
             wildcard,
             path_part: None,
             partial: self.partial.map(|filter| partial(filter, &own)).transpose()?,
@@ -333,7 +361,7 @@ impl Parser {
             clustered: self.clustered,
             hidden: self.hidden,
             expire_after_seconds: self.expire_after_seconds,
-            options: self.options.finish(),
+            options,
         };
         check(&spec, whole)?;
         if spec.is_id_pattern() && spec.clustered {
@@ -474,7 +502,15 @@ fn key_part(name: &str, value: Value<'_>) -> Result<KeyPart> {
             ));
         }
         Value::String("hashed") => KeyKind::Hashed,
-        Value::String(plugin @ ("text" | "2d" | "2dsphere")) => {
+        Value::String("2dsphere" | "2d") if is_wildcard(name) => {
+            return Err(err!(
+                CannotCreateIndex,
+                "The key pattern value for an '$**' index must be a non-zero number, not a string."
+            ));
+        }
+        Value::String("2dsphere") => KeyKind::Sphere,
+        Value::String("2d") => KeyKind::Flat,
+        Value::String(plugin @ "text") => {
             return Err(err!(NotImplemented, "index type '{plugin}' is not supported"));
         }
         Value::String("") => return Err(err!(CannotCreateIndex, "Empty string index value not allowed")),

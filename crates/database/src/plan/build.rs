@@ -3,12 +3,12 @@
 use super::Access;
 use super::choose::{Candidate, Planning, Source};
 use super::key_filter::{self, KeyFilter};
-use super::{Hint, Read, covering, min_max, shape};
+use super::{Hint, Read, covering, geo, min_max, shape};
 use crate::collection::Collection;
 use crate::exec::{
-    CollScan, CountScan, DistinctScan, Eof, Express, Fetch, Found, IdStream, IndexScan, KeyBounds, KeyOnly,
-    Limit, NaturalOrder, Or, ProjectionCovered, RecordStream, ReturnKey, Skip, Sort, SortMerge, SortOptions,
-    Surroundings, lookup,
+    CollScan, CountScan, DistinctScan, Eof, Express, Fetch, Found, GeoNear, IdStream, IndexScan, KeyBounds,
+    KeyOnly, Limit, NaturalOrder, Or, ProjectionCovered, RecordStream, ReturnKey, Skip, Sort, SortMerge,
+    SortOptions, Surroundings, lookup,
 };
 use crate::index::{Index, IndexSpec};
 use crate::operation::Operation;
@@ -94,7 +94,10 @@ pub(crate) fn plan(
     read: Read,
     context: &Arc<Context>,
 ) -> Result<Plan> {
-    if let Some((_, kind)) = read.sort.as_ref().and_then(|sort| sort.by_metadata().next()) {
+    let near = read.matcher.near();
+    let gives = |kind: MetaKind| near.is_some() && kind.is_of_places();
+    let missing = read.sort.iter().flat_map(|sort| sort.by_metadata()).find(|(_, kind)| !gives(*kind));
+    if let Some((_, kind)) = missing {
         return Err(kind.unavailable());
     }
     let data = collection.data()?;
@@ -109,13 +112,11 @@ pub(crate) fn plan(
     let describe = || describe(collection, &read);
     let mut range = None;
     let natural = read.sort.as_ref().and_then(|sort| sort.natural());
-    if read.matcher.near().is_some() {
-        return Err(no_place_index(&describe()));
-    }
     // A filter has the say on indexes; bounds on an index need theirs all the same.
     let bounded = read.min.is_some() || read.max.is_some();
     let heeded = |hint: &&Hint| !filtered || bounded || matches!(hint, Hint::Natural { .. });
-    let (source, rejected) = match (read.hint.as_ref().filter(heeded), natural) {
+    let hint = read.hint.as_ref().filter(heeded);
+    let (source, rejected) = match (hint, natural) {
         (None, _) if bounded => {
             return Err(err!(51173, "When using min()/max() a hint of which index to use must be provided"));
         }
@@ -127,15 +128,27 @@ pub(crate) fn plan(
                 describe()
             ));
         }
+        (_, Some(_)) if near.is_some() => {
+            return Err(err!(BadValue, "geoNear expression not allowed with $natural sort order"));
+        }
+        (Some(Hint::Natural { .. }), _) if near.is_some() => {
+            return Err(err!(BadValue, "geoNear expression not allowed with $natural hint"));
+        }
         (_, Some(forward)) => (Source::Collection { forward }, Vec::new()),
-        (None, None) => planning.choose()?,
+        (None, None) => match near {
+            Some(near) => (geo::near(&planning, near, None, describe)?, Vec::new()),
+            None => planning.choose()?,
+        },
         (Some(hint), None) => match (hint.resolve(data, describe)?, hint) {
             (Some(index), _) if bounded => {
                 range = Some(min_max::range(index, &read)?);
                 let candidate = Candidate::new(Access::whole(index), &read);
                 (Source::Index(Candidate { covered: false, ..candidate }), Vec::new())
             }
-            (Some(index), _) => (planning.hinted(index, describe)?, Vec::new()),
+            (Some(index), _) => match near {
+                Some(near) => (geo::near(&planning, near, Some(index), describe)?, Vec::new()),
+                None => (planning.hinted(index, describe)?, Vec::new()),
+            },
             (None, Hint::Natural { forward }) => (Source::Collection { forward: *forward }, Vec::new()),
             (None, _) => (Source::Collection { forward: true }, Vec::new()),
         },
@@ -179,15 +192,6 @@ fn check_table_scan(collection: &Collection, read: &Read, natural: Option<bool>)
     ))
 }
 
-/// What MongoDB says of a query for what is near to a place where no index can answer.
-fn no_place_index(query: &str) -> base::Error {
-    err!(
-        NoQueryExecutionPlans,
-        "error processing query: {query}\n planner returned error :: caused by :: unable to find index for \
-         $geoNear query"
-    )
-}
-
 /// What MongoDB's planner says of a query it refuses.
 fn describe(collection: &Collection, read: &Read) -> String {
     let sort = read.sort.as_deref().map(sort_document).unwrap_or_default();
@@ -208,7 +212,7 @@ impl Plan {
         match &self.source {
             Source::Collection { .. } => true,
             Source::Index(candidate) => !candidate.access.bounded.contains(&true),
-            Source::Eof | Source::Unique(_) | Source::Union(_) => false,
+            Source::Eof | Source::Unique(_) | Source::Union(_) | Source::Near(_) => false,
         }
     }
 
@@ -242,6 +246,7 @@ impl Plan {
             Source::Unique(access) => visit(&access.index),
             Source::Index(candidate) => visit(&candidate.access.index),
             Source::Union(scans) => scans.iter().for_each(|access| visit(&access.index)),
+            Source::Near(near) => visit(&near.access.index),
         }
     }
 
@@ -300,6 +305,10 @@ impl Plan {
                 Box::new(Express::new(around, &Arc::new(access.clone()), access.single_key(), filter))
             }
             Source::Index(candidate) => self.index(candidate, filter)?,
+            Source::Near(near) => {
+                let alone = matches!(self.read.matcher.root(), Node::Field { .. });
+                Box::new(GeoNear::new(around, near, filter(alone), self.read.metadata))
+            }
             Source::Union(scans) => {
                 let proven = scans.iter().all(Access::proves_all);
                 let fetch = Fetch::new(around, self.union(scans)?, filter(proven).map(Part::whole));
@@ -419,6 +428,6 @@ fn is_ordered(source: &Source) -> bool {
     match source {
         Source::Eof | Source::Unique(_) => true,
         Source::Index(candidate) => candidate.ordered.is_some(),
-        Source::Collection { .. } | Source::Union(_) => false,
+        Source::Collection { .. } | Source::Union(_) | Source::Near(_) => false,
     }
 }

@@ -18,8 +18,8 @@ use super::conjuncts::{self, Conjuncts};
 use super::implies::{implies, mentions_strings};
 use super::order::{self, Ordered};
 use super::{Access, access};
-use super::{Read, covering, wildcard};
-use crate::exec::KeyBounds;
+use super::{Read, covering, geo, wildcard};
+use crate::exec::{KeyBounds, NearAccess};
 use crate::index::{Index, KeyKind};
 use crate::storage_error;
 use base::bson::Path;
@@ -45,6 +45,8 @@ pub(crate) enum Source {
     Index(Candidate),
     /// Several scans, each of one branch of an `$or`.
     Union(Vec<Access>),
+    /// What is near to a place, by an index of places.
+    Near(Box<NearAccess>),
 }
 
 /// A way to use an index.
@@ -92,6 +94,7 @@ impl Candidate {
             let decodes = spec.collation.is_simple()
                 && spec.path_part.is_none()
                 && spec.wildcard.is_none()
+                && spec.serves_plain_queries()
                 && !super::bounds::is_positional(path);
             decodes && self.access.proves_all() && !self.access.is_multikey(*part)
         });
@@ -220,8 +223,20 @@ impl<'a> Planning<'a> {
                 )
             });
         }
+        if index.spec.geo.is_some() {
+            let candidate = geo::candidate(self, index, &self.conjuncts(root));
+            return Ok(candidate.unwrap_or_else(|| self.whole(index)).into_source());
+        }
         let access = access::bounds(index, &self.conjuncts(root));
         Ok(Candidate::new(access, self.read).into_source())
+    }
+
+    /// All of an index whose keys prove nothing.
+    fn whole(&self, index: &Arc<Index>) -> Candidate {
+        let access = Access { proven: vec![false], ..Access::whole(index) };
+        let ordered = order::provides(&access, &[], self.read.matcher.collation());
+        let sorts = self.read.sort.as_ref().is_some_and(|sort| sort.orders());
+        Candidate { access, ordered: ordered.filter(|_| !sorts), covered: false, distinct: None }
     }
 
     /// A wildcard index can't be read as a whole: most documents have many keys or none.
@@ -235,7 +250,7 @@ impl<'a> Planning<'a> {
         Ok(candidates.into_iter().next().map(Candidate::into_source))
     }
 
-    fn conjuncts<'n>(&'n self, root: &'n Node) -> Conjuncts<'n> {
+    pub(super) fn conjuncts<'n>(&'n self, root: &'n Node) -> Conjuncts<'n> {
         let indexed = |path: &Path| {
             let parts = self.indexes.iter().flat_map(|index| index.spec.parts.iter());
             let mut wildcards = self.indexes.iter().filter_map(|index| index.spec.wildcard.as_ref());
@@ -247,7 +262,8 @@ impl<'a> Planning<'a> {
 
     /// The indexes that a filter bounds and that have every document it matches.
     fn candidates(&self, conjuncts: &Conjuncts<'_>, filter: &Node) -> Vec<Candidate> {
-        let usable = self.indexes.iter().filter(|index| !index.spec.hidden);
+        let usable = self.indexes.iter();
+        let usable = usable.filter(|index| !index.spec.hidden && index.spec.serves_plain_queries());
         let bounded = usable.clone().filter(|index| index.spec.wildcard.is_none()).filter_map(|index| {
             // Most indexes have nothing to do with the filter.
             let first = &index.spec.parts.first()?.path;
@@ -260,19 +276,26 @@ impl<'a> Planning<'a> {
         let wildcards = usable.filter(|index| index.spec.wildcard.is_some());
         let wildcards = wildcards.filter(|index| self.has_all(index, conjuncts, filter));
         let candidates = wildcards.flat_map(|index| wildcard::candidates(index, conjuncts, self.read));
-        bounded.chain(candidates.filter(|candidate| candidate.first_part() > 0)).collect()
+        let plain = bounded.chain(candidates.filter(|candidate| candidate.first_part() > 0));
+        plain.chain(geo::candidates(self, conjuncts, filter)).collect()
+    }
+
+    /// Whether an index has every document that the filter matches, as far as that is up to the filter
+    /// of a partial index.
+    pub(super) fn partial_has_all(&self, index: &Index, filter: &Node) -> bool {
+        let Some(partial) = &index.spec.partial else { return true };
+        let (whole, wanted) = (self.read.matcher.root(), partial.matcher.root());
+        let query = self.read.matcher.collation();
+        if partial.matcher.collation() != query && mentions_strings(wanted) {
+            return false;
+        }
+        implies(filter, wanted, query) || implies(whole, wanted, query)
     }
 
     /// Whether an index has every document that the filter matches.
     fn has_all(&self, index: &Index, conjuncts: &Conjuncts<'_>, filter: &Node) -> bool {
-        let whole = self.read.matcher.root();
-        if let Some(partial) = &index.spec.partial {
-            let wanted = partial.matcher.root();
-            let query = self.read.matcher.collation();
-            if partial.matcher.collation() != query && mentions_strings(wanted) {
-                return false;
-            }
-            return implies(filter, wanted, query) || implies(whole, wanted, query);
+        if index.spec.partial.is_some() {
+            return self.partial_has_all(index, filter);
         }
         !index.spec.sparse
             || conjuncts.list.iter().any(|conjunct| {
@@ -307,7 +330,7 @@ impl<'a> Planning<'a> {
             .indexes
             .iter()
             .filter(|index| !index.spec.hidden && !index.spec.sparse && index.spec.partial.is_none())
-            .filter(|index| index.spec.wildcard.is_none());
+            .filter(|index| index.spec.wildcard.is_none() && index.spec.serves_plain_queries());
         let no_conjuncts =
             Conjuncts { list: Vec::new(), members: &[], collation: self.read.matcher.collation() };
         let usable = usable.map(|index| {

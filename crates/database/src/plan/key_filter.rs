@@ -23,7 +23,8 @@ pub(crate) struct KeyFilter {
 pub(crate) fn of(access: &Access, matcher: &Arc<Matcher>) -> Option<KeyFilter> {
     let spec = &access.index.spec;
     // A wildcard index's keys may be of a name with dots in it.
-    if access.any_multikey() || !spec.collation.is_simple() || spec.path_part.is_some() {
+    let plain = spec.collation.is_simple() && spec.path_part.is_none() && spec.serves_plain_queries();
+    if access.any_multikey() || !plain {
         return None;
     }
     let part_of = |node: &Node| match node {

@@ -7,6 +7,7 @@ mod choose;
 mod conjuncts;
 mod covering;
 mod expr;
+mod geo;
 mod hint;
 mod implies;
 mod key_filter;

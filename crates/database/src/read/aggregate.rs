@@ -3,8 +3,10 @@
 use super::collections::OtherCollections;
 use super::oplog::{OplogScan, Order};
 use super::{Documents, Nothing, metadata};
+use crate::collection::Collection;
 use crate::cursor::{Cursor, Opener};
 use crate::database::Database;
+use crate::index::KeyKind;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read};
 use crate::view::View;
@@ -82,6 +84,33 @@ pub(crate) struct Front {
 }
 
 impl Front {
+    /// Takes what a plan can do off a pipeline over a collection.
+    ///
+    /// Errors: as [`split`](Self::split); those of `$geoNear`.
+    pub(crate) fn of(
+        mut pipeline: Pipeline,
+        collection: Option<&Collection>,
+        context: &Context,
+    ) -> Result<Front> {
+        let (Some(collection), Some(near)) = (collection, pipeline.take_leading_near()) else {
+            return Front::split(pipeline, context);
+        };
+        let path = match near.key() {
+            Some(key) => key.to_string(),
+            None => place_field(collection)?,
+        };
+        let filter = near.filter(&path, context)?;
+        let mut read = Read::new(Arc::new(Matcher::parse_query(filter.view(), context)?));
+        pipeline.optimize(context)?;
+        read.limit = pipeline.take_leading_limit().unwrap_or(0);
+        let asked = context.metadata.wanted().without(MetaKind::RecordId);
+        if asked.has(MetaKind::SortKey) && pipeline.asks_for_unsorted_key() {
+            return Err(no_sort());
+        }
+        read.metadata = asked.without(MetaKind::SortKey);
+        Ok(Front { read, rest: near.fields().then(pipeline) })
+    }
+
     /// Takes the leading `$match`, `$sort` and `$limit` off a pipeline.
     ///
     /// Errors: 16410 for a name that only filters may have; BadValue for a sort key that is asked
@@ -110,6 +139,28 @@ impl Front {
         read.covering = if asked.is_empty() { reads } else { None };
         Ok(Front { read, rest: pipeline })
     }
+}
+
+/// The field of the one index of places that a `$geoNear` without a key means.
+///
+/// Errors: IndexNotFound.
+fn place_field(collection: &Collection) -> Result<String> {
+    let data = collection.data()?;
+    for (kind, name) in [(KeyKind::Flat, "2d"), (KeyKind::Sphere, "2dsphere")] {
+        let parts =
+            data.indexes.iter().filter(|index| !index.spec.hidden).flat_map(|index| &index.spec.parts);
+        let mut fields = parts.filter(|part| part.kind == kind).map(|part| part.path.as_str());
+        let Some(first) = fields.next() else { continue };
+        if fields.next().is_some() {
+            return Err(err!(
+                IndexNotFound,
+                "There is more than one {name} index on {}; unsure which to use for $geoNear",
+                collection.namespace
+            ));
+        }
+        return Ok(first.to_string());
+    }
+    Err(err!(IndexNotFound, "$geoNear requires a 2d or 2dsphere index, but none were found"))
 }
 
 /// What a pipeline reads must be names that a pipeline may have, though a filter may have others.
@@ -210,7 +261,7 @@ impl Database {
         let Some(collection) = collection.filter(|_| pipeline.reads_collection()) else {
             return pipeline.run(Box::new(Nothing), environment);
         };
-        let Front { mut read, rest } = Front::split(pipeline, &environment.context)?;
+        let Front { mut read, rest } = Front::of(pipeline, Some(&collection), &environment.context)?;
         read.hint = request.hint.clone();
         read.allow_disk_use = environment.allow_disk_use;
         let (sort, context) = (read.sort.clone(), &environment.context);

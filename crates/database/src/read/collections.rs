@@ -68,7 +68,7 @@ impl OtherCollections {
         let Some(collection) = collection.filter(|_| pipeline.reads_collection()) else {
             return pipeline.run(Box::new(Nothing), environment);
         };
-        let Front { mut read, rest } = Front::split(pipeline, &environment.context)?;
+        let Front { mut read, rest } = Front::of(pipeline, Some(&collection), &environment.context)?;
         read.allow_disk_use = environment.allow_disk_use;
         let (sort, context) = (read.sort.clone(), &environment.context);
         let records = self.database.read(&self.operation, &self.view, &collection, read, context)?;

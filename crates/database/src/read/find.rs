@@ -89,7 +89,9 @@ impl<'a> FindRequest<'a> {
             _ => None,
         };
         let metadata = context.metadata.wanted().without(MetaKind::RecordId);
-        if let Some(kind) = MetaKind::SEARCHED.into_iter().find(|kind| metadata.has(*kind)) {
+        let gives = |kind: MetaKind| kind.is_of_places() && matcher.near().is_some();
+        let missing = MetaKind::SEARCHED.into_iter().find(|kind| metadata.has(*kind) && !gives(*kind));
+        if let Some(kind) = missing {
             return Err(kind.unavailable());
         }
         if metadata.has(MetaKind::SortKey) && sort.as_ref().is_none_or(|sort| !sort.orders()) {

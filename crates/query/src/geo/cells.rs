@@ -6,10 +6,11 @@
 
 use super::EARTH_RADIUS;
 use super::geometry::{Geometry, Part};
-use super::region::Parts;
+use super::region::{Parts, grown};
+use s2rst::s1::Angle;
 use s2rst::s2::metric::{AVG_AREA, AVG_EDGE};
 use s2rst::s2::region_coverer::RegionCoverer;
-use s2rst::s2::{CellId, Level, Region};
+use s2rst::s2::{Cap, CellId, Level, Point, Region};
 use std::collections::BTreeSet;
 
 /// How many cells the covering of a filter's shape has, about.
@@ -71,20 +72,27 @@ impl Levels {
         Some(covering.cell_ids().iter().map(|cell| key(*cell)).collect())
     }
 
-    /// The ranges of keys, both ends within, in which all shapes are that meet a region, sorted: cells
-    /// of its covering with all below them, and each cell above them alone.
-    pub fn ranges(&self, geometry: &Geometry) -> Option<Vec<(i64, i64)>> {
-        geometry.with_region(|region| self.ranges_of(region))
+    /// The cells to look for shapes in that meet a geometry; `None` for flat shapes.
+    pub fn covering(&self, geometry: &Geometry) -> Option<Covering> {
+        geometry.with_region(|region| self.covering_of(region))
     }
 
-    /// The same for any region.
-    pub(crate) fn ranges_of(&self, region: &dyn Region) -> Vec<(i64, i64)> {
-        let covering =
-            RegionCoverer::new().max_level(Level::new(QUERY_FINEST)).max_cells(QUERY_CELLS).covering(region);
+    /// The cells to look for shapes in that are within an angle of a place, in radians.
+    pub fn covering_around(&self, place: Point, angle: f64) -> Covering {
+        self.covering_of(&grown(Cap::from_center_angle(place, Angle::from_radians(angle))))
+    }
+
+    /// Cells all of whose places are within an angle of a place.
+    pub fn inside(&self, place: Point, angle: f64) -> Covering {
+        let cap = Cap::from_center_angle(place, Angle::from_radians(angle * (1.0 - 1e-9)));
+        let cells = query_coverer().interior_covering(&cap);
+        Covering { cells: cells.cell_ids().iter().map(|cell| key(*cell)).collect(), above: Vec::new() }
+    }
+
+    fn covering_of(&self, region: &dyn Region) -> Covering {
+        let covering = query_coverer().covering(region);
         let mut above = BTreeSet::new();
-        let mut ranges: Vec<(i64, i64)> = Vec::new();
         for cell in covering.cell_ids() {
-            ranges.push((key(cell.range_min()), key(cell.range_max())));
             let mut cell = *cell;
             while cell.level().as_u8() > self.coarsest {
                 cell = cell.parent();
@@ -93,10 +101,38 @@ impl Levels {
                 }
             }
         }
-        ranges.extend(above.into_iter().map(|cell| (cell, cell)));
-        ranges.sort_unstable();
-        ranges
+        Covering {
+            cells: covering.cell_ids().iter().map(|cell| key(*cell)).collect(),
+            above: above.into_iter().collect(),
+        }
     }
+}
+
+/// Where to look for a shape: in cells with all below them, and in each cell above them alone.
+#[derive(Clone, Debug)]
+pub struct Covering {
+    /// Cells that cover it.
+    pub cells: Vec<i64>,
+    /// The cells above these.
+    pub above: Vec<i64>,
+}
+
+/// The keys of a cell and of all below it, from the first to the last.
+pub fn range(cell: i64) -> (i64, i64) {
+    let cell = CellId::from(cell as u64);
+    (key(cell.range_min()), key(cell.range_max()))
+}
+
+/// A cell as older versions of the index store it: its face, then which quarter on each level.
+pub fn text(cell: i64) -> String {
+    let cell = CellId::from(cell as u64);
+    let quarters = (1..=cell.level().as_u8()).map(|level| cell.child_position(Level::new(level)));
+    let digits: String = quarters.map(|quarter| char::from(b'0' + quarter)).collect();
+    format!("{}f{digits}", cell.face().as_u8())
+}
+
+fn query_coverer() -> RegionCoverer {
+    RegionCoverer::new().max_level(Level::new(QUERY_FINEST)).max_cells(QUERY_CELLS)
 }
 
 fn key(cell: CellId) -> i64 {

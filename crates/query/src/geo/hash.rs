@@ -102,6 +102,29 @@ impl Grid {
         }
     }
 
+    /// Whether the index can look for what lies in a shape: it can't for circles on the sphere that reach
+    /// over a pole or around the antimeridian.
+    pub fn serves(&self, geometry: &Geometry) -> bool {
+        match geometry {
+            Geometry::Box(_) | Geometry::Circle(_) | Geometry::Polygon(_) => true,
+            Geometry::Cap(cap) => {
+                let bound = cap.cap.rect_bound();
+                !bound.lng.is_full() && bound.lng.lo <= bound.lng.hi
+            }
+            _ => false,
+        }
+    }
+
+    /// The ranges of cells all of whose places are within a distance of one.
+    pub fn inside(&self, circle: &Circle) -> Vec<(u64, u64)> {
+        let radius = circle.radius * (1.0 - 1e-9);
+        self.cells(&circle.bound(), true, |cell| match () {
+            () if cell.distance(circle.center) > radius => Relation::Outside,
+            () if cell.greatest_distance(circle.center) <= radius => Relation::Within,
+            () => Relation::Across,
+        })
+    }
+
     /// The ranges of a rectangle.
     pub fn ranges_of_box(&self, area: &FlatBox) -> Vec<(u64, u64)> {
         self.cover(area, |cell| match area.contains(cell.low) && area.contains(cell.high) {
@@ -155,6 +178,11 @@ impl Grid {
 
     /// Cells that cover what of a rectangle `relate` doesn't leave out.
     fn cover(&self, area: &FlatBox, relate: impl Fn(&FlatBox) -> Relation) -> Vec<(u64, u64)> {
+        self.cells(area, false, relate)
+    }
+
+    /// Cells that cover what of a rectangle `relate` doesn't leave out, or only those `inside` it.
+    fn cells(&self, area: &FlatBox, inside: bool, relate: impl Fn(&FlatBox) -> Relation) -> Vec<(u64, u64)> {
         let bounds =
             FlatBox::new(Position { x: self.min, y: self.min }, Position { x: self.max, y: self.max });
         if !area.intersects(&bounds) {
@@ -169,6 +197,7 @@ impl Grid {
             match self.relation(&cell, wanted, &relate) {
                 Relation::Outside => {}
                 Relation::Within => done.push(cell.range()),
+                Relation::Across if inside && (cell.level >= self.bits || full) => {}
                 Relation::Across if cell.level >= self.bits || full => done.push(cell.range()),
                 Relation::Across => open.extend(cell.quarters()),
             }

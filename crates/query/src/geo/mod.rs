@@ -25,7 +25,7 @@ mod specifier;
 #[cfg(test)]
 mod tests;
 
-pub use geometry::{Cap, Geometry, Part};
+pub use geometry::{Cap, Form, Geometry, Part};
 pub use plane::{Circle, FlatBox, FlatPolygon};
 pub use position::Position;
 pub(crate) use position::fields_of;

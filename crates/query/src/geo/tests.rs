@@ -1,6 +1,6 @@
 //! Coverings against what they cover: they may have too much, never too little.
 
-use super::cells::Levels;
+use super::cells::{Covering, Levels, range};
 use super::hash::Grid;
 use super::{Cap, Circle, FlatBox, FlatPolygon, Geometry, Position};
 use base::bson::{Document, Value, extended_json};
@@ -49,6 +49,12 @@ fn round_shape() -> impl Strategy<Value = Geometry> {
     prop_oneof![cap, triangle]
 }
 
+/// The ranges of keys within a covering.
+fn ranges_of(covering: &Covering) -> Vec<(i64, i64)> {
+    let above = covering.above.iter().map(|cell| (*cell, *cell));
+    covering.cells.iter().map(|cell| range(*cell)).chain(above).collect()
+}
+
 proptest! {
     #[test]
     fn the_grid_covers_what_flat_shapes_contain(
@@ -72,7 +78,7 @@ proptest! {
     ) {
         let levels = Levels::of_version(3);
         let grid = Grid::new(None, None, None).unwrap();
-        let ranges = levels.ranges(&shape).unwrap();
+        let ranges = ranges_of(&levels.covering(&shape).unwrap());
         for place in places {
             let stored = Geometry::Pair(place).stored_parts().unwrap();
             let contained = shape.contains(Geometry::Pair(place));
@@ -91,7 +97,7 @@ proptest! {
     fn shapes_that_meet_share_cells(a in round_shape(), b in round_shape()) {
         prop_assume!(!matches!(b, Geometry::Cap(_)) && !matches!(a, Geometry::Cap(_)));
         let levels = Levels::of_version(3);
-        let ranges = levels.ranges(&a).unwrap();
+        let ranges = ranges_of(&levels.covering(&a).unwrap());
         let keys = match &b {
             Geometry::Sphere { parts, .. } => levels.keys(parts, true).unwrap(),
             _ => Vec::new(),

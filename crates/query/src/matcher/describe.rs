@@ -22,7 +22,7 @@ pub(super) fn describe(node: &Node, out: &mut Builder) {
                 describe_operators(node, out);
                 out.end();
             }
-            None => group("$nor", std::slice::from_ref(child), out),
+            None => group("$nor", [&**child], out),
         },
         Node::Expr(expr) => {
             out.append("$expr", &expr.source);
@@ -42,7 +42,7 @@ pub(super) fn describe(node: &Node, out: &mut Builder) {
     }
 }
 
-fn group(name: &str, children: &[Node], out: &mut Builder) {
+pub(super) fn group<'n>(name: &str, children: impl IntoIterator<Item = &'n Node>, out: &mut Builder) {
     out.begin_array(name);
     for child in children {
         out.push_document();

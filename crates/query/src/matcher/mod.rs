@@ -177,6 +177,22 @@ impl Matcher {
         builder.finish()
     }
 
+    /// The same without what the filter says of nearness, which plans see to before anything else.
+    pub fn describe_beside_near(&self) -> DocumentBuf {
+        let mut builder = Builder::new();
+        let members = match &self.root {
+            Node::And(children) => children.as_slice(),
+            single => std::slice::from_ref(single),
+        };
+        let near = |node: &&Node| matches!(node, Node::Field { predicate: Predicate::Near(_), .. });
+        let others: Vec<&Node> = members.iter().filter(|node| !near(node)).collect();
+        match others.as_slice() {
+            [only] => describe::describe(only, &mut builder),
+            several => describe::group("$and", several.iter().copied(), &mut builder),
+        }
+        builder.finish()
+    }
+
     /// What the filter says fields equal, at the top or within `$and`: the fields that an upsert
     /// puts into its new document.
     ///

@@ -67,6 +67,11 @@ impl MetaKind {
     pub const SEARCHED: [MetaKind; 3] =
         [MetaKind::GeoNearDistance, MetaKind::GeoNearPoint, MetaKind::TextScore];
 
+    /// Whether what is near to a place has it.
+    pub fn is_of_places(self) -> bool {
+        matches!(self, MetaKind::GeoNearDistance | MetaKind::GeoNearPoint)
+    }
+
     /// Whether `{$meta: kind}` stands anywhere in a specification, whose depth is bounded.
     /// Sub-pipelines, which look at other documents, don't count.
     pub fn is_asked_in(self, specification: Document<'_>) -> bool {

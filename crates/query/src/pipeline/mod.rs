@@ -23,6 +23,7 @@ mod facet;
 mod fields;
 mod fill;
 mod filter_paths;
+mod geo_near;
 mod granularity;
 mod graph_lookup;
 mod group;
@@ -60,6 +61,7 @@ pub(crate) mod testing;
 mod tests;
 
 pub use collections::{Collections, Environment, Namespace, Sink};
+pub use geo_near::GeoNear;
 pub use planner::LeadingSort;
 pub use registry::{StageName, stages};
 pub use source::{from_documents, from_iter};

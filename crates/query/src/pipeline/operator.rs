@@ -1,5 +1,6 @@
 //! What every parsed stage can do: start running, and tell the optimiser what it does.
 
+use super::geo_near::GeoNear;
 use super::unwind::Unwind;
 use super::{Environment, Step, Stream};
 use base::Result;
@@ -45,6 +46,8 @@ pub(crate) enum Kind<'a> {
         pattern: &'a DocumentBuf,
         limit: Option<u64>,
     },
+    /// A `$geoNear`, which the plan does.
+    GeoNear(&'a Arc<GeoNear>),
     Limit(u64),
     /// An `$unwind`, for what can unwind its own output.
     Unwind(&'a Unwind),

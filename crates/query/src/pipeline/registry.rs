@@ -3,8 +3,8 @@
 use super::parse::{Parsed, Scope};
 use super::{
     bucket, bucket_auto, change_stream, change_stream_split_large_event, count, densify, documents, external,
-    facet, fill, graph_lookup, group, internal, limit, lookup, r#match, merge, out, project, redact,
-    replace_root, sample, set_window_fields, skip, sort, sort_by_count, union_with, unwind,
+    facet, fill, geo_near, graph_lookup, group, internal, limit, lookup, r#match, merge, out, project,
+    redact, replace_root, sample, set_window_fields, skip, sort, sort_by_count, union_with, unwind,
 };
 use base::bson::Element;
 use base::{Result, err};
@@ -70,7 +70,7 @@ pub(crate) const STAGES: &[Entry] = &[
     stage("$documents", documents::parse).first(),
     stage("$facet", facet::parse).not_in_facet(),
     stage("$fill", fill::parse),
-    refused("$geoNear").first(),
+    stage("$geoNear", geo_near::parse).first(),
     stage("$graphLookup", graph_lookup::parse),
     stage("$group", group::parse),
     stage("$indexStats", external::parse).first(),

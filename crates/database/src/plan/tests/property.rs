@@ -334,7 +334,7 @@ fn sources_are_of_every_kind() {
                     5 + usize::from(candidate.access.parts.iter().any(|part| part.as_slice().len() == 2))
                 }
                 Source::Index(_) => 3,
-                Source::Union(_) => 4,
+                Source::Union(_) | Source::Near(_) => 4,
             }] += 1;
         }
     }

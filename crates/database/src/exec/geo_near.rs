@@ -1,0 +1,344 @@
+//! GEO_NEAR_2DSPHERE and GEO_NEAR_2D: records in the order of their distance from a place.
+//!
+//! The index is read in growing rings: first what lies within a small distance, then what lies within a
+//! greater one and wasn't read yet. What is read is measured and kept until the ring that has been read
+//! reaches as far, when nothing nearer can turn up any more. The width of rings follows from how much
+//! they hold, so that little is read for a few results.
+
+mod space;
+
+use super::seen::Seen;
+use super::{Explainer, IdStream, IndexScan, PATIENCE, Record, RecordStream, Stats, Surroundings};
+use crate::access::Access;
+use crate::access::interval::Intervals;
+use crate::index::{GeoIndex, elements};
+use crate::keys::RecordId;
+use base::Result;
+use base::bson::{Document, Value, ValueBuf};
+use query::matcher::{Matcher, Near};
+use query::{DocumentMetadata, MetaKind, MetaKinds};
+use space::Space;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+/// A ring with fewer records makes the next one wider, one with more than twice as many narrower.
+const RING_RECORDS: usize = 300;
+/// By how much rings grow while they hold nothing.
+const EMPTY_GROWTH: f64 = 8.0;
+
+/// An index of places, the bounds of its other parts, and what to be near to.
+#[derive(Clone)]
+pub(crate) struct NearAccess {
+    /// The index.
+    pub(crate) access: Access,
+    /// Its part that has the places.
+    part: usize,
+    near: Near,
+}
+
+impl NearAccess {
+    /// Errors: 16433 for a place beyond the index's bounds.
+    pub(crate) fn new(access: Access, part: usize, near: Near) -> Result<NearAccess> {
+        if let Some(space) = Space::new(&access, &near) {
+            space.check()?;
+        }
+        Ok(NearAccess { access, part, near })
+    }
+}
+
+/// A record that has been read and measured.
+struct Found {
+    distance: f64,
+    id: RecordId,
+    /// The place that the distance is to, where it is asked for.
+    place: Option<ValueBuf>,
+}
+
+/// A ring as explain tells of it.
+struct Ring {
+    inner: f64,
+    outer: f64,
+    buffered: u64,
+    returned: u64,
+}
+
+/// Yields the records near to a place, the nearest first.
+pub(crate) struct GeoNear {
+    surroundings: Arc<Surroundings>,
+    near: NearAccess,
+    filter: Option<Arc<Matcher>>,
+    metadata: MetaKinds,
+    /// How far the index has been read.
+    outer: f64,
+    /// How far it is to be read.
+    end: f64,
+    step: Option<f64>,
+    /// The bounds that have been read.
+    read: Intervals,
+    seen: Seen,
+    found: BinaryHeap<Reverse<Found>>,
+    rings: Vec<Ring>,
+    stats: Stats,
+    fetched: Stats,
+    keys: u64,
+    documents: u64,
+}
+
+impl GeoNear {
+    pub(crate) fn new(
+        surroundings: &Arc<Surroundings>,
+        near: &NearAccess,
+        filter: Option<Arc<Matcher>>,
+        metadata: MetaKinds,
+    ) -> GeoNear {
+        let space = Space::new(&near.access, &near.near);
+        let farthest = space.as_ref().map_or(0.0, Space::farthest);
+        let read = match &space {
+            Some(space) if near.near.min > 0.0 => space.nearer_than(near.near.min),
+            _ => Intervals::default(),
+        };
+        GeoNear {
+            surroundings: surroundings.clone(),
+            filter,
+            metadata,
+            outer: near.near.min,
+            end: near.near.max.min(farthest),
+            step: None,
+            read,
+            seen: Seen::default(),
+            found: BinaryHeap::new(),
+            rings: Vec::new(),
+            stats: Stats::default(),
+            fetched: Stats::default(),
+            keys: 0,
+            documents: 0,
+            near: near.clone(),
+        }
+    }
+
+    /// Whether all there is has been read.
+    fn is_complete(&self) -> bool {
+        self.step.is_some() && self.outer >= self.end
+    }
+
+    /// The bounds within a distance that haven't been read.
+    fn unread(&self, distance: f64) -> Option<(Intervals, Intervals)> {
+        let all = Space::new(&self.near.access, &self.near.near)?.within(distance);
+        Some((all.intersection(&self.read.complement()), all))
+    }
+
+    fn scan(&self, bounds: Intervals) -> Result<Option<IndexScan>> {
+        let mut access = self.near.access.clone();
+        if let Some(part) = access.parts.get_mut(self.near.part) {
+            *part = bounds;
+        }
+        match access.is_empty() {
+            true => Ok(None),
+            false => IndexScan::new(&self.surroundings, &Arc::new(access), true).map(Some),
+        }
+    }
+
+    /// The width of the first ring: that within which there is something.
+    fn first_step(&mut self) -> Result<f64> {
+        let mut step = Space::new(&self.near.access, &self.near.near).map_or(1.0, |space| space.least_step());
+        loop {
+            let outer = self.outer + step;
+            if outer >= self.end {
+                return Ok(step);
+            }
+            let Some((unread, _)) = self.unread(outer) else { return Ok(step) };
+            if let Some(mut scan) = self.scan(unread)? {
+                let first = scan.next()?;
+                self.keys += scan.examined();
+                if first.is_some() {
+                    return Ok(step);
+                }
+            }
+            step *= EMPTY_GROWTH;
+        }
+    }
+
+    /// Reads the next ring.
+    fn grow(&mut self) -> Result<()> {
+        let step = match self.step {
+            Some(step) => step,
+            None => self.first_step()?,
+        };
+        let outer = (self.outer + step).min(self.end);
+        let mut count = 0;
+        if let Some((unread, all)) = self.unread(outer) {
+            if let Some(mut scan) = self.scan(unread)? {
+                while let Some(id) = scan.next()? {
+                    count += usize::from(self.measure(id)?);
+                }
+                self.keys += scan.examined();
+            }
+            self.read = self.read.with(&all);
+        }
+        let factor = match count {
+            0 => EMPTY_GROWTH,
+            1..RING_RECORDS => 2.0,
+            count if count > 2 * RING_RECORDS => 0.5,
+            _ => 1.0,
+        };
+        self.step = Some(step * factor);
+        self.rings.push(Ring { inner: self.outer, outer, buffered: count as u64, returned: 0 });
+        self.outer = outer.max(self.outer);
+        Ok(())
+    }
+
+    /// Reads and measures a record; whether it is one to return.
+    fn measure(&mut self, id: RecordId) -> Result<bool> {
+        if !self.seen.insert(id) {
+            return Ok(false);
+        }
+        self.documents += 1;
+        self.surroundings.examine_document()?;
+        let Some(stored) = self.surroundings.fetch(id)? else { return Ok(false) };
+        let document = Document::from_valid(&stored);
+        let NearAccess { access, near, .. } = &self.near;
+        let (Some(space), Some(path)) = (Space::new(access, near), access.path(self.near.part)) else {
+            return Ok(false);
+        };
+        let mut best: Option<(f64, ValueBuf)> = None;
+        let mut note = |value: Value<'_>| {
+            let distance = space.distance(value);
+            if let Some(distance) = distance.filter(|far| best.as_ref().is_none_or(|(least, _)| far < least))
+            {
+                best = Some((distance, value.to_owned()));
+            }
+            distance.is_some()
+        };
+        elements(document, path.components(), false, &mut |value| match value {
+            _ if note(value) => {}
+            Value::Array(places) => places.iter().for_each(|place| _ = note(place)),
+            _ => {}
+        });
+        let Some((distance, place)) = best.filter(|(distance, _)| (near.min..=near.max).contains(distance))
+        else {
+            return Ok(false);
+        };
+        let place = self.metadata.has(MetaKind::GeoNearPoint).then_some(place);
+        self.found.push(Reverse(Found { distance, id, place }));
+        Ok(true)
+    }
+
+    /// The nearest record that nothing unread can be nearer than.
+    fn take(&mut self) -> Option<Found> {
+        let Reverse(nearest) = self.found.peek()?;
+        // What is as far as the ring reaches may be in the next one, in any order.
+        if nearest.distance > self.outer && !self.is_complete() {
+            return None;
+        }
+        self.found.pop().map(|Reverse(nearest)| nearest)
+    }
+
+    fn search(&mut self, patience: u64) -> Result<Option<Option<Record>>> {
+        let begun = self.documents;
+        loop {
+            while let Some(nearest) = self.take() {
+                self.stats.advance();
+                if let Some(ring) = self.rings.last_mut() {
+                    ring.returned += 1;
+                }
+                let Some(stored) = self.surroundings.fetch(nearest.id)? else { continue };
+                let matched = match &self.filter {
+                    Some(filter) => self.surroundings.matches(filter, &stored)?,
+                    None => true,
+                };
+                if matched {
+                    self.fetched.advance();
+                    let meta = self.meta(&nearest);
+                    return Ok(Some(Some(Record { meta, ..Record::stored(nearest.id, &stored) })));
+                }
+                self.fetched.need_time();
+            }
+            if self.is_complete() {
+                self.stats.end();
+                self.fetched.end();
+                return Ok(Some(None));
+            }
+            if self.documents - begun > patience {
+                return Ok(None);
+            }
+            self.stats.need_time();
+            self.grow()?;
+        }
+    }
+
+    fn meta(&self, found: &Found) -> Option<Box<DocumentMetadata>> {
+        (!self.metadata.is_empty()).then(|| {
+            Box::new(DocumentMetadata {
+                geo_near_distance: Some(self.near.near.shown(found.distance)),
+                geo_near_point: found.place.clone(),
+                ..DocumentMetadata::default()
+            })
+        })
+    }
+
+    fn explain_near(&self, out: &mut Explainer) {
+        let spec = &self.near.access.index.spec;
+        let name = match spec.geo {
+            Some(GeoIndex::Flat(_)) => "GEO_NEAR_2D",
+            _ => "GEO_NEAR_2DSPHERE",
+        };
+        let executed = out.executed();
+        let builder = out.stage(name, None, &self.stats);
+        builder.append("keyPattern", &spec.key).append("indexName", spec.name.as_str());
+        builder.append("indexVersion", 2i32);
+        if executed {
+            builder.begin_array("searchIntervals");
+            for ring in &self.rings {
+                let shown = |distance: f64| self.near.near.shown(distance);
+                builder
+                    .push_document()
+                    .append("minDistance", shown(ring.inner))
+                    .append("maxDistance", shown(ring.outer))
+                    .append("maxInclusive", ring.outer >= self.end)
+                    .append("nBuffered", ring.buffered as i64)
+                    .append("nReturned", ring.returned as i64)
+                    .end();
+            }
+            builder.end();
+        }
+        out.keys_examined += self.keys;
+        out.docs_examined += self.documents;
+    }
+}
+
+impl RecordStream for GeoNear {
+    fn next(&mut self) -> Result<Option<Record>> {
+        if let Some(found) = self.search(PATIENCE)? {
+            return Ok(found);
+        }
+        let operation = self.surroundings.operation.clone();
+        operation.at_length(|| self.search(u64::MAX).map(Option::flatten))
+    }
+
+    fn explain(&self, out: &mut Explainer) {
+        let Some(filter) = &self.filter else { return self.explain_near(out) };
+        out.stage("FETCH", Some(&filter.describe_beside_near()), &self.fetched);
+        out.input(|out| self.explain_near(out));
+    }
+}
+
+impl Ord for Found {
+    fn cmp(&self, other: &Found) -> Ordering {
+        self.distance.total_cmp(&other.distance).then(self.id.cmp(&other.id))
+    }
+}
+
+impl PartialOrd for Found {
+    fn partial_cmp(&self, other: &Found) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Found {
+    fn eq(&self, other: &Found) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Found {}

@@ -1,0 +1,167 @@
+//! Indexes of places: `2dsphere`, whose keys are S2's cells, and `2d`, whose keys are hashes of pairs.
+//!
+//! What makes an index one of places is here: its options, the keys of documents, and the bounds that a
+//! shape gives to its part of the keys. Bounds hold too much, never too little, so what they find is
+//! filtered again.
+
+mod elements;
+mod flat;
+mod sphere;
+
+pub(crate) use elements::elements;
+
+use super::{DocumentKeys, IndexSpec, KeyKind, KeyPart};
+use base::bson::{Builder, Document, Value, ValueBuf};
+use base::{Result, err};
+use query::Collation;
+use query::geo::Geometry;
+use query::geo::cells::Covering;
+use query::geo::hash::Grid;
+use query::matcher::{Center, Geo, Near, Relation};
+use sphere::Sphere;
+
+/// The field of an index's options that has the version of a `2dsphere` index.
+const VERSION: &str = "2dsphereIndexVersion";
+/// What the hashes in keys are stored as.
+const HASH_SUBTYPE: u8 = 128;
+
+/// What makes an index one of places.
+#[derive(Clone, PartialEq, Debug)]
+pub enum GeoIndex {
+    /// `2dsphere`.
+    Sphere(Sphere),
+    /// `2d`.
+    Flat(Grid),
+}
+
+impl GeoIndex {
+    /// What options make of the key pattern; `None` for one without places.
+    ///
+    /// Errors: MongoDB's for what its options can't be.
+    pub(super) fn parse(
+        parts: &[KeyPart],
+        options: Document<'_>,
+        collation: &Collation,
+    ) -> Result<Option<GeoIndex>> {
+        let has = |kind: KeyKind| parts.iter().any(|part| part.kind == kind);
+        match (has(KeyKind::Sphere), has(KeyKind::Flat)) {
+            (false, false) => Ok(None),
+            _ if parts.iter().any(|part| part.kind == KeyKind::Hashed)
+                || has(KeyKind::Sphere) && has(KeyKind::Flat) =>
+            {
+                Err(err!(CannotCreateIndex, "Can't use more than one index plugin for a single index."))
+            }
+            (true, _) => Ok(Some(GeoIndex::Sphere(Sphere::parse(options)?))),
+            (_, true) => {
+                let collation = collation.document().filter(|_| !collation.is_simple());
+                if let Some(collation) = collation {
+                    return Err(err!(
+                        CannotCreateIndex,
+                        "Index type '2d' does not support collation: {collation}"
+                    ));
+                }
+                Ok(Some(GeoIndex::Flat(flat::parse(parts, options)?)))
+            }
+        }
+    }
+
+    /// Whether the options of two indexes on the same fields agree; their versions need not.
+    pub(super) fn same_options(a: Option<&GeoIndex>, b: Option<&GeoIndex>) -> bool {
+        match (a, b) {
+            (Some(GeoIndex::Sphere(a)), Some(GeoIndex::Sphere(b))) => a.same_options(b),
+            (a, b) => a == b,
+        }
+    }
+
+    /// Adds the version that an index has unless it is told another.
+    pub(super) fn complete(parts: &[KeyPart], options: &mut Builder, has_version: bool) {
+        if !has_version && parts.iter().any(|part| part.kind == KeyKind::Sphere) {
+            options.append(VERSION, 3i32);
+        }
+    }
+
+    /// The bounds of the keys that may be of what satisfies a condition; `None` where the index can't
+    /// tell.
+    pub(crate) fn bounds(&self, geo: &Geo) -> Option<Vec<KeyRange>> {
+        match self {
+            GeoIndex::Sphere(sphere) => {
+                let pair = matches!(geo.shape, Geometry::Pair(_));
+                if geo.shape.is_flat() && !(pair && geo.relation == Relation::Intersects) {
+                    return None;
+                }
+                Some(sphere.ranges(&sphere.levels.covering(&geo.shape)?))
+            }
+            GeoIndex::Flat(grid) if geo.relation == Relation::Within && grid.serves(&geo.shape) => {
+                Some(hashes(grid.ranges(&geo.shape)?))
+            }
+            GeoIndex::Flat(_) => None,
+        }
+    }
+
+    /// Whether the index can find what is near to a place.
+    pub(crate) fn finds_near(&self, near: &Near) -> bool {
+        match (self, near.center) {
+            (GeoIndex::Sphere(_), Center::Sphere(..)) | (GeoIndex::Flat(_), Center::Flat(_)) => true,
+            (GeoIndex::Flat(_), Center::Sphere(..)) => !near.geojson,
+            (GeoIndex::Sphere(_), Center::Flat(_)) => false,
+        }
+    }
+
+    /// The bounds of the keys of cells on the sphere.
+    pub(crate) fn cell_ranges(&self, covering: &Covering) -> Vec<KeyRange> {
+        match self {
+            GeoIndex::Sphere(sphere) => sphere.ranges(covering),
+            GeoIndex::Flat(_) => Vec::new(),
+        }
+    }
+
+    /// Whether a part of the key pattern has places.
+    pub(crate) fn is_place(part: &KeyPart) -> bool {
+        matches!(part.kind, KeyKind::Sphere | KeyKind::Flat)
+    }
+
+    /// Whether the keys of other parts are what any index would have.
+    pub(crate) fn has_plain_parts(&self) -> bool {
+        matches!(self, GeoIndex::Sphere(_))
+    }
+
+    pub(super) fn keys(
+        &self,
+        spec: &IndexSpec,
+        document: Document<'_>,
+        found: &mut DocumentKeys,
+    ) -> Result<()> {
+        match self {
+            GeoIndex::Sphere(sphere) => sphere.keys(spec, document, found),
+            GeoIndex::Flat(grid) => flat::keys(grid, spec, document, found),
+        }
+    }
+}
+
+/// A range of an index part's values.
+pub(crate) struct KeyRange {
+    /// The first value.
+    pub(crate) low: ValueBuf,
+    /// The last value.
+    pub(crate) high: ValueBuf,
+    /// Whether the last value lies within.
+    pub(crate) closed: bool,
+}
+
+/// Ranges of hashes as those of values.
+pub(crate) fn hashes(ranges: Vec<(u64, u64)>) -> Vec<KeyRange> {
+    let range = |(first, last): (u64, u64)| {
+        let value = |bytes: [u8; 8]| hash(&bytes).to_owned();
+        KeyRange { low: value(first.to_be_bytes()), high: value(last.to_be_bytes()), closed: true }
+    };
+    ranges.into_iter().map(range).collect()
+}
+
+fn hash(bytes: &[u8; 8]) -> Value<'_> {
+    Value::Binary { subtype: HASH_SUBTYPE, bytes }
+}
+
+/// A number among options.
+fn number(options: Document<'_>, name: &str) -> Option<f64> {
+    options.get(name).and_then(|value| value.as_number()).map(|number| number.to_f64())
+}

@@ -1,0 +1,115 @@
+//! How a filter may use an index of places.
+//!
+//! A condition on a place gives the index's part the bounds of its cells. Conditions on other fields
+//! bound the other parts of a `2dsphere` index as they would those of any index, but for those that
+//! what is missing may satisfy: an array's element without the field has no key. What is near to a place
+//! is found by such an index alone.
+
+use super::access;
+use super::bounds::is_positional;
+use super::choose::{Candidate, Planning, Source};
+use super::conjuncts::Conjuncts;
+use super::order;
+use crate::access::Access;
+use crate::access::interval::Intervals;
+use crate::exec::NearAccess;
+use crate::index::{GeoIndex, Index, IndexSpec};
+use base::bson::Path;
+use base::{Result, err};
+use query::matcher::{Geo, Near, Node, Predicate};
+use std::sync::Arc;
+
+/// The indexes of places that a filter bounds and that have every document it matches.
+pub(super) fn candidates(
+    planning: &Planning<'_>,
+    conjuncts: &Conjuncts<'_>,
+    filter: &Node,
+) -> Vec<Candidate> {
+    let usable = planning.indexes.iter().filter(|index| !index.spec.hidden);
+    let usable = usable.filter(|index| planning.partial_has_all(index, filter));
+    usable.filter_map(|index| candidate(planning, index, conjuncts)).collect()
+}
+
+/// An index of places within the bounds that conditions on places give it.
+pub(super) fn candidate(
+    planning: &Planning<'_>,
+    index: &Arc<Index>,
+    conjuncts: &Conjuncts<'_>,
+) -> Option<Candidate> {
+    let geo = index.spec.geo.as_ref()?;
+    let mut access: Option<Access> = None;
+    for (place, part) in index.spec.parts.iter().enumerate().filter(|(_, part)| GeoIndex::is_place(part)) {
+        let mut conditions = conjuncts.members.iter().filter_map(|member| condition(member, &part.path));
+        let Some(ranges) = conditions.find_map(|condition| geo.bounds(condition)) else { continue };
+        let access = access.get_or_insert_with(|| others(index, geo, conjuncts));
+        if let Some(own) = access.parts.get_mut(place) {
+            *own = Intervals::of(&ranges);
+        }
+        if let Some(bounded) = access.bounded.get_mut(place) {
+            *bounded = true;
+        }
+    }
+    let access = access?;
+    let sorts = planning.read.sort.as_ref().is_some_and(|sort| sort.orders());
+    let ordered = order::provides(&access, &[], planning.read.matcher.collation()).filter(|_| !sorts);
+    Some(Candidate { access, ordered, covered: false, distinct: None })
+}
+
+/// An index of places within the bounds of its other parts.
+fn others(index: &Arc<Index>, geo: &GeoIndex, conjuncts: &Conjuncts<'_>) -> Access {
+    let usable = |path: &Path| {
+        geo.has_plain_parts()
+            && !is_positional(path)
+            && !index.spec.parts.iter().any(|part| GeoIndex::is_place(part) && part.path == *path)
+    };
+    let list = conjuncts.list.iter().filter(|conjunct| conjunct.needs_value && usable(&conjunct.path));
+    let own = Conjuncts { list: list.cloned().collect(), ..*conjuncts };
+    let mut access = access::bounds(index, &own);
+    access.proven = vec![false; conjuncts.members.len().max(1)];
+    access
+}
+
+/// The condition on a place that a member of the filter is.
+fn condition<'n>(member: &'n Node, at: &Path) -> Option<&'n Geo> {
+    match member {
+        Node::Field { path, predicate: Predicate::Geo(geo) } if path == at => Some(geo),
+        _ => None,
+    }
+}
+
+/// The plan of a query for what is near to a place.
+///
+/// Errors: NoQueryExecutionPlans where no index can answer, 16433 for a place beyond a `2d` index's
+/// bounds.
+pub(super) fn near(
+    planning: &Planning<'_>,
+    (path, near): (&Path, &Near),
+    hinted: Option<&Arc<Index>>,
+    describe: impl FnOnce() -> String,
+) -> Result<Source> {
+    let root = planning.read.matcher.root();
+    let conjuncts = planning.conjuncts(root);
+    let part_of =
+        |spec: &IndexSpec| spec.parts.iter().position(|part| GeoIndex::is_place(part) && part.path == *path);
+    let mut indexes = planning.indexes.iter().filter(|index| match hinted {
+        Some(hinted) => Arc::ptr_eq(index, hinted),
+        None => !index.spec.hidden && planning.partial_has_all(index, root),
+    });
+    let found = indexes.find_map(|index| {
+        let geo = index.spec.geo.as_ref().filter(|geo| geo.finds_near(near))?;
+        Some((index, geo, part_of(&index.spec)?))
+    });
+    let Some((index, geo, part)) = found else {
+        return Err(err!(
+            NoQueryExecutionPlans,
+            "error processing query: {}\n planner returned error :: caused by :: unable to find index for \
+             $geoNear query",
+            describe()
+        ));
+    };
+    let access = others(index, geo, &conjuncts);
+    if access.is_empty() {
+        return Ok(Source::Eof);
+    }
+    Ok(Source::Near(Box::new(NearAccess::new(access, part, near.clone())?)))
+}

@@ -1,0 +1,318 @@
+//! `$geoNear`: the documents near to a place, the nearest first, with their distances.
+//!
+//! The stage is a filter for the planner, which must find an index to answer it, and an `$addFields`
+//! of what the plan knows of each document.
+
+use super::operator::{Kind, Operator};
+use super::parse::{Parsed, Scope};
+use super::{Environment, Pipeline, Stage, Step, Stream};
+use crate::expression::Dependencies;
+use crate::field_path::checked_path;
+use crate::{Arena, Context, Expression, Matcher, MetaKind};
+use base::bson::{
+    Builder, Document, DocumentBuf, DocumentCow, Element, Path, PathComponent, Value, ValueBuf,
+};
+use base::{Result, err};
+use std::sync::Arc;
+
+/// A parsed `$geoNear`.
+pub struct GeoNear {
+    near: Expression,
+    min: Option<Expression>,
+    max: Option<Expression>,
+    query: DocumentBuf,
+    spherical: bool,
+    key: Option<String>,
+    /// Adds the distance, and the place that it is to.
+    fields: Pipeline,
+}
+
+impl GeoNear {
+    /// The field that has the places, where the stage names one.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// The stages that add what is known of the documents found.
+    pub fn fields(&self) -> &Pipeline {
+        &self.fields
+    }
+
+    /// The filter that asks for the documents, their places being at a path.
+    ///
+    /// Errors: 5860401 and 5860402 for what is no constant place; TypeMismatch, BadValue, 7555701 and
+    /// 7555702 for distances that are no constant numbers or negative.
+    pub fn filter(&self, path: &str, context: &Context) -> Result<DocumentBuf> {
+        let Some(near) = constant(&self.near, context)? else {
+            return Err(err!(5860402, "$geoNear requires a constant near argument"));
+        };
+        if !matches!(near.view(), Value::Document(_) | Value::Array(_)) {
+            return Err(err!(
+                5860401,
+                "$geoNear requires near argument to be a GeoJSON object or a legacy point(array)"
+            ));
+        }
+        let mut out = Builder::new();
+        out.append_all(self.query.view());
+        out.begin_document(path);
+        out.append(if self.spherical { "$nearSphere" } else { "$near" }, &near);
+        for (name, given, code) in [("min", &self.min, 7555701), ("max", &self.max, 7555702)] {
+            if let Some(given) = given {
+                out.append(&format!("${name}Distance"), distance(name, given, code, context)?);
+            }
+        }
+        out.end();
+        Ok(out.finish())
+    }
+}
+
+/// The value of an expression that is the same for all documents; `None` where it isn't.
+fn constant(expression: &Expression, context: &Context) -> Result<Option<ValueBuf>> {
+    if !matches!(expression.dependencies(), Dependencies::Paths(paths) if paths.is_empty()) {
+        return Ok(None);
+    }
+    let arena = Arena::new();
+    let value = expression.evaluate(Document::EMPTY, context, &arena)?;
+    Ok(Some(value.map_or_else(ValueBuf::null, |value| value.to_owned())))
+}
+
+fn distance(name: &str, given: &Expression, code: i32, context: &Context) -> Result<f64> {
+    let Some(value) = constant(given, context)? else {
+        let message = format!("$geoNear requires ${name}Distance to evaluate to a constant number");
+        return Err(base::Error::new(base::ErrorCode::Location(code), message));
+    };
+    let number = value.view().as_number().map(|number| number.to_f64());
+    match number {
+        None => Err(err!(TypeMismatch, "$geoNear requires ${name}Distance to evaluate to a number")),
+        Some(number) if number >= 0.0 => Ok(number),
+        Some(_) => Err(err!(BadValue, "{name}Distance must be nonnegative")),
+    }
+}
+
+/// Errors: 40227, 50856 to 50858 for options of older versions, 5860400 without a place, 16606 without
+/// a field for the distance; those of each option, BadValue for an unknown one.
+pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
+    let Value::Document(options) = spec.value() else {
+        return Err(err!(10065, "invalid parameter: expected an object ($geoNear)"));
+    };
+    check_gone(options)?;
+    let near = options.get("near").ok_or_else(|| err!(5860400, "$geoNear requires a 'near' argument"))?;
+    let expression = |value: Value<'_>| Expression::parse(value, scope.context);
+    let mut stage = GeoNear {
+        near: expression(near)?,
+        min: None,
+        max: None,
+        query: DocumentBuf::empty(),
+        spherical: false,
+        key: None,
+        fields: Pipeline::default(),
+    };
+    let (mut distance_field, mut include_locs, mut multiplier) = (None, None, None);
+    for option in options {
+        let value = option.value();
+        match option.name() {
+            // Without effect since MongoDB 2.6, and still taken.
+            "near" | "uniqueDocs" => {}
+            "distanceField" => {
+                let name = value.as_str();
+                let missing = || err!(16606, "$geoNear requires that the 'distanceField' option is a String");
+                distance_field = Some(name.ok_or_else(missing)?);
+            }
+            "minDistance" => stage.min = Some(expression(value)?),
+            "maxDistance" => stage.max = Some(expression(value)?),
+            "distanceMultiplier" => multiplier = Some(factor(value)?),
+            "query" => {
+                let query = value.as_document();
+                let query = query.ok_or_else(|| err!(TypeMismatch, "query must be an object"))?;
+                Matcher::parse_query(query, scope.context)?;
+                stage.query = query.to_owned();
+            }
+            "spherical" => stage.spherical = value.is_truthy(),
+            "includeLocs" => {
+                let name = value.as_str();
+                let missing = || err!(16607, "$geoNear requires that 'includeLocs' option is a String");
+                include_locs = Some(name.ok_or_else(missing)?);
+            }
+            "key" => stage.key = Some(key(value)?),
+            name => return Err(err!(BadValue, "Unknown argument to $geoNear: {name}")),
+        }
+    }
+    let distance_field = distance_field
+        .ok_or_else(|| err!(16606, "$geoNear requires a 'distanceField' option as a String"))?;
+    stage.fields = fields(distance_field, multiplier, include_locs, scope)?;
+    Ok(Parsed::one(Near(Arc::new(stage))))
+}
+
+fn check_gone(options: Document<'_>) -> Result<()> {
+    let has = |name: &str| options.find(name).is_some();
+    if has("collation") {
+        return Err(err!(
+            40227,
+            "$geoNear does not accept the 'collation' parameter. Instead, specify a collation for the entire \
+             aggregation command."
+        ));
+    }
+    if has("limit") {
+        return Err(err!(
+            50858,
+            "$geoNear no longer supports the 'limit' parameter. Use a $limit stage instead."
+        ));
+    }
+    if has("num") {
+        return Err(err!(
+            50857,
+            "$geoNear no longer supports the 'num' parameter. Use a $limit stage instead."
+        ));
+    }
+    if has("start") {
+        return Err(err!(50856, "$geoNear no longer supports the 'start' argument."));
+    }
+    Ok(())
+}
+
+fn factor(value: Value<'_>) -> Result<f64> {
+    let number =
+        value.as_number().ok_or_else(|| err!(TypeMismatch, "distanceMultiplier must be a number"))?;
+    match number.to_f64() {
+        factor if factor >= 0.0 => Ok(factor),
+        _ => Err(err!(BadValue, "distanceMultiplier must be nonnegative")),
+    }
+}
+
+fn key(value: Value<'_>) -> Result<String> {
+    match value {
+        Value::String("") => Err(err!(BadValue, "$geoNear parameter 'key' cannot be the empty string")),
+        Value::String(path) => Ok(path.to_string()),
+        other => Err(err!(
+            TypeMismatch,
+            "$geoNear parameter 'key' must be of type string but found type: {}",
+            other.kind().alias()
+        )),
+    }
+}
+
+/// The stage that adds the distance and the place. Unlike an `$addFields`, to which it is alike, it puts
+/// documents in the places of arrays and values that its fields lead through.
+fn fields(
+    distance: &str,
+    multiplier: Option<f64>,
+    locs: Option<&str>,
+    scope: &Scope<'_>,
+) -> Result<Pipeline> {
+    let fields = Fields {
+        distance: checked_path(distance)?,
+        multiplier: multiplier.unwrap_or(1.0),
+        locs: locs.map(checked_path).transpose()?,
+    };
+    scope.context.metadata.want(MetaKind::GeoNearDistance);
+    if fields.locs.is_some() {
+        scope.context.metadata.want(MetaKind::GeoNearPoint);
+    }
+    let mut spec = Builder::new();
+    spec.begin_document("$addFields");
+    spec.begin_document(distance).append("$meta", MetaKind::GeoNearDistance.name()).end();
+    if let Some(locs) = locs.filter(|locs| *locs != distance) {
+        spec.begin_document(locs).append("$meta", MetaKind::GeoNearPoint.name()).end();
+    }
+    spec.end();
+    Ok(Pipeline { steps: vec![Step::new(spec.finish(), Arc::new(fields))] })
+}
+
+/// What the stage adds to documents.
+struct Fields {
+    distance: Path,
+    multiplier: f64,
+    locs: Option<Path>,
+}
+
+impl Operator for Fields {
+    fn name(&self) -> &'static str {
+        "$addFields"
+    }
+
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        Ok(Box::new(Adding { fields: self, input, context: environment.context.clone() }))
+    }
+}
+
+struct Adding {
+    fields: Arc<Fields>,
+    input: Stream,
+    context: Arc<Context>,
+}
+
+impl Stage for Adding {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        let Some(document) = self.input.next()? else { return Ok(None) };
+        let Fields { distance, multiplier, locs } = &*self.fields;
+        let noted = self.context.metadata.noted();
+        let far = noted.geo_near_distance.map_or(Value::Null, |far| Value::Double(far * multiplier));
+        let mut out = with_field(document.view(), distance.components(), far);
+        if let (Some(locs), Some(place)) = (locs, &noted.geo_near_point) {
+            out = with_field(out.view(), locs.components(), place.view());
+        }
+        Ok(Some(out.into()))
+    }
+}
+
+/// A document with a field set. Recursion is bounded by the path.
+fn with_field(document: Document<'_>, path: &[PathComponent], value: Value<'_>) -> DocumentBuf {
+    let Some((first, rest)) = path.split_first() else { return document.to_owned() };
+    let mut out = Builder::new();
+    let append = |within: Option<Value<'_>>, out: &mut Builder| match rest {
+        [] => _ = out.append(first.name(), value),
+        _ => {
+            let inner = within.and_then(|within| within.as_document()).unwrap_or(Document::EMPTY);
+            out.append(first.name(), &with_field(inner, rest, value));
+        }
+    };
+    let mut found = false;
+    for element in document {
+        if element.name() == first.name() {
+            found = true;
+            append(Some(element.value()), &mut out);
+        } else {
+            out.append_element(&element);
+        }
+    }
+    if !found {
+        append(None, &mut out);
+    }
+    out.finish()
+}
+
+/// The stage among others.
+struct Near(Arc<GeoNear>);
+
+impl Operator for Near {
+    fn name(&self) -> &'static str {
+        "$geoNear"
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::GeoNear(&self.0)
+    }
+
+    /// Where there is a collection, its plan has taken the stage off.
+    fn start(self: Arc<Self>, _input: Stream, _environment: &Environment) -> Result<Stream> {
+        Err(err!(
+            NamespaceNotFound,
+            "$geoNear requires a geo index to run, but the collection does not exist"
+        ))
+    }
+}
+
+impl Pipeline {
+    /// Takes off a `$geoNear` that comes first.
+    pub fn take_leading_near(&mut self) -> Option<Arc<GeoNear>> {
+        let Kind::GeoNear(near) = self.steps.first()?.operator.kind() else { return None };
+        let near = near.clone();
+        self.steps.remove(0);
+        Some(near)
+    }
+
+    /// These stages, and then those of another pipeline.
+    pub fn then(&self, rest: Pipeline) -> Pipeline {
+        Pipeline { steps: self.steps.iter().cloned().chain(rest.steps).collect() }
+    }
+}
