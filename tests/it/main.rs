@@ -17,6 +17,7 @@
 //! - `postgres_fronts`: two servers over one PostgreSQL schema.
 //! - `sessions`: a session's statements wait for one another.
 //! - `starting`: what is printed and logged at first, where options come from, signals.
+//! - `step_down`: a stepDown interrupts the writes under way.
 //! - `strict`: what `--strict` reports.
 //! - `tidy`: rules about the sources themselves.
 //!
@@ -49,6 +50,7 @@ mod sessions;
 mod space;
 #[cfg(unix)]
 mod starting;
+mod step_down;
 mod strict;
 mod tidy;
 mod tidy_layers;

@@ -38,7 +38,7 @@ fn slow(number: i32) -> String {
 
 #[test]
 fn a_write_sent_twice_at_once_is_carried_out_once() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = Server::start_with(&["--replset", "rs0"]) else { return };
     let mut clients = [server.connect().unwrap(), server.connect().unwrap()];
     run(&mut clients[0], "{insert: 'c', documents: [{_id: 1, n: 0}]}");
     for round in 1..=10 {
@@ -81,7 +81,7 @@ fn until_running(client: &mut Client, count: usize) -> Vec<i64> {
 
 #[test]
 fn waiting_for_a_session_ends_in_every_way() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = Server::start_with(&["--replset", "rs0"]) else { return };
     let mut admin = server.connect().unwrap();
     let mut lock = |command: &str| assert_eq!(code(&admin.command(&on("admin", command)).unwrap()), None);
     let write = |number: i32, more: &str| {

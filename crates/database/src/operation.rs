@@ -2,10 +2,10 @@
 
 use crate::open_transaction::OpenTransaction;
 use crate::view::View;
-use base::{Result, err};
+use base::{Error, ErrorCode, Result, err};
 use parking_lot::Mutex;
 use query::Interrupt;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,8 @@ pub struct Operation {
     pub id: u64,
     /// Microseconds after [`epoch`] at which maxTimeMS runs out; zero is never.
     deadline: AtomicU64,
-    killed: AtomicBool,
+    /// The code that it ends with, where it has been told to; zero while it hasn't.
+    killed: AtomicI32,
     /// Set once the database stops.
     stopping: Arc<AtomicBool>,
     blocking: BlockingHook,
@@ -90,7 +91,7 @@ impl Operation {
         Operation {
             id,
             deadline: AtomicU64::new(0),
-            killed: AtomicBool::new(false),
+            killed: AtomicI32::new(0),
             stopping: Arc::default(),
             blocking: |work| work(),
             long: AtomicBool::new(false),
@@ -169,7 +170,12 @@ impl Operation {
 
     /// Ends the operation at its next check, as `killOp` does.
     pub fn kill(&self) {
-        self.killed.store(true, Relaxed);
+        self.kill_with(ErrorCode::Interrupted);
+    }
+
+    /// The same with the code of another reason.
+    pub fn kill_with(&self, reason: ErrorCode) {
+        self.killed.store(reason.number(), Relaxed);
     }
 
     /// Says that what it does from now on may take long.
@@ -260,8 +266,9 @@ pub(crate) fn wait_through<T>(
 
 impl Interrupt for Operation {
     fn check(&self) -> Result<()> {
-        if self.killed.load(Relaxed) {
-            return Err(err!(Interrupted, "operation was interrupted"));
+        let killed = self.killed.load(Relaxed);
+        if killed != 0 {
+            return Err(Error::new(ErrorCode::from_number(killed), "operation was interrupted"));
         }
         if self.stopping.load(Relaxed) {
             return Err(err!(InterruptedAtShutdown, "interrupted at shutdown"));
@@ -286,7 +293,6 @@ impl Interrupt for Operation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::ErrorCode;
 
     #[test]
     fn an_operation_ends_when_killed_or_late() {
@@ -299,6 +305,8 @@ mod tests {
         operation.check().unwrap();
         operation.kill();
         assert_eq!(operation.check().unwrap_err().code(), ErrorCode::Interrupted);
+        operation.kill_with(ErrorCode::InterruptedDueToReplStateChange);
+        assert_eq!(operation.check().unwrap_err().code().number(), 11602);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::database::Database;
 use crate::logged::{self, Logged, LoggedCommand};
 use crate::retry_record::RetryKey;
 use crate::storage_error;
-use base::Result;
+use base::{Result, err};
 use query::change::{Entry, Moment};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -86,6 +86,16 @@ impl Database {
     /// The most bytes that the log takes; `None` where none is kept.
     pub fn log_limit(&self) -> Option<u64> {
         self.store.log_limit()
+    }
+
+    /// Keeps at most so many bytes of the log from now on.
+    ///
+    /// Errors: NotImplemented where the store can't.
+    pub fn set_log_limit(&self, bytes: u64) -> Result<()> {
+        match self.store.set_log_limit(bytes) {
+            true => Ok(()),
+            false => Err(err!(NotImplemented, "this store's log can't be resized")),
+        }
     }
 
     /// The bytes that the log takes; `None` where none is kept.

@@ -4,6 +4,7 @@
 //! nothing; the registry is locked only when a connection comes or goes, or is looked at.
 
 use crate::usage::Usage;
+use base::ErrorCode;
 use base::bson::Document;
 use database::{Operation, SessionId};
 use parking_lot::Mutex;
@@ -44,12 +45,19 @@ pub(crate) struct Current {
     pub(crate) body: Vec<u8>,
     /// When it began.
     pub(crate) started: Instant,
-    /// Whether it has been told to stop.
-    killed: bool,
+    /// Why it has been told to stop, if it has.
+    killed: Option<ErrorCode>,
     /// Wakes it where it waits without a thread.
     waiting: Option<Waker>,
     /// What stops it, where it is one that can take long.
     pub(crate) operation: Option<Arc<Operation>>,
+}
+
+impl Current {
+    /// Whether it is about what each member of a set has to itself.
+    pub(crate) fn is_local(&self) -> bool {
+        self.namespace.starts_with("local.")
+    }
 }
 
 impl Activity {
@@ -70,7 +78,7 @@ impl Activity {
         current.operation_id = operation_id;
         current.command = command;
         current.session = session;
-        current.killed = false;
+        current.killed = None;
         current.started = Instant::now();
         // The text's memory serves again and again.
         current.namespace.clear();
@@ -81,13 +89,17 @@ impl Activity {
 
     /// Says what killOp has to stop.
     pub(crate) fn adopt(&self, operation: Arc<Operation>) {
-        self.current.lock().operation = Some(operation);
+        let mut current = self.current.lock();
+        if let Some(reason) = current.killed {
+            operation.kill_with(reason);
+        }
+        current.operation = Some(operation);
     }
 
-    /// Whether it has been told to stop; if not, the waker is woken once it is.
-    pub(crate) fn is_killed(&self, waker: &Waker) -> bool {
+    /// Why it has been told to stop, if it has; if not, the waker is woken once it is.
+    pub(crate) fn killed(&self, waker: &Waker) -> Option<ErrorCode> {
         let mut current = self.current.lock();
-        if !current.killed {
+        if current.killed.is_none() {
             current.waiting = Some(waker.clone());
         }
         current.killed
@@ -113,14 +125,14 @@ impl Activity {
     }
 
     /// Interrupts what runs now, if it is this.
-    fn kill_if(&self, is_wanted: impl FnOnce(&Current) -> bool) {
+    fn kill_if(&self, reason: ErrorCode, is_wanted: impl FnOnce(&Current) -> bool) {
         let mut current = self.current.lock();
         if current.operation_id == 0 || !is_wanted(&current) {
             return;
         }
-        current.killed = true;
+        current.killed = Some(reason);
         if let Some(operation) = &current.operation {
-            operation.kill();
+            operation.kill_with(reason);
         }
         if let Some(waiting) = current.waiting.take() {
             waiting.wake();
@@ -158,7 +170,7 @@ impl Activities {
                 session: None,
                 body: Vec::new(),
                 started: Instant::now(),
-                killed: false,
+                killed: None,
                 waiting: None,
                 operation: None,
             }),
@@ -204,16 +216,23 @@ impl Activities {
     /// Interrupts the operation with this number, if it still runs.
     pub(crate) fn kill(&self, operation_id: u64) {
         for activity in self.all() {
-            activity.kill_if(|current| current.operation_id == operation_id);
+            activity.kill_if(ErrorCode::Interrupted, |current| current.operation_id == operation_id);
         }
     }
 
     /// Interrupts what runs in sessions for which `is_wanted` holds, but for the operation that asks.
     pub(crate) fn kill_sessions(&self, asking: u64, is_wanted: impl Fn(&SessionId) -> bool) {
         for activity in self.all() {
-            activity.kill_if(|current| {
+            activity.kill_if(ErrorCode::Interrupted, |current| {
                 current.operation_id != asking && current.session.as_ref().is_some_and(&is_wanted)
             });
+        }
+    }
+
+    /// Interrupts the commands for which `is_wanted` holds, since the member is no longer the primary.
+    pub(crate) fn kill_at_step_down(&self, is_wanted: impl Fn(&Current) -> bool) {
+        for activity in self.all() {
+            activity.kill_if(ErrorCode::InterruptedDueToReplStateChange, &is_wanted);
         }
     }
 }
@@ -233,14 +252,14 @@ mod tests {
         activities.kill(8);
         activities.kill_sessions(7, |_| true);
         activities.kill_sessions(8, |session| session.uuid == [2; 16]);
-        assert!(!activity.is_killed(Waker::noop()));
+        assert!(activity.killed(Waker::noop()).is_none());
         assert_eq!(Arc::strong_count(&operation), 2);
         activities.kill(7);
-        assert!(activity.is_killed(Waker::noop()));
+        assert_eq!(activity.killed(Waker::noop()), Some(ErrorCode::Interrupted));
         activity.begin(8, "find", Some(SessionId::of_nobody([1; 16])), ("d", "c"), Document::EMPTY);
-        assert!(!activity.is_killed(Waker::noop()));
+        assert!(activity.killed(Waker::noop()).is_none());
         activities.kill_sessions(7, |session| session.uuid == [1; 16]);
-        assert!(activity.is_killed(Waker::noop()));
+        assert_eq!(activity.killed(Waker::noop()), Some(ErrorCode::Interrupted));
         activity.end();
         assert!(activity.current().is_none());
         assert_eq!(Arc::strong_count(&operation), 1);

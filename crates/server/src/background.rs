@@ -24,7 +24,8 @@ pub(crate) fn run(server: &Weak<Server>) {
         std::thread::sleep(TICK);
         let Some(server) = server.upgrade() else { return };
         let lifetime = server.transaction_lifetime();
-        for session in server.sessions.all() {
+        let sessions = if server.transactions.any_open() { server.sessions.all() } else { Vec::new() };
+        for session in sessions {
             if session.expire_transaction(&server, lifetime) {
                 server.database.cursors.kill_transaction(&session.id);
             }

@@ -75,11 +75,6 @@ impl Command {
         Command::new(name, Kind::Admin, "Not implemented.", refused::no_users).without_auth()
     }
 
-    /// A command that asks for replication, of which a standalone has none.
-    const fn replication(name: &'static str) -> Command {
-        Command::new(name, Kind::Admin, "Needs a replica set.", replication::no_replication).admin_only()
-    }
-
     /// Runs on `admin` alone.
     pub(crate) const fn admin_only(mut self) -> Command {
         self.admin_only = true;
@@ -220,16 +215,16 @@ pub(crate) static COMMANDS: &[Command] = &[
     maintenance::REFRESH_SESSION_CACHE,
     sessions::REFRESH_SESSIONS,
     collections::RENAME_COLLECTION,
-    Command::replication("replSetAbortPrimaryCatchUp"),
+    replication_member::ABORT_CATCH_UP,
     replication_changes::FREEZE,
     replication::GET_CONFIG,
     replication::GET_STATUS,
     replication_changes::INITIATE,
-    Command::replication("replSetMaintenance"),
+    replication_member::MAINTENANCE,
     replication_changes::RECONFIG,
-    Command::replication("replSetResizeOplog"),
+    replication_member::RESIZE_OPLOG,
     replication_changes::STEP_DOWN,
-    Command::replication("replSetSyncFrom"),
+    replication_member::SYNC_FROM,
     clean_slate::RESET_DATABASE,
     clean_slate::RESTORE_DATABASE,
     Command::refused("revokePrivilegesFromRole"),
@@ -272,7 +267,6 @@ static ALIASES: &[(&str, &str)] = &[
 ];
 
 /// The command of this name or alias.
-#[cfg(test)]
 pub(crate) fn find(name: &str) -> Option<&'static Command> {
     position(name).and_then(|at| COMMANDS.get(at))
 }

@@ -148,6 +148,7 @@ impl<'a> Run<'a> {
             retryable_write: arguments.transaction_number.is_some() && !in_transaction,
             in_transaction,
             ends_transaction: command.ends_transactions(),
+            no_writes: true,
             change_stream: command.name == "aggregate" && opens_stream(self.request.body),
         };
         if in_transaction {
@@ -176,9 +177,9 @@ impl<'a> Run<'a> {
     /// Errors: Interrupted where it was killed meanwhile; TooManyLogicalSessions.
     fn begin(&self, state: &mut ConnectionState, arguments: &Arguments<'_>) -> Result<()> {
         if state.began.is_some() {
-            return match state.activity.is_killed(Waker::noop()) {
-                true => Err(err!(Interrupted, "operation was interrupted")),
-                false => Ok(()),
+            return match state.activity.killed(Waker::noop()) {
+                Some(reason) => Err(Error::new(reason, "operation was interrupted")),
+                None => Ok(()),
             };
         }
         use_session(state, self.server, arguments)?;
@@ -233,6 +234,7 @@ impl<'a> Run<'a> {
             streams: None,
             reads_stream: false,
         };
+        let before = self.server.database.latest_position();
         let answer = loop {
             match (self.command.run)(&mut call) {
                 // It was planned by an old catalog of a store that others share, and has done nothing.
@@ -244,6 +246,7 @@ impl<'a> Run<'a> {
         };
         let streams = call.streams;
         self.context.change_stream |= call.reads_stream;
+        self.context.no_writes &= answer.is_err() && self.server.database.latest_position() == before;
         if in_transaction && let Some(session) = &state.session {
             let failed = std::mem::take(&mut state.statement_failed) || answer.is_err();
             session.leave_transaction(self.server, failed);
@@ -328,7 +331,10 @@ impl<'a> Run<'a> {
             return Ok(Some(wait));
         }
         match self.command.kind {
-            Kind::Write => waits::for_unlock(state, self.server, arguments),
+            Kind::Write => {
+                let is_statement = arguments.transaction.is_some() && !self.command.ends_transactions();
+                waits::for_unlock(state, self.server, arguments, is_statement)
+            }
             _ => Ok(None),
         }
     }

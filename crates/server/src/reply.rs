@@ -15,6 +15,8 @@ pub(crate) struct LabelContext {
     pub(crate) in_transaction: bool,
     /// It ends one.
     pub(crate) ends_transaction: bool,
+    /// Nothing was written by the time it failed.
+    pub(crate) no_writes: bool,
     /// The command opens a change stream or reads on in one.
     pub(crate) change_stream: bool,
 }
@@ -76,14 +78,19 @@ pub(crate) fn labels(
     write_concern_code: Option<ErrorCode>,
     context: LabelContext,
 ) -> &'static [&'static str] {
-    let LabelContext { retryable_write, in_transaction, ends_transaction, change_stream } = context;
+    let LabelContext { retryable_write, in_transaction, ends_transaction, no_writes, change_stream } =
+        context;
     let is_transient = |code| is_transient(code, ends_transaction, write_concern_code.is_some());
     if in_transaction && code.is_some_and(is_transient) {
         return &["TransientTransactionError"];
     }
     let retryable = [code, write_concern_code].into_iter().flatten().any(is_retryable);
     if retryable && (retryable_write || in_transaction && ends_transaction) {
-        return &["RetryableWriteError"];
+        // Who has tried before keeps the earlier error, which may have had effects.
+        return match no_writes && retryable_write && code.is_some() {
+            true => &["RetryableWriteError", "NoWritesPerformed"],
+            false => &["RetryableWriteError"],
+        };
     }
     match code {
         Some(ErrorCode::ChangeStreamFatalError | ErrorCode::ChangeStreamHistoryLost) => {
@@ -170,12 +177,14 @@ mod tests {
         retryable_write: true,
         in_transaction: false,
         ends_transaction: false,
+        no_writes: false,
         change_stream: false,
     };
     const STATEMENT: LabelContext = LabelContext {
         retryable_write: false,
         in_transaction: true,
         ends_transaction: false,
+        no_writes: false,
         change_stream: false,
     };
     const COMMIT: LabelContext = LabelContext { ends_transaction: true, ..STATEMENT };

@@ -29,6 +29,8 @@ enum State {
     #[default]
     None,
     Open(Open),
+    /// Being committed, which nobody can stop any more.
+    Committing,
     Committed(Committed),
     Aborted,
 }
@@ -117,8 +119,12 @@ impl Session {
     ) -> Result<Committed> {
         let mut own = self.transaction.lock();
         own.find(self, number)?;
-        match std::mem::take(&mut own.state) {
-            State::None => Err(own.no_match(self, number)),
+        match std::mem::replace(&mut own.state, State::Committing) {
+            State::Committing => Err(err!(InternalError, "two commits of one transaction at a time")),
+            State::None => {
+                own.state = State::None;
+                Err(own.no_match(self, number))
+            }
             State::Aborted => {
                 own.state = State::Aborted;
                 Err(aborted(number))
@@ -128,9 +134,12 @@ impl Session {
                 Ok(committed)
             }
             State::Open(open) => {
-                server.transactions.open.fetch_sub(1, Relaxed);
+                // The commit may wait for room in the journal, and for fsyncUnlock: nobody who only looks at the
+                // session waits with it.
+                drop(own);
                 let outcome = server.database.commit_transaction(operation, &open.transaction);
-                own.state = match &outcome {
+                server.transactions.open.fetch_sub(1, Relaxed);
+                self.transaction.lock().state = match &outcome {
                     Ok(committed) => State::Committed(*committed),
                     Err(_) => State::Aborted,
                 };
@@ -151,7 +160,7 @@ impl Session {
         match &own.state {
             State::None => Err(own.no_match(self, number)),
             State::Aborted => Err(aborted(number)),
-            State::Committed(_) => Err(committed(number)),
+            State::Committing | State::Committed(_) => Err(committed(number)),
             State::Open(_) => {
                 own.abort(server);
                 Ok(())
@@ -276,7 +285,7 @@ impl Transaction {
         match &self.state {
             State::None => Err(self.no_match(session, number)),
             State::Aborted => Err(aborted(number)),
-            State::Committed(_) => Err(committed(number)),
+            State::Committing | State::Committed(_) => Err(committed(number)),
             State::Open(_) => Ok(()),
         }
     }
@@ -314,6 +323,11 @@ impl Transaction {
 }
 
 impl TransactionCounters {
+    /// Whether any transaction is under way.
+    pub(crate) fn any_open(&self) -> bool {
+        self.open.load(Relaxed) > 0
+    }
+
     /// Appends what serverStatus' section has.
     pub(crate) fn append_to(&self, out: &mut Builder) {
         let (open, active) = (self.open.load(Relaxed).max(0), self.active.load(Relaxed).max(0));

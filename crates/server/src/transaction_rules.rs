@@ -37,8 +37,7 @@ impl Given {
             if !self.session {
                 return invalid("Transaction number requires a session ID to also be specified");
             }
-            // Retryable writes are taken from clients of a standalone, too, though drivers send them none.
-            if !is_replica_set && (self.autocommit.is_some() || self.start.is_some()) {
+            if !is_replica_set {
                 return Err(err!(
                     IllegalOperation,
                     "Transaction numbers are only allowed on a replica set member or mongos"

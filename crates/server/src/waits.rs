@@ -7,6 +7,7 @@ use crate::arguments::Arguments;
 use crate::call::Wait;
 use crate::connection::ConnectionState;
 use crate::fail_point::Failure;
+use crate::parameters::Setting;
 use crate::server::Server;
 use crate::turn::Turn;
 use base::{Result, err};
@@ -56,24 +57,50 @@ pub(crate) fn for_turn(state: &mut ConnectionState, arguments: &Arguments<'_>) -
 /// What a write waits for while fsync has locked writes: here and not in the database, so that no
 /// thread is held.
 ///
-/// Errors: MaxTimeMSExpired.
+/// A statement of a transaction waits no longer than maxTransactionLockRequestTimeoutMillis: this is the one lock
+/// that statements of transactions wait for.
+///
+/// Errors: MaxTimeMSExpired, LockTimeout.
 pub(crate) fn for_unlock(
     state: &ConnectionState,
     server: &Server,
     arguments: &Arguments<'_>,
+    is_statement: bool,
 ) -> Result<Option<Wait>> {
     let mut unlocked = server.unlocked.listen(server.unlocked.count());
     if server.database.write_locks() == 0 {
         return Ok(None);
     }
-    let until = deadline(state, arguments)?;
+    let mut until = deadline(state, arguments)?;
+    if let Some(limit) = server.lock_timeout().filter(|_| is_statement) {
+        let end = state.began.map_or_else(Instant::now, |began| began.at) + limit;
+        if end <= Instant::now() {
+            return Err(err!(
+                LockTimeout,
+                "Unable to acquire IX lock on '{{Global}}' within {}ms.",
+                limit.as_millis()
+            ));
+        }
+        until = until.min(end);
+    }
     Ok(Some(Wait { until, ready: Box::new(move |waker: &Waker| unlocked.has_happened(waker)) }))
+}
+
+impl Server {
+    /// How long a statement of a transaction waits for a lock, as the parameter
+    /// maxTransactionLockRequestTimeoutMillis says; `None` is as long as anybody.
+    fn lock_timeout(&self) -> Option<Duration> {
+        match self.parameters.get("maxTransactionLockRequestTimeoutMillis") {
+            Some(Setting::Integer(millis)) => u64::try_from(millis).ok().map(Duration::from_millis),
+            _ => None,
+        }
+    }
 }
 
 /// The same wait, ended by killOp as well.
 pub(crate) fn until_killed(wait: Wait, activity: &Arc<Activity>) -> Wait {
     let (activity, mut ready) = (activity.clone(), wait.ready);
-    let ready = move |waker: &Waker| activity.is_killed(waker) || ready(waker);
+    let ready = move |waker: &Waker| activity.killed(waker).is_some() || ready(waker);
     Wait { until: wait.until, ready: Box::new(ready) }
 }
 

@@ -409,6 +409,13 @@ pub trait Store: Send + Sync {
     /// The most bytes that the log takes; `None` where none is kept.
     fn log_limit(&self) -> Option<u64>;
 
+    /// Keeps at most so many bytes of the log from now on; whether the store can: the oldest go as new entries
+    /// come.
+    fn set_log_limit(&self, bytes: u64) -> bool {
+        let _ = bytes;
+        false
+    }
+
     /// The bytes that the log takes; `None` where none is kept.
     fn log_bytes(&self) -> Option<u64>;
 }

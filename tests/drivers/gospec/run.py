@@ -4,8 +4,8 @@
     run.py --uri mongodb://127.0.0.1:PORT/?replicaSet=rs0 [--update] [--suite unified]
 
 The module go.mongodb.org/mongo-driver v1.17.4 carries the specifications' files and the tests that run them;
-version 2, which the suite `go` uses, carries neither. `tests.txt` names the tests that are run, `passing.txt` lists
-what must pass. The list only grows, by --update; a listed test that does not pass is tried once more, alone, and
+version 2, which the suite `go` uses, carries neither. `tests.txt` names the tests that are run, `deny.txt` those
+among them that are not, and `passing.txt` lists what must pass. The list only grows, by --update; a listed test that does not pass is tried once more, alone, and
 then makes the run fail.
 """
 
@@ -72,10 +72,18 @@ def len_of(test: str) -> int:
     return test.count("/") + 1
 
 
+def denied(suite: str) -> list[str]:
+    """The files of specifications that are left out, for their reasons."""
+    lines = (line.split(" #")[0].strip() for line in listed(HERE / "deny.txt"))
+    return [name.partition(":")[2] for name in lines if name.startswith(f"{suite}:")]
+
+
 def run(uri: str, suite: str, only: str) -> dict[str, str]:
     """One compiled package; what became of each test that has none within it."""
     log = harness.CACHE / "logs" / f"gospec-{suite}.log"
     command = [str(SUITE / f"{suite}.test"), "-test.v", "-test.run", only]
+    if skipped := denied(suite):
+        command += ["-test.skip", "|".join(pattern([name]) for name in skipped)]
     environment = {**os.environ, "MONGODB_URI": uri, "SKIP_CSOT_TESTS": "true", "TZ": "UTC"}
     harness.execute(command, SUITE / SUITES[suite], log, environment, SECONDS)
     outcomes = {}

@@ -73,6 +73,7 @@ pub(crate) mod plan_cache;
 pub(crate) mod refused;
 pub(crate) mod replication;
 pub(crate) mod replication_changes;
+pub(crate) mod replication_member;
 pub(crate) mod retry;
 pub(crate) mod search_indexes;
 pub(crate) mod server_status;

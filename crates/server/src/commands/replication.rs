@@ -8,12 +8,6 @@ use crate::replica_set::ReplicaSet;
 use base::bson::{Builder, Value};
 use base::{Result, err};
 
-/// Refuses the command: as a standalone does, or as not implemented for a set.
-pub(crate) fn no_replication(call: &mut Call<'_>) -> Result<Answer> {
-    replica_set(call)?;
-    Err(err!(NotImplemented, "the command '{}' is not implemented", call.command.name))
-}
-
 /// The set that the server is.
 ///
 /// Errors: NoReplicationEnabled on a standalone; NotYetInitialized before the set is initiated.

@@ -2,7 +2,7 @@
 
 use super::replication::replica_set;
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::{self, Command, Kind};
 use crate::commands::diagnostics::host_name;
 use crate::logging::format_time;
 use crate::own_address::{is_own, own_address};
@@ -140,6 +140,8 @@ fn step_down(call: &mut Call<'_>) -> Result<Answer> {
         ));
     }
     set.step_down(call.server, Duration::from_secs(seconds as u64))?;
+    let writes = |name: &str| command::find(name).is_some_and(|command| command.kind == Kind::Write);
+    call.server.activities.kill_at_step_down(|current| writes(current.command) && !current.is_local());
     call.server.abort_transactions();
     Ok(Answer::Done)
 }

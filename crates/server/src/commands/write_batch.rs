@@ -68,8 +68,12 @@ impl WriteBatch {
     ///
     /// Errors: what ends the whole command (interruption, an invalid namespace).
     pub(crate) fn failed(&mut self, position: usize, error: Error) -> Result<bool> {
-        let ends_command =
-            matches!(error.code(), ErrorCode::InterruptedAtShutdown | ErrorCode::InvalidNamespace);
+        let ends_command = matches!(
+            error.code(),
+            ErrorCode::InterruptedAtShutdown
+                | ErrorCode::InterruptedDueToReplStateChange
+                | ErrorCode::InvalidNamespace
+        );
         // What another try of the whole transaction may mend is no failure of one statement.
         if ends_command || (self.in_transaction && reply::is_transient(error.code(), false, false)) {
             return Err(error);

@@ -472,6 +472,11 @@ impl Store for Local {
         self.writer.lock().log.as_ref().map(Log::limit)
     }
 
+    fn set_log_limit(&self, bytes: u64) -> bool {
+        let mut writer = self.writer.lock();
+        writer.log.as_mut().map(|log| log.set_limit(bytes)).is_some()
+    }
+
     fn log_bytes(&self) -> Option<u64> {
         self.writer.lock().log.as_ref().map(Log::bytes)
     }

@@ -144,6 +144,11 @@ impl Log {
         self.bytes_max
     }
 
+    /// Changes the most bytes of all entries: they are trimmed to it as the log grows.
+    pub(super) fn set_limit(&mut self, bytes: u64) {
+        self.bytes_max = bytes.max(STEPS);
+    }
+
     /// The bytes of all entries.
     pub(super) fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum()
@@ -300,6 +305,15 @@ mod tests {
         assert!(all.iter().all(|(time, parts)| *parts as u64 == 1 + time % 2));
         assert_eq!(entries(&engine, Bound::Excluded(398), Direction::Forward), [(399, 2), (400, 1)]);
         assert_eq!(entries(&engine, Bound::Included(399), Direction::Backward), [(400, 1), (399, 2)]);
+        // With less room the oldest go as new ones come.
+        log.set_limit(8_000);
+        for time in 401..=420u64 {
+            let mut batch = Batch::new();
+            let next = log.extended(&mut batch, time, vec![(0, Value::from([7; 88].as_slice()))]);
+            engine.commit(batch).unwrap();
+            log = next;
+        }
+        assert!(log.bytes() <= 8_600, "{}", log.bytes());
         let again = Log::open(&engine, LogOptions { bytes: 16_000 }).unwrap();
         assert_eq!((again.bytes(), again.next_number), (log.bytes(), log.next_number));
         Log::remove(&engine).unwrap();

@@ -1,0 +1,107 @@
+//! Commands to a member of a set about itself: what the only one answers.
+
+use super::replication::replica_set;
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::own_address::own_address;
+use base::{Result, err};
+
+/// The smallest log, in megabytes: that of `--oplog-size`.
+const OPLOG_MEGABYTES_MIN: f64 = 16.0;
+
+/// The greatest, as MongoDB has it: a petabyte.
+const OPLOG_MEGABYTES_MAX: f64 = 1_073_741_824.0;
+
+/// The row of `replSetAbortPrimaryCatchUp`.
+pub(crate) const ABORT_CATCH_UP: Command = Command::new(
+    "replSetAbortPrimaryCatchUp",
+    Kind::Admin,
+    "Ends the catching up of a new primary, which has nobody to catch up with.",
+    abort_catch_up,
+)
+.admin_only();
+
+fn abort_catch_up(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    replica_set(call)?;
+    Err(err!(IllegalOperation, "The node is not in catch-up mode."))
+}
+
+/// The row of `replSetMaintenance`.
+pub(crate) const MAINTENANCE: Command =
+    Command::new("replSetMaintenance", Kind::Admin, "Takes a secondary out of service.", maintenance)
+        .admin_only();
+
+fn maintenance(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let begins = fields.command_value().is_truthy();
+    fields.finish()?;
+    let set = replica_set(call)?;
+    match (set.is_primary(call.server), begins) {
+        (true, _) => Err(err!(NotSecondary, "primaries can't modify maintenance mode")),
+        (false, false) => Err(err!(OperationFailed, "already out of maintenance mode")),
+        (false, true) => {
+            Err(err!(NotImplemented, "the command 'replSetMaintenance' is not implemented for a secondary"))
+        }
+    }
+}
+
+/// The row of `replSetSyncFrom`.
+pub(crate) const SYNC_FROM: Command =
+    Command::new("replSetSyncFrom", Kind::Admin, "Has a secondary follow another member.", sync_from)
+        .admin_only();
+
+fn sync_from(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let target = fields.command_value().as_str().unwrap_or_default();
+    fields.finish()?;
+    let set = replica_set(call)?;
+    if target.is_empty() {
+        return Err(err!(FailedToParse, "Empty host component parsing HostAndPort from \"{target}\""));
+    }
+    if set.is_primary(call.server) {
+        return Err(err!(NotSecondary, "primaries don't sync"));
+    }
+    match target == own_address(call) {
+        true => Err(err!(InvalidOptions, "I cannot sync from myself")),
+        false => Err(err!(NodeNotFound, "Could not find member \"{target}\" in replica set")),
+    }
+}
+
+/// The row of `replSetResizeOplog`.
+pub(crate) const RESIZE_OPLOG: Command =
+    Command::new("replSetResizeOplog", Kind::Admin, "Changes how much of the log is kept.", resize_oplog)
+        .admin_only();
+
+fn resize_oplog(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let megabytes = fields.number("size")?;
+    let hours = fields.number("minRetentionHours")?;
+    fields.finish()?;
+    replica_set(call)?;
+    if hours.is_some_and(|hours| hours != 0.0) {
+        return Err(err!(
+            NotImplemented,
+            "BSON field 'replSetResizeOplog.minRetentionHours' is not implemented"
+        ));
+    }
+    let Some(megabytes) = megabytes else { return Ok(Answer::Done) };
+    if megabytes.is_nan() || megabytes < OPLOG_MEGABYTES_MIN {
+        return Err(err!(
+            51024,
+            "BSON field 'size' value must be >= {OPLOG_MEGABYTES_MIN}, actual value '{megabytes}'"
+        ));
+    }
+    if megabytes > OPLOG_MEGABYTES_MAX {
+        return Err(err!(
+            51024,
+            "BSON field 'size' value must be <= {OPLOG_MEGABYTES_MAX}, actual value '{megabytes}'"
+        ));
+    }
+    call.server.database.set_log_limit((megabytes * 1024.0 * 1024.0) as u64)?;
+    log::info!("the log keeps {megabytes} MB until the next start");
+    Ok(Answer::Done)
+}

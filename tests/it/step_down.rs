@@ -1,0 +1,81 @@
+//! A stepDown interrupts the writes under way, and what has been written stands.
+
+use crate::change_streams::{run, succeed};
+use crate::server::Server;
+use base::bson::DocumentBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn labels(reply: &DocumentBuf) -> Vec<&str> {
+    let labels = reply.view().get("errorLabels").and_then(|labels| labels.as_array());
+    labels.map(|labels| labels.iter().filter_map(|label| label.as_str()).collect()).unwrap_or_default()
+}
+
+fn code(reply: &DocumentBuf) -> Option<i64> {
+    reply.view().get("code").and_then(|code| code.as_i64())
+}
+
+/// Runs a write, steps down while it is under way, and gives its reply.
+fn interrupted(server: &Server, command: &str) -> DocumentBuf {
+    thread::scope(|scope| {
+        let mut own = server.connect().unwrap();
+        let write = scope.spawn(move || run(&mut own, command));
+        let mut client = server.connect().unwrap();
+        let begun = Instant::now();
+        let name = &command[1..command.find(':').unwrap()];
+        let current = format!("{{currentOp: 1, 'command.{name}': {{$exists: true}}, $db: 'admin'}}");
+        loop {
+            let found = run(&mut client, &current);
+            if found
+                .view()
+                .get("inprog")
+                .and_then(|list| list.as_array())
+                .is_some_and(|list| !list.is_empty())
+            {
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{found:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
+        succeed(&mut client, "{replSetStepDown: 60, force: true, $db: 'admin'}");
+        write.join().unwrap()
+    })
+}
+
+fn again(server: &Server) {
+    succeed(&mut server.connect().unwrap(), "{replSetFreeze: 0, $db: 'admin'}");
+}
+
+#[test]
+fn a_step_down_interrupts_writes_under_way() {
+    if std::env::var_os("VELLUM_SERVER").is_some() {
+        return;
+    }
+    let Some(server) = Server::start_with(&["--replset", "rs0"]) else { return };
+    let mut client = server.connect().unwrap();
+    succeed(&mut client, "{insert: 'c', documents: [{_id: 1}, {_id: 2}], $db: 'test'}");
+
+    // One that computes.
+    let heavy = "{update: 'c', updates: [{q: {}, u: [{$set: {x: {$sum: {$map: {input: {$range: ['$_id', 50000000]}, \
+                 in: {$multiply: ['$$this', 2]}}}}}}], multi: true}], $db: 'test'}";
+    let reply = interrupted(&server, heavy);
+    assert_eq!((code(&reply), labels(&reply).is_empty()), (Some(11602), true), "{reply:?}");
+    again(&server);
+
+    // One that waits, and may be sent again: nothing has been written of it.
+    succeed(&mut client, "{fsync: 1, lock: true, $db: 'admin'}");
+    let waiting = "{insert: 'c', documents: [{_id: 3}], lsid: {id: UUID('00000000-0000-4000-8000-000000000001')}, \
+                   txnNumber: NumberLong(1), $db: 'test'}";
+    let reply = interrupted(&server, waiting);
+    assert_eq!(code(&reply), Some(11602), "{reply:?}");
+    assert_eq!(labels(&reply), ["RetryableWriteError", "NoWritesPerformed"]);
+    succeed(&mut client, "{fsyncUnlock: 1, $db: 'admin'}");
+    // Where the member isn't the primary the same write is refused alike.
+    let refused = run(&mut client, waiting);
+    assert_eq!(code(&refused), Some(10107));
+    assert_eq!(labels(&refused), ["RetryableWriteError", "NoWritesPerformed"]);
+    again(&server);
+    succeed(&mut client, waiting);
+    let count = succeed(&mut client, "{count: 'c', $db: 'test'}");
+    assert_eq!(count.view().get("n").and_then(|n| n.as_i64()), Some(3));
+}
