@@ -4,6 +4,7 @@ use crate::change_streams::{Stream, run, succeed};
 use crate::client::Client;
 use crate::server::{Scratch, Server};
 use base::bson::{DocumentBuf, Value};
+use std::thread;
 
 /// The options of a set whose log is as small as can be.
 const SMALL: [&str; 4] = ["--replset", "rs0", "--oplog-size", "16M"];
@@ -77,6 +78,27 @@ fn streams_that_would_begin_before_the_log_are_refused() {
     slow = Stream::open(&mut client, "fullDocumentBeforeChange: 'required'");
     succeed(&mut client, "{delete: 'c', deletes: [{q: {_id: 1}, limit: 1}], $db: 'test'}");
     assert_eq!(slow.read(&mut client, 10, 1000), 1);
+}
+
+#[test]
+fn a_stream_that_waits_keeps_up_with_what_others_write() {
+    if is_remote() {
+        return;
+    }
+    let Some(server) = Server::start_with(&SMALL) else { return };
+    let mut client = server.connect().unwrap();
+    let mut stream = Stream::open(&mut client, "");
+    thread::scope(|scope| {
+        let mut own = server.connect().unwrap();
+        let waiting = scope.spawn(move || {
+            let read = stream.read(&mut own, 10, 600_000);
+            (stream, read)
+        });
+        fill_log(&mut client);
+        succeed(&mut client, "{insert: 'c', documents: [{_id: 1}], $db: 'test'}");
+        let (stream, read) = waiting.join().unwrap();
+        assert_eq!((stream.events.len(), read), (1, 1));
+    });
 }
 
 #[test]

@@ -395,8 +395,14 @@ impl Database {
     }
 
     /// Tells those who watch these namespaces of a commit.
+    ///
+    /// Now and then everybody is told: a stream reads on in the log then, though there is nothing for it to show,
+    /// so that the log isn't trimmed beyond where it has come.
     pub(crate) fn tell(&self, namespaces: &[Namespace], position: Position) {
         if self.watchers.any() {
+            if self.watchers.is_behind(self.store.log_steps()) {
+                self.watchers.notify_everybody();
+            }
             let engine = self.engine();
             let waits = self.logs && engine.has_journal() && engine.durability() != Durability::None;
             self.watchers.notify(namespaces, waits.then_some(position));

@@ -3,6 +3,9 @@
 //! A commit of documents wakes only those whose collection or database it touches, and those who wait for
 //! whatever happens. What shows nothing before it would survive a crash is woken once more by the sync that
 //! brings that about: so the namespaces of commits that wait for it are remembered.
+//!
+//! Everybody is woken each time the log has grown by a small part of what it keeps, and reads on in it: or else a
+//! stream that waits long while others write much would find itself beyond the log's beginning.
 
 use base::Namespace;
 use parking_lot::Mutex;
@@ -45,6 +48,8 @@ pub(crate) struct Watchers {
     /// How many there are, so that commits need not look while nobody waits.
     count: AtomicUsize,
     next: AtomicU64,
+    /// How far the log had come when everybody was told last.
+    steps: AtomicU64,
     lists: Mutex<Lists>,
     /// What commits have changed that may not survive a crash yet, with the latest of them.
     unsynced: Mutex<HashMap<Namespace, Position>>,
@@ -101,6 +106,11 @@ impl Watchers {
     /// Whether anyone waits for anything.
     pub(crate) fn any(&self) -> bool {
         self.count.load(Relaxed) != 0
+    }
+
+    /// Whether the log has come a step further since this was last asked.
+    pub(crate) fn is_behind(&self, steps: u64) -> bool {
+        self.steps.load(Relaxed) != steps && self.steps.swap(steps, Relaxed) != steps
     }
 
     /// Tells those who watch these namespaces of a commit; `unsynced` is its position, where it may not survive

@@ -416,6 +416,12 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// In how many steps the log has been written so far, each of them a small part of what it keeps: whoever
+    /// reads on in it at each step is never overtaken by its trimming. Zero where that isn't known.
+    fn log_steps(&self) -> u64 {
+        0
+    }
+
     /// The bytes that the log takes; `None` where none is kept.
     fn log_bytes(&self) -> Option<u64>;
 }

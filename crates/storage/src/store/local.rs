@@ -25,6 +25,7 @@ pub struct Local {
     generation: RwLock<u64>,
     time: AtomicU64,
     position: AtomicU64,
+    log_steps: AtomicU64,
     /// How often commits are held up by [`freeze`](Self::freeze).
     frozen: AtomicU64,
     /// Counts what waits may wait for: claims given up, commits no longer held up.
@@ -73,6 +74,7 @@ impl Local {
             generation: RwLock::new(0),
             time: AtomicU64::new(engine.latest_time()),
             position: AtomicU64::new(0),
+            log_steps: AtomicU64::new(0),
             frozen: AtomicU64::new(0),
             events: Mutex::new(0),
             happened: Condvar::new(),
@@ -176,8 +178,9 @@ impl Local {
         }
         let position = self.engine.commit(batch)?;
         writer.recent.note(places, time);
-        if next_log.is_some() {
-            writer.log = next_log;
+        if let Some(next_log) = next_log {
+            self.log_steps.store(next_log.steps(), Ordering::Relaxed);
+            writer.log = Some(next_log);
             // Where nothing is ever synced unasked, the majority waits for nothing either.
             if self.engine.has_journal() && self.engine.durability() != Durability::None {
                 self.note_synced(writer);
@@ -470,6 +473,10 @@ impl Store for Local {
 
     fn log_limit(&self) -> Option<u64> {
         self.writer.lock().log.as_ref().map(Log::limit)
+    }
+
+    fn log_steps(&self) -> u64 {
+        self.log_steps.load(Ordering::Relaxed)
     }
 
     fn set_log_limit(&self, bytes: u64) -> bool {

@@ -139,6 +139,11 @@ impl Log {
         }
     }
 
+    /// How many trees there have been.
+    pub(super) fn steps(&self) -> u64 {
+        self.next_number
+    }
+
     /// The most bytes of all entries.
     pub(super) fn limit(&self) -> u64 {
         self.bytes_max

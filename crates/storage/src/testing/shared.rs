@@ -206,6 +206,10 @@ impl Store for Shared {
         self.store.log_limit()
     }
 
+    fn log_steps(&self) -> u64 {
+        self.store.log_steps()
+    }
+
     fn set_log_limit(&self, bytes: u64) -> bool {
         self.store.set_log_limit(bytes)
     }
