@@ -13,6 +13,7 @@ use std::collections::{HashSet, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How much is read from the socket at a time, at least.
@@ -102,6 +103,14 @@ impl Stream {
         }
     }
 
+    fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_nonblocking(on),
+            #[cfg(unix)]
+            Stream::Unix(stream) => stream.set_nonblocking(on),
+        }
+    }
+
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Tcp(stream) => stream.read(into),
@@ -145,16 +154,18 @@ pub(crate) struct Connection {
     broken: bool,
     /// What the server warned of last.
     warning: Option<String>,
+    /// Counts the answers waited for.
+    trips: Arc<AtomicU64>,
 }
 
 impl Connection {
     /// Connects to the first member that is as wanted.
     ///
     /// Errors: the last member's.
-    pub(crate) fn open(config: &Config) -> Answer<Connection> {
+    pub(crate) fn open(config: &Config, trips: &Arc<AtomicU64>) -> Answer<Connection> {
         let mut last = Failure::Lost("no host is given".to_string());
         for (host, port) in &config.hosts {
-            match Connection::open_at(config, host, *port) {
+            match Connection::open_at(config, host, *port, trips) {
                 Ok(connection) => return Ok(connection),
                 Err(Failure::Lost(why)) => last = Failure::Lost(format!("{host}:{port}: {why}")),
                 Err(error) => last = error,
@@ -163,7 +174,7 @@ impl Connection {
         Err(last)
     }
 
-    fn open_at(config: &Config, host: &str, port: u16) -> Answer<Connection> {
+    fn open_at(config: &Config, host: &str, port: u16, trips: &Arc<AtomicU64>) -> Answer<Connection> {
         let stream = Stream::open(host, port, config.connect_timeout)?;
         stream.limit(Some(config.connect_timeout))?;
         let mut connection = Connection {
@@ -177,6 +188,7 @@ impl Connection {
             status: b'I',
             broken: false,
             warning: None,
+            trips: Arc::default(),
         };
         connection.start(config)?;
         if config.wanted == Wanted::ReadWrite {
@@ -187,6 +199,7 @@ impl Connection {
             }
         }
         connection.stream.limit(None)?;
+        connection.trips = trips.clone();
         Ok(connection)
     }
 
@@ -201,7 +214,7 @@ impl Connection {
                 "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off \
                  -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off \
                  -c synchronous_commit=off -c lock_timeout=50 -c statement_timeout=0 \
-                 -c idle_in_transaction_session_timeout=0 -c client_min_messages=warning",
+                 -c idle_in_transaction_session_timeout=90000 -c client_min_messages=warning",
             ),
         ];
         frontend::startup_message(settings, &mut self.output)?;
@@ -272,6 +285,18 @@ impl Connection {
         self.broken
     }
 
+    /// Whether it has been closed while nobody used it, as by a server that was restarted: it says so, or ends.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        if !self.awaited.is_empty() {
+            return false;
+        }
+        let mut byte = [0];
+        let peeked = self.stream.set_nonblocking(true).and_then(|()| self.stream.read(&mut byte));
+        let is_quiet = peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        self.broken = !is_quiet || self.stream.set_nonblocking(false).is_err();
+        self.broken
+    }
+
     /// Whether a transaction is open on it, as of the last answer read.
     pub(crate) fn in_transaction(&self) -> bool {
         self.status != b'I'
@@ -322,6 +347,7 @@ impl Connection {
     /// The rows of each call of the last flush; answers to earlier ones, which nobody waits for, are passed
     /// over.
     pub(crate) fn answer(&mut self) -> Answer<Vec<Vec<Row>>> {
+        self.trips.fetch_add(1, Ordering::Relaxed);
         let mut last = Ok(Vec::new());
         while let Some(awaited) = self.awaited.pop_front() {
             last = self.one_answer(awaited);

@@ -38,7 +38,10 @@ impl Failure {
         match self {
             Failure::Lost(_) => true,
             Failure::CatalogChanged => false,
-            Failure::Server { state, .. } => state.starts_with("57P") || state.starts_with("08"),
+            // A primary that has become a standby takes no writes any more.
+            Failure::Server { state, .. } => {
+                state.starts_with("57P") || state.starts_with("08") || state == "25006"
+            }
         }
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Front {
     records: AtomicU64,
     time: AtomicU64,
     lease: Arc<Lease>,
+    /// How many answers of the server have been waited for.
+    pub(crate) trips: Arc<AtomicU64>,
     /// The latest generation of the catalog that this process has heard of.
     pub(crate) known: Known,
     pub(crate) sessions: Arc<Sessions>,
@@ -71,10 +73,11 @@ impl Front {
     ///
     /// Errors: the server's, and those of [`schema::prepare`].
     pub(crate) fn open(config: Config, schema: &str, limits: Limits) -> Answer<Front> {
-        schema::prepare(&mut Connection::open(&config)?, schema)?;
+        let trips = Arc::new(AtomicU64::new(0));
+        schema::prepare(&mut Connection::open(&config, &trips)?, schema)?;
         let config = Arc::new(config);
         let statements = Arc::new(Statements::new(schema));
-        let control = Pool::new(config.clone(), 2);
+        let control = Pool::new(config.clone(), 2, trips.clone());
         let number = take_number(&control, &statements)?;
         let lease = Arc::new(Lease::default());
         let sessions = Arc::new(Sessions::default());
@@ -85,10 +88,11 @@ impl Front {
         });
         spawned.map_err(|error| Failure::Lost(error.to_string()))?;
         Ok(Front {
-            reads: Pool::new(config.clone(), limits.reads),
-            commits: Pool::new(config.clone(), limits.commits),
-            transactions: Pool::new(config.clone(), limits.transactions),
-            changes: Pool::new(config, 2),
+            reads: control.another(limits.reads),
+            commits: control.another(limits.commits),
+            transactions: control.another(limits.transactions),
+            changes: control.another(2),
+            trips,
             control,
             statements,
             number,

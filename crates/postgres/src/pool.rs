@@ -9,6 +9,7 @@ use crate::failure::{Answer, Failure};
 use parking_lot::{Condvar, Mutex};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 /// How long somebody waits for a connection before he is told that there is none.
@@ -18,6 +19,8 @@ const WAIT: Duration = Duration::from_secs(30);
 pub(crate) struct Pool {
     config: Arc<Config>,
     most: usize,
+    /// Counts the answers that its connections have waited for.
+    trips: Arc<AtomicU64>,
     inner: Mutex<Inner>,
     returned: Condvar,
 }
@@ -31,13 +34,13 @@ struct Inner {
 
 impl Pool {
     /// A pool of at most so many connections.
-    pub(crate) fn new(config: Arc<Config>, most: usize) -> Arc<Pool> {
-        Arc::new(Pool { config, most, inner: Mutex::default(), returned: Condvar::new() })
+    pub(crate) fn new(config: Arc<Config>, most: usize, trips: Arc<AtomicU64>) -> Arc<Pool> {
+        Arc::new(Pool { config, most, trips, inner: Mutex::default(), returned: Condvar::new() })
     }
 
     /// Another pool of connections to the same place.
     pub(crate) fn another(&self, most: usize) -> Arc<Pool> {
-        Pool::new(self.config.clone(), most)
+        Pool::new(self.config.clone(), most, self.trips.clone())
     }
 
     /// Lends a connection, opening one where none is free; `relieve` is called before waiting for one.
@@ -47,7 +50,11 @@ impl Pool {
         let end = Instant::now() + WAIT;
         let mut inner = self.inner.lock();
         loop {
-            if let Some(connection) = inner.free.pop() {
+            if let Some(mut connection) = inner.free.pop() {
+                if connection.is_closed() {
+                    inner.open -= 1;
+                    continue;
+                }
                 return Ok(Lent { connection: Some(connection), pool: self.clone(), is_new: false });
             }
             if inner.open < self.most {
@@ -62,7 +69,7 @@ impl Pool {
         }
         inner.open += 1;
         drop(inner);
-        match Connection::open(&self.config) {
+        match Connection::open(&self.config, &self.trips) {
             Ok(connection) => Ok(Lent { connection: Some(connection), pool: self.clone(), is_new: true }),
             Err(failure) => {
                 self.closed();

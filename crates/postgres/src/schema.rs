@@ -155,7 +155,11 @@ impl Statements {
                 "delete from SCHEMA.kv t using unnest($1::int8[], $2::bytea[]) x(i, k) \
                  where t.ident = x.i and t.key = x.k and t.value is null",
             ),
-            lock_fence: of("lock_fence", "select pg_advisory_xact_lock(FENCE)"),
+            lock_fence: of(
+                "lock_fence",
+                "select set_config('idle_in_transaction_session_timeout', '20s', true), \
+                 pg_advisory_xact_lock(FENCE)::text",
+            ),
             create_tree: of("create_tree", "insert into SCHEMA.trees values ($1::int8)"),
             drop_tree: of("drop_tree", "delete from SCHEMA.trees where ident = $1::int8 returning 1::int8"),
             clear: of("clear", "delete from SCHEMA.kv where ident = $1::int8"),

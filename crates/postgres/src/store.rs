@@ -59,6 +59,11 @@ impl PostgresStore {
         })
     }
 
+    /// How many answers of the server have been waited for since the store was opened.
+    pub fn round_trips(&self) -> u64 {
+        self.front.trips.load(Ordering::Relaxed)
+    }
+
     /// What a change says besides its batch.
     pub(crate) fn besides(&self, beside: &[Beside]) -> Besides {
         let count_ident = |one: &Beside| {

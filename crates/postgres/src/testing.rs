@@ -1,9 +1,11 @@
 //! A PostgreSQL server for tests: a cluster of its own in a temporary directory, gone with the process.
 
 use crate::config::Config;
+use crate::connection::{Connection, Statement};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 
 /// A server that runs as long as this is held.
 pub struct Cluster {
@@ -70,6 +72,17 @@ impl Cluster {
     /// How to connect to it, as libpq takes it.
     pub fn connection_string(&self) -> String {
         format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
+    }
+
+    /// Ends all connections to the server, as its restart does.
+    ///
+    /// Errors: the server's, in words.
+    pub fn end_connections(&self) -> Result<(), String> {
+        let told = |failure| format!("{failure:?}");
+        let mut connection = Connection::open(&self.config()?, &Arc::default()).map_err(told)?;
+        let end = "select count(pg_terminate_backend(pid, 5000)) from pg_stat_activity \
+                   where pid <> pg_backend_pid() and backend_type = 'client backend'";
+        connection.one(&Statement::new("end", end), &[]).map(drop).map_err(told)
     }
 
     /// The same, taken apart.
