@@ -29,6 +29,7 @@ fn covers(more: &IndexSpec, less: &IndexSpec) -> bool {
     begins_with(&more.parts, &less.parts)
         && same_documents
         && more.wildcard == less.wildcard
+        && more.geo == less.geo
         && enforces
         && more.collation == less.collation
         && !(is_id || expires || more.hidden || less.hidden)
