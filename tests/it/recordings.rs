@@ -17,7 +17,8 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-const GROUPS: [&str; 7] = ["aggregation", "capped", "collation", "core", "explain", "geo", "validation"];
+const GROUPS: [&str; 8] =
+    ["aggregation", "capped", "collation", "core", "explain", "geo", "text", "validation"];
 
 /// How many exchanges there were, and how many of them came out the same.
 #[derive(Clone, Copy, Default, PartialEq)]

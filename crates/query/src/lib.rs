@@ -22,6 +22,7 @@ pub mod regex;
 pub mod sort;
 pub mod sorter;
 pub mod spill;
+pub mod text;
 mod tick;
 pub mod update;
 pub mod window;

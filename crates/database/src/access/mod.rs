@@ -37,6 +37,11 @@ impl Access {
         }
     }
 
+    /// The same, no key of which proves that its document matches.
+    pub(crate) fn proving_nothing(self) -> Access {
+        Access { proven: vec![false], ..self }
+    }
+
     /// Whether some document has an array on a part's path.
     pub(crate) fn is_multikey(&self, part: usize) -> bool {
         self.multikey.get(part).is_some_and(|bits| *bits != 0)

@@ -112,6 +112,7 @@ impl Database {
         for spec in specs {
             check_repeated(&new.iter().collect::<Vec<_>>(), spec)?;
             if !is_there(data, spec)? {
+                check_text_alone(data.written_indexes().map(|index| &*index.spec).chain(&new), spec)?;
                 new.push(IndexSpec::clone(spec));
             }
         }
@@ -270,6 +271,20 @@ fn index_by_key(data: &Data, key: Document<'_>) -> Result<String> {
     }
 }
 
+/// A collection has one text index at most.
+///
+/// Errors: CannotCreateIndex.
+fn check_text_alone<'s>(mut indexes: impl Iterator<Item = &'s IndexSpec>, spec: &IndexSpec) -> Result<()> {
+    match indexes.find(|index| index.text.is_some()).filter(|_| spec.text.is_some()) {
+        Some(other) => Err(err!(
+            CannotCreateIndex,
+            "only one text index per collection allowed, found existing text index \"{}\"",
+            other.name
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Whether the very index is there already; an error where one conflicts with it.
 fn is_there(data: &Data, spec: &IndexSpec) -> Result<bool> {
     if spec.is_id_pattern() {
@@ -413,6 +428,7 @@ impl CatalogChange<'_> {
             if let Some(build) = building.find(|build| build.index.spec.name == spec.name) {
                 return Ok(Registered::After(build.clone()));
             }
+            check_text_alone(data.written_indexes().map(|index| &*index.spec), spec)?;
             if data.indexes.len() + data.building.len() >= INDEXES_MAX {
                 return Err(err!(
                     CannotCreateIndex,

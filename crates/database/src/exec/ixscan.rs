@@ -241,6 +241,16 @@ pub(crate) fn describe_index(access: &Access, out: &mut Builder) {
     out.append("keyPattern", &spec.key).append("indexName", spec.name.as_str());
     out.append_optional("collation", spec.collation.document());
     out.append("isMultiKey", access.any_multikey());
+    if spec.text.is_none() {
+        describe_multikey_paths(access, out);
+    }
+    out.append("isUnique", spec.unique || access.index.is_id());
+    out.append("isSparse", spec.sparse).append("isPartial", spec.partial.is_some());
+    out.append("indexVersion", 2i32);
+}
+
+fn describe_multikey_paths(access: &Access, out: &mut Builder) {
+    let spec = &access.index.spec;
     out.begin_document("multiKeyPaths");
     for (part, bits) in spec.parts.iter().zip(&access.multikey) {
         out.begin_array(part.path.as_str());
@@ -251,15 +261,14 @@ pub(crate) fn describe_index(access: &Access, out: &mut Builder) {
         out.end();
     }
     out.end();
-    out.append("isUnique", spec.unique || access.index.is_id());
-    out.append("isSparse", spec.sparse).append("isPartial", spec.partial.is_some());
-    out.append("indexVersion", 2i32);
 }
 
 /// The bounds as explain prints them, in the order of the walk.
 fn describe_bounds(access: &Access, forward: bool, out: &mut Builder) {
     out.begin_document("indexBounds");
-    for (part, intervals) in access.index.spec.parts.iter().zip(&access.parts) {
+    // MongoDB shows no bounds on text.
+    let shown = access.index.spec.text.is_none();
+    for (part, intervals) in access.index.spec.parts.iter().zip(&access.parts).filter(|_| shown) {
         let ascending = (part.kind != crate::index::KeyKind::Descending) == forward;
         out.begin_array(part.path.as_str());
         let shown: Vec<String> = match ascending {

@@ -38,7 +38,9 @@ impl IndexSpec {
         {
             return Ok(found);
         }
-        if let Some(geo) = &self.geo {
+        if let Some(text) = &self.text {
+            self.text_keys(text, document, &mut found)?;
+        } else if let Some(geo) = &self.geo {
             geo.keys(self, document, &mut found)?;
         } else if let Some(wildcard) = &self.wildcard {
             self.wildcard_keys(wildcard, document, &mut found)?;
@@ -153,7 +155,7 @@ impl IndexSpec {
             }
             let value = value.unwrap_or(Value::Null);
             match part.kind {
-                KeyKind::Ascending | KeyKind::Sphere | KeyKind::Flat => {
+                KeyKind::Ascending | KeyKind::Sphere | KeyKind::Flat | KeyKind::Text => {
                     self.collation.push_key(&mut builder, value, true);
                 }
                 KeyKind::Descending => self.collation.push_key(&mut builder, value, false),

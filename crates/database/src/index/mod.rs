@@ -5,6 +5,7 @@ mod decode;
 mod geo;
 mod keys;
 mod spec;
+mod text;
 mod wildcard;
 
 pub use building::Building;
@@ -12,6 +13,7 @@ pub use geo::GeoIndex;
 pub(crate) use geo::{KeyRange, elements, hashes};
 pub use keys::{DocumentKeys, KeyOf};
 pub use spec::{IndexSpec, KeyKind, KeyPart};
+pub use text::TextIndex;
 pub use wildcard::Wildcard;
 
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Index specifications: what createIndexes takes, checked, and what listIndexes shows.
 
 use super::geo::GeoIndex;
+use super::text::{self as text_index, TextIndex};
 use super::wildcard::{Wildcard, is_wildcard};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
 use base::{ErrorCode, Namespace, Result, err};
@@ -27,6 +28,8 @@ pub enum KeyKind {
     Sphere,
     /// By the hash of a place in the plane.
     Flat,
+    /// By the words of a text.
+    Text,
 }
 
 /// One field of a key pattern.
@@ -49,6 +52,8 @@ pub struct IndexSpec {
     pub parts: Vec<KeyPart>,
     /// What makes it an index of places.
     pub geo: Option<GeoIndex>,
+    /// What makes it an index of text.
+    pub text: Option<Arc<TextIndex>>,
     /// Which part stands for all paths below it.
     pub wildcard: Option<Wildcard>,
     /// In a wildcard index seen as one on a single path: the part that holds the path.
@@ -92,6 +97,7 @@ impl IndexSpec {
             key: key.finish(),
             parts: vec![KeyPart { path: Path::new("_id"), kind: KeyKind::Ascending }],
             geo: None,
+            text: None,
             wildcard: None,
             path_part: None,
             unique: true,
@@ -182,6 +188,7 @@ impl IndexSpec {
     pub fn same_signature(&self, other: &IndexSpec) -> bool {
         let filter = |spec: &IndexSpec| spec.partial.as_ref().map(|partial| partial.filter.clone());
         self.parts == other.parts
+            && self.text == other.text
             && self.wildcard == other.wildcard
             && self.collation == other.collation
             && self.is_unique() == other.is_unique()
@@ -204,7 +211,7 @@ impl IndexSpec {
     /// Whether plans use the index for conditions on its fields, and for their order: not where it is
     /// of a kind that has operators of its own.
     pub fn serves_plain_queries(&self) -> bool {
-        self.geo.is_none()
+        self.geo.is_none() && self.text.is_none()
     }
 
     /// Whether the index is hashed in some part.
@@ -297,7 +304,7 @@ impl Parser {
                 self.options.append(name, options);
             }
             "weights" | "default_language" | "language_override" | "textIndexVersion" => {
-                return Err(err!(NotImplemented, "text indexes are not supported: option '{name}'"));
+                self.options.append(name, value);
             }
             "2dsphereIndexVersion" => _ = self.options.append(name, value),
             "bits" | "min" | "max" | "finestIndexedLevel" | "coarsestIndexedLevel" => {
@@ -334,10 +341,19 @@ impl Parser {
         let key = self.key.ok_or_else(|| {
             err!(FailedToParse, "The 'key' field is a required property of an index specification")
         })?;
-        let parts = key_pattern(key.view())?;
-        let mut options = self.options;
-        GeoIndex::complete(&parts, &mut options, whole.find("2dsphereIndexVersion").is_some());
-        let options = options.finish();
+        check_plugins(key.view())?;
+        let (key, parts, text, options) = match text_index::is_pattern(key.view()) {
+            true => {
+                let stored = text_index::stored(key.view(), self.options.finish().view())?;
+                (stored.key, stored.parts, Some(Arc::new(stored.index)), stored.options)
+            }
+            false => {
+                let parts = key_pattern(key.view())?;
+                let mut options = self.options;
+                GeoIndex::complete(&parts, &mut options, whole.find("2dsphereIndexVersion").is_some());
+                (key, parts, None, options.finish())
+            }
+        };
         let name = self.name.ok_or_else(|| {
             err!(FailedToParse, "The 'name' field is a required property of an index specification")
         })?;
@@ -345,9 +361,14 @@ impl Parser {
         // What is in the index is decided by its own collation, not by a writer's.
         let own = context.with_collation(collation.clone());
         let wildcard = Wildcard::parse(&parts, self.wildcard_projection.as_ref(), context)?;
+        if text.is_some() && !collation.is_simple() {
+            let collation = collation.document().unwrap_or(Document::EMPTY);
+            return Err(err!(CannotCreateIndex, "Index type 'text' does not support collation: {collation}"));
+        }
         let geo = GeoIndex::parse(&parts, options.view(), &collation)?;
         let spec = IndexSpec {
             geo,
+            text,
             wildcard,
             path_part: None,
             partial: self.partial.map(|filter| partial(filter, &own)).transpose()?,
@@ -466,6 +487,22 @@ fn check_id(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
     Ok(())
 }
 
+/// An index has one kind beside that of plain fields.
+fn check_plugins(key: Document<'_>) -> Result<()> {
+    let mut plugins = key.iter().filter_map(|part| part.value().as_str());
+    let first = plugins.next();
+    if plugins.any(|plugin| Some(plugin) != first) {
+        return Err(err!(CannotCreateIndex, "Can't use more than one index plugin for a single index."));
+    }
+    for part in key.iter().filter(|part| matches!(part.value(), Value::String("text"))) {
+        check_path(part.name())?;
+        if part.name().ends_with(".$**") {
+            return Err(illegal_name());
+        }
+    }
+    Ok(())
+}
+
 /// Takes a key pattern apart.
 fn key_pattern(key: Document<'_>) -> Result<Vec<KeyPart>> {
     let mut names: Vec<&str> = Vec::new();
@@ -510,9 +547,6 @@ fn key_part(name: &str, value: Value<'_>) -> Result<KeyPart> {
         }
         Value::String("2dsphere") => KeyKind::Sphere,
         Value::String("2d") => KeyKind::Flat,
-        Value::String(plugin @ "text") => {
-            return Err(err!(NotImplemented, "index type '{plugin}' is not supported"));
-        }
         Value::String("") => return Err(err!(CannotCreateIndex, "Empty string index value not allowed")),
         Value::String(plugin) => return Err(err!(CannotCreateIndex, "Unknown index plugin '{plugin}'")),
         _ => match value.as_number() {
@@ -546,13 +580,11 @@ fn check_path(name: &str) -> Result<()> {
         return Err(err!(CannotCreateIndex, "Index keys cannot contain an empty field."));
     }
     let dollar = name.split('.').any(|part| part.starts_with('$') && !matches!(part, "$id" | "$db" | "$ref"));
-    if dollar {
-        return Err(err!(
-            CannotCreateIndex,
-            "Index key contains an illegal field name: field name starts with '$'."
-        ));
-    }
-    Ok(())
+    if dollar { Err(illegal_name()) } else { Ok(()) }
+}
+
+fn illegal_name() -> base::Error {
+    err!(CannotCreateIndex, "Index key contains an illegal field name: field name starts with '$'.")
 }
 
 fn partial(filter: DocumentBuf, context: &Context) -> Result<Partial> {

@@ -3,7 +3,7 @@
 use super::Access;
 use super::choose::{Candidate, Planning, Source};
 use super::key_filter::{self, KeyFilter};
-use super::{Hint, Read, covering, geo, min_max, shape};
+use super::{Hint, Read, covering, geo, min_max, shape, text};
 use crate::collection::Collection;
 use crate::exec::{
     CollScan, CountScan, DistinctScan, Eof, Express, Fetch, Found, GeoNear, IdStream, IndexScan, KeyBounds,
@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     range: Option<storage::Range>,
     /// Whether an index filter said which indexes it may use.
     pub(crate) filtered: bool,
-    surroundings: Arc<Surroundings>,
+    pub(super) surroundings: Arc<Surroundings>,
 }
 
 /// The record of an `_id`, where the read asks for one and nothing stands in the way: the
@@ -53,7 +53,13 @@ pub(crate) fn by_id(
         },
     };
     let by_metadata = read.sort.as_ref().is_some_and(|sort| sort.is_by_metadata());
-    if read.hint.is_some() || read.min.is_some() || read.max.is_some() || read.skip > 0 || by_metadata {
+    if read.hint.is_some()
+        || read.min.is_some()
+        || read.max.is_some()
+        || read.skip > 0
+        || by_metadata
+        || read.matcher.searches_text()
+    {
         return Ok(None);
     }
     let (Some(data), false) = (&collection.data, read.return_key) else { return Ok(None) };
@@ -95,7 +101,14 @@ pub(crate) fn plan(
     context: &Arc<Context>,
 ) -> Result<Plan> {
     let near = read.matcher.near();
-    let gives = |kind: MetaKind| near.is_some() && kind.is_of_places();
+    let searched = text::query(&read)?;
+    if near.is_some() && searched.is_some() {
+        return Err(err!(BadValue, "text and geoNear not allowed in same query"));
+    }
+    let gives = |kind: MetaKind| match kind {
+        MetaKind::TextScore => searched.is_some(),
+        _ => near.is_some() && kind.is_of_places(),
+    };
     let missing = read.sort.iter().flat_map(|sort| sort.by_metadata()).find(|(_, kind)| !gives(*kind));
     if let Some((_, kind)) = missing {
         return Err(kind.unavailable());
@@ -135,9 +148,10 @@ pub(crate) fn plan(
             return Err(err!(BadValue, "geoNear expression not allowed with $natural hint"));
         }
         (_, Some(forward)) => (Source::Collection { forward }, Vec::new()),
-        (None, None) => match near {
-            Some(near) => (geo::near(&planning, near, None, describe)?, Vec::new()),
-            None => planning.choose()?,
+        (None, None) => match (near, searched) {
+            (Some(near), _) => (geo::near(&planning, near, None, describe)?, Vec::new()),
+            (None, Some(query)) => (text::choose(&planning, query, describe)?, Vec::new()),
+            (None, None) => planning.choose()?,
         },
         (Some(hint), None) => match (hint.resolve(data, describe)?, hint) {
             (Some(index), _) if bounded => {
@@ -212,7 +226,7 @@ impl Plan {
         match &self.source {
             Source::Collection { .. } => true,
             Source::Index(candidate) => !candidate.access.bounded.contains(&true),
-            Source::Eof | Source::Unique(_) | Source::Union(_) | Source::Near(_) => false,
+            Source::Eof | Source::Unique(_) | Source::Union(_) | Source::Near(_) | Source::Text(_) => false,
         }
     }
 
@@ -247,6 +261,10 @@ impl Plan {
             Source::Index(candidate) => visit(&candidate.access.index),
             Source::Union(scans) => scans.iter().for_each(|access| visit(&access.index)),
             Source::Near(near) => visit(&near.access.index),
+            Source::Text(text) => {
+                visit(&text.index);
+                text.others.iter().for_each(|access| visit(&access.index));
+            }
         }
     }
 
@@ -309,6 +327,7 @@ impl Plan {
                 let alone = matches!(self.read.matcher.root(), Node::Field { .. });
                 Box::new(GeoNear::new(around, near, filter(alone), self.read.metadata))
             }
+            Source::Text(text) => self.text(text)?,
             Source::Union(scans) => {
                 let proven = scans.iter().all(Access::proves_all);
                 let fetch = Fetch::new(around, self.union(scans)?, filter(proven).map(Part::whole));
@@ -428,6 +447,6 @@ fn is_ordered(source: &Source) -> bool {
     match source {
         Source::Eof | Source::Unique(_) => true,
         Source::Index(candidate) => candidate.ordered.is_some(),
-        Source::Collection { .. } | Source::Union(_) | Source::Near(_) => false,
+        Source::Collection { .. } | Source::Union(_) | Source::Near(_) | Source::Text(_) => false,
     }
 }

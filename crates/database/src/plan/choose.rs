@@ -17,6 +17,7 @@
 use super::conjuncts::{self, Conjuncts};
 use super::implies::{implies, mentions_strings};
 use super::order::{self, Ordered};
+use super::text::TextAccess;
 use super::{Access, access};
 use super::{Read, covering, geo, wildcard};
 use crate::exec::{KeyBounds, NearAccess};
@@ -47,6 +48,8 @@ pub(crate) enum Source {
     Union(Vec<Access>),
     /// What is near to a place, by an index of places.
     Near(Box<NearAccess>),
+    /// A search by a text index.
+    Text(Box<TextAccess>),
 }
 
 /// A way to use an index.
@@ -193,6 +196,7 @@ impl<'a> Planning<'a> {
                 let usable =
                     self.indexes.iter().filter(|index| !index.spec.hidden && index.spec.partial.is_none());
                 let candidates = usable
+                    .filter(|index| index.spec.serves_plain_queries())
                     .filter(|index| index.spec.parts.first().is_some_and(|part| part.path == *path))
                     .map(|index| Candidate::new(Access::whole(index), self.read).for_distinct(path))
                     .filter(|candidate| candidate.distinct == Some(0));
@@ -227,7 +231,10 @@ impl<'a> Planning<'a> {
             let candidate = geo::candidate(self, index, &self.conjuncts(root));
             return Ok(candidate.unwrap_or_else(|| self.whole(index)).into_source());
         }
-        let access = access::bounds(index, &self.conjuncts(root));
+        let access = match index.spec.serves_plain_queries() {
+            true => access::bounds(index, &self.conjuncts(root)),
+            false => Access::whole(index).proving_nothing(),
+        };
         Ok(Candidate::new(access, self.read).into_source())
     }
 
@@ -293,7 +300,7 @@ impl<'a> Planning<'a> {
     }
 
     /// Whether an index has every document that the filter matches.
-    fn has_all(&self, index: &Index, conjuncts: &Conjuncts<'_>, filter: &Node) -> bool {
+    pub(super) fn has_all(&self, index: &Index, conjuncts: &Conjuncts<'_>, filter: &Node) -> bool {
         if index.spec.partial.is_some() {
             return self.partial_has_all(index, filter);
         }
@@ -342,18 +349,23 @@ impl<'a> Planning<'a> {
         ordered.min_by_key(|candidate| (!candidate.covered, candidate.access.parts.len()))
     }
 
+    /// A scan for one branch of an `$or`.
+    pub(super) fn scan_of(&self, branch: &Node) -> Result<Option<Access>> {
+        let own = self.conjuncts(branch);
+        let mut candidates = self.candidates(&own, branch);
+        candidates.retain(|candidate| candidate.first_part() > 1);
+        self.order(&mut candidates, false)?;
+        Ok(candidates.into_iter().next().map(|best| best.access))
+    }
+
     /// A scan for each branch of an `$or`.
     fn union(&self, conjuncts: &Conjuncts<'_>, root: &Node) -> Result<Option<Vec<Access>>> {
         for member in conjuncts.members {
             let Node::Or(branches) = member else { continue };
             let mut scans = Vec::with_capacity(branches.len());
             for branch in branches {
-                let own = self.conjuncts(branch);
-                let mut candidates = self.candidates(&own, branch);
-                candidates.retain(|candidate| candidate.first_part() > 1);
-                self.order(&mut candidates, false)?;
-                match candidates.into_iter().next() {
-                    Some(best) => scans.push(best.access),
+                match self.scan_of(branch)? {
+                    Some(scan) => scans.push(scan),
                     None => break,
                 }
             }

@@ -16,10 +16,12 @@ mod order;
 pub(crate) mod shape;
 #[cfg(test)]
 mod tests;
+mod text;
 mod wildcard;
 
 pub(crate) use build::{Plan, by_id, plan, sort_document};
 pub use hint::Hint;
+pub(crate) use text::refuse_missing;
 
 use crate::access::{Access, interval};
 use base::bson::{DocumentBuf, Path};

@@ -118,7 +118,7 @@ impl Front {
     pub(crate) fn split(mut pipeline: Pipeline, context: &Context) -> Result<Front> {
         pipeline.optimize(context)?;
         let filter = pipeline.take_leading_match().unwrap_or_default();
-        let mut read = Read::new(Arc::new(Matcher::parse(filter.view(), context)?));
+        let mut read = Read::new(Arc::new(Matcher::parse_query(filter.view(), context)?));
         if let Some(sort) = pipeline.take_leading_sort() {
             read.sort = {
                 let pattern = SortPattern::parse(sort.pattern.view())?;
@@ -254,11 +254,13 @@ impl Database {
             let filter = filter.unwrap_or(Document::EMPTY);
             let context = &environment.context;
             let every = Arc::new(Matcher::parse(Document::EMPTY, context)?);
+            pipeline.refuse_text(&"")?;
             let scan = OplogScan::new(self, operation, every, filter, Order::Forward, context)?;
             return pipeline.run(Box::new(Documents(Box::new(scan))), environment);
         }
         let collection = view.catalog.get(namespace).cloned();
         let Some(collection) = collection.filter(|_| pipeline.reads_collection()) else {
+            pipeline.refuse_text(&format_args!(" (no such collection '{namespace}')"))?;
             return pipeline.run(Box::new(Nothing), environment);
         };
         let Front { mut read, rest } = Front::of(pipeline, Some(&collection), &environment.context)?;

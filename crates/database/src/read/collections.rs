@@ -66,6 +66,7 @@ impl OtherCollections {
     ) -> Result<Box<dyn Stage>> {
         let collection = self.view.catalog.get(namespace).cloned();
         let Some(collection) = collection.filter(|_| pipeline.reads_collection()) else {
+            pipeline.refuse_text(&format_args!(" (no such collection '{namespace}')"))?;
             return pipeline.run(Box::new(Nothing), environment);
         };
         let Front { mut read, rest } = Front::of(pipeline, Some(&collection), &environment.context)?;

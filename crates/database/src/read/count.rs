@@ -4,7 +4,7 @@ use super::AggregateRequest;
 use super::find::stages;
 use crate::database::Database;
 use crate::operation::Operation;
-use crate::plan::{Hint, Read};
+use crate::plan::{Hint, Read, refuse_missing};
 use base::bson::{Builder, Document};
 use base::{Namespace, Result};
 use query::Context;
@@ -32,7 +32,7 @@ impl Database {
         }
         let view = self.view();
         let Some(collection) = view.catalog.get(namespace).cloned() else {
-            return self.confirmed(&view, Ok(0));
+            return self.confirmed(&view, refuse_missing(&matcher, namespace).map(|()| 0));
         };
         let window = |all: u64| match (all.saturating_sub(skip), limit) {
             (left, 0) => left,

@@ -3,7 +3,7 @@
 use super::{AggregateRequest, Documents};
 use crate::database::Database;
 use crate::operation::Operation;
-use crate::plan::{Hint, Read};
+use crate::plan::{Hint, Read, refuse_missing};
 use base::bson::{Builder, Document, DocumentBuf, MAX_DOCUMENT_SIZE, Path, PathComponent, Value};
 use base::{Namespace, Result, err};
 use query::matcher::Matcher;
@@ -38,7 +38,10 @@ impl Database {
             let request = AggregateRequest::new(super::find::stages(&holder));
             self.aggregate(operation, namespace, &request, context)?.into_source()
         } else {
-            let Some(collection) = found else { return self.confirmed(&view, Ok(values.finish())) };
+            let Some(collection) = found else {
+                let refused = refuse_missing(&matcher, namespace);
+                return self.confirmed(&view, refused.map(|()| values.finish()));
+            };
             let path = Path::new(key);
             let covering = Some(vec![path.clone()]);
             let read = Read { hint, covering, distinct: Some(path), ..Read::new(matcher) };

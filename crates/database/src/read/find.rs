@@ -10,7 +10,7 @@ use crate::cursor::{Cursor, Opener};
 use crate::database::Database;
 use crate::exec::{Record, RecordStream};
 use crate::operation::Operation;
-use crate::plan::{Hint, Read};
+use crate::plan::{Hint, Read, refuse_missing};
 use crate::view::View;
 use crate::watch::Interest;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
@@ -89,7 +89,10 @@ impl<'a> FindRequest<'a> {
             _ => None,
         };
         let metadata = context.metadata.wanted().without(MetaKind::RecordId);
-        let gives = |kind: MetaKind| kind.is_of_places() && matcher.near().is_some();
+        let gives = |kind: MetaKind| match kind {
+            MetaKind::TextScore => matches!(matcher.text(), Ok(Some(_))),
+            _ => kind.is_of_places() && matcher.near().is_some(),
+        };
         let missing = MetaKind::SEARCHED.into_iter().find(|kind| metadata.has(*kind) && !gives(*kind));
         if let Some(kind) = missing {
             return Err(kind.unavailable());
@@ -177,6 +180,7 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<Cursor> {
         let Some(collection) = view.catalog.get(namespace).cloned() else {
+            refuse_missing(&read.matcher, namespace)?;
             let mut cursor = Cursor::new(namespace.clone(), Box::new(Nothing), operation.clone());
             cursor.missing = true;
             return Ok(cursor);
@@ -249,6 +253,9 @@ impl Database {
         read: Read,
         context: &Arc<Context>,
     ) -> Result<Tail> {
+        if read.matcher.text()?.is_some() {
+            return Err(err!(BadValue, "text and tailable cursor not allowed in same query"));
+        }
         if collection.options.capped.is_none() {
             return Err(err!(
                 BadValue,

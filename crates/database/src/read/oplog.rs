@@ -112,6 +112,7 @@ impl OplogScan {
         order: Order,
         context: &Arc<Context>,
     ) -> Result<OplogScan> {
+        matcher.refuse_text(&"")?;
         let times = Times::of(filter);
         let backward = match order {
             Order::Backward => Some(database.log_cursor_local(times.lower, Direction::Backward)?.0),

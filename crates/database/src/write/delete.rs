@@ -9,7 +9,7 @@ use crate::commit::Committed;
 use crate::database::Database;
 use crate::exec::Record;
 use crate::operation::Operation;
-use crate::plan::{Hint, Read};
+use crate::plan::{Hint, Read, refuse_missing};
 use crate::retry_record::RetryKey;
 use base::bson::{Document, DocumentCow};
 use base::{Namespace, Result};
@@ -64,7 +64,7 @@ impl Database {
         }
         let view = self.view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
-            return self.confirmed(&view, Ok((0, None)));
+            return self.confirmed(&view, refuse_missing(&request.matcher, namespace).map(|()| (0, None)));
         };
         let records = self.read(operation, &view, &collection, request.read(), context);
         let mut records = self.confirmed(&view, records)?;

@@ -11,7 +11,7 @@ use crate::database::Database;
 use crate::duplicate::shown;
 use crate::exec::Record;
 use crate::operation::Operation;
-use crate::plan::{Hint, Read};
+use crate::plan::{Hint, Read, refuse_missing};
 use crate::retry_record::RetryKey;
 use base::bson::{Builder, Document, DocumentCow, Element, Path, Value, ValueBuf};
 use base::{ErrorCode, Namespace, Result};
@@ -162,7 +162,7 @@ impl Database {
     ) -> Result<Option<(Arc<Collection>, Record)>> {
         let view = self.view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
-            return self.confirmed(&view, Ok(None));
+            return self.confirmed(&view, refuse_missing(&read.matcher, namespace).map(|()| None));
         };
         let records = self.read(operation, &view, &collection, read, context);
         let mut records = self.confirmed(&view, records)?;

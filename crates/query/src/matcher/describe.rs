@@ -30,6 +30,7 @@ pub(super) fn describe(node: &Node, out: &mut Builder) {
         Node::Schema(schema) => {
             out.append("$jsonSchema", schema.source());
         }
+        Node::Text(query) => query.describe(out),
         Node::SampleRate(rate) => {
             out.append("$sampleRate", *rate);
         }

@@ -3,6 +3,7 @@
 //! Children are tried in order and no further than needed. Recursion is as deep as the filter,
 //! which parsing bounds, and the paths through the document, which validation bounds.
 
+use super::Matcher;
 use super::expr::Expr;
 use super::node::{Node, Predicate};
 use super::siblings::Siblings;
@@ -23,13 +24,16 @@ pub(super) enum Subject<'a> {
 pub(super) struct Evaluation<'c> {
     context: &'c Context,
     collation: &'c Collation,
+    /// Whether the index that `$text` goes by has found the document.
+    text_found: bool,
     /// The position that the positional operator `$` would stand for.
     pub(super) position: Option<usize>,
 }
 
 impl<'c> Evaluation<'c> {
-    pub(super) fn new(context: &'c Context, collation: &'c Collation) -> Evaluation<'c> {
-        Evaluation { context, collation, position: None }
+    pub(super) fn new(matcher: &'c Matcher, context: &'c Context) -> Evaluation<'c> {
+        let (collation, text_found) = (&matcher.collation, matcher.text_found);
+        Evaluation { context, collation, text_found, position: None }
     }
 
     /// Whether the subject satisfies the condition.
@@ -125,6 +129,7 @@ impl<'c> Evaluation<'c> {
             }
             Node::SampleRate(rate) => self.context.random_unit() < *rate,
             Node::AlwaysTrue => true,
+            Node::Text(_) => self.text_found,
             _ => false,
         };
         if !matched {

@@ -32,6 +32,7 @@ mod siblings;
 mod special;
 #[cfg(test)]
 mod tests;
+mod text;
 mod walk;
 
 pub use array::Size;
@@ -53,14 +54,19 @@ use crate::{Collation, Context};
 use base::bson::{Builder, Document, DocumentBuf, Path, Value};
 use base::{Result, err};
 use evaluate::{Evaluation, Subject};
+use std::sync::Arc;
 
 /// A parsed filter.
 #[derive(Debug)]
 pub struct Matcher {
-    root: Node,
+    root: Arc<Node>,
     /// What strings compare by, whatever the surroundings that a document is held against it in:
     /// a validator's filter is not a command's.
     collation: Collation,
+    /// Whether it has `$text`.
+    searches_text: bool,
+    /// Whether `$text` holds: of what a text index has found, it does.
+    text_found: bool,
 }
 
 /// What a filter found besides that the document matches.
@@ -72,17 +78,21 @@ pub struct Match {
 }
 
 impl Matcher {
-    /// Parses a filter and normalises it.
+    /// Parses a filter that is told from documents alone, and normalises it.
     ///
     /// Errors: MongoDB's for every operator that is unknown, misplaced or has a bad argument
     /// (mostly BadValue); NotImplemented for operators that are known but not supported.
     pub fn parse(filter: Document<'_>, context: &Context) -> Result<Matcher> {
         let matcher = Matcher::parse_any(filter, context)?;
         near::refuse(&matcher.root)?;
-        Ok(matcher)
+        match matcher.searches_text {
+            true => Err(err!(BadValue, "$text is not allowed in this context")),
+            false => Ok(matcher),
+        }
     }
 
-    /// The same for what finds documents by a plan, which may ask for them to be near to a place.
+    /// The same for what finds documents by a plan, which may ask for them to be near to a place, or
+    /// to have words.
     ///
     /// Errors: as [`parse`](Self::parse); BadValue where such an operator isn't at the top.
     pub fn parse_query(filter: Document<'_>, context: &Context) -> Result<Matcher> {
@@ -94,7 +104,9 @@ impl Matcher {
     fn parse_any(filter: Document<'_>, context: &Context) -> Result<Matcher> {
         let root = parse::Parser::new(context).filter(filter)?;
         let collation = context.collation.clone();
-        Ok(Matcher { root: optimize::normalise(root, &collation)?, collation })
+        let root = Arc::new(optimize::normalise(root, &collation)?);
+        let searches_text = root.any(&|node| matches!(node, Node::Text(_)));
+        Ok(Matcher { root, collation, searches_text, text_found: true })
     }
 
     /// Parses a filter that may only look at the fields of what it is held against.
@@ -112,7 +124,7 @@ impl Matcher {
     /// The place that documents must be near to, and where theirs is.
     pub fn near(&self) -> Option<(&Path, &Near)> {
         let near = |node: &'_ Node| matches!(node, Node::Field { predicate: Predicate::Near(_), .. });
-        let found = match &self.root {
+        let found = match &*self.root {
             Node::And(children) => children.iter().find(|child| near(child)),
             single => Some(single),
         };
@@ -127,14 +139,14 @@ impl Matcher {
     /// Errors: those of evaluating `$expr`; 51156 for a regular expression that takes too long.
     #[inline]
     pub fn matches(&self, document: Document<'_>, context: &Context) -> Result<bool> {
-        Evaluation::new(context, &self.collation).matches(&self.root, Subject::Document(document))
+        Evaluation::new(self, context).matches(&self.root, Subject::Document(document))
     }
 
     /// Whether the document satisfies the filter, and at which array position.
     ///
     /// Errors: as [`matches`](Self::matches).
     pub fn matches_at(&self, document: Document<'_>, context: &Context) -> Result<Option<Match>> {
-        let mut evaluation = Evaluation::new(context, &self.collation);
+        let mut evaluation = Evaluation::new(self, context);
         let matched = evaluation.matches(&self.root, Subject::Document(document))?;
         Ok(matched.then_some(Match { position: evaluation.position }))
     }
@@ -148,9 +160,7 @@ impl Matcher {
         builder.append("", value);
         let document = builder.finish();
         match document.view().first() {
-            Some(element) => {
-                Evaluation::new(context, &self.collation).matches(&self.root, Subject::Value(element))
-            }
+            Some(element) => Evaluation::new(self, context).matches(&self.root, Subject::Value(element)),
             None => Ok(false),
         }
     }
@@ -167,7 +177,7 @@ impl Matcher {
 
     /// Whether the filter says nothing, so that every document matches.
     pub fn is_empty(&self) -> bool {
-        matches!(&self.root, Node::And(children) if children.is_empty())
+        matches!(&*self.root, Node::And(children) if children.is_empty())
     }
 
     /// The filter in the normalised form that explain prints as `parsedQuery`.
@@ -180,7 +190,7 @@ impl Matcher {
     /// The same without what the filter says of nearness, which plans see to before anything else.
     pub fn describe_beside_near(&self) -> DocumentBuf {
         let mut builder = Builder::new();
-        let members = match &self.root {
+        let members = match &*self.root {
             Node::And(children) => children.as_slice(),
             single => std::slice::from_ref(single),
         };

@@ -18,6 +18,7 @@ use super::membership::In;
 use super::modulo::Modulo;
 use super::near::Near;
 use super::regex_match::RegexMatch;
+use crate::text::TextQuery;
 use base::bson::Path;
 
 /// One condition on a document, or a combination of conditions.
@@ -42,6 +43,8 @@ pub enum Node {
     Expr(Expr),
     /// `$jsonSchema`: the whole document against a schema.
     Schema(Box<Schema>),
+    /// `$text`: found by a text index, and true of what that has found.
+    Text(Box<TextQuery>),
     /// `$sampleRate`: true at random with this probability.
     SampleRate(f64),
     /// Holds for every document (`$alwaysTrue`).

@@ -3,7 +3,7 @@
 use super::node::Node;
 use super::parse::Parser;
 use super::{array, bits, comparison, constant, element, expr, geo, json_schema, logical};
-use super::{membership, modulo, near, refused, regex_match};
+use super::{membership, modulo, near, refused, regex_match, text};
 use base::Result;
 use base::bson::{Document, Element, Path, Value};
 
@@ -102,7 +102,7 @@ pub const OPERATORS: &[Operator] = &[
     field("$regex", regex_match::parse_regex),
     top("$sampleRate", constant::parse_sample_rate),
     field("$size", array::parse_size),
-    top("$text", refused::parse_text),
+    top("$text", text::parse),
     field("$type", element::parse_type),
     top("$where", refused::parse_where),
     field("$within", geo::parse_within),

@@ -180,6 +180,7 @@ fn rank(node: &Node) -> u8 {
         Node::AlwaysTrue => 24,
         Node::Schema(_) => 26,
         Node::SampleRate(_) => 27,
+        Node::Text(_) => 28,
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Part {
 impl Matcher {
     /// The members of the outermost `$and`; a filter that is none is its only member.
     pub fn members(&self) -> &[Node] {
-        match &self.root {
+        match &*self.root {
             Node::And(children) => children.as_slice(),
             single => std::slice::from_ref(single),
         }
@@ -45,7 +45,7 @@ impl Part {
             return self.matcher.matches(document, context);
         }
         for member in self.members() {
-            let mut evaluation = Evaluation::new(context, &self.matcher.collation);
+            let mut evaluation = Evaluation::new(&self.matcher, context);
             if !evaluation.matches(member, Subject::Document(document))? {
                 return Ok(false);
             }

@@ -29,6 +29,17 @@ fn collect(filter: Document<'_>, paths: &mut Vec<Path>) -> bool {
     true
 }
 
+/// Whether a filter searches for text.
+pub(crate) fn has_text(filter: Document<'_>) -> bool {
+    filter.iter().any(|element| match (element.name(), element.value()) {
+        ("$text", _) => true,
+        ("$and" | "$or", Value::Array(branches)) => {
+            branches.iter().filter_map(|branch| branch.as_document()).any(has_text)
+        }
+        _ => false,
+    })
+}
+
 /// What a filter may not contain where it stands.
 pub(crate) struct Refusals {
     first: bool,

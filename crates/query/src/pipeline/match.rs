@@ -1,6 +1,6 @@
 //! `$match`: passes on the documents that a filter matches.
 
-use super::filter_paths::{Refusals, check_filter};
+use super::filter_paths::{Refusals, check_filter, has_text};
 use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Step, Stream};
@@ -23,12 +23,15 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         return Err(err!(15959, "the match filter must be an expression in an object"));
     };
     check_filter(filter, &Refusals::of_match(scope.position()))?;
+    if scope.is_inside("$facet") && has_text(filter) {
+        return Err(err!(40600, "$match is not allowed to be used within a $facet stage"));
+    }
     Ok(Parsed::one(Match::new(filter, scope.context)?))
 }
 
 impl Match {
     fn new(filter: Document<'_>, context: &Context) -> Result<Match> {
-        Ok(Match { filter: filter.to_owned(), matcher: Matcher::parse(filter, context)? })
+        Ok(Match { filter: filter.to_owned(), matcher: Matcher::parse_query(filter, context)? })
     }
 
     /// A step made by the optimiser or by another stage.

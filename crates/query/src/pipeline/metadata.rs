@@ -4,11 +4,12 @@
 //! it through stages that hold documents back. What is left are the stages named here: those that
 //! give a document a sort key, and those that make new ones.
 
+use super::filter_paths::has_text;
 use super::operator::Kind;
 use super::{Environment, Pipeline, Stage, Step, Stream};
 use crate::{Context, DocumentMetadata, MetaKind, SortPattern};
-use base::Result;
 use base::bson::DocumentCow;
+use base::{Result, err};
 use std::sync::Arc;
 
 /// Stages whose documents are new, and have no metadata.
@@ -54,11 +55,25 @@ impl Pipeline {
         Ok(())
     }
 
+    /// For what has no index of text: `what` says so, or nothing.
+    ///
+    /// Errors: IndexNotFound where the first stage searches for text.
+    pub fn refuse_text(&self, what: &dyn std::fmt::Display) -> Result<()> {
+        match self.searches(MetaKind::TextScore) {
+            true => Err(err!(IndexNotFound, "text index required for $text query{what}")),
+            false => Ok(()),
+        }
+    }
+
     /// Whether the first stage is a search that gives this kind.
     fn searches(&self, kind: MetaKind) -> bool {
         let Some(first) = self.steps.first() else { return false };
         match kind {
             MetaKind::GeoNearDistance | MetaKind::GeoNearPoint => first.operator.name() == "$geoNear",
+            MetaKind::TextScore => match first.operator.kind() {
+                Kind::Match(filter) => has_text(filter.view()),
+                _ => false,
+            },
             _ => false,
         }
     }

@@ -133,6 +133,11 @@ impl<'p> Scope<'p> {
         self.first
     }
 
+    /// Whether the pipeline is one of a stage's within itself.
+    pub(crate) fn is_inside(&self, stage: &str) -> bool {
+        self.inside == Some(stage)
+    }
+
     /// Where the stage being parsed stands in its pipeline.
     pub(crate) fn position(&self) -> usize {
         self.position

@@ -3,3 +3,4 @@
 mod awkward;
 mod generate;
 mod property;
+mod text;

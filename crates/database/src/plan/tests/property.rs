@@ -335,6 +335,7 @@ fn sources_are_of_every_kind() {
                 }
                 Source::Index(_) => 3,
                 Source::Union(_) | Source::Near(_) => 4,
+                Source::Text(_) => unreachable!("no filter here searches for text"),
             }] += 1;
         }
     }

@@ -111,7 +111,7 @@ proptest! {
             for text in documents {
                 let document = document(&text);
                 let subject = Subject::Document(document.view());
-                let expected = Evaluation::new(&context, &context.collation).matches(&raw, subject).unwrap();
+                let expected = Evaluation::new(&matcher, &context).matches(&raw, subject).unwrap();
                 prop_assert_eq!(matcher.matches(document.view(), &context).unwrap(), expected, "{}", &text);
                 prop_assert_eq!(described.matches(document.view(), &context).unwrap(), expected, "described: {}", &text);
             }

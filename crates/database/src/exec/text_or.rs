@@ -1,0 +1,84 @@
+//! TEXT_OR: what any term of a search finds, each record once, with how well it answers.
+
+use super::{Explainer, IdStream, IndexScan, Record, RecordStream, Stats, Surroundings};
+use crate::index::TextIndex;
+use crate::keys::RecordId;
+use base::Result;
+use query::DocumentMetadata;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Reads all terms' keys and adds their scores up, then yields the documents as they lie in the
+/// collection, each with its score. MongoDB promises no order.
+pub(crate) struct TextOr {
+    surroundings: Arc<Surroundings>,
+    index: Arc<TextIndex>,
+    /// A scan of each term's keys, and where its keys have the score.
+    terms: Vec<(IndexScan, usize)>,
+    /// Once the keys are read: the records, the next one last.
+    found: Option<Vec<(RecordId, f64)>>,
+    stats: Stats,
+    examined: u64,
+}
+
+impl TextOr {
+    pub(crate) fn new(
+        surroundings: &Arc<Surroundings>,
+        index: &Arc<TextIndex>,
+        terms: Vec<(IndexScan, usize)>,
+    ) -> TextOr {
+        let (surroundings, index) = (surroundings.clone(), index.clone());
+        TextOr { surroundings, index, terms, found: None, stats: Stats::default(), examined: 0 }
+    }
+
+    /// Adds up the scores of all records.
+    fn gather(&mut self) -> Result<Vec<(RecordId, f64)>> {
+        let mut places: HashMap<RecordId, usize, foldhash::fast::FixedState> = HashMap::default();
+        let mut found: Vec<(RecordId, f64)> = Vec::new();
+        for (scan, behind_term) in &mut self.terms {
+            while let Some(id) = scan.next()? {
+                self.stats.need_time();
+                let key = scan.key().map_or(&[][..], |key| &key.key_string);
+                let score = self.index.score(key, *behind_term)?;
+                let place = *places.entry(id).or_insert(found.len());
+                match found.get_mut(place) {
+                    Some((_, sum)) => *sum += score,
+                    None => found.push((id, score)),
+                }
+            }
+        }
+        found.sort_unstable_by_key(|(id, _)| Reverse(*id));
+        Ok(found)
+    }
+}
+
+impl RecordStream for TextOr {
+    fn next(&mut self) -> Result<Option<Record>> {
+        if self.found.is_none() {
+            let operation = self.surroundings.operation.clone();
+            self.found = Some(operation.at_length(|| self.gather())?);
+        }
+        while let Some((id, score)) = self.found.as_mut().and_then(Vec::pop) {
+            self.examined += 1;
+            self.surroundings.examine_document()?;
+            // Where entries were read from an earlier state, the document may be gone.
+            let Some(value) = self.surroundings.fetch(id)? else { continue };
+            self.stats.advance();
+            let metadata = DocumentMetadata { text_score: Some(score), ..DocumentMetadata::default() };
+            let record = Record::stored(id, &value);
+            return Ok(Some(Record { meta: Some(Box::new(metadata)), ..record }));
+        }
+        self.stats.end();
+        Ok(None)
+    }
+
+    fn explain(&self, out: &mut Explainer) {
+        out.stage("TEXT_OR", None, &self.stats);
+        out.docs(self.examined);
+        match self.terms.as_slice() {
+            [(scan, _)] => out.input(|out| scan.explain(out)),
+            scans => out.inputs(scans.iter().map(|(scan, _)| |out: &mut Explainer| scan.explain(out))),
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Text indexes: their specification, put into the form that is stored, and their keys.
+//!
+//! The key pattern that is stored has `_fts: "text", _ftsx: 1` in place of the fields of text, whose
+//! names stand in `weights`. A document has a key for each of its terms: the values of the fields in
+//! front, the term, how much it counts, and the values of the fields behind.
+
+use super::{DocumentKeys, IndexSpec, KeyKind, KeyOf, KeyPart};
+use base::bson::{Builder, Document, DocumentBuf, Path, Value};
+use base::key_string::{Decoder, KeyBuilder};
+use base::{Result, err};
+use query::text::{Language, TextSpec, Version};
+use std::collections::BTreeMap;
+
+/// Weights lie below this.
+const WEIGHT_MAX: i64 = 100_000;
+
+/// The longest term that stands in a key as it is, in bytes; of a longer one so much and a hash.
+const TERM_MAX: usize = 224;
+
+/// The term in a key pattern, and how much it counts.
+const TERM: &str = "_fts";
+const SCORE: &str = "_ftsx";
+
+/// What makes an index one of text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextIndex {
+    /// Which texts it has.
+    pub spec: TextSpec,
+    /// How many parts of the key stand before the term.
+    pub prefix: usize,
+}
+
+/// A specification as it is stored.
+pub(super) struct Stored {
+    pub(super) key: DocumentBuf,
+    pub(super) parts: Vec<KeyPart>,
+    pub(super) index: TextIndex,
+    pub(super) options: DocumentBuf,
+}
+
+/// Whether a key pattern is that of a text index.
+pub(super) fn is_pattern(key: Document<'_>) -> bool {
+    key.iter().any(|part| matches!(part.value(), Value::String("text")))
+}
+
+/// Puts a specification into the form that is stored. One that is in it stays as it is.
+///
+/// Errors: CannotCreateIndex, as MongoDB words them.
+pub(super) fn stored(key: Document<'_>, options: Document<'_>) -> Result<Stored> {
+    let version = version(options.get("textIndexVersion"))?;
+    let (fixed, parts, fields) = fixed_pattern(key)?;
+    let weights = weights(fields, options.get("weights"))?;
+    let default_language = text_option(options, "default_language", "english", "needs a string type")?;
+    let language = Language::named(&default_language, version)
+        .ok_or_else(|| err!(CannotCreateIndex, "default_language is not valid"))?;
+    let language_override = text_option(options, "language_override", "language", "must be a string")?;
+    if language_override.is_empty() || language_override.starts_with('$') || language_override.contains('.') {
+        return Err(err!(CannotCreateIndex, "language_override is not valid"));
+    }
+    let mut shown = Builder::new();
+    shown.append("weights", &weights).append("default_language", default_language.as_str());
+    shown.append("language_override", language_override.as_str());
+    let index = TextIndex {
+        prefix: parts.iter().take_while(|part| part.kind != KeyKind::Text).count(),
+        spec: TextSpec {
+            version,
+            wildcard: weights.view().find("$**").is_some(),
+            weights: weights
+                .view()
+                .iter()
+                .filter(|weight| weight.name() != "$**")
+                .map(|weight| (weight.name().to_string(), weight.value().as_i64().unwrap_or(1) as f64))
+                .collect(),
+            default_language: language,
+            language_override,
+        },
+    };
+    let options = stored_options(options, shown.finish().view(), version);
+    Ok(Stored { key: fixed, parts, index, options })
+}
+
+/// The options in the order given, with what was not given behind and the version last.
+fn stored_options(given: Document<'_>, own: Document<'_>, version: Version) -> DocumentBuf {
+    let mut out = Builder::new();
+    for option in given.iter().filter(|option| option.name() != "textIndexVersion") {
+        out.append(option.name(), own.get(option.name()).unwrap_or(option.value()));
+    }
+    for option in own.iter().filter(|option| given.find(option.name()).is_none()) {
+        out.append_element(&option);
+    }
+    out.append("textIndexVersion", version as i32);
+    out.finish()
+}
+
+/// The key pattern as it is stored, its parts, and the fields of text that it names.
+fn fixed_pattern(key: Document<'_>) -> Result<(DocumentBuf, Vec<KeyPart>, Vec<String>)> {
+    let (mut fixed, mut parts, mut fields) = (Builder::new(), Vec::new(), Vec::new());
+    let (mut is_fixed, mut ended) = (false, false);
+    let mut pattern = key.iter();
+    while let Some(part) = pattern.next() {
+        let is_text = matches!(part.value(), Value::String(_));
+        match part.name() {
+            TERM if is_text && parts.iter().all(|part: &KeyPart| part.kind != KeyKind::Text) => {
+                let score = pattern.next().filter(|score| score.name() == SCORE);
+                let score = score.ok_or_else(|| err!(CannotCreateIndex, "expected _ftsx after _fts"))?;
+                if score.value().as_number().map(|number| number.to_i64_clamped()) != Some(1) {
+                    return Err(err!(CannotCreateIndex, "expecting _ftsx:1"));
+                }
+                push_term(&mut fixed, &mut parts);
+                is_fixed = true;
+            }
+            TERM | SCORE => {
+                return Err(err!(
+                    CannotCreateIndex,
+                    "text index with reserved fields _fts/_ftsx not allowed"
+                ));
+            }
+            _ if is_text && (ended || is_fixed) => {
+                return Err(err!(CannotCreateIndex, "'text' fields in index must all be adjacent"));
+            }
+            field if is_text => {
+                if fields.is_empty() {
+                    push_term(&mut fixed, &mut parts);
+                }
+                fields.push(field.to_string());
+            }
+            field => {
+                let kind = match part.value().as_number().map(|number| number.to_i64_clamped()) {
+                    Some(1) => KeyKind::Ascending,
+                    Some(-1) => KeyKind::Descending,
+                    _ => {
+                        return Err(err!(
+                            CannotCreateIndex,
+                            "expected value 1 or -1 for non-text key in compound index"
+                        ));
+                    }
+                };
+                ended = !fields.is_empty();
+                fixed.append_element(&part);
+                parts.push(KeyPart { path: Path::new(field), kind });
+            }
+        }
+    }
+    Ok((fixed.finish(), parts, fields))
+}
+
+fn push_term(fixed: &mut Builder, parts: &mut Vec<KeyPart>) {
+    fixed.append(TERM, "text").append(SCORE, 1i32);
+    parts.push(KeyPart { path: Path::new(TERM), kind: KeyKind::Text });
+    parts.push(KeyPart { path: Path::new(SCORE), kind: KeyKind::Ascending });
+}
+
+/// The weight of each field, by name.
+fn weights(fields: Vec<String>, given: Option<Value<'_>>) -> Result<DocumentBuf> {
+    let mut weights: BTreeMap<String, i64> = fields.into_iter().map(|field| (field, 1)).collect();
+    match given {
+        None => {}
+        Some(Value::Document(given)) => {
+            for weight in given {
+                let number = weight
+                    .value()
+                    .as_number()
+                    .ok_or_else(|| err!(CannotCreateIndex, "weight for text index needs numeric type"))?;
+                weights.insert(weight.name().to_string(), number.to_i64_clamped());
+            }
+        }
+        Some(Value::String("$**")) => {
+            weights.insert("$**".to_string(), 1);
+        }
+        Some(_) => return Err(err!(CannotCreateIndex, "text index option 'weights' must be an object")),
+    }
+    if weights.is_empty() {
+        return Err(err!(
+            CannotCreateIndex,
+            "text index option 'weights' must specify fields or the wildcard"
+        ));
+    }
+    let mut out = Builder::new();
+    for (field, weight) in &weights {
+        if *weight <= 0 || *weight >= WEIGHT_MAX {
+            return Err(err!(
+                CannotCreateIndex,
+                "text index weight must be in the exclusive interval (0,{WEIGHT_MAX}) but found: {weight}"
+            ));
+        }
+        check_field(field)?;
+        out.append(field, i32::try_from(*weight).unwrap_or(i32::MAX));
+    }
+    Ok(out.finish())
+}
+
+/// A weight must be of a field, or of all.
+fn check_field(field: &str) -> Result<()> {
+    let problem = match field {
+        "$**" => return Ok(()),
+        "" => "weight cannot be on an empty field",
+        _ if field.split('.').any(str::is_empty) => "weight cannot have empty path component",
+        _ if field.split('.').any(|part| part.starts_with('$')) => {
+            "weight cannot have path component with $ prefix"
+        }
+        _ => return Ok(()),
+    };
+    Err(err!(CannotCreateIndex, "{problem}"))
+}
+
+fn text_option(options: Document<'_>, name: &str, default: &str, must_be: &str) -> Result<String> {
+    match options.get(name) {
+        None => Ok(default.to_string()),
+        Some(Value::String(text)) => Ok(text.to_string()),
+        Some(_) => Err(err!(CannotCreateIndex, "{name} {must_be}")),
+    }
+}
+
+fn version(given: Option<Value<'_>>) -> Result<Version> {
+    let Some(given) = given else { return Ok(Version::V3) };
+    let number = given
+        .as_number()
+        .ok_or_else(|| err!(CannotCreateIndex, "text index option 'textIndexVersion' must be a number"))?
+        .to_i64_clamped();
+    Version::of(number).ok_or_else(|| err!(CannotCreateIndex, "bad textIndexVersion: {number}"))
+}
+
+/// The value of a field beside the text, which no array may stand at or on the way to.
+///
+/// Errors: CannotBuildIndexKeys.
+fn extra<'d>(document: Document<'d>, path: &Path) -> Result<Option<Value<'d>>> {
+    let array = || {
+        err!(CannotBuildIndexKeys, "Field '{path}' of text index contains an array in document: {document}")
+    };
+    let mut value = Some(Value::Document(document));
+    for component in path.components() {
+        value = match value {
+            Some(Value::Document(inner)) => inner.get(component.name()),
+            Some(Value::Array(items)) if component.index().is_some() => {
+                Document::from_valid(items.bytes()).get(component.name())
+            }
+            Some(Value::Array(_)) => return Err(array()),
+            _ => None,
+        };
+    }
+    match value {
+        Some(Value::Array(_)) => Err(array()),
+        value => Ok(value),
+    }
+}
+
+impl TextIndex {
+    /// The bytes that the keys of a term begin with, behind those of the fields in front.
+    pub(crate) fn term_key(&self, prefix: &[u8], term: &str) -> Vec<u8> {
+        let mut key = prefix.to_vec();
+        base::key_string::encode(Value::String(&key_term(term)), true, &mut key);
+        key
+    }
+
+    /// How much the term of a key counts in the document.
+    ///
+    /// Errors: the key is broken.
+    pub(crate) fn score(&self, key: &[u8], term_key: usize) -> Result<f64> {
+        let rest = key.get(term_key..).unwrap_or_default();
+        // What type the number has is told elsewhere; here only its value counts.
+        let score = Decoder::new(rest, &[]).next(true)?;
+        Ok(score.view().as_number().map_or(0.0, |score| score.to_f64()))
+    }
+}
+
+/// A term as keys have it.
+fn key_term(term: &str) -> String {
+    if term.len() <= TERM_MAX {
+        return term.to_string();
+    }
+    let end = (0..=TERM_MAX).rev().find(|end| term.is_char_boundary(*end)).unwrap_or_default();
+    let mut hash = base::hash::Md5Sum::default();
+    hash.update(term.as_bytes());
+    format!("{}{}", term.get(..end).unwrap_or_default(), hash.hex())
+}
+
+impl IndexSpec {
+    /// A key for each term of a document.
+    ///
+    /// Errors: CannotBuildIndexKeys for an array beside the text, 17261 and 17262 for fields that name
+    /// no language.
+    pub(super) fn text_keys(
+        &self,
+        text: &TextIndex,
+        document: Document<'_>,
+        found: &mut DocumentKeys,
+    ) -> Result<()> {
+        let extras: Vec<Option<Value<'_>>> = self
+            .parts
+            .iter()
+            .enumerate()
+            .map(|(at, part)| match at == text.prefix || at == text.prefix + 1 {
+                true => Ok(None),
+                false => extra(document, &part.path),
+            })
+            .collect::<Result<_>>()?;
+        for (term, score) in text.spec.scores(document)? {
+            let term = key_term(&term);
+            let mut builder = KeyBuilder::new();
+            for (at, (part, extra)) in self.parts.iter().zip(&extras).enumerate() {
+                let value = match at.checked_sub(text.prefix) {
+                    Some(0) => Value::String(&term),
+                    Some(1) => Value::Double(score),
+                    _ => extra.unwrap_or(Value::Null),
+                };
+                builder.push(value, part.kind != KeyKind::Descending);
+            }
+            let (key_string, type_bits) = builder.into_parts();
+            found.keys.push(KeyOf { key_string, type_bits });
+        }
+        found.multikey = vec![0; self.parts.len()];
+        if let Some(bits) = found.multikey.get_mut(text.prefix) {
+            *bits = u32::from(found.keys.len() > 1);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod tests;

@@ -1,0 +1,189 @@
+//! Plans for `$text`, which the collection's text index must answer.
+//!
+//! Where the index has fields in front of the text, the filter must say what each of them equals. Within
+//! `$or` each of the other branches needs an index of its own.
+
+use super::build::Plan;
+use super::choose::{Planning, Source};
+use super::{Access, Read, access};
+use crate::exec::{Fetch, IdStream, IndexScan, Or, OrRecords, RecordStream, Refetch, TextMatch, TextOr};
+use crate::index::{Index, KeyKind, TextIndex};
+use base::bson::{Builder, DocumentBuf};
+use base::{Namespace, Result, err};
+use query::MetaKind;
+use query::matcher::{Matcher, Node, Part};
+use query::text::{Search, TextQuery};
+use std::sync::Arc;
+use storage::Range;
+
+/// A search by a text index.
+#[derive(Clone)]
+pub(crate) struct TextAccess {
+    pub(crate) index: Arc<Index>,
+    text: Arc<TextIndex>,
+    search: Arc<Search>,
+    /// What all keys of the search begin with, and the same for explain.
+    prefix: (Vec<u8>, DocumentBuf),
+    /// What is left of the filter for documents that were found.
+    rest: Option<Part>,
+    /// Scans for the other branches of the `$or` that the search is in.
+    pub(crate) others: Vec<Access>,
+}
+
+/// What the filter searches for, if it does.
+///
+/// Errors: BadValue where a read searches for text and asks for what doesn't go with that.
+pub(super) fn query(read: &Read) -> Result<Option<&TextQuery>> {
+    let Some(query) = read.matcher.text()? else { return Ok(None) };
+    if read.sort.as_ref().is_some_and(|sort| sort.natural().is_some()) {
+        return Err(err!(BadValue, "text expression not allowed with $natural sort order"));
+    }
+    if read.hint.is_some() {
+        return Err(err!(BadValue, "text and hint not allowed in same query"));
+    }
+    Ok(Some(query))
+}
+
+/// What has no documents has no text index either.
+///
+/// Errors: IndexNotFound where a filter searches a collection that isn't there for text.
+pub(crate) fn refuse_missing(matcher: &Matcher, namespace: &Namespace) -> Result<()> {
+    matcher.refuse_text(&format_args!(" (no such collection '{namespace}')"))
+}
+
+/// Plans the search.
+///
+/// Errors: IndexNotFound without a text index, BadValue for a language it doesn't know,
+/// NoQueryExecutionPlans where the filter doesn't let it be used.
+pub(super) fn choose(
+    planning: &Planning<'_>,
+    query: &TextQuery,
+    describe: impl Fn() -> String,
+) -> Result<Source> {
+    let index = planning.indexes.iter().find(|index| index.spec.text.is_some() && !index.spec.hidden);
+    let Some((index, text)) = index.and_then(|index| Some((index, index.spec.text.as_ref()?))) else {
+        return Err(err!(IndexNotFound, "text index required for $text query"));
+    };
+    let search = Arc::new(query.by(&text.spec)?);
+    let refused = |why: &str| {
+        err!(
+            NoQueryExecutionPlans,
+            "error processing query: {}\n planner returned error :: caused by :: {why}",
+            describe()
+        )
+    };
+    let root = planning.read.matcher.root();
+    let conjuncts = planning.conjuncts(root);
+    let (mut filter, mut others) = (root, Vec::new());
+    let around = conjuncts.members.iter().find(|member| searches(member));
+    if let Some(Node::Or(branches)) = around {
+        let under_or = "Failed to produce a solution for TEXT under OR - other non-TEXT clauses under OR have to be \
+                        indexed as well.";
+        for branch in branches {
+            if searches(branch) {
+                filter = branch;
+                continue;
+            }
+            others.push(planning.scan_of(branch)?.ok_or_else(|| refused(under_or))?);
+        }
+    }
+    let conjuncts = planning.conjuncts(filter);
+    let unusable = "failed to use text index to satisfy $text query (if text index is compound, are equality \
+                    predicates given for all prefix fields?)";
+    if !conjuncts.members.iter().any(|member| matches!(member, Node::Text(_)))
+        || !planning.has_all(index, &conjuncts, filter)
+    {
+        return Err(refused(unusable));
+    }
+    let access = access::bounds(index, &conjuncts);
+    let prefix = prefix(&access, text.prefix).ok_or_else(|| refused(unusable))?;
+    let rest = match others.is_empty() && std::ptr::eq(filter, root) {
+        true => rest(&planning.read.matcher, &access, text.prefix),
+        false => Some(Part::whole(planning.read.matcher.clone())),
+    };
+    let (index, text) = (index.clone(), text.clone());
+    Ok(Source::Text(Box::new(TextAccess { index, text, search, prefix, rest, others })))
+}
+
+/// What is left of a filter that isn't proven by the search and the fields in front of the text.
+fn rest(matcher: &Arc<Matcher>, access: &Access, parts: usize) -> Option<Part> {
+    let in_front = |node: &Node| {
+        let mut paths = access.index.spec.parts.iter().take(parts);
+        node.path().is_some_and(|path| paths.any(|part| part.path == *path))
+    };
+    let proven = |at: usize| access.proven.get(at).is_some_and(|proven| *proven);
+    let left = |(at, node): (usize, &Node)| !(matches!(node, Node::Text(_)) || proven(at) && in_front(node));
+    let kept: Vec<bool> = matcher.members().iter().enumerate().map(left).collect();
+    kept.contains(&true).then(|| Part::of(matcher, kept))
+}
+
+fn searches(node: &Node) -> bool {
+    node.any(&|node| matches!(node, Node::Text(_)))
+}
+
+/// The values that the fields in front of the text must have: as keys begin with them, and as explain
+/// prints them.
+fn prefix(access: &Access, parts: usize) -> Option<(Vec<u8>, DocumentBuf)> {
+    let (mut key, mut shown) = (Vec::new(), Builder::new());
+    for (intervals, part) in access.parts.iter().zip(&access.index.spec.parts).take(parts) {
+        let point = intervals.single_point()?;
+        let start = key.len();
+        key.extend_from_slice(&point.key);
+        if part.kind == KeyKind::Descending {
+            key.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
+        }
+        let value = base::key_string::decode(&point.key, &[], &[true]).ok()?;
+        shown.append(part.path.as_str(), value.first()?);
+    }
+    Some((key, shown.finish()))
+}
+
+impl Plan {
+    /// The stages of a search.
+    pub(super) fn text(&self, text: &TextAccess) -> Result<Box<dyn RecordStream>> {
+        let around = &self.surroundings;
+        let whole = Arc::new(Access::whole(&text.index));
+        let mut terms = Vec::with_capacity(text.search.terms.len());
+        for term in &text.search.terms {
+            let key = text.text.term_key(&text.prefix.0, term);
+            let scan = IndexScan::over(around, &whole, Range::prefix(&key), false)?;
+            terms.push((scan.keeping_keys(), key.len()));
+        }
+        let by_score = self.read.sort.iter().flat_map(|sort| sort.by_metadata());
+        let mut wanted = by_score.map(|(_, kind)| kind);
+        let scored =
+            self.read.metadata.has(MetaKind::TextScore) || wanted.any(|kind| kind == MetaKind::TextScore);
+        let found: Box<dyn RecordStream> = match scored {
+            true => Box::new(TextOr::new(around, &text.text, terms)),
+            false => {
+                let fetch = Fetch::new(around, one_of(terms.into_iter().map(|(scan, _)| scan)), None);
+                Box::new(fetch.keeping_keys(self.read.metadata.has(MetaKind::IndexKey)))
+            }
+        };
+        let spec = (&*text.index.spec, &text.text);
+        let matched = TextMatch::new(around, found, &text.search, spec, text.prefix.1.clone());
+        let found: Box<dyn RecordStream> = match &text.rest {
+            Some(rest) => Box::new(Refetch::new(around, Box::new(matched), rest.clone())),
+            None => Box::new(matched),
+        };
+        if text.others.is_empty() {
+            return Ok(found);
+        }
+        let mut inputs = vec![found];
+        let rest: Arc<Matcher> = Arc::new(self.read.matcher.without_text());
+        for access in &text.others {
+            let scan = IndexScan::new(around, &Arc::new(access.clone()), true)?;
+            inputs.push(Box::new(Fetch::new(around, Box::new(scan), Some(Part::whole(rest.clone())))));
+        }
+        Ok(Box::new(OrRecords::new(inputs)))
+    }
+}
+
+/// One scan as it is, several as one.
+fn one_of(scans: impl Iterator<Item = IndexScan>) -> Box<dyn IdStream> {
+    let mut scans: Vec<Box<dyn IdStream>> = scans.map(|scan| Box::new(scan) as Box<dyn IdStream>).collect();
+    match scans.len() {
+        1 => scans.remove(0),
+        _ => Box::new(Or::new(scans)),
+    }
+}

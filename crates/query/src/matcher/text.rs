@@ -1,0 +1,64 @@
+//! `$text`: a search by a text index, which finds the documents; what is held against a document
+//! says only whether the index has found it.
+
+use super::Matcher;
+use super::node::Node;
+use super::parse::Parser;
+use crate::text::TextQuery;
+use base::bson::Element;
+use base::{Result, err};
+
+/// Errors: those of [`TextQuery::parse`].
+pub(super) fn parse(parser: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
+    parser.require_top_level("$text")?;
+    Ok(Some(Node::Text(Box::new(TextQuery::parse(element)?))))
+}
+
+impl Matcher {
+    /// Whether it searches for text.
+    pub fn searches_text(&self) -> bool {
+        self.searches_text
+    }
+
+    /// For what has no index of text: `what` says so, or nothing.
+    ///
+    /// Errors: IndexNotFound where the filter searches for text; those of [`text`](Self::text).
+    pub fn refuse_text(&self, what: &dyn std::fmt::Display) -> Result<()> {
+        match self.text()? {
+            Some(_) => Err(err!(IndexNotFound, "text index required for $text query{what}")),
+            None => Ok(()),
+        }
+    }
+
+    /// The search for text that the filter has, wherever in it.
+    ///
+    /// Errors: BadValue where there are several, or one that must find nothing.
+    pub fn text(&self) -> Result<Option<&TextQuery>> {
+        if !self.searches_text {
+            return Ok(None);
+        }
+        let mut found = Vec::new();
+        collect(&self.root, &mut found);
+        if found.len() > 1 {
+            return Err(err!(BadValue, "Too many text expressions"));
+        }
+        let within = |node: &Node| node.any(&|node| matches!(node, Node::Text(_)));
+        if self.root.any(&|node| matches!(node, Node::Nor(_) | Node::Not(_)) && within(node)) {
+            return Err(err!(BadValue, "text expression not allowed in nor"));
+        }
+        Ok(found.pop())
+    }
+
+    /// The same filter for documents that its search for text didn't find, where it searches within `$or`.
+    pub fn without_text(&self) -> Matcher {
+        let (root, collation) = (self.root.clone(), self.collation.clone());
+        Matcher { root, collation, searches_text: true, text_found: false }
+    }
+}
+
+fn collect<'n>(node: &'n Node, found: &mut Vec<&'n TextQuery>) {
+    if let Node::Text(query) = node {
+        found.push(query);
+    }
+    node.children().iter().for_each(|child| collect(child, found));
+}

@@ -1,0 +1,187 @@
+//! `$text` as it was written, and what it comes to by one index.
+
+use super::tokens::{self, Options};
+use super::{Language, TextSpec};
+use base::bson::{Builder, Element, Value};
+use base::{Result, err};
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+
+/// The argument of `$text`.
+#[derive(Debug)]
+pub struct TextQuery {
+    search: String,
+    /// `None` is the language of the index.
+    language: Option<String>,
+    /// The language of the index, once there is one.
+    index_language: OnceLock<Language>,
+    case_sensitive: bool,
+    diacritic_sensitive: bool,
+}
+
+/// A search by one index: words, phrases, and what mustn't be there.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// The terms to look up in the index, in order.
+    pub terms: Vec<String>,
+    /// One of these words must be there, as case and diacritics are to be heeded.
+    pub(super) words: BTreeSet<String>,
+    pub(super) negated_words: BTreeSet<String>,
+    pub(super) phrases: Vec<String>,
+    pub(super) negated_phrases: Vec<String>,
+    pub(super) case_sensitive: bool,
+    pub(super) diacritic_sensitive: bool,
+}
+
+impl TextQuery {
+    /// Takes the argument of `$text` apart.
+    ///
+    /// Errors: BadValue unless it is a document, and for fields it doesn't have; NoSuchKey without
+    /// `$search`; TypeMismatch.
+    pub(crate) fn parse(element: &Element<'_>) -> Result<TextQuery> {
+        let Value::Document(argument) = element.value() else {
+            return Err(err!(BadValue, "$text expects an object"));
+        };
+        let text = |name: &str| match argument.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.to_string())),
+            Some(other) => Err(wrong_type(name, "string", other)),
+        };
+        let flag = |name: &str| match argument.get(name) {
+            None => Ok(false),
+            Some(Value::Boolean(flag)) => Ok(flag),
+            Some(other) => Err(wrong_type(name, "bool", other)),
+        };
+        let search = text("$search")?.ok_or_else(|| err!(NoSuchKey, "Missing expected field \"$search\""))?;
+        let query = TextQuery {
+            search,
+            language: text("$language")?,
+            index_language: OnceLock::new(),
+            case_sensitive: flag("$caseSensitive")?,
+            diacritic_sensitive: flag("$diacriticSensitive")?,
+        };
+        let known = ["$search", "$language", "$caseSensitive", "$diacriticSensitive"];
+        if argument.iter().any(|field| !known.contains(&field.name())) {
+            return Err(err!(BadValue, "extra fields in $text"));
+        }
+        Ok(query)
+    }
+
+    /// Appends the argument as it was given, the language as the index that was asked last has it.
+    pub(crate) fn describe(&self, out: &mut Builder) {
+        let index_language = self.index_language.get().map_or("", |language| language.name());
+        out.begin_document("$text").append("$search", self.search.as_str());
+        out.append("$language", self.language.as_deref().unwrap_or(index_language));
+        out.append("$caseSensitive", self.case_sensitive);
+        out.append("$diacriticSensitive", self.diacritic_sensitive).end();
+    }
+
+    /// What is searched for in an index.
+    ///
+    /// Errors: BadValue for a language that the index doesn't know.
+    pub fn by(&self, spec: &TextSpec) -> Result<Search> {
+        let language = match &self.language {
+            None => *self.index_language.get_or_init(|| spec.default_language),
+            Some(name) => Language::named(name, spec.version).ok_or_else(|| {
+                let version = spec.version as i32;
+                err!(BadValue, "unsupported language: \"{name}\" for text index version {version}")
+            })?,
+        };
+        let mut parts = Parts::default();
+        parts.read(&self.search);
+        let words = |text: &str, options: Options| {
+            let mut words = BTreeSet::new();
+            tokens::any(text, (language, spec.version), options, &mut |word| {
+                words.insert(word.to_string());
+                false
+            });
+            words
+        };
+        let compared = Options {
+            keeps_case: self.case_sensitive,
+            keeps_diacritics: self.diacritic_sensitive,
+            ..Options::INDEXED
+        };
+        Ok(Search {
+            terms: words(&parts.wanted, Options::INDEXED).into_iter().collect(),
+            words: words(&parts.wanted, compared),
+            negated_words: words(&parts.negated, compared),
+            phrases: parts.phrases,
+            negated_phrases: parts.negated_phrases,
+            case_sensitive: self.case_sensitive,
+            diacritic_sensitive: self.diacritic_sensitive,
+        })
+    }
+}
+
+fn wrong_type(name: &str, expected: &str, found: Value<'_>) -> base::Error {
+    err!(TypeMismatch, "\"{name}\" had the wrong type. Expected {expected}, found {}", found.kind().alias())
+}
+
+impl Search {
+    /// The search as explain prints it.
+    pub fn describe(&self, out: &mut Builder) {
+        let mut list = |name: &str, texts: &mut dyn Iterator<Item = &String>| {
+            out.begin_array(name);
+            texts.for_each(|text| {
+                out.push(text.as_str());
+            });
+            out.end();
+        };
+        list("terms", &mut self.words.iter());
+        list("negatedTerms", &mut self.negated_words.iter());
+        list("phrases", &mut self.phrases.iter());
+        list("negatedPhrases", &mut self.negated_phrases.iter());
+    }
+}
+
+/// The parts of a search string. A `-` behind white space negates what follows up to the next white
+/// space; quotes are around phrases, whose words are searched for as well unless negated.
+#[derive(Default)]
+struct Parts {
+    wanted: String,
+    negated: String,
+    phrases: Vec<String>,
+    negated_phrases: Vec<String>,
+}
+
+impl Parts {
+    fn read(&mut self, search: &str) {
+        let (mut negates, mut phrase) = (false, None);
+        let (mut at, mut behind_space) = (0, true);
+        let is_space = |letter: char| matches!(letter, '\n'..='\r' | ' ');
+        let ends_text = |letter: char| is_space(letter) || matches!(letter, '-' | '"');
+        while let Some(rest) = search.get(at..).filter(|rest| !rest.is_empty()) {
+            let spaces = rest.len() - rest.trim_start_matches(is_space).len();
+            if spaces > 0 {
+                (at, behind_space) = (at + spaces, true);
+                continue;
+            }
+            let mut length = 1;
+            if rest.starts_with('-') {
+                negates |= phrase.is_none() && behind_space;
+            } else if rest.starts_with('"') {
+                match phrase.take() {
+                    Some(start) => {
+                        let text = search.get(start..at).unwrap_or_default().to_string();
+                        let phrases = if negates { &mut self.negated_phrases } else { &mut self.phrases };
+                        phrases.push(text);
+                    }
+                    None => {
+                        negates &= !behind_space;
+                        phrase = Some(at + 1);
+                    }
+                }
+            } else {
+                length = rest.find(ends_text).unwrap_or(rest.len());
+                if !(negates && phrase.is_some()) {
+                    negates &= !behind_space;
+                    let sentence = if negates { &mut self.negated } else { &mut self.wanted };
+                    sentence.push_str(rest.get(..length).unwrap_or_default());
+                    sentence.push(' ');
+                }
+            }
+            (at, behind_space) = (at + length, false);
+        }
+    }
+}

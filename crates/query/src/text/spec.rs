@@ -1,0 +1,135 @@
+//! Which strings of a document a text index has, in which language and with which weight.
+
+use super::{Language, Version};
+use base::bson::{Document, Value};
+use base::{Result, err};
+use std::collections::BTreeMap;
+
+/// What a text index says of the texts in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextSpec {
+    /// How words are told apart.
+    pub version: Version,
+    /// How much each path counts, by path.
+    pub weights: BTreeMap<String, f64>,
+    /// Whether all strings are indexed, with a weight of their own or not.
+    pub wildcard: bool,
+    /// The language of documents that name none.
+    pub default_language: Language,
+    /// The field by which a document, or a part of one, names its language.
+    pub language_override: String,
+}
+
+/// One string of a document.
+#[derive(Clone, Copy)]
+pub(super) struct Text<'d> {
+    pub(super) text: &'d str,
+    pub(super) language: Language,
+    pub(super) weight: f64,
+}
+
+impl TextSpec {
+    /// Shows each string that is indexed to `visit` until that returns true, which is then the result.
+    ///
+    /// Errors: 17261 where a field that names a language is no text, 17262 where it names none that is known.
+    pub(super) fn any<'d>(
+        &self,
+        document: Document<'d>,
+        visit: &mut dyn FnMut(Text<'d>) -> bool,
+    ) -> Result<bool> {
+        let language = match self.version {
+            Version::V1 => self.language_of_v1(document),
+            _ => self.language_of(document, self.default_language)?,
+        };
+        self.any_in(document, &Frame { path: "", in_array: false, language }, visit)
+    }
+
+    fn any_in<'d>(
+        &self,
+        document: Document<'d>,
+        frame: &Frame<'_>,
+        visit: &mut dyn FnMut(Text<'d>) -> bool,
+    ) -> Result<bool> {
+        for field in document {
+            if self.wildcard && field.name() == self.language_override {
+                continue;
+            }
+            let path = frame.path_of(field.name());
+            let Some((exact, weight)) = self.weight(&path, matches!(field.value(), Value::Document(_)))
+            else {
+                continue;
+            };
+            let language = frame.language;
+            let found = match field.value() {
+                Value::String(text) if exact || self.wildcard => visit(Text { text, language, weight }),
+                Value::Document(inner) if !exact || self.wildcard => {
+                    let language = self.language_of(inner, language)?;
+                    self.any_in(inner, &Frame { path: &path, in_array: false, language }, visit)?
+                }
+                Value::Array(items) if !frame.in_array || self.wildcard => {
+                    let frame = Frame { path: &path, in_array: true, language };
+                    self.any_in(Document::from_valid(items.bytes()), &frame, visit)?
+                }
+                _ => false,
+            };
+            if found {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a path has a weight itself, and how much it counts; `None` where nothing there is indexed.
+    ///
+    /// Where everything is, a path without a weight has that of the next by name, as in MongoDB.
+    fn weight(&self, path: &str, is_document: bool) -> Option<(bool, f64)> {
+        // The first path that is below this one, if there is any.
+        let from = if is_document { format!("{path}.") } else { path.to_string() };
+        let next = self.weights.range(from..).next();
+        let below = |whole: &str| {
+            whole.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        match next {
+            Some((whole, weight)) if self.wildcard || below(whole) => Some((whole == path, *weight)),
+            None if self.wildcard => Some((false, 1.0)),
+            _ => None,
+        }
+    }
+
+    /// The language of a document or a part of one.
+    fn language_of(&self, document: Document<'_>, around: Language) -> Result<Language> {
+        if self.version == Version::V1 {
+            return Ok(around);
+        }
+        match document.get(&self.language_override) {
+            None => Ok(around),
+            Some(Value::String(name)) => Language::named(name, self.version)
+                .ok_or_else(|| err!(17262, "language override unsupported: {name}")),
+            Some(_) => Err(err!(17261, "found language override field in document with non-string type")),
+        }
+    }
+
+    fn language_of_v1(&self, document: Document<'_>) -> Language {
+        let named = document.get(&self.language_override).and_then(|name| name.as_str());
+        let named = named.filter(|name| !name.is_empty());
+        named.and_then(|name| Language::named(name, Version::V1)).unwrap_or(self.default_language)
+    }
+}
+
+/// Where in a document the strings stand.
+struct Frame<'p> {
+    path: &'p str,
+    in_array: bool,
+    language: Language,
+}
+
+impl Frame<'_> {
+    /// The path of a field here; elements of arrays have the array's.
+    fn path_of(&self, name: &str) -> String {
+        match (self.path.is_empty(), self.in_array) {
+            (true, _) => name.to_string(),
+            (false, true) => self.path.to_string(),
+            (false, false) => format!("{}.{name}", self.path),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Words, scores and searches, apart from any index.
+
+use super::tokens::{self, Options};
+use super::{Language, TextQuery, TextSpec, Version};
+use base::bson::{Builder, extended_json};
+use std::collections::BTreeMap;
+
+fn spec(weights: &[(&str, f64)], language: &str) -> TextSpec {
+    TextSpec {
+        version: Version::V3,
+        weights: weights.iter().map(|(path, weight)| (path.to_string(), *weight)).collect(),
+        wildcard: weights.is_empty(),
+        default_language: Language::named(language, Version::V3).unwrap(),
+        language_override: "language".to_string(),
+    }
+}
+
+fn words(text: &str, language: &str, options: Options) -> Vec<String> {
+    let language = Language::named(language, Version::V3).unwrap();
+    let mut words = Vec::new();
+    tokens::any(text, (language, Version::V3), options, &mut |word| {
+        words.push(word.to_string());
+        false
+    });
+    words
+}
+
+#[track_caller]
+fn scores(spec: &TextSpec, document: &str, expected: &[(&str, f64)]) {
+    let document = extended_json::parse(document).unwrap();
+    let expected: BTreeMap<String, f64> =
+        expected.iter().map(|(term, score)| (term.to_string(), *score)).collect();
+    assert_eq!(spec.scores(document.view()).unwrap(), expected);
+}
+
+/// Whether a search finds a document: by a term, and by what else it asks for.
+fn finds(spec: &TextSpec, query: &str, document: &str) -> bool {
+    let wrapped = extended_json::parse(&format!("{{$text: {query}}}")).unwrap();
+    let search = TextQuery::parse(&wrapped.view().first().unwrap()).unwrap().by(spec).unwrap();
+    let document = extended_json::parse(document).unwrap();
+    let scores = spec.scores(document.view()).unwrap();
+    search.terms.iter().any(|term| scores.contains_key(term))
+        && search.matches(document.view(), spec).unwrap()
+}
+
+#[test]
+fn words_are_stems_without_case_and_diacritics() {
+    let indexed = |text, language| words(text, language, Options::INDEXED);
+    assert_eq!(indexed("The Quick-Brown foxes, jumping!", "en"), ["quick", "brown", "fox", "jump"]);
+    assert_eq!(indexed("don't can't we'll dogs' o'neil", "english"), ["dog", "o'neil"]);
+    assert_eq!(indexed("l'aube d’été", "french"), ["aub", "ete"]);
+    assert_eq!(indexed("Freqüentemente à Noite", "portuguese"), ["frequent", "noit"]);
+    assert_eq!(indexed("IŞIK İstanbul", "turkish"), ["ısık", "istanbul"]);
+    assert_eq!(
+        indexed("the_end the. END…ing 日本、語", "none"),
+        ["the_end", "the", "end", "ing", "日本", "語"]
+    );
+    let sensitive = Options { keeps_case: true, keeps_diacritics: true, ..Options::INDEXED };
+    assert_eq!(words("The Vôo", "none", sensitive), ["The", "Vôo"]);
+}
+
+#[test]
+fn scores_count_how_often_and_among_how_many() {
+    scores(
+        &spec(&[("x", 10.0), ("y", 1.0)], "english"),
+        "{x: 'az b x', y: 'c d m'}",
+        &[
+            ("az", 6.666666666666666),
+            ("b", 6.666666666666666),
+            ("x", 6.666666666666666),
+            ("c", 0.6666666666666666),
+            ("d", 0.6666666666666666),
+            ("m", 0.6666666666666666),
+        ],
+    );
+    // A string that is the word alone counts more; of repetitions each counts half the one before.
+    scores(&spec(&[("a", 1.0)], "none"), "{a: 'Cat'}", &[("cat", 1.1)]);
+    scores(&spec(&[("a", 1.0)], "none"), "{a: 'cat cat cat'}", &[("cat", 1.75)]);
+    scores(&spec(&[("a.b", 1.0)], "none"), "{a: [{b: 'x'}, {b: ['x', ['y']]}, {c: 'z'}]}", &[("x", 2.2)]);
+    scores(
+        &spec(&[], "none"),
+        "{a: 'x', b: {c: ['y', {d: 'z'}]}, language: 'en'}",
+        &[("x", 1.1), ("y", 1.1), ("z", 1.1)],
+    );
+}
+
+#[test]
+fn parts_of_a_document_have_languages_of_their_own() {
+    let spec = spec(&[("a", 1.0), ("b.c", 1.0)], "english");
+    scores(&spec, "{a: 'testing', language: 'es'}", &[("testing", 1.1)]);
+    scores(&spec, "{a: 'testing', b: {c: 'testing', language: 'none'}}", &[("test", 1.0), ("testing", 1.1)]);
+    let wrong = |document: &str| {
+        spec.scores(extended_json::parse(document).unwrap().view()).unwrap_err().code().number()
+    };
+    assert_eq!((wrong("{language: 1}"), wrong("{language: 'klingon'}")), (17261, 17262));
+}
+
+#[test]
+fn searches_take_terms_phrases_and_negations() {
+    let spec = spec(&[("a", 1.0)], "english");
+    let fox = "{a: 'The Quick Brown Fox Jumps Over The Lazy Dog'}";
+    let found = |search: &str| finds(&spec, &format!("{{$search: '{search}'}}"), fox);
+    assert!(
+        found("cat jumped")
+            && found("\"brown fox\"")
+            && found("\"rown fo\" fox")
+            && found("fox -\"fox brown\"")
+    );
+    assert!(!found("cat") && !found("the") && !found("fox -dogs") && !found("\"brown dog\""));
+    // A dash negates only behind white space, and what it negates ends at white space.
+    assert!(!found("fox -cat-dog") && found("fox- dog") && !found("-fox dog -lazy") && found("fox - dog"));
+    let cased = |search: &str| finds(&spec, &format!("{{$search: '{search}', $caseSensitive: true}}"), fox);
+    assert!(cased("The quick Brown") && cased("Jumped") && !cased("quick") && !cased("\"over the\""));
+}
+
+#[test]
+fn explain_shows_what_is_searched_for() {
+    let wrapped = extended_json::parse("{$text: {$search: '\"a\" -b -\"c\"'}}").unwrap();
+    let query = TextQuery::parse(&wrapped.view().first().unwrap()).unwrap();
+    let mut out = Builder::new();
+    query.by(&spec(&[("a", 1.0)], "none")).unwrap().describe(&mut out);
+    let expected = "{terms: ['a'], negatedTerms: ['b'], phrases: ['a'], negatedPhrases: ['c']}";
+    assert_eq!(out.finish(), extended_json::parse(expected).unwrap());
+}
