@@ -26,6 +26,9 @@ use storage::{Engine, Error, Ident, Position, Result, Snapshot};
 /// How long somebody waits for a lock of unknown holders before he tries again.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// How often a commit is tried whose expectations hold whenever somebody looks.
+const ATTEMPTS: usize = 64;
+
 /// A store over a PostgreSQL server, for one of the processes that share it.
 pub struct PostgresStore {
     pub(crate) front: Arc<Front>,
@@ -143,10 +146,12 @@ impl Store for PostgresStore {
         if let Some(owner) = change.owner {
             return self.commit_claimed(owner, change, &besides);
         }
-        loop {
+        for _ in 0..ATTEMPTS {
             let attempt = self.front.commit_change(change.batch.clone(), &change.expect, &besides);
             match attempt.map_err(failed)? {
-                Attempt::Done => break,
+                Attempt::Done => {
+                    return Ok(Ok(self.committed(change.beside, change.earliest, change.ticks)));
+                }
                 Attempt::Locked => return Ok(Err((locked_by_another(), change))),
                 Attempt::Refused => match self.front.refusal(&change)? {
                     Some(refusal) => {
@@ -158,11 +163,11 @@ impl Store for PostgresStore {
                         return Ok(Err((refusal, change)));
                     }
                     // What was in the way has gone again.
-                    None => continue,
+                    None => {}
                 },
             }
         }
-        Ok(Ok(self.committed(change.beside, change.earliest, change.ticks)))
+        Err(Error::WriteConflict)
     }
 
     fn lock<'a>(&'a self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Box<dyn Exclusive + 'a>>> {
