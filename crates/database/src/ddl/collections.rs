@@ -52,12 +52,11 @@ impl Database {
         let options = options::parse(options, namespace, context)?;
         if let Some(transaction) = operation.transaction() {
             let view = transaction.view();
-            if let Some(existing) = view.catalog.get(namespace)
-                && existing.options.to_document() == options.to_document()
-            {
-                return Ok(None);
+            // Where transactions create nothing new, they are told: what is there may be somebody else's.
+            if view.catalog.get(namespace).is_some() {
+                return Err(err!(NamespaceExists, "Collection {namespace} already exists."));
             }
-            if view.catalog.get(namespace).is_none() && options.view.is_none() {
+            if options.view.is_none() {
                 check_writable(namespace)?;
                 self.create_within(transaction, namespace, options)?;
                 return Ok(Some(Committed::default()));
