@@ -153,8 +153,9 @@ impl Store for PostgresStore {
                     return Ok(Ok(self.committed(change.beside, change.earliest, change.ticks)));
                 }
                 Attempt::Locked => return Ok(Err((locked_by_another(), change))),
-                Attempt::Refused => match self.front.refusal(&change)? {
-                    Some(refusal) => {
+                // Where nothing is in the way any more, it is tried again.
+                Attempt::Refused => {
+                    if let Some(refusal) = self.front.refusal(&change)? {
                         if let Refusal::Expectation(number) = refusal
                             && matches!(change.expect.get(number), Some(Expect::Generation { .. }))
                         {
@@ -162,9 +163,7 @@ impl Store for PostgresStore {
                         }
                         return Ok(Err((refusal, change)));
                     }
-                    // What was in the way has gone again.
-                    None => {}
-                },
+                }
             }
         }
         Err(Error::WriteConflict)
