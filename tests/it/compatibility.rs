@@ -78,6 +78,9 @@ cursors do get).
 - A find by a collection's UUID is refused: it is what servers ask of one another.
 - `listCollections` doesn't show `system.views`, and views aren't documents of it.
 - A covered plan yields no null for what is missing: where a key has null, the document is read after all.
+- Pipelines are explained as MongoDB's classic engine does: what the plan doesn't do, `$group` among it, follows \
+`$cursor` in `stages`. No projection to what the rest of a pipeline reads is shown, since none is done; `$merge` is told \
+as it was given.
 - `serverStatus` has no `locks`, `wiredTiger` or `tcmalloc`: there are none. `dbStats` tells no sizes of the file system. \
 `compact` and `refreshLogicalSessionCacheNow` have nothing to do, `lockInfo` and `connPoolStats` nothing to tell, \
 `collStats` nothing of one index but its size.

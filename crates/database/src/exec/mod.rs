@@ -46,7 +46,7 @@ pub(crate) use or_records::OrRecords;
 pub(crate) use projection_covered::{Covering, ProjectionCovered};
 pub(crate) use refetch::Refetch;
 pub(crate) use return_key::{KeyOnly, ReturnKey};
-pub(crate) use skip::Skip;
+pub(crate) use skip::{Skip, SkipIds};
 pub(crate) use sort::{Sort, SortOptions};
 pub(crate) use sort_merge::SortMerge;
 pub(crate) use stats::{Explainer, Stats};

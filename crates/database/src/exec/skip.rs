@@ -1,7 +1,10 @@
 //! SKIP: passes over the first records.
 
-use super::{Explainer, Record, RecordStream, Stats};
+use super::{Explainer, IdStream, IndexKey, Record, RecordStream, Stats};
+use crate::index::IndexSpec;
+use crate::keys::RecordId;
 use base::Result;
+use storage::{Ident, Value};
 
 /// Leaves out the first records of what lies below.
 pub(crate) struct Skip {
@@ -32,8 +35,61 @@ impl RecordStream for Skip {
     }
 
     fn explain(&self, out: &mut Explainer) {
-        out.stage("SKIP", None, &self.stats)
-            .append("skipAmount", i32::try_from(self.skip).unwrap_or(i32::MAX));
+        explain(self.skip, &self.stats, out);
         out.input(|out| self.input.explain(out));
     }
+}
+
+/// The same of what an index finds, so that nothing is fetched in vain.
+pub(crate) struct SkipIds {
+    input: Box<dyn IdStream>,
+    skip: u64,
+    left: u64,
+    stats: Stats,
+}
+
+impl SkipIds {
+    pub(crate) fn new(input: Box<dyn IdStream>, skip: u64) -> SkipIds {
+        SkipIds { input, skip, left: skip, stats: Stats::default() }
+    }
+}
+
+impl IdStream for SkipIds {
+    fn next(&mut self) -> Result<Option<RecordId>> {
+        while let Some(id) = self.input.next()? {
+            if self.left == 0 {
+                self.stats.advance();
+                return Ok(Some(id));
+            }
+            self.left -= 1;
+            self.stats.need_time();
+        }
+        self.stats.end();
+        Ok(None)
+    }
+
+    fn key(&self) -> Option<&IndexKey> {
+        self.input.key()
+    }
+
+    fn index(&self) -> Option<&IndexSpec> {
+        self.input.index()
+    }
+
+    fn bring(&mut self, records: Ident) {
+        self.input.bring(records);
+    }
+
+    fn record(&mut self) -> Option<Value> {
+        self.input.record()
+    }
+
+    fn explain(&self, out: &mut Explainer) {
+        explain(self.skip, &self.stats, out);
+        out.input(|out| self.input.explain(out));
+    }
+}
+
+fn explain(skip: u64, stats: &Stats, out: &mut Explainer) {
+    out.stage("SKIP", None, stats).append("skipAmount", i32::try_from(skip).unwrap_or(i32::MAX));
 }

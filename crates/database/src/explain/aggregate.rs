@@ -1,11 +1,12 @@
 //! Explaining an aggregation: the plan of its front, then the stages that the plan doesn't do.
 
+use super::read::projection_name;
 use super::{Effect, Records, Subject, Top, Verbosity, begin, drain, missing};
 use crate::database::Database;
 use crate::operation::Operation;
 use crate::plan;
 use crate::read::{AggregateRequest, Front, OtherCollections, check_first_stage, stages};
-use base::bson::{Builder, DocumentBuf, DocumentCow};
+use base::bson::{Builder, DocumentBuf, DocumentCow, Value};
 use base::{Namespace, Result, err};
 use parking_lot::Mutex;
 use query::pipeline::Environment;
@@ -59,8 +60,14 @@ impl Database {
         };
         let plan = plan::plan(operation, &view, &collection, read, context)?;
         let namespace = &resolved.namespace;
-        let subject = Subject { namespace, collection: &collection, plan: &plan, top: Top::Documents };
-        if rest.is_empty() {
+        let inclusion = plain_inclusion(&rest).filter(|_| plan.read.covering.is_some());
+        let done = rest.is_empty() || inclusion.is_some();
+        let top = match inclusion {
+            Some(spec) => Top::Projection(projection_name(&plan.read, spec.view()), spec),
+            None => Top::Documents,
+        };
+        let subject = Subject { namespace, collection: &collection, plan: &plan, top };
+        if done {
             subject.explain(verbosity, &mut drain, &mut out)?;
             return Ok(out.finish());
         }
@@ -69,6 +76,43 @@ impl Database {
         subject.explain(verbosity, &mut run, &mut out)?;
         Ok(around(&out.finish(), &rest, &counted))
     }
+}
+
+/// A pipeline's only stage where it is a `$project` that includes fields and computes none, as
+/// MongoDB prints it: the plan does it.
+fn plain_inclusion(rest: &Pipeline) -> Option<DocumentBuf> {
+    let mut stages = rest.describe();
+    let (Some(stage), None) = (stages.next(), stages.next()) else { return None };
+    let element = stage.view().iter().next().filter(|element| element.name() == "$project")?;
+    let Value::Document(spec) = element.value() else { return None };
+    let mut fields = Vec::new();
+    let mut id = true;
+    for element in spec.iter() {
+        let included = match element.value() {
+            Value::Boolean(included) => included,
+            value if value.as_number().is_some() => value.is_truthy(),
+            _ => return None,
+        };
+        match element.name() {
+            "_id" => id = included,
+            name if included => fields.push(name),
+            _ => return None,
+        }
+    }
+    if fields.is_empty() {
+        return None;
+    }
+    let mut out = Builder::new();
+    if id {
+        out.append("_id", true);
+    }
+    fields.into_iter().for_each(|name| {
+        out.append(name, true);
+    });
+    if !id {
+        out.append("_id", false);
+    }
+    Some(out.finish())
 }
 
 /// A plan's explanation as the first of a pipeline's stages.

@@ -38,9 +38,15 @@ pub(crate) enum Top {
         skip: u64,
     },
     /// Deleting what is found.
-    Delete,
+    Delete {
+        /// Whether the document is returned.
+        returns: bool,
+    },
     /// Updating what is found.
-    Update,
+    Update {
+        /// Whether the document is returned.
+        returns: bool,
+    },
 }
 
 /// What a statement would do to the documents found.
@@ -153,7 +159,8 @@ impl Subject<'_> {
     fn returned(&self, effect: Effect) -> u64 {
         match self.top {
             Top::Documents | Top::Projection(..) => effect.found,
-            Top::Count { .. } | Top::Delete | Top::Update => 0,
+            Top::Delete { returns } | Top::Update { returns } if returns => effect.found,
+            Top::Count { .. } | Top::Delete { .. } | Top::Update { .. } => 0,
         }
     }
 
@@ -177,13 +184,13 @@ impl Subject<'_> {
                 explainer.count("nSkipped", *skip);
                 explainer.input(|out| stream.explain(out));
             }
-            Top::Delete => {
-                explainer.stage("DELETE", None, &stats(0));
+            Top::Delete { .. } => {
+                explainer.stage("DELETE", None, &stats(self.returned(effect)));
                 explainer.count("nWouldDelete", effect.found);
                 explainer.input(|out| stream.explain(out));
             }
-            Top::Update => {
-                explainer.stage("UPDATE", None, &stats(0));
+            Top::Update { .. } => {
+                explainer.stage("UPDATE", None, &stats(self.returned(effect)));
                 explainer.count("nMatched", effect.found);
                 explainer.count("nWouldModify", effect.modified);
                 explainer.count("nWouldUpsert", u64::from(effect.upserted));
@@ -224,7 +231,7 @@ fn begin() -> Builder {
 }
 
 /// What is said of a statement whose collection isn't there: nothing is found, by a plan of one
-/// stage.
+/// stage, or by a count of nothing.
 fn missing(
     namespace: &Namespace,
     filter: &query::matcher::Matcher,
@@ -236,12 +243,23 @@ fn missing(
     out.append("parsedQuery", &filter.describe());
     out.append_optional("collation", filter.collation().document());
     out.append("indexFilterSet", false);
-    out.begin_document("winningPlan").append("isCached", false).append("stage", stage).end();
+    let stages = |ran: bool| {
+        let mut explainer = Explainer::new(ran);
+        let stats = Stats { works: 1, advanced: 0, ended: true };
+        explainer.stage(stage, None, &stats);
+        if stage == "COUNT" {
+            explainer.count("nCounted", 0);
+            explainer.count("nSkipped", 0);
+            explainer.input(|out| {
+                out.stage("EOF", None, &stats);
+            });
+        }
+        explainer.finish()
+    };
+    out.begin_document("winningPlan").append("isCached", false).append_all(stages(false).view()).end();
     out.begin_array("rejectedPlans").end().end();
     if verbosity != Verbosity::QueryPlanner {
-        let mut explainer = Explainer::new(true);
-        explainer.stage(stage, None, &Stats { works: 1, advanced: 0, ended: true });
-        let printed = Printed { stages: explainer.finish(), keys_examined: 0, docs_examined: 0 };
+        let printed = Printed { stages: stages(true), keys_examined: 0, docs_examined: 0 };
         out.begin_document("executionStats").append("executionSuccess", true);
         printed.append_to(0, Instant::now(), &mut out);
         if verbosity == Verbosity::AllPlansExecution {

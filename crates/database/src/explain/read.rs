@@ -65,7 +65,7 @@ impl Database {
         let matcher = Arc::new(Matcher::parse_query(filter, context)?);
         let view = self.confirmed_view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
-            return Ok(missing(namespace, &matcher, verbosity, "EOF"));
+            return Ok(missing(namespace, &matcher, verbosity, "COUNT"));
         };
         if collection.is_view() {
             return self.explain_filtered(operation, namespace, filter, verbosity, context);
@@ -135,7 +135,7 @@ impl Database {
 }
 
 /// How MongoDB calls a projection of plain inclusions: by whether paths go into documents.
-fn projection_name(read: &Read, spec: Document<'_>) -> &'static str {
+pub(super) fn projection_name(read: &Read, spec: Document<'_>) -> &'static str {
     let dotted = spec.iter().any(|element| element.name().contains('.'));
     let nested = read.covering.iter().flatten().any(|path| path.components().len() > 1);
     if dotted || nested { "PROJECTION_DEFAULT" } else { "PROJECTION_SIMPLE" }

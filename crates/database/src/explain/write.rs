@@ -6,7 +6,7 @@ use crate::operation::Operation;
 use crate::plan::{self, Read};
 use crate::write::{Action, DeleteRequest, FindAndModifyRequest, UpdateRequest};
 use base::bson::DocumentBuf;
-use base::{Namespace, Result};
+use base::{Namespace, Result, err};
 use query::Context;
 use std::sync::Arc;
 
@@ -22,7 +22,15 @@ impl Database {
         verbosity: Verbosity,
         context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
-        self.explain_write(operation, namespace, request.read(), Top::Delete, verbosity, context, &mut drain)
+        self.explain_write(
+            operation,
+            namespace,
+            request.read(),
+            Top::Delete { returns: false },
+            verbosity,
+            context,
+            &mut drain,
+        )
     }
 
     /// Explains an update statement.
@@ -37,12 +45,21 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
         let mut run = |stream| would_update(stream, request, context);
-        self.explain_write(operation, namespace, request.read(), Top::Update, verbosity, context, &mut run)
+        self.explain_write(
+            operation,
+            namespace,
+            request.read(),
+            Top::Update { returns: false },
+            verbosity,
+            context,
+            &mut run,
+        )
     }
 
     /// Explains a findAndModify.
     ///
-    /// Errors: those of finding the document and of changing it.
+    /// Errors: NamespaceNotFound where there is no such database; those of finding the document and of
+    /// changing it.
     pub fn explain_find_and_modify(
         &self,
         operation: &Arc<Operation>,
@@ -52,13 +69,19 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
         let read = request.read();
+        let database = namespace.database();
+        if !self.confirmed_view().catalog.databases().any(|name| name == database) {
+            return Err(err!(NamespaceNotFound, "database {database} does not exist"));
+        }
         match &request.action {
             Action::Remove => {
-                self.explain_write(operation, namespace, read, Top::Delete, verbosity, context, &mut drain)
+                let top = Top::Delete { returns: true };
+                self.explain_write(operation, namespace, read, top, verbosity, context, &mut drain)
             }
             Action::Update { request, .. } => {
+                let top = Top::Update { returns: true };
                 let mut run = |stream| would_update(stream, request, context);
-                self.explain_write(operation, namespace, read, Top::Update, verbosity, context, &mut run)
+                self.explain_write(operation, namespace, read, top, verbosity, context, &mut run)
             }
         }
     }

@@ -7,8 +7,8 @@ use super::{Hint, Read, covering, geo, min_max, shape, text};
 use crate::collection::Collection;
 use crate::exec::{
     CollScan, CountScan, DistinctScan, Eof, Express, Fetch, Found, GeoNear, IdStream, IndexScan, KeyBounds,
-    KeyOnly, Limit, NaturalOrder, Or, ProjectionCovered, RecordStream, ReturnKey, Skip, Sort, SortMerge,
-    SortOptions, Surroundings, lookup,
+    KeyOnly, Limit, NaturalOrder, Or, ProjectionCovered, RecordStream, ReturnKey, Skip, SkipIds, Sort,
+    SortMerge, SortOptions, Surroundings, lookup,
 };
 use crate::index::{Index, IndexSpec};
 use crate::operation::Operation;
@@ -281,11 +281,16 @@ impl Plan {
     /// The stages of a source, chosen or not.
     pub(crate) fn stages(&self, source: &Source) -> Result<Box<dyn RecordStream>> {
         let read = &self.read;
-        let (mut stream, ordered) = match self.return_key(source)? {
-            Some(keys) => keys,
-            None => (self.documents(source)?, is_ordered(source)),
-        };
         let sort = read.sort.as_ref().filter(|sort| sort.orders());
+        let (mut stream, ordered, skipped) = match self.return_key(source)? {
+            Some((keys, ordered)) => (keys, ordered, false),
+            None => {
+                let ordered = is_ordered(source);
+                let skip = if sort.is_none() || ordered { read.skip } else { 0 };
+                let (stream, skipped) = self.documents(source, skip)?;
+                (stream, ordered, skipped)
+            }
+        };
         let sorted = match sort {
             Some(sort) if !ordered => {
                 let limit = if read.limit == 0 { 0 } else { read.limit.saturating_add(read.skip) };
@@ -299,7 +304,7 @@ impl Plan {
             }
             _ => false,
         };
-        if read.skip > 0 {
+        if read.skip > 0 && !skipped {
             stream = Box::new(Skip::new(stream, read.skip));
         }
         // A sort that was told the limit yields no more.
@@ -309,11 +314,12 @@ impl Plan {
         Ok(stream)
     }
 
-    /// What a source yields, filtered.
-    fn documents(&self, source: &Source) -> Result<Box<dyn RecordStream>> {
+    /// What a source yields, filtered, and whether the first so many have been left out of it: what
+    /// an index finds and proves needn't be fetched to be passed over.
+    fn documents(&self, source: &Source, skip: u64) -> Result<(Box<dyn RecordStream>, bool)> {
         let around = &self.surroundings;
         let filter = |proven: bool| (!proven).then(|| self.read.matcher.clone());
-        Ok(match source {
+        let stream: Box<dyn RecordStream> = match source {
             Source::Eof => Box::new(Eof::default()),
             Source::Collection { forward } => {
                 Box::new(CollScan::new(around, *forward, filter(self.read.matcher.is_empty()))?)
@@ -322,7 +328,7 @@ impl Plan {
                 let filter = filter(access.proves_all());
                 Box::new(Express::new(around, &Arc::new(access.clone()), access.single_key(), filter))
             }
-            Source::Index(candidate) => self.index(candidate, filter)?,
+            Source::Index(candidate) => return self.index(candidate, filter, skip),
             Source::Near(near) => {
                 let alone = matches!(self.read.matcher.root(), Node::Field { .. });
                 Box::new(GeoNear::new(around, near, filter(alone), self.read.metadata))
@@ -333,23 +339,25 @@ impl Plan {
                 let fetch = Fetch::new(around, self.union(scans)?, filter(proven).map(Part::whole));
                 Box::new(fetch.keeping_keys(self.read.metadata.has(MetaKind::IndexKey)))
             }
-        })
+        };
+        Ok((stream, false))
     }
 
     fn index(
         &self,
         candidate: &Candidate,
         filter: impl Fn(bool) -> Option<Arc<Matcher>>,
-    ) -> Result<Box<dyn RecordStream>> {
+        skip: u64,
+    ) -> Result<(Box<dyn RecordStream>, bool)> {
         let around = &self.surroundings;
         let access = &candidate.access;
         let proven = access.proves_all() && self.range.is_none();
         let needs_nothing = self.read.covering.as_ref().is_some_and(Vec::is_empty);
         if needs_nothing && proven && self.read.sort.is_none() {
-            return Ok(Box::new(CountScan(self.scan(candidate)?)));
+            return Ok((Box::new(CountScan(self.scan(candidate)?)), false));
         }
         if let (Some(part), Some(path)) = (candidate.distinct, &self.read.distinct) {
-            return Ok(Box::new(DistinctScan::new(around, self.scan(candidate)?, part, path)));
+            return Ok((Box::new(DistinctScan::new(around, self.scan(candidate)?, part, path)), false));
         }
         let plain = candidate.ordered.is_none_or(|ordered| ordered.split == 0) && self.range.is_none();
         let of_keys = if plain && !proven { key_filter::of(access, &self.read.matcher) } else { None };
@@ -364,7 +372,7 @@ impl Plan {
         if candidate.is_covered() {
             let covering = covering::covering(access, &self.read);
             let scan = scan(self.scan(candidate)?);
-            return Ok(Box::new(ProjectionCovered::new(around, scan, covering, rest)));
+            return Ok((Box::new(ProjectionCovered::new(around, scan, covering, rest)), false));
         }
         let keeping_keys = self.read.metadata.has(MetaKind::IndexKey);
         let ids: Box<dyn IdStream> = match plain {
@@ -374,8 +382,10 @@ impl Plan {
             }
             false => self.ids(candidate, keeping_keys)?,
         };
+        let skipped = skip > 0 && rest.is_none();
+        let ids = if skipped { Box::new(SkipIds::new(ids, skip)) } else { ids };
         let fetch = Fetch::new(around, ids, rest);
-        Ok(Box::new(fetch.keeping_keys(keeping_keys)))
+        Ok((Box::new(fetch.keeping_keys(keeping_keys)), skipped))
     }
 
     /// The ids that an index finds.
@@ -437,7 +447,7 @@ impl Plan {
             _ => {
                 let sort = self.read.sort.clone().filter(|_| self.read.metadata.has(MetaKind::SortKey));
                 let ordered = sort.is_none();
-                Some((Box::new(KeyOnly { input: self.documents(source)?, sort }), ordered))
+                Some((Box::new(KeyOnly { input: self.documents(source, 0)?.0, sort }), ordered))
             }
         })
     }

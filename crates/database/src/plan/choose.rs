@@ -217,8 +217,11 @@ impl<'a> Planning<'a> {
         }
         if index.spec.wildcard.is_some() {
             let conjuncts = self.conjuncts(root);
-            let found = self.hinted_wildcard(index, &conjuncts)?;
-            return found.ok_or_else(|| {
+            if let Some(found) = self.hinted_wildcard(index, &conjuncts)? {
+                return Ok(found);
+            }
+            let alone = Planning { indexes: std::slice::from_ref(index), ..*self };
+            return alone.union(&conjuncts, root)?.map(Source::Union).ok_or_else(|| {
                 err!(
                     NoQueryExecutionPlans,
                     "error processing query: {}\n planner returned error :: caused by :: $hint: refusing to \

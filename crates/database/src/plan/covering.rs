@@ -38,7 +38,9 @@ pub(crate) fn covering(access: &Access, read: &Read) -> Covering {
 /// The part that holds what is at a path.
 fn part_of(spec: &IndexSpec, path: &Path) -> Option<usize> {
     let holds = |part: &crate::index::KeyPart| {
-        part.kind != KeyKind::Hashed && path.starts_with(&part.path) && !is_positional(path)
+        matches!(part.kind, KeyKind::Ascending | KeyKind::Descending)
+            && path.starts_with(&part.path)
+            && !is_positional(path)
     };
     spec.parts.iter().position(holds)
 }

@@ -42,7 +42,7 @@ pub(crate) fn provides(access: &Access, sort: &[(Path, bool)], collation: &Colla
             part += 1;
         }
         let kind = access.index.spec.parts.get(part)?.kind;
-        if kind == KeyKind::Hashed
+        if !matches!(kind, KeyKind::Ascending | KeyKind::Descending)
             || !whole_order(access, part)
             || !(same_strings || has_no_strings(access, part))
         {

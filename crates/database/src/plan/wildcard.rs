@@ -9,10 +9,10 @@
 use super::bounds::is_positional;
 use super::choose::Candidate;
 use super::conjuncts::{Conjunct, Conjuncts};
-use super::interval::{Interval, Intervals};
+use super::interval::{Endpoint, Interval, Intervals};
 use super::{Access, Read, access};
 use crate::index::{Index, Wildcard};
-use base::bson::{Path, Type, Value};
+use base::bson::{Document, Path, Type, Value};
 use std::sync::Arc;
 
 /// The ways in which a filter may use a wildcard index.
@@ -137,8 +137,10 @@ fn bounded(
     Some(access)
 }
 
-/// Whether a condition asks for nothing but what a leaf may be.
+/// Whether a condition asks for nothing but what a leaf may be: a document where it is empty.
 fn is_of_leaves(conjunct: &Conjunct) -> bool {
-    let others = Intervals::union(vec![Interval::point(Value::Null), Interval::bracket(Type::Document)]);
+    let empty = Endpoint::new(Value::Document(Document::EMPTY), false);
+    let below_documents = Interval { low: empty, ..Interval::bracket(Type::Document) };
+    let others = Intervals::union(vec![Interval::point(Value::Null), below_documents]);
     conjunct.bounds.intervals.intersection(&others).is_empty()
 }
