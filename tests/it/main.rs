@@ -35,6 +35,7 @@ mod durability;
 mod fairness;
 #[cfg(unix)]
 mod files;
+mod fronts;
 #[cfg(unix)]
 mod init_scripts;
 mod interrupts;

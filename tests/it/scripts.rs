@@ -140,10 +140,24 @@ fn is_error(reply: Document<'_>) -> bool {
     !ok || reply.find("writeErrors").is_some() || reply.find("writeConcernError").is_some()
 }
 
+/// Which of several servers that share a store gets a command.
+#[derive(Clone, Copy, PartialEq)]
+enum Turns {
+    /// The next, but for what belongs to a server: open cursors, and logical sessions.
+    ByStatement,
+    /// That of the connection.
+    ByConnection,
+}
+
 /// Connections and names while a script runs.
 struct Run<'s> {
     server: &'s Server,
-    connections: BTreeMap<String, Client>,
+    connections: BTreeMap<(String, usize), Client>,
+    turns: Turns,
+    /// How many commands there were, or connections.
+    turn: usize,
+    /// The servers of cursors, sessions and connections.
+    places: BTreeMap<String, usize>,
     names: Names,
     /// Where `!` says otherwise than the reply.
     surprises: Vec<String>,
@@ -153,15 +167,20 @@ impl Run<'_> {
     /// The text of the reply to a step.
     fn step(&mut self, step: &Step) -> Result<String, String> {
         let failed = |error: &dyn std::fmt::Display| format!("line {}: {error}", step.line);
-        if !self.connections.contains_key(&step.connection) {
-            let client = self.server.connect().map_err(|error| failed(&error))?;
-            self.connections.insert(step.connection.clone(), client);
-        }
-        let client = self.connections.get_mut(&step.connection).unwrap();
         let command = self.names.resolve(step.command.view());
+        let front = self.front(step, command.view());
+        let place = (step.connection.clone(), front);
+        if !self.connections.contains_key(&place) {
+            let client = self.server.connect_to(front).map_err(|error| failed(&error))?;
+            self.connections.insert(place.clone(), client);
+        }
+        let client = self.connections.get_mut(&place).unwrap();
         let reply = client.command(&command).map_err(|error| {
             failed(&format!("{error}; the server's log ends\n{}", self.server.log_tail()))
         })?;
+        if let Some(id) = cursor_of(reply.view()) {
+            self.places.insert(format!("cursor {id}"), front);
+        }
         let reply = self.names.normalise(reply.view());
         let text = pretty(Value::Document(reply.view()));
         if is_error(reply.view()) != step.expects_error {
@@ -170,6 +189,46 @@ impl Run<'_> {
         }
         Ok(if step.connection.is_empty() { text } else { format!("{}: {text}", step.connection) })
     }
+}
+
+impl Run<'_> {
+    /// The server that a command goes to.
+    fn front(&mut self, step: &Step, command: Document<'_>) -> usize {
+        let connection = || format!("connection {}", step.connection);
+        let place = match self.turns {
+            Turns::ByConnection => Some(connection()),
+            Turns::ByStatement => belongs_to(command),
+        };
+        let next = self.turn % self.server.fronts();
+        let front = match place {
+            Some(place) => *self.places.entry(place).or_insert(next),
+            None => next,
+        };
+        self.turn += usize::from(front == next);
+        front
+    }
+}
+
+/// The cursor or the logical session that a command is about.
+fn belongs_to(command: Document<'_>) -> Option<String> {
+    let cursor = command.get("getMore").and_then(|id| id.as_i64()).or_else(|| {
+        command.get("killCursors")?;
+        command.get("cursors")?.as_array()?.get(0)?.as_i64()
+    });
+    if let Some(id) = cursor {
+        return Some(format!("cursor {id}"));
+    }
+    let session = command.get("lsid").or_else(|| {
+        let first = command.first()?;
+        let lists = matches!(first.name(), "endSessions" | "killSessions" | "refreshSessions");
+        first.value().as_array().filter(|_| lists)?.get(0)
+    });
+    let id = session?.as_document()?.get("id")?;
+    Some(format!("session {id}"))
+}
+
+fn cursor_of(reply: Document<'_>) -> Option<i64> {
+    reply.get("cursor")?.as_document()?.get("id")?.as_i64().filter(|&id| id != 0)
 }
 
 /// What came of a script.
@@ -183,7 +242,7 @@ struct Outcome {
 }
 
 /// Runs a script to its end.
-fn run_script(server: &Server, text: &str) -> Result<Outcome, String> {
+fn run_script(server: &Server, text: &str, turns: Turns) -> Result<Outcome, String> {
     let (blocks, tail) = parse_script(text)?;
     let commands = blocks.iter().flat_map(|block| &block.steps);
     let databases: BTreeSet<_> = commands
@@ -192,8 +251,15 @@ fn run_script(server: &Server, text: &str) -> Result<Outcome, String> {
     server
         .empty(&databases)
         .map_err(|error| format!("emptying the server: {error}\n{}", server.log_tail()))?;
-    let mut run =
-        Run { server, connections: BTreeMap::new(), names: Names::new(text), surprises: Vec::new() };
+    let mut run = Run {
+        server,
+        connections: BTreeMap::new(),
+        turns,
+        turn: 0,
+        places: BTreeMap::new(),
+        names: Names::new(text),
+        surprises: Vec::new(),
+    };
     let (mut written, mut differences) = (String::new(), Vec::new());
     for block in &blocks {
         let replies =
@@ -242,8 +308,12 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 
 /// Runs one file; the error is ready to be printed.
 fn run_file(server: &Server, file: &Path) -> Result<(), String> {
+    run_file_by(server, file, Turns::ByStatement)
+}
+
+fn run_file_by(server: &Server, file: &Path, turns: Turns) -> Result<(), String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
-    let mut outcome = run_script(server, &text)?;
+    let mut outcome = run_script(server, &text, turns)?;
     if bless() {
         if !outcome.differences.is_empty() {
             std::fs::write(file, outcome.written).map_err(|error| error.to_string())?;
@@ -256,6 +326,9 @@ fn run_file(server: &Server, file: &Path) -> Result<(), String> {
 
 /// Scripts whose replies are others over PostgreSQL: a name, a colon and the reason on each line.
 const POSTGRES_DIFFERENCES: &str = "tests/scripts/postgres.differences";
+
+/// Scripts whose replies are others where one server gets every other command, listed likewise.
+const TWO_DATABASES_DIFFERENCES: &str = "tests/scripts/two-databases.differences";
 
 /// The folders of scripts that are for a replica set: a new one each, as they change what can't be taken back.
 const SET_FOLDERS: [(&str, Kind); 2] =
@@ -280,6 +353,37 @@ fn scripts_on_two_engines() {
     }
 }
 
+/// The same replies come from two servers, each with a database of its own on one store, in turns. Scripts about what
+/// a server alone knows are listed with the reason: there each connection has its server.
+#[test]
+fn scripts_on_two_databases() {
+    if bless() || std::env::var_os("VELLUM_SERVER").is_some() {
+        return;
+    }
+    let listed = listed(TWO_DATABASES_DIFFERENCES);
+    let (differing, files): (Vec<_>, Vec<_>) =
+        script_files().into_iter().partition(|file| listed.contains_key(&name_of(file)));
+    let sets = |file: &PathBuf| SET_FOLDERS.iter().find(|(folder, _)| file.starts_with(root().join(folder)));
+    let kind = |file: &PathBuf| sets(file).map_or(Kind::Alone, |(_, kind)| *kind);
+    for of in [Kind::Alone, Kind::Set, Kind::Uninitiated] {
+        let what = "scripts on two databases";
+        let these: Vec<_> = files.iter().filter(|file| kind(file) == of).cloned().collect();
+        run_files(what, &these, of != Kind::Alone, || Some(Server::on_two_databases(of)));
+    }
+    let mut failures = Vec::new();
+    for file in &differing {
+        let server = || Server::on_two_databases(kind(file));
+        if run_file(&server(), file).is_ok() {
+            failures.push(format!("{} passes, and has no place in the list", file.display()));
+        } else if !listed[&name_of(file)].starts_with("not run")
+            && let Err(error) = run_file_by(&server(), file, Turns::ByConnection)
+        {
+            failures.push(format!("{}: {error}", file.display()));
+        }
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
 /// The same replies come from a server over PostgreSQL, but for the scripts that a list names with the reason.
 #[test]
 fn scripts_on_postgres() {
@@ -289,13 +393,9 @@ fn scripts_on_postgres() {
     let Some(cluster) = Cluster::start().unwrap() else {
         return say("scripts on PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
     };
-    let listed = std::fs::read_to_string(root().join(POSTGRES_DIFFERENCES)).unwrap();
-    let differs: BTreeSet<&str> =
-        listed.lines().filter_map(|line| line.split_once(": ")).map(|(name, _)| name).collect();
-    let (differing, files): (Vec<_>, Vec<_>) = alone().into_iter().partition(|file| {
-        let name = file.strip_prefix(root().join("tests/scripts")).unwrap_or(file);
-        differs.contains(&*name.to_string_lossy())
-    });
+    let differs = listed(POSTGRES_DIFFERENCES);
+    let (differing, files): (Vec<_>, Vec<_>) =
+        alone().into_iter().partition(|file| differs.contains_key(&name_of(file)));
     let connection = cluster.connection_string();
     run_files("scripts on PostgreSQL", &files, false, || Server::on_postgres(&connection));
     // The list may only get shorter: one that passes has no place in it.
@@ -305,6 +405,18 @@ fn scripts_on_postgres() {
     let passing = differing.iter().filter(passes);
     let passing: Vec<String> = passing.map(|file| file.display().to_string()).collect();
     assert!(passing.is_empty(), "{POSTGRES_DIFFERENCES} lists scripts that pass: {}", passing.join(", "));
+}
+
+/// The names of scripts in a list of differences, with the reasons.
+fn listed(list: &str) -> BTreeMap<String, String> {
+    let text = std::fs::read_to_string(root().join(list)).unwrap();
+    let names = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(": "));
+    names.map(|(name, reason)| (name.to_string(), reason.to_string())).collect()
+}
+
+/// A script's path within their folder.
+fn name_of(file: &Path) -> String {
+    file.strip_prefix(root().join("tests/scripts")).unwrap_or(file).to_string_lossy().to_string()
 }
 
 /// The scripts that aren't for a replica set.

@@ -1,6 +1,7 @@
 //! The real binary as a child process, listening on a free port.
 
 use crate::client::Client;
+use crate::fronts::Fronts;
 use crate::mirrored::{Kind, Mirrored};
 use base::bson::extended_json::parse;
 use base::bson::{Builder, DocumentBuf};
@@ -19,10 +20,18 @@ static STARTED: AtomicUsize = AtomicUsize::new(0);
 /// A running server; dropping it stops the process.
 pub(crate) struct Server {
     address: String,
+    /// Where another server listens that shares its store, if one does.
+    other: Option<String>,
     child: Option<Child>,
     log: PathBuf,
     /// Instead of a child; held to be stopped with this.
-    _mirror: Option<Mirrored>,
+    _within: Option<Within>,
+}
+
+/// Servers in this process.
+enum Within {
+    Mirrored { _held: Mirrored },
+    Fronts { _held: Fronts },
 }
 
 impl Server {
@@ -35,7 +44,7 @@ impl Server {
     /// The same with further options, which a server already running hasn't got.
     pub(crate) fn start_with(options: &[&str]) -> Option<Server> {
         if let Ok(address) = std::env::var("VELLUM_SERVER") {
-            return Some(Server { address, child: None, log: PathBuf::new(), _mirror: None });
+            return Some(Server { address, other: None, child: None, log: PathBuf::new(), _within: None });
         }
         Server::launch(options, None, None)
     }
@@ -58,8 +67,16 @@ impl Server {
 
     /// A server in this process on two engines that must agree: see [`Mirrored`].
     pub(crate) fn mirrored(kind: Kind) -> Server {
-        let (mirror, address) = Mirrored::start(kind);
-        Server { address, child: None, log: PathBuf::new(), _mirror: Some(mirror) }
+        let (held, address) = Mirrored::start(kind);
+        let within = Some(Within::Mirrored { _held: held });
+        Server { address, other: None, child: None, log: PathBuf::new(), _within: within }
+    }
+
+    /// Two servers in this process that share a store: see [`Fronts`].
+    pub(crate) fn on_two_databases(kind: Kind) -> Server {
+        let (held, [address, other]) = Fronts::start(kind);
+        let within = Some(Within::Fronts { _held: held });
+        Server { address, other: Some(other), child: None, log: PathBuf::new(), _within: within }
     }
 
     /// Starts a server with so many kilobytes of address space, for what might take all there is.
@@ -106,12 +123,23 @@ impl Server {
         };
         // Whatever it still prints must not fill the pipe.
         std::thread::spawn(move || io::copy(&mut output, &mut io::sink()));
-        Some(Server { address, child: Some(child), log, _mirror: None })
+        Some(Server { address, other: None, child: Some(child), log, _within: None })
     }
 
     /// A new connection.
     pub(crate) fn connect(&self) -> io::Result<Client> {
         Client::connect(&self.address, REPLY_TIMEOUT)
+    }
+
+    /// How many servers it is.
+    pub(crate) fn fronts(&self) -> usize {
+        1 + usize::from(self.other.is_some())
+    }
+
+    /// A new connection to one of the servers.
+    pub(crate) fn connect_to(&self, front: usize) -> io::Result<Client> {
+        let address = self.other.as_ref().filter(|_| front > 0).unwrap_or(&self.address);
+        Client::connect(address, REPLY_TIMEOUT)
     }
 
     /// Drops every database but the server's own, and those in `names` where it cannot list them,
@@ -127,7 +155,7 @@ impl Server {
         for name in names.iter().filter(|name| !matches!(name.as_str(), "local" | "config" | "admin")) {
             client.command(&drop_database(name))?;
         }
-        reset(&mut client)
+        (0..self.fronts()).try_for_each(|front| reset(&mut self.connect_to(front)?))
     }
 
     /// Stops the server as a parent's end does; all that it wrote to standard error.
