@@ -87,6 +87,11 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     let database =
         database.map_err(|error| Failure::new(Kind::Data, format!("cannot open the database: {error}")))?;
     if let Some(disk) = &config.disk {
+        // Behind the engine's lock: no other process uses the directory.
+        let temporary = disk.directory.join("_tmp");
+        database
+            .spill_into(&temporary)
+            .map_err(|error| Failure::new(Kind::Data, format!("{}: {error}", temporary.display())))?;
         // An index build's sorter has its place beside the cache, not instead of it.
         database.set_build_memory(disk.cache_bytes / 4);
     }
@@ -113,9 +118,6 @@ fn open_disk(config: &Config) -> Result<Option<Arc<DiskEngine>>, Failure> {
     let Some(options) = &config.disk else { return Ok(None) };
     let failed = |message: String| Failure::new(Kind::Data, message);
     let disk = DiskEngine::open(options).map_err(|error| failed(error.to_string()))?;
-    // Behind the engine's lock: no other process uses the directory.
-    let temporary = options.directory.join("_tmp");
-    database::spill_into(&temporary).map_err(|error| failed(format!("{}: {error}", temporary.display())))?;
     Ok(Some(Arc::new(disk)))
 }
 

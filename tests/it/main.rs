@@ -55,6 +55,7 @@ mod step_down;
 mod strict;
 mod tidy;
 mod tidy_layers;
+mod tidy_statics;
 mod unstable;
 mod waits;
 

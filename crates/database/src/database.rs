@@ -20,7 +20,8 @@ use base::bson::ObjectId;
 use base::random::Random;
 use base::{Error, ErrorCode, Namespace, Result, err};
 use parking_lot::{Mutex, RwLock};
-use query::{Context, Stamps};
+use query::{Context, SpillFolder, Stamps};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use storage::store::{Sight, Store};
@@ -50,6 +51,8 @@ pub struct Database {
     pub(crate) transactions: Transactions,
     /// What an index build may hold in memory, in bytes.
     build_memory: AtomicUsize,
+    /// Where temporary files are.
+    spills: OnceLock<SpillFolder>,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) history: History,
     /// How long pre-images are kept, in seconds; zero is as long as their entries.
@@ -115,6 +118,7 @@ impl Database {
             turns: Turns::default(),
             transactions: Transactions::default(),
             build_memory: AtomicUsize::new(BUILD_MEMORY),
+            spills: OnceLock::new(),
             watchers: Arc::default(),
             history: History::default(),
             images_seconds: AtomicI64::new(0),
@@ -237,6 +241,20 @@ impl Database {
     /// Ends every operation at its next check, those that are yet to begin included.
     pub fn stop_operations(&self) {
         self.stopping.store(true, Relaxed);
+    }
+
+    /// Makes this the directory of temporary files, instead of the system's; said once, before they are needed.
+    /// It is made if it isn't there, and what a killed process has left in it is removed.
+    ///
+    /// Errors: the directory can't be made or read.
+    pub fn spill_into(&self, directory: &Path) -> std::io::Result<()> {
+        let _ = self.spills.set(SpillFolder::open(directory)?);
+        Ok(())
+    }
+
+    /// Where temporary files are, for the contexts of statements.
+    pub fn spill_folder(&self) -> SpillFolder {
+        self.spills.get().cloned().unwrap_or_default()
     }
 
     /// What an index build may hold in memory, in bytes.

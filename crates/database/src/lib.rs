@@ -66,7 +66,6 @@ pub use open_transaction::OpenTransaction;
 pub use operation::{BlockingHook, Operation, Progress};
 pub use plan::{Hint, Read};
 pub use plan_cache::ShapeRequest;
-pub use query::spill_into;
 pub use read::{AggregateRequest, FindRequest, Sources};
 pub use retry_record::{RetryKey, StoredRetry};
 pub use saved_state::{SavedState, StateName};

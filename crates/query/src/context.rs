@@ -1,6 +1,6 @@
 //! What parsing and evaluation need from outside: variables, the time, interruption, memory.
 
-use crate::{Collation, Limits, Metadata};
+use crate::{Collation, Limits, Metadata, SpillFolder};
 use base::bson::ValueBuf;
 use base::{Result, err};
 use std::sync::Arc;
@@ -65,6 +65,8 @@ pub struct Context {
     pub defers_constants: bool,
     /// What empty timestamps are filled in with.
     pub stamps: Arc<Stamps>,
+    /// Where temporary files are.
+    pub spills: SpillFolder,
     /// What stops long loops.
     pub interrupt: Arc<dyn Interrupt>,
     /// What `$meta` tells of the document that is looked at.
@@ -87,6 +89,7 @@ impl Context {
             keep_empty_timestamps: false,
             defers_constants: false,
             stamps: Arc::default(),
+            spills: SpillFolder::default(),
             interrupt,
             metadata: Metadata::default(),
             random: AtomicU64::new(seed | 1),
@@ -121,6 +124,7 @@ impl Context {
             keep_empty_timestamps: self.keep_empty_timestamps,
             defers_constants: self.defers_constants,
             stamps: self.stamps.clone(),
+            spills: self.spills.clone(),
             interrupt: self.interrupt.clone(),
             metadata: self.metadata.derived(),
             random: AtomicU64::new(self.random() | 1),

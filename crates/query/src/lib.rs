@@ -38,5 +38,5 @@ pub use projection::Projection;
 pub use regex::Regex;
 pub use sort::SortPattern;
 pub use sorter::Sorter;
-pub use spill::spill_into;
+pub use spill::SpillFolder;
 pub use update::Update;

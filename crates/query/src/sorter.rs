@@ -6,7 +6,7 @@
 //! their first eight bytes first. What exceeds the memory is written as a sorted run; the runs are
 //! merged at the end. Equal keys keep the order they came in.
 
-use crate::spill::{Run, SpillFile};
+use crate::spill::{Run, SpillFile, SpillFolder};
 use base::bson::DocumentCow;
 use base::{Result, err};
 use std::cmp::{Ordering, Reverse};
@@ -110,7 +110,7 @@ fn prefix(key: &[u8]) -> u64 {
 
 impl Sorter {
     /// A sorter that gives at most `limit` documents (`usize::MAX` is all) and holds at most
-    /// `memory` bytes.
+    /// `memory` bytes; a temporary file is in the system's directory.
     pub fn new(limit: usize, memory: usize, allow_disk_use: bool) -> Sorter {
         Sorter {
             limit,
@@ -128,6 +128,11 @@ impl Sorter {
             last_key: LastKey::Own(Vec::new()),
             statistics: Statistics::default(),
         }
+    }
+
+    /// The same with its temporary file in a folder.
+    pub fn spilling_into(self, folder: &SpillFolder) -> Sorter {
+        Sorter { file: SpillFile::within(folder), ..self }
     }
 
     /// What it has done so far.

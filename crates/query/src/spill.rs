@@ -9,8 +9,8 @@ use base::{Result, err};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 /// What names of temporary files begin with.
 const PREFIX: &str = "vellum-spill-";
@@ -19,17 +19,34 @@ const CHUNK: usize = 1 << 16;
 /// How few bytes are read at once, however many runs there are.
 const CHUNK_MIN: usize = 1 << 12;
 
-static NEXT: AtomicU64 = AtomicU64::new(0);
-static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+/// The directory of temporary files: the system's, unless said otherwise. Cloning it is cheap.
+#[derive(Clone, Default)]
+pub struct SpillFolder(Arc<Folder>);
 
-/// Makes this the directory of temporary files, instead of the system's. It is made if it isn't
-/// there; what a process killed while it opened a file has left in it is removed.
-///
-/// Errors: the directory can't be made or read.
-pub fn spill_into(directory: &Path) -> io::Result<()> {
-    prepare(directory)?;
-    let _ = DIRECTORY.set(directory.to_path_buf());
-    Ok(())
+#[derive(Default)]
+struct Folder {
+    /// `None` is the system's.
+    path: Option<PathBuf>,
+    /// How many files there have been.
+    files: AtomicU64,
+}
+
+impl SpillFolder {
+    /// A directory of one's own. It is made if it isn't there; what a process killed while it opened a file has
+    /// left in it is removed.
+    ///
+    /// Errors: the directory can't be made or read.
+    pub fn open(directory: &Path) -> io::Result<SpillFolder> {
+        prepare(directory)?;
+        Ok(SpillFolder(Arc::new(Folder { path: Some(directory.to_path_buf()), files: AtomicU64::new(0) })))
+    }
+
+    /// A name for the next file.
+    fn next(&self) -> PathBuf {
+        let number = self.0.files.fetch_add(1, Ordering::Relaxed);
+        let directory = self.0.path.clone().unwrap_or_else(std::env::temp_dir);
+        directory.join(format!("{PREFIX}{}-{number}", std::process::id()))
+    }
 }
 
 fn prepare(directory: &Path) -> io::Result<()> {
@@ -58,15 +75,19 @@ struct Temporary {
 
 impl Temporary {
     /// Errors: OutOfDiskSpace, FileStreamFailed.
-    fn create() -> Result<Temporary> {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let directory = DIRECTORY.get().cloned().unwrap_or_else(std::env::temp_dir);
-        let path = directory.join(format!("{PREFIX}{}-{number}", std::process::id()));
+    fn create(folder: &SpillFolder) -> Result<Temporary> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(&path).map_err(failed)?;
+        let (file, path) = loop {
+            let path = folder.next();
+            match options.open(&path) {
+                // Others of this process use the system's directory, too.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                file => break (file.map_err(failed)?, path),
+            }
+        };
         #[cfg(unix)]
         let _ = fs::remove_file(&path);
         Ok(Temporary { file, path })
@@ -94,18 +115,24 @@ impl Drop for Temporary {
 /// A temporary file, made when the first run is begun.
 #[derive(Default)]
 pub(crate) struct SpillFile {
+    folder: SpillFolder,
     file: Option<Arc<Temporary>>,
     end: u64,
 }
 
 impl SpillFile {
+    /// A file in a folder.
+    pub(crate) fn within(folder: &SpillFolder) -> SpillFile {
+        SpillFile { folder: folder.clone(), ..SpillFile::default() }
+    }
+
     /// Begins a run behind those there are; it is to be ended before another is begun.
     ///
     /// Errors: OutOfDiskSpace, FileStreamFailed.
     pub(crate) fn begin(&mut self) -> Result<RunWriter> {
         let file = match &self.file {
             Some(file) => Arc::clone(file),
-            None => Arc::clone(self.file.insert(Arc::new(Temporary::create()?))),
+            None => Arc::clone(self.file.insert(Arc::new(Temporary::create(&self.folder)?))),
         };
         Ok(RunWriter { file, start: self.end, at: self.end, buffer: Vec::with_capacity(CHUNK) })
     }

@@ -122,8 +122,9 @@ impl IndexBuild<'_> {
         let collection = view.catalog.get(&self.namespace).filter(|now| now.uuid == self.uuid);
         let data = collection.and_then(|collection| collection.data.as_ref()).ok_or_else(|| self.gone())?;
         let memory = (self.database.build_memory() / self.builds.len().max(1)).max(SORTER_MIN);
-        let mut sorters: Vec<Sorter> =
-            self.builds.iter().map(|_| Sorter::new(usize::MAX, memory, true)).collect();
+        let folder = self.database.spill_folder();
+        let sorter = |_| Sorter::new(usize::MAX, memory, true).spilling_into(&folder);
+        let mut sorters: Vec<Sorter> = self.builds.iter().map(sorter).collect();
         let progress = self.operation.begin_progress(
             "Index Build: scanning collection",
             data.counts.records.load(Relaxed).max(0) as u64,

@@ -48,7 +48,8 @@ impl Sort {
             surroundings: surroundings.clone(),
             input,
             pattern: pattern.clone(),
-            sorter: Sorter::new(limit, memory, options.allow_disk_use),
+            sorter: Sorter::new(limit, memory, options.allow_disk_use)
+                .spilling_into(&surroundings.context.spills),
             options,
             sorted: false,
             stats: Stats::default(),

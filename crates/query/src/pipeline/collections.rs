@@ -100,7 +100,7 @@ impl Environment {
 
     /// A sorter for all documents, or the first so many, that holds so many bytes.
     pub(crate) fn sorter(&self, limit: usize, memory: usize) -> Sorter {
-        Sorter::new(limit, memory, self.allow_disk_use)
+        Sorter::new(limit, memory, self.allow_disk_use).spilling_into(&self.context.spills)
     }
 
     /// The surroundings of what so many stages run within themselves.

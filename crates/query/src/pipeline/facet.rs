@@ -99,7 +99,7 @@ impl Running {
     fn gather(&mut self, mut input: Stream) -> Result<Arc<Gathered>> {
         let carrier = Carrier::new(&self.environment.context);
         let (mut documents, mut held) = (Vec::new(), 0);
-        let mut file = SpillFile::default();
+        let mut file = SpillFile::within(&self.environment.context.spills);
         let mut writer: Option<RunWriter> = None;
         while let Some(document) = input.next()? {
             self.tick.check()?;

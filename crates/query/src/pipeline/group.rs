@@ -192,7 +192,10 @@ impl Running {
             ));
         }
         let mut table = std::mem::take(&mut self.table);
-        let rows = self.spilled.get_or_insert_with(|| Sorter::new(usize::MAX, self.limit, true));
+        let folder = &self.environment.context.spills;
+        let rows = self
+            .spilled
+            .get_or_insert_with(|| Sorter::new(usize::MAX, self.limit, true).spilling_into(folder));
         for (key, position) in table.positions.drain() {
             self.tick.check()?;
             let Some(group) = table.groups.get_mut(position) else { continue };

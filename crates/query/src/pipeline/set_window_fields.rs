@@ -167,7 +167,7 @@ impl Running {
     ///
     /// Errors: 5643011 beyond the memory where spilling isn't allowed; those of temporary files.
     fn gather(&mut self) -> Result<Gathered> {
-        let mut documents = Gathered::of(&self.carrier);
+        let mut documents = Gathered::of(&self.carrier, &self.environment.context.spills);
         let Some((key, first)) = self.ahead.take() else { return Ok(documents) };
         let (limit, disk) = (self.environment.context.limits.window, self.environment.allow_disk_use);
         documents.add(first, limit, disk)?;

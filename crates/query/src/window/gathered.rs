@@ -1,7 +1,7 @@
 //! The documents of a partition: in memory, or all in a temporary file.
 
 use crate::metadata::Carrier;
-use crate::spill::{Run, RunWriter, SpillFile};
+use crate::spill::{Run, RunWriter, SpillFile, SpillFolder};
 use base::bson::{Document, DocumentCow};
 use base::{Result, err};
 use std::cell::RefCell;
@@ -27,9 +27,9 @@ pub(crate) struct Given {
 }
 
 impl Gathered {
-    /// None yet, of documents as this carrier holds them.
-    pub(crate) fn of(carrier: &Carrier) -> Gathered {
-        Gathered { carrier: carrier.clone(), ..Gathered::default() }
+    /// None yet, of documents as this carrier holds them, with a temporary file in a folder.
+    pub(crate) fn of(carrier: &Carrier, folder: &SpillFolder) -> Gathered {
+        Gathered { carrier: carrier.clone(), file: SpillFile::within(folder), ..Gathered::default() }
     }
 
     /// How many there are.

@@ -108,6 +108,7 @@ impl Call<'_> {
         let database = &self.server.database;
         let mut context = Context::new(database.now_millis(), self.server.random(), operation.clone());
         context.limits = self.server.parameters.limits();
+        context.spills = database.spill_folder();
         context.stamps = database.stamps.clone();
         if self.server.is_replica_set() {
             context.cluster_time = Some(self.server.cluster_time());

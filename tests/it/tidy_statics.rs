@@ -1,0 +1,59 @@
+//! Nothing is process-wide but what a process has one of: two databases in it know nothing of each other.
+
+use crate::root;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The statics of these crates that are more than constants, with the reason for each.
+// tidy: sorted
+const STATICS: &[(&str, &str)] = &[
+    ("crates/database/src/operation.rs: EPOCH", "the instant that deadlines count from"),
+    ("crates/query/src/collation/parse.rs: KEPT", "collators, a cache of what is the same for all"),
+    ("crates/query/src/expression/date/zone.rs: DATABASE", "time zones, read once"),
+    ("crates/query/src/regex/cache.rs: CACHE", "compiled patterns, a cache of what is the same for all"),
+    ("crates/query/src/regex/needles.rs: LOWERED", "a thread's buffer"),
+    ("crates/server/src/buffers.rs: KEPT", "a thread's buffers"),
+    ("crates/server/src/logging/mod.rs: JSON", "the log is the process's standard error"),
+    ("crates/server/src/logging/mod.rs: RING", "the same: its latest lines"),
+    ("crates/server/src/logging/mod.rs: SINK", "the same: where it goes"),
+    ("crates/server/src/logging/mod.rs: WARNINGS", "the same: what was said at the start"),
+    ("crates/server/src/net.rs: THREADS", "how many threads the machine runs at a time"),
+    ("crates/storage/src/mutants.rs: ANY", "faults that tests switch on"),
+    ("crates/storage/src/mutants.rs: CURRENT", "the same"),
+];
+
+/// What tells a static that changes from a constant.
+const CHANGING: [&str; 6] = ["Atomic", "Cell", "Lazy", "Lock", "Mutex", "mut "];
+
+fn gather(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            gather(&path, found);
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or("");
+        for line in code.lines() {
+            let Some((before, rest)) = line.split_once("static ") else { continue };
+            let declares = before.trim().is_empty() || before.trim().starts_with("pub");
+            let Some((name, of)) = rest.split_once(':').filter(|_| declares) else { continue };
+            if CHANGING.iter().any(|kind| of.contains(kind) || name.starts_with(kind)) {
+                let file = path.strip_prefix(root()).unwrap_or(&path).display();
+                found.insert(format!("{file}: {}", name.trim_start_matches("mut ")));
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_process_wide_without_a_reason() {
+    let mut found = BTreeSet::new();
+    for name in ["base", "database", "query", "server", "storage"] {
+        gather(&root().join("crates").join(name).join("src"), &mut found);
+    }
+    let known: BTreeSet<String> = STATICS.iter().map(|(place, _)| place.to_string()).collect();
+    let new: Vec<_> = found.difference(&known).collect();
+    let gone: Vec<_> = known.difference(&found).collect();
+    assert!(new.is_empty() && gone.is_empty(), "\nnew: {new:#?}\nno longer there: {gone:#?}\n");
+}
