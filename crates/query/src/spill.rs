@@ -332,7 +332,9 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_temporary_file_has_no_name_and_ends_with_its_runs() {
-        let mut file = SpillFile::default();
+        // Elsewhere others' files may have had the same name.
+        let directory = std::env::temp_dir().join(format!("spill-own-{}", std::process::id()));
+        let mut file = SpillFile::within(&SpillFolder::open(&directory).unwrap());
         let run = write(&mut file, 0..10);
         let path = run.file.path.clone();
         assert!(!path.exists() && is_open(&path));
@@ -340,5 +342,6 @@ mod tests {
         assert!(is_open(&path));
         drop(run);
         assert!(!is_open(&path));
+        fs::remove_dir_all(&directory).unwrap();
     }
 }
