@@ -74,7 +74,7 @@ impl Database {
         context: &Arc<Context>,
         visit: &mut dyn FnMut(Document<'_>) -> Result<()>,
     ) -> Result<()> {
-        let view = self.view();
+        let view = self.confirmed_view();
         let Some(collection) = view.catalog.get(namespace).cloned() else { return Ok(()) };
         let mut records: Box<dyn RecordStream> = self.read(operation, &view, &collection, read, context)?;
         operation.run(|| {
