@@ -12,6 +12,7 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/query/src/expression/date/zone.rs: DATABASE", "time zones, read once"),
     ("crates/query/src/regex/cache.rs: CACHE", "compiled patterns, a cache of what is the same for all"),
     ("crates/query/src/regex/needles.rs: LOWERED", "a thread's buffer"),
+    ("crates/query/src/text/stop_words.rs: WORDS", "words that text indexes leave out, read once"),
     ("crates/server/src/buffers.rs: KEPT", "a thread's buffers"),
     ("crates/server/src/logging/mod.rs: JSON", "the log is the process's standard error"),
     ("crates/server/src/logging/mod.rs: RING", "the same: its latest lines"),
