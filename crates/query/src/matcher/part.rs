@@ -98,10 +98,11 @@ mod tests {
         let filter = parse("{a: 1, b: {$gt: 2}, c: 3}").unwrap();
         let matcher = Arc::new(Matcher::parse(filter.view(), &context).unwrap());
         let matches = |part: &Part, text: &str| part.matches(parse(text).unwrap().view(), &context).unwrap();
+        // Equalities come before other conditions, in the order of MongoDB's explain.
         let part = Part::of(&matcher, vec![false, true, true]);
         assert!(matches(&part, "{b: 3, c: 3}") && !matches(&part, "{a: 1, b: 3}"));
-        assert_eq!(part.describe(), parse("{$and: [{b: {$gt: 2}}, {c: {$eq: 3}}]}").unwrap());
-        assert_eq!(Part::of(&matcher, vec![false, false, true]).describe(), parse("{c: {$eq: 3}}").unwrap());
+        assert_eq!(part.describe(), parse("{$and: [{c: {$eq: 3}}, {b: {$gt: 2}}]}").unwrap());
+        assert_eq!(Part::of(&matcher, vec![false, true, false]).describe(), parse("{c: {$eq: 3}}").unwrap());
         assert!(!matches(&Part::whole(matcher), "{b: 3, c: 3}"));
     }
 }
