@@ -505,8 +505,23 @@ impl<'a> Checker<'a> {
                 // So does what is about to be committed: it ends the build first.
                 let meanwhile =
                     self.events.iter().filter(|other| other.start < event.end && other.end > event.start);
-                let most = meanwhile.map(|other| other.most).max().unwrap_or(event.most);
-                match within || (event.least..=most).any(shared) {
+                let most = meanwhile.clone().map(|other| other.most).max().unwrap_or(event.most);
+                // Even where the document that was in its way has gone by the time that it is committed.
+                let about = meanwhile.filter_map(|other| match &other.kind {
+                    Kind::Statement(statement) if statement.namespace == namespace => Some(statement),
+                    _ => None,
+                });
+                let mut about = about.flat_map(|statement| {
+                    (event.least..=most).map(move |commits| (statement, self.replay.docs(commits, name)))
+                });
+                let aimed = about.any(|(statement, docs)| {
+                    let aims = statement.stmt.aims(&docs, statement.number);
+                    aims.iter().any(|(_, after)| {
+                        let mut others = docs.values().filter(|other| other.id != after.id);
+                        others.any(|other| fields.iter().any(|field| field.of(other) == field.of(after)))
+                    })
+                });
+                match within || aimed || (event.least..=most).any(shared) {
                     true => Ok(()),
                     false => Err("no two documents share a key".to_string()),
                 }

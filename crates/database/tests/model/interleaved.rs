@@ -146,7 +146,7 @@ impl World {
     pub(crate) fn check(&self) -> Result<(), String> {
         let (entries, events) = (self.shared.history.recorder.committed(), self.shared.history.events());
         Replay::of(entries).and_then(|replay| {
-            if super::asked().is_some() {
+            if super::shown() {
                 replay.show();
                 events.iter().for_each(|event| eprintln!("{event:?}"));
             }

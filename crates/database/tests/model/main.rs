@@ -6,6 +6,7 @@
 //! session was told can be compared with what it must have been (`check.rs`).
 //!
 //! `MODEL_SEED=7 cargo test -p database --test model` runs the history of one seed alone; a failure prints it.
+//! `MODEL_SHOW=1` shows the commits and the events of each history that fails.
 
 #![allow(clippy::unwrap_used, clippy::type_complexity)]
 
@@ -42,7 +43,12 @@ fn histories(count: u64, history: impl Fn(u64) -> Result<(), String>) {
     assert!(failures.is_empty(), "{} of {count} histories are wrong:\n{first}", failures.len());
 }
 
-/// The seed whose history is to be run alone, and shown if it fails.
+/// Whether a history that fails is to be shown.
+fn shown() -> bool {
+    asked().is_some() || std::env::var_os("MODEL_SHOW").is_some()
+}
+
+/// The seed whose history is to be run alone.
 fn asked() -> Option<u64> {
     std::env::var("MODEL_SEED").ok()?.parse().ok()
 }

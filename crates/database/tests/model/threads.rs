@@ -52,7 +52,7 @@ pub(crate) fn history(engine: Arc<dyn Engine>, seed: u64) -> Result<(), String> 
     let events = shared.history.events();
     let checked = Replay::of(recorder.committed()).and_then(|replay| {
         check(&replay, 0, &events).inspect_err(|_| {
-            if super::asked().is_some() {
+            if super::shown() {
                 replay.show();
                 events.iter().for_each(|event| eprintln!("{event:?}"));
             }
