@@ -235,6 +235,13 @@ mod tests {
     }
 
     #[test]
+    fn connections_have_a_bound() {
+        assert_eq!(parse("vellum").unwrap().settings.connections_max, Settings::default().connections_max);
+        assert_eq!(parse("vellum --max-connections 10").unwrap().settings.connections_max, 10);
+        assert!(parse("vellum --max-connections 0").is_err());
+    }
+
+    #[test]
     fn strictness_is_asked_for() {
         assert!(!parse("vellum").unwrap().settings.strict);
         assert!(parse("vellum serve --strict").unwrap().settings.strict);

@@ -1,7 +1,7 @@
 //! COLLSCAN: every document, in natural order or backwards.
 
 use super::natural::Natural;
-use super::{Explainer, PATIENCE, Record, RecordStream, Stats, Surroundings};
+use super::{Explainer, PATIENCE, Record, RecordStream, Stats, Surroundings, patiently};
 use base::Result;
 use query::matcher::Matcher;
 use std::sync::Arc;
@@ -82,11 +82,7 @@ impl CollScan {
 
 impl RecordStream for CollScan {
     fn next(&mut self) -> Result<Option<Record>> {
-        if let Some(found) = self.search(PATIENCE)? {
-            return Ok(found);
-        }
-        let operation = self.surroundings.operation.clone();
-        operation.at_length(|| self.search(u64::MAX).map(Option::flatten))
+        patiently(self, |stage| &stage.surroundings.operation, Self::search)
     }
 
     fn count(&mut self) -> Result<u64> {

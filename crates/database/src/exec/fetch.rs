@@ -1,7 +1,7 @@
 //! FETCH: the documents of the records that an index found.
 
 use super::projection_covered::key_document;
-use super::{Explainer, IdStream, PATIENCE, Record, RecordStream, Stats, Surroundings};
+use super::{Explainer, IdStream, Record, RecordStream, Stats, Surroundings, patiently};
 use base::Result;
 use base::bson::Document;
 use query::DocumentMetadata;
@@ -77,11 +77,7 @@ impl Fetch {
 
 impl RecordStream for Fetch {
     fn next(&mut self) -> Result<Option<Record>> {
-        if let Some(found) = self.search(PATIENCE)? {
-            return Ok(found);
-        }
-        let operation = self.surroundings.operation.clone();
-        operation.at_length(|| self.search(u64::MAX).map(Option::flatten))
+        patiently(self, |stage| &stage.surroundings.operation, Self::search)
     }
 
     fn explain(&self, out: &mut Explainer) {

@@ -8,7 +8,7 @@
 mod space;
 
 use super::seen::Seen;
-use super::{Explainer, IdStream, IndexScan, PATIENCE, Record, RecordStream, Stats, Surroundings};
+use super::{Explainer, IdStream, IndexScan, Record, RecordStream, Stats, Surroundings, patiently};
 use crate::access::Access;
 use crate::access::interval::Intervals;
 use crate::index::{GeoIndex, elements};
@@ -309,11 +309,7 @@ impl GeoNear {
 
 impl RecordStream for GeoNear {
     fn next(&mut self) -> Result<Option<Record>> {
-        if let Some(found) = self.search(PATIENCE)? {
-            return Ok(found);
-        }
-        let operation = self.surroundings.operation.clone();
-        operation.at_length(|| self.search(u64::MAX).map(Option::flatten))
+        patiently(self, |stage| &stage.surroundings.operation, Self::search)
     }
 
     fn explain(&self, out: &mut Explainer) {

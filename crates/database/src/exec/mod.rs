@@ -139,6 +139,20 @@ pub(crate) trait IdStream: Send {
 /// and slow ones don't hold these up.
 const PATIENCE: u64 = 1000;
 
+/// The next record that a stage searches for: first among [`PATIENCE`] that it looks at, then at length. The
+/// search is told among how many, and gives `None` where it is none of these.
+fn patiently<S>(
+    stage: &mut S,
+    operation: fn(&S) -> &Arc<Operation>,
+    search: impl Fn(&mut S, u64) -> Result<Option<Option<Record>>>,
+) -> Result<Option<Record>> {
+    if let Some(found) = search(stage, PATIENCE)? {
+        return Ok(found);
+    }
+    let operation = operation(stage).clone();
+    operation.at_length(|| search(stage, u64::MAX).map(Option::flatten))
+}
+
 /// The document of a record; `None` where the entry that named it was read from an earlier state than there is
 /// now, and the document has gone since.
 ///

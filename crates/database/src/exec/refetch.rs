@@ -1,7 +1,7 @@
 //! FETCH of documents that are at hand already: what is left of a filter, for the stages that find
 //! whole documents by themselves.
 
-use super::{Explainer, PATIENCE, Record, RecordStream, Stats, Surroundings};
+use super::{Explainer, Record, RecordStream, Stats, Surroundings, patiently};
 use base::Result;
 use query::matcher::Part;
 use std::sync::Arc;
@@ -46,11 +46,7 @@ impl Refetch {
 
 impl RecordStream for Refetch {
     fn next(&mut self) -> Result<Option<Record>> {
-        if let Some(found) = self.search(PATIENCE)? {
-            return Ok(found);
-        }
-        let operation = self.surroundings.operation.clone();
-        operation.at_length(|| self.search(u64::MAX).map(Option::flatten))
+        patiently(self, |stage| &stage.surroundings.operation, Self::search)
     }
 
     fn explain(&self, out: &mut Explainer) {

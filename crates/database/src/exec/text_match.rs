@@ -1,7 +1,7 @@
 //! TEXT_MATCH: of the documents that have a term of a search those that have its phrases, and nothing
 //! of what it negates.
 
-use super::{Explainer, PATIENCE, Record, RecordStream, Stats, Surroundings};
+use super::{Explainer, Record, RecordStream, Stats, Surroundings, patiently};
 use crate::index::{IndexSpec, TextIndex};
 use base::Result;
 use base::bson::DocumentBuf;
@@ -65,11 +65,7 @@ impl TextMatch {
 
 impl RecordStream for TextMatch {
     fn next(&mut self) -> Result<Option<Record>> {
-        if let Some(found) = self.answer(PATIENCE)? {
-            return Ok(found);
-        }
-        let operation = self.surroundings.operation.clone();
-        operation.at_length(|| self.answer(u64::MAX).map(Option::flatten))
+        patiently(self, |stage| &stage.surroundings.operation, Self::answer)
     }
 
     fn explain(&self, out: &mut Explainer) {
