@@ -9,12 +9,13 @@ use std::process::Command;
 const EDGES: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("database", &["base", "query", "storage"]),
-    ("lab", &["base"]),
+    ("lab", &["base", "wire"]),
     ("postgres", &["storage"]),
     ("query", &["base"]),
-    ("server", &["base", "database"]),
+    ("server", &["base", "database", "wire"]),
     ("storage", &[]),
-    ("vellum", &["base", "database", "postgres", "server", "storage"]),
+    ("vellum", &["base", "database", "postgres", "server", "storage", "wire"]),
+    ("wire", &["base"]),
 ];
 
 const FILE_LINES_MAX: usize = 900;

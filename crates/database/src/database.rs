@@ -22,7 +22,10 @@ use base::{Error, ErrorCode, Namespace, Result, err};
 use parking_lot::{Mutex, RwLock};
 use query::{Context, SpillFolder, Stamps};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
 use std::sync::{Arc, OnceLock};
 use storage::store::{Sight, Store};
 use storage::{Durability, Engine, Position, mutant};
@@ -67,6 +70,8 @@ pub struct Database {
     /// The records found at opening, until somebody takes them.
     pub(crate) found_retries: Mutex<Vec<StoredRetry>>,
     pub(crate) seen_retries: SeenRetries,
+    /// How often users or roles have been written to.
+    pub(crate) access_generation: AtomicU64,
     /// Open cursors.
     pub cursors: Cursors,
     /// What empty timestamps are filled in with.
@@ -76,6 +81,9 @@ pub struct Database {
     process: [u8; 5],
     object_ids: AtomicU32,
 }
+
+/// Where users and roles are kept.
+const ACCESS: [&str; 2] = ["admin.system.users", "admin.system.roles"];
 
 /// The latest catalog, and the one before for whoever got his sight just before the change.
 struct Published {
@@ -125,6 +133,7 @@ impl Database {
             strict: Strict::default(),
             found_retries: Mutex::new(found_retries),
             seen_retries: SeenRetries::default(),
+            access_generation: AtomicU64::new(1),
             cursors: Cursors::new(seed),
             stamps: Arc::default(),
             counters: Counters::default(),
@@ -412,11 +421,20 @@ impl Database {
         self.watchers.watch(interest, wake)
     }
 
+    /// Raised by every commit that touches the collections of users and roles, before it is acknowledged: whoever has
+    /// read them remembers what this was, and reads again once it is something else.
+    pub fn access_generation(&self) -> u64 {
+        self.access_generation.load(Acquire)
+    }
+
     /// Tells those who watch these namespaces of a commit.
     ///
     /// Now and then everybody is told: a stream reads on in the log then, though there is nothing for it to show,
     /// so that the log isn't trimmed beyond where it has come.
     pub(crate) fn tell(&self, namespaces: &[Namespace], position: Position) {
+        if namespaces.iter().any(|namespace| ACCESS.contains(&namespace.as_str())) {
+            self.access_generation.fetch_add(1, AcqRel);
+        }
         if self.watchers.any() {
             if self.watchers.is_behind(self.store.log_steps()) {
                 self.watchers.notify_everybody();

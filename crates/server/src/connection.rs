@@ -5,6 +5,7 @@
 //! for that client and the end of its connection.
 
 use crate::activity::Activity;
+use crate::auth::Identity;
 use crate::call::Wait;
 use crate::dispatch::{self, Context, Outcome as Ran};
 use crate::fail_point::Failure;
@@ -25,6 +26,10 @@ pub(crate) struct ConnectionState {
     pub(crate) activity: Arc<Activity>,
     /// The address that the client dialled.
     pub(crate) local: SocketAddr,
+    /// Who has logged in.
+    pub(crate) identity: Option<Arc<Identity>>,
+    /// Whether it is the server itself that asks: it may do everything.
+    pub(crate) is_system: bool,
     /// What the client said of itself in the first hello.
     pub(crate) metadata: Option<Box<DocumentBuf>>,
     /// Set by a statement of a transaction that has replied with errors: they abort the transaction.
@@ -82,6 +87,8 @@ impl ConnectionState {
         ConnectionState {
             activity,
             local,
+            identity: None,
+            is_system: false,
             metadata: None,
             session: None,
             statement_failed: false,

@@ -36,6 +36,7 @@ pub(crate) fn run(server: &Server, command: Document<'_>) -> Result<DocumentBuf>
     let activity = server.activities.open(address);
     let mut reply = Vec::new();
     let mut state = ConnectionState::new(activity.clone(), address);
+    state.is_system = true;
     handle(&mut state, server, &frame(command), &mut reply);
     server.activities.close(&activity);
     let unanswered = || err!(InternalError, "the server did not answer itself");

@@ -141,6 +141,7 @@ impl<'a> Run<'a> {
         if command.admin_only && self.request.database != "admin" {
             return Err(err!(Unauthorized, "{} may only be run against the admin database.", command.name));
         }
+        server.auth.check(server, state, command, self.request.database)?;
         let topology = Topology { is_replica_set: server.is_replicated() };
         let arguments = Arguments::read(self.request.body, command, &topology)?;
         let in_transaction = arguments.transaction.is_some();

@@ -7,6 +7,8 @@
 
 mod activity;
 mod arguments;
+#[allow(dead_code, reason = "users log in as soon as the commands for it are there")]
+mod auth;
 mod background;
 mod buffers;
 mod call;

@@ -1,6 +1,7 @@
 //! What all connections share: configuration, sessions, counters, fail points, the cluster time.
 
 use crate::activity::Activities;
+use crate::auth::Auth;
 use crate::cluster_parameters::ClusterParameters;
 use crate::counters::Counters;
 use crate::default_concerns::DefaultConcerns;
@@ -46,6 +47,8 @@ pub struct Settings {
     pub connections_max: usize,
     /// Whether clients may make commands fail and set the clock.
     pub test_commands: bool,
+    /// Whether only users get in, and each may do what their roles allow.
+    pub auth: bool,
     /// Whether reads that an index would help are collected, for strictReport and the end.
     pub strict: bool,
 }
@@ -66,6 +69,7 @@ impl Default for Settings {
             syncs: true,
             connections_max: 65_536,
             test_commands: true,
+            auth: false,
             strict: false,
         }
     }
@@ -75,6 +79,7 @@ impl Default for Settings {
 pub struct Server {
     pub(crate) database: Arc<Database>,
     pub(crate) settings: Settings,
+    pub(crate) auth: Auth,
     pub(crate) activities: Activities,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) counters: Counters,
@@ -149,6 +154,7 @@ impl Server {
             set: OnceLock::new(),
             cluster_parameters: ClusterParameters::default(),
             fail_points,
+            auth: Auth::new(settings.auth),
             settings,
             occupied: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),

@@ -1,0 +1,88 @@
+//! The documents of users and roles: read without a client, written as clients would.
+
+use super::names::UserName;
+use crate::direct;
+use crate::server::Server;
+use base::bson::{Builder, Document, DocumentBuf};
+use base::{ErrorCode, Namespace, Result};
+use database::FindRequest;
+use database::language::Context;
+use std::sync::Arc;
+
+/// The collection of users, in `admin`.
+pub(crate) const USERS: &str = "system.users";
+
+/// The collection of roles that aren't built in, in `admin`.
+pub(crate) const ROLES: &str = "system.roles";
+
+/// The documents of a collection of `admin` that match. They are read whatever the server's part in its set is.
+///
+/// Errors: the filter's; the store's.
+pub(crate) fn find(server: &Server, collection: &str, filter: Document<'_>) -> Result<Vec<DocumentBuf>> {
+    find_some(server, collection, filter, 0)
+}
+
+/// The document of a user, if there is one.
+///
+/// Errors: the store's.
+pub(crate) fn user(server: &Server, user: &UserName) -> Result<Option<DocumentBuf>> {
+    let mut filter = Builder::new();
+    filter.append("_id", &user.id()).append("user", &user.name).append("db", &user.db);
+    Ok(find_some(server, USERS, filter.finish().view(), 1)?.pop())
+}
+
+/// Whether a collection of `admin` has any document.
+///
+/// Errors: the store's.
+pub(super) fn has_any(server: &Server, collection: &str) -> Result<bool> {
+    Ok(!find_some(server, collection, Document::EMPTY, 1)?.is_empty())
+}
+
+fn find_some(
+    server: &Server,
+    collection: &str,
+    filter: Document<'_>,
+    limit: u64,
+) -> Result<Vec<DocumentBuf>> {
+    loop {
+        match find_once(server, collection, filter, limit) {
+            // It was planned by an old catalog of a store that others share.
+            Err(error) if error.code() == ErrorCode::StaleConfig => {}
+            found => return found,
+        }
+    }
+}
+
+fn find_once(
+    server: &Server,
+    collection: &str,
+    filter: Document<'_>,
+    limit: u64,
+) -> Result<Vec<DocumentBuf>> {
+    let database = &server.database;
+    let operation = Arc::new(database.operation(0));
+    let context = Context::new(database.now_millis(), server.random(), operation.clone());
+    let request = FindRequest { limit, ..FindRequest::new(filter) };
+    let namespace = Namespace::new("admin", collection)?;
+    let mut cursor = database.find(&operation, &namespace, &request, &Arc::new(context))?;
+    let mut found = Vec::new();
+    let mut ended = false;
+    while !ended {
+        let mut batch = Builder::new();
+        batch.begin_array("found");
+        ended = cursor.next_batch(u64::MAX, &mut batch)?.1;
+        batch.end();
+        let batch = batch.finish();
+        let documents = batch.view().get("found").and_then(|documents| documents.as_array());
+        let documents = documents.into_iter().flat_map(|documents| documents.iter());
+        found.extend(documents.filter_map(|document| Some(document.as_document()?.to_owned())));
+    }
+    Ok(found)
+}
+
+/// Runs a write of the server's own, `$db` included.
+///
+/// Errors: the write's.
+pub(crate) fn write(server: &Server, command: Document<'_>) -> Result<DocumentBuf> {
+    direct::run(server, command)
+}

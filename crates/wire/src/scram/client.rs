@@ -1,0 +1,159 @@
+//! The client's half: a name to begin with, a proof for the server's salt, and a look at the server's signature.
+
+use super::keys::{Keys, prepared_password};
+use super::message::{decoded, encoded, escaped, text, value};
+use super::{Mechanism, Refusal, refusal};
+use crate::secret;
+
+/// The fewest iterations that a client puts up with, as all drivers.
+const ITERATIONS_MIN: u32 = 4096;
+
+/// The most: beyond this, a server keeps its client busy and no secret.
+const ITERATIONS_MAX: u32 = 10_000_000;
+
+/// How many random bytes a nonce is made of.
+const NONCE_BYTES: usize = 24;
+
+/// Somebody who wants in.
+pub struct Client {
+    mechanism: Mechanism,
+    prepared: String,
+    bare: String,
+    nonce: String,
+}
+
+/// Somebody who has shown a proof and wants to see the server's.
+pub struct Verifier {
+    signature: Vec<u8>,
+}
+
+impl Client {
+    /// Begins a conversation; [`Client::first`] is what to send.
+    ///
+    /// Fails on a password that can't be prepared, and where the system has no random numbers.
+    pub fn new(mechanism: Mechanism, user: &str, password: &str) -> Result<Client, Refusal> {
+        let random = secret::random::<NONCE_BYTES>().map_err(Refusal)?;
+        Client::with_nonce(mechanism, user, password, encoded(&random))
+    }
+
+    fn with_nonce(
+        mechanism: Mechanism,
+        user: &str,
+        password: &str,
+        nonce: String,
+    ) -> Result<Client, Refusal> {
+        let prepared = prepared_password(mechanism, user, password)?;
+        let bare = format!("n={},r={nonce}", escaped(user));
+        Ok(Client { mechanism, prepared, bare, nonce })
+    }
+
+    /// The first message.
+    pub fn first(&self) -> String {
+        format!("n,,{}", self.bare)
+    }
+
+    /// The final message, with the proof, in answer to the server's first; and what the server's final message must
+    /// show.
+    ///
+    /// Fails on a message that isn't the server's to this client, and on too few iterations.
+    pub fn reply(self, message: &[u8]) -> Result<(Verifier, String), Refusal> {
+        let message = text(message)?;
+        let mut attributes = message.split(',');
+        let nonce = value(attributes.next(), 'r')?;
+        if !nonce.starts_with(&self.nonce) || nonce.len() == self.nonce.len() {
+            return refusal("the server answers another client's nonce");
+        }
+        let salt = decoded(value(attributes.next(), 's')?)?;
+        let iterations = value(attributes.next(), 'i')?.parse::<u32>().ok();
+        let iterations = match iterations {
+            Some(number @ ITERATIONS_MIN..=ITERATIONS_MAX) => number,
+            _ => return refusal("the server asks for too few or too many iterations"),
+        };
+        let keys = Keys::derive(self.mechanism, self.prepared.as_bytes(), &salt, iterations);
+        let without_proof = format!("c=biws,r={nonce}");
+        let transcript: [&[u8]; 5] =
+            [self.bare.as_bytes(), b",", message.as_bytes(), b",", without_proof.as_bytes()];
+        let stored_key = self.mechanism.hash(&keys.client_key);
+        let signature = self.mechanism.sign(&stored_key, &transcript);
+        let proof: Vec<u8> = keys.client_key.iter().zip(&signature).map(|(one, other)| one ^ other).collect();
+        let verifier = Verifier { signature: self.mechanism.sign(&keys.server_key, &transcript) };
+        Ok((verifier, format!("{without_proof},p={}", encoded(&proof))))
+    }
+}
+
+impl Verifier {
+    /// Looks at the server's final message: only a server that keeps this user's keys can sign it.
+    ///
+    /// Fails on any other.
+    pub fn check(self, message: &[u8]) -> Result<(), Refusal> {
+        let signature = decoded(value(text(message)?.split(',').next(), 'v')?)?;
+        match secret::equal(&signature, &self.signature) {
+            true => Ok(()),
+            false => refusal("the server's signature is wrong: it doesn't know this user"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Credential, First};
+    use super::*;
+
+    fn rfc() -> Client {
+        let nonce = "rOprNGfwEbeRWgbNEkqO".to_string();
+        Client::with_nonce(Mechanism::Sha256, "user", "pencil", nonce).unwrap()
+    }
+
+    #[test]
+    fn the_example_of_rfc_7677_comes_out() {
+        let client = rfc();
+        assert_eq!(client.first(), "n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
+        let reply = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+        let (verifier, proof) = client.reply(reply.as_bytes()).unwrap();
+        let expected = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+                        p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+        assert_eq!(proof, expected);
+        verifier.check(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=").unwrap();
+    }
+
+    #[test]
+    fn both_halves_agree() {
+        for mechanism in Mechanism::ALL {
+            let (user, password) = ("a=b,c", "pass\u{AD}word");
+            let salt = vec![9; mechanism.salt_size()];
+            let credential = Credential::new(mechanism, user, password, salt, 4096).unwrap();
+            let client = Client::new(mechanism, user, password).unwrap();
+            let first = First::read(mechanism, client.first().as_bytes()).unwrap();
+            assert_eq!(first.user, user);
+            let (server, reply) = first.reply(credential.clone()).unwrap();
+            let (verifier, proof) = client.reply(reply.as_bytes()).unwrap();
+            verifier.check(server.finish(proof.as_bytes()).unwrap().as_bytes()).unwrap();
+
+            let stranger = Client::new(mechanism, user, "another").unwrap();
+            let first = First::read(mechanism, stranger.first().as_bytes()).unwrap();
+            let (server, reply) = first.reply(credential).unwrap();
+            let (_, proof) = stranger.reply(reply.as_bytes()).unwrap();
+            assert!(server.finish(proof.as_bytes()).is_err());
+        }
+    }
+
+    #[test]
+    fn servers_that_are_not_the_right_one_are_refused() {
+        let salt = "s=W22ZaJ0SNY7soEsUEjb6gQ==";
+        let nonce = "rOprNGfwEbeRWgbNEkqO";
+        for (wrong, why) in [
+            (format!("r=another,{salt},i=4096"), "another client's nonce"),
+            (format!("r={nonce},{salt},i=4096"), "another client's nonce"),
+            (format!("r={nonce}x,{salt},i=4095"), "iterations"),
+            (format!("r={nonce}x,{salt},i=4000000000"), "iterations"),
+            (format!("r={nonce}x,{salt}"), "'i'"),
+            (format!("r={nonce}x,s=???,i=4096"), "base64"),
+            ("e=other-error".to_string(), "'r'"),
+        ] {
+            let refused = rfc().reply(wrong.as_bytes()).err().unwrap();
+            assert!(refused.0.contains(why), "{wrong}: {refused}");
+        }
+        let (verifier, _) = rfc().reply(format!("r={nonce}x,{salt},i=4096").as_bytes()).unwrap();
+        assert!(verifier.check(b"v=AAAA").is_err());
+    }
+}

@@ -1,0 +1,169 @@
+//! What a password comes to: the keys that a server keeps, and how they are made.
+
+use super::{Mechanism, Refusal};
+use hmac::{Hmac, KeyInit, Mac};
+use md5::{Digest, Md5};
+use sha1::Sha1;
+use sha2::Sha256;
+use std::fmt;
+
+/// What a server knows of a password: enough to check whoever claims to have it, too little to claim it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// How many times the password was hashed.
+    pub iterations: u32,
+    /// What it was hashed with.
+    pub salt: Vec<u8>,
+    /// The hash of the client's key.
+    pub stored_key: Vec<u8>,
+    /// What the server signs with.
+    pub server_key: Vec<u8>,
+}
+
+impl fmt::Debug for Credential {
+    /// Without keys or salt: credentials stand in no log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential").field("iterations", &self.iterations).finish_non_exhaustive()
+    }
+}
+
+impl Credential {
+    /// The credential of a prepared password ([`prepared_password`]).
+    pub(super) fn of_prepared(
+        mechanism: Mechanism,
+        prepared: &[u8],
+        salt: Vec<u8>,
+        iterations: u32,
+    ) -> Credential {
+        let keys = Keys::derive(mechanism, prepared, &salt, iterations);
+        Credential {
+            iterations,
+            salt,
+            stored_key: mechanism.hash(&keys.client_key),
+            server_key: keys.server_key,
+        }
+    }
+
+    /// The credential of a password; for SHA-1 the one of `digested`, if the client has digested it itself.
+    ///
+    /// Fails where the password can't be prepared.
+    pub fn new(
+        mechanism: Mechanism,
+        user: &str,
+        password: &str,
+        salt: Vec<u8>,
+        iterations: u32,
+    ) -> Result<Credential, Refusal> {
+        let prepared = prepared_password(mechanism, user, password)?;
+        Ok(Credential::of_prepared(mechanism, prepared.as_bytes(), salt, iterations))
+    }
+
+    /// The credential of a password that its owner has digested with the user's name: of SCRAM-SHA-1 alone.
+    pub fn of_digested(digested: &str, salt: Vec<u8>, iterations: u32) -> Credential {
+        Credential::of_prepared(Mechanism::Sha1, digested.as_bytes(), salt, iterations)
+    }
+
+    /// Whether its parts have the sizes that the mechanism gives them.
+    pub fn is_whole(&self, mechanism: Mechanism) -> bool {
+        let size = mechanism.key_size();
+        self.iterations > 0
+            && !self.salt.is_empty()
+            && self.stored_key.len() == size
+            && self.server_key.len() == size
+    }
+}
+
+/// The keys that client and server prove themselves with.
+pub(super) struct Keys {
+    pub(super) client_key: Vec<u8>,
+    pub(super) server_key: Vec<u8>,
+}
+
+impl Keys {
+    /// Hashes a password as often as the server wants it.
+    pub(super) fn derive(mechanism: Mechanism, prepared: &[u8], salt: &[u8], iterations: u32) -> Keys {
+        let salted = mechanism.stretch(prepared, salt, iterations);
+        Keys {
+            client_key: mechanism.sign(&salted, &[b"Client Key"]),
+            server_key: mechanism.sign(&salted, &[b"Server Key"]),
+        }
+    }
+}
+
+/// A password as SCRAM-SHA-1 takes it at MongoDB: digested together with the user's name, in hexadecimal.
+pub fn digested_password(user: &str, password: &str) -> String {
+    let digest = Md5::digest(format!("{user}:mongo:{password}"));
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A password as the mechanism hashes it.
+///
+/// Fails on characters that no password may have.
+pub(super) fn prepared_password(mechanism: Mechanism, user: &str, password: &str) -> Result<String, Refusal> {
+    match mechanism {
+        Mechanism::Sha1 => Ok(digested_password(user, password)),
+        Mechanism::Sha256 => match stringprep::saslprep(password) {
+            Ok(prepared) => Ok(prepared.into_owned()),
+            Err(_) => Err(Refusal("the password has characters that SASLprep prohibits".to_string())),
+        },
+    }
+}
+
+impl Mechanism {
+    fn stretch(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
+        let mut stretched = vec![0; self.key_size()];
+        match self {
+            Mechanism::Sha1 => pbkdf2::pbkdf2_hmac::<Sha1>(password, salt, iterations, &mut stretched),
+            Mechanism::Sha256 => pbkdf2::pbkdf2_hmac::<Sha256>(password, salt, iterations, &mut stretched),
+        }
+        stretched
+    }
+
+    /// The hash of bytes.
+    pub(super) fn hash(self, bytes: &[u8]) -> Vec<u8> {
+        match self {
+            Mechanism::Sha1 => Sha1::digest(bytes).to_vec(),
+            Mechanism::Sha256 => Sha256::digest(bytes).to_vec(),
+        }
+    }
+
+    /// The signature (HMAC) of text in parts.
+    pub(super) fn sign(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+        fn with<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+            // A key may have any length: the error is one that can't be.
+            let Ok(mut mac) = <M as KeyInit>::new_from_slice(key) else { return Vec::new() };
+            parts.iter().for_each(|part| mac.update(part));
+            mac.finalize().into_bytes().to_vec()
+        }
+        match self {
+            Mechanism::Sha1 => with::<Hmac<Sha1>>(key, parts),
+            Mechanism::Sha256 => with::<Hmac<Sha256>>(key, parts),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_digested_as_mongodb_does() {
+        assert_eq!(digested_password("user", "pencil"), "1c33006ec1ffd90f9cadcbcc0e118200");
+    }
+
+    #[test]
+    fn saslprep_maps_and_refuses() {
+        let prepared = |password| prepared_password(Mechanism::Sha256, "u", password);
+        assert_eq!(prepared("I\u{AD}X").unwrap(), "IX");
+        assert_eq!(prepared("\u{2168}").unwrap(), "IX");
+        assert!(prepared("\u{7}").is_err());
+        assert!(prepared("\u{627}1").is_err());
+    }
+
+    #[test]
+    fn a_debug_text_shows_no_keys() {
+        let credential = Credential::new(Mechanism::Sha256, "u", "p", vec![77; 28], 1).unwrap();
+        assert_eq!(format!("{credential:?}"), "Credential { iterations: 1, .. }");
+        assert!(credential.is_whole(Mechanism::Sha256) && !credential.is_whole(Mechanism::Sha1));
+    }
+}

@@ -1,0 +1,74 @@
+//! The texts that go back and forth: attributes between commas, names escaped, binary data in base64.
+
+use super::{Refusal, refusal};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+/// The longest message that is looked at, in bytes.
+pub(super) const MESSAGE_MAX: usize = 16 * 1024;
+
+/// The text of a message.
+///
+/// Fails on bytes that are no text, and on more of it than anybody needs.
+pub(super) fn text(message: &[u8]) -> Result<&str, Refusal> {
+    if message.len() > MESSAGE_MAX {
+        return refusal("a message is too long");
+    }
+    std::str::from_utf8(message).map_err(|_| Refusal("a message is not UTF-8".to_string()))
+}
+
+/// The value of an attribute that begins with `name=`.
+pub(super) fn value(attribute: Option<&str>, name: char) -> Result<&str, Refusal> {
+    let value = attribute.and_then(|attribute| attribute.strip_prefix(name)?.strip_prefix('='));
+    value.ok_or_else(|| Refusal(format!("the attribute '{name}' is not where it belongs")))
+}
+
+/// A user's name as it stands in a message.
+pub(super) fn escaped(name: &str) -> String {
+    name.replace('=', "=3D").replace(',', "=2C")
+}
+
+/// A user's name as it stood in a message.
+///
+/// Fails on an escape that isn't one.
+pub(super) fn unescaped(name: &str) -> Result<String, Refusal> {
+    let mut plain = String::with_capacity(name.len());
+    let mut parts = name.split('=');
+    plain.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let (character, rest) = match (part.strip_prefix("2C"), part.strip_prefix("3D")) {
+            (Some(rest), _) => (',', rest),
+            (_, Some(rest)) => ('=', rest),
+            _ => return refusal("the user's name has an escape that is none"),
+        };
+        plain.push(character);
+        plain.push_str(rest);
+    }
+    Ok(plain)
+}
+
+/// Bytes in base64.
+pub(super) fn encoded(bytes: &[u8]) -> String {
+    BASE64_STANDARD.encode(bytes)
+}
+
+/// Bytes out of base64.
+pub(super) fn decoded(text: &str) -> Result<Vec<u8>, Refusal> {
+    BASE64_STANDARD.decode(text).map_err(|_| Refusal("an attribute is not base64".to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back_as_they_were() {
+        for name in ["user", "a=b,c", "=", ",", "=2C", ""] {
+            assert_eq!(unescaped(&escaped(name)).unwrap(), name);
+        }
+        assert_eq!(escaped("=2C"), "=3D2C");
+        for wrong in ["a=", "=2c", "=3", "a=4D"] {
+            assert!(unescaped(wrong).is_err(), "{wrong}");
+        }
+    }
+}

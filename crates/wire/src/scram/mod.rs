@@ -1,0 +1,80 @@
+//! SCRAM (RFC 5802, RFC 7677) as MongoDB speaks it: keys, the server's half, the client's half.
+//!
+//! ```text
+//! client                                server
+//! n,,n=user,r=CLIENT             ->                                   Client::first, server::First::read
+//!                                <-     r=CLIENT+SERVER,s=SALT,i=N    First::reply
+//! c=biws,r=CLIENT+SERVER,p=PROOF ->                                   Client::reply, Server::finish
+//!                                <-     v=SIGNATURE                   Verifier::check
+//! ```
+//!
+//! Each step takes the state before it and yields the one after it, so that no step can be left out or repeated.
+//! Neither side learns the password: the server keeps [`Credential`], by which it can check a proof and sign, and from
+//! which no proof can be made.
+
+mod client;
+mod keys;
+mod message;
+mod server;
+
+pub use client::{Client, Verifier};
+pub use keys::{Credential, digested_password};
+pub use server::{First, Server};
+
+use std::fmt;
+
+/// A hash function to talk SCRAM with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mechanism {
+    /// SCRAM-SHA-1, whose passwords MongoDB digests with the user's name first.
+    Sha1,
+    /// SCRAM-SHA-256, whose passwords are prepared by SASLprep.
+    Sha256,
+}
+
+impl Mechanism {
+    /// Both, the stronger first.
+    pub const ALL: [Mechanism; 2] = [Mechanism::Sha256, Mechanism::Sha1];
+
+    /// Its name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mechanism::Sha1 => "SCRAM-SHA-1",
+            Mechanism::Sha256 => "SCRAM-SHA-256",
+        }
+    }
+
+    /// The mechanism of a name.
+    pub fn of_name(name: &str) -> Option<Mechanism> {
+        Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == name)
+    }
+
+    /// How many bytes its keys have.
+    pub fn key_size(self) -> usize {
+        match self {
+            Mechanism::Sha1 => 20,
+            Mechanism::Sha256 => 32,
+        }
+    }
+
+    /// How many bytes MongoDB's salts have: with their block's number they fill one hash.
+    pub fn salt_size(self) -> usize {
+        self.key_size() - 4
+    }
+}
+
+/// Why a conversation ended without anybody having been let in. For logs: whoever talks learns that it did, no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal(pub String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+fn refusal<T>(why: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal(why.into()))
+}

@@ -1,0 +1,211 @@
+//! The server's half: who wants in, with what salt to come back, and whether the proof is one.
+
+use super::message::{decoded, encoded, text, unescaped, value};
+use super::{Credential, Mechanism, Refusal, refusal};
+use crate::secret;
+
+/// The shortest nonce that a client may send, in characters; MongoDB takes one as short.
+const NONCE_MIN: usize = 4;
+
+/// How many random bytes the server adds to it.
+const NONCE_BYTES: usize = 24;
+
+/// The client's first message: somebody who wants in.
+pub struct First {
+    mechanism: Mechanism,
+    /// The name, unescaped.
+    pub user: String,
+    /// The header, which the final message repeats in base64.
+    header: String,
+    bare: String,
+    nonce: String,
+}
+
+/// A conversation that waits for the client's proof.
+pub struct Server {
+    mechanism: Mechanism,
+    header: String,
+    /// The messages so far, which proof and signature are of.
+    transcript: String,
+    nonce: String,
+    credential: Credential,
+}
+
+impl First {
+    /// Reads the client's first message.
+    ///
+    /// Fails on what isn't one: channels to be bound to, extensions that must be understood, somebody to act for.
+    pub fn read(mechanism: Mechanism, message: &[u8]) -> Result<First, Refusal> {
+        let message = text(message)?;
+        let mut parts = message.splitn(3, ',');
+        let (flag, authority, bare) = match (parts.next(), parts.next(), parts.next()) {
+            (Some(flag), Some(authority), Some(bare)) => (flag, authority, bare),
+            _ => return refusal("the first message is cut short"),
+        };
+        match flag {
+            "n" | "y" => {}
+            _ if flag.starts_with("p=") => return refusal("there is no channel binding"),
+            _ => return refusal("the first message begins with no header"),
+        }
+        if bare.starts_with("m=") {
+            return refusal("there are no mandatory extensions");
+        }
+        let mut attributes = bare.split(',');
+        let name = value(attributes.next(), 'n')?;
+        let nonce = value(attributes.next(), 'r')?;
+        let is_plain = nonce.bytes().all(|byte| byte.is_ascii_graphic());
+        if nonce.len() < NONCE_MIN || !is_plain {
+            return refusal("the client's nonce is too short, or not made of printable characters");
+        }
+        if name.is_empty() {
+            return refusal("the user's name is missing");
+        }
+        if !authority.is_empty() && authority.strip_prefix("a=") != Some(name) {
+            return refusal("nobody acts for somebody else");
+        }
+        Ok(First {
+            mechanism,
+            user: unescaped(name)?,
+            header: format!("{flag},{authority},"),
+            bare: bare.to_string(),
+            nonce: nonce.to_string(),
+        })
+    }
+
+    /// What to reply to somebody of this credential, and the conversation after it.
+    ///
+    /// Fails where the system has no random numbers.
+    pub fn reply(self, credential: Credential) -> Result<(Server, String), Refusal> {
+        let random = secret::random::<NONCE_BYTES>().map_err(Refusal)?;
+        Ok(self.reply_with(credential, &encoded(&random)))
+    }
+
+    fn reply_with(self, credential: Credential, added: &str) -> (Server, String) {
+        let nonce = format!("{}{added}", self.nonce);
+        let reply = format!("r={nonce},s={},i={}", encoded(&credential.salt), credential.iterations);
+        let server = Server {
+            mechanism: self.mechanism,
+            header: self.header,
+            transcript: format!("{},{reply}", self.bare),
+            nonce,
+            credential,
+        };
+        (server, reply)
+    }
+}
+
+impl Server {
+    /// Checks the client's final message; returns the server's, with its signature. Only whoever knows the password,
+    /// or the client's key, gets this far.
+    ///
+    /// Fails on anything else.
+    pub fn finish(self, message: &[u8]) -> Result<String, Refusal> {
+        let message = text(message)?;
+        let Some((without_proof, proof)) = message.rsplit_once(",p=") else {
+            return refusal("the final message has no proof");
+        };
+        let mut attributes = without_proof.split(',');
+        let header = decoded(value(attributes.next(), 'c')?)?;
+        if header != self.header.as_bytes() {
+            return refusal("the final message is for another channel");
+        }
+        // What somebody has heard of another conversation has another nonce.
+        if !secret::equal(value(attributes.next(), 'r')?.as_bytes(), self.nonce.as_bytes()) {
+            return refusal("the final message has another nonce");
+        }
+        let proof = decoded(proof)?;
+        let transcript: [&[u8]; 3] = [self.transcript.as_bytes(), b",", without_proof.as_bytes()];
+        let signature = self.mechanism.sign(&self.credential.stored_key, &transcript);
+        if proof.len() != signature.len() {
+            return refusal("the proof has another length");
+        }
+        let client_key: Vec<u8> = proof.iter().zip(&signature).map(|(one, other)| one ^ other).collect();
+        if !secret::equal(&self.mechanism.hash(&client_key), &self.credential.stored_key) {
+            return refusal("the proof is wrong");
+        }
+        Ok(format!("v={}", encoded(&self.mechanism.sign(&self.credential.server_key, &transcript))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 7677's example.
+    const FIRST: &str = "n,,n=user,r=rOprNGfwEbeRWgbNEkqO";
+    const ADDED: &str = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+    const REPLY: &str =
+        "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+    const PROOF: &str = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+                         p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+    const SIGNATURE: &str = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
+
+    fn pencil() -> Credential {
+        let salt = decoded("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
+        Credential::new(Mechanism::Sha256, "user", "pencil", salt, 4096).unwrap()
+    }
+
+    fn server() -> Server {
+        let first = First::read(Mechanism::Sha256, FIRST.as_bytes()).unwrap();
+        assert_eq!(first.user, "user");
+        let (server, reply) = first.reply_with(pencil(), ADDED);
+        assert_eq!(reply, REPLY);
+        server
+    }
+
+    #[test]
+    fn the_examples_of_the_rfcs_are_let_in() {
+        assert_eq!(server().finish(PROOF.as_bytes()).unwrap(), SIGNATURE);
+        // RFC 5802's, whose password isn't digested.
+        let salt = decoded("QSXCR+Q6sek8bf92").unwrap();
+        let credential = Credential::of_digested("pencil", salt, 4096);
+        let first = First::read(Mechanism::Sha1, b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL").unwrap();
+        let (server, reply) = first.reply_with(credential, "3rfcNHYJY1ZVvWVs7j");
+        assert_eq!(reply, "r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096");
+        let proof = "c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=";
+        assert_eq!(server.finish(proof.as_bytes()).unwrap(), "v=rmF9pqV8S7suAoZWja4dJRkFsKQ=");
+    }
+
+    #[test]
+    fn a_proof_is_for_its_own_conversation() {
+        for (wrong, why) in [
+            (PROOF.replace("p=d", "p=e"), "the proof is wrong"),
+            (PROOF.replace("c=biws", "c=eSws"), "another channel"),
+            (PROOF.replace("r=rO", "r=rP"), "another nonce"),
+            (PROOF.replace(",p=dHzb", ",p="), "another length"),
+            (PROOF.replace(",p=", ",q="), "no proof"),
+            (PROOF.replace(",p=", ",x=1,p="), "the proof is wrong"),
+            (String::new(), "no proof"),
+        ] {
+            let refused = server().finish(wrong.as_bytes()).unwrap_err();
+            assert!(refused.0.contains(why), "{wrong}: {refused}");
+        }
+        let (other, _) = First::read(Mechanism::Sha256, FIRST.as_bytes()).unwrap().reply(pencil()).unwrap();
+        assert!(other.finish(PROOF.as_bytes()).unwrap_err().0.contains("another nonce"));
+    }
+
+    #[test]
+    fn first_messages_that_want_more_are_refused() {
+        let read = |message: &str| First::read(Mechanism::Sha256, message.as_bytes());
+        for (wrong, why) in [
+            ("", "cut short"),
+            ("n,,", "'n'"),
+            ("n,n=user,r=abcdef", "'n'"),
+            ("p=tls-unique,,n=user,r=abcdef", "channel binding"),
+            ("x,,n=user,r=abcdef", "no header"),
+            ("n,,m=1,n=user,r=abcdef", "mandatory"),
+            ("n,,n=,r=abcdef", "name is missing"),
+            ("n,,n=user,r=abc", "nonce"),
+            ("n,,n=user,r=ab\u{7}cdef", "nonce"),
+            ("n,,n=us=er,r=abcdef", "escape"),
+            ("n,a=other,n=user,r=abcdef", "somebody else"),
+            ("n,,r=abcdef,n=user", "'n'"),
+        ] {
+            let refused = read(wrong).err().unwrap();
+            assert!(refused.0.contains(why), "{wrong}: {refused}");
+        }
+        assert!(First::read(Mechanism::Sha256, b"n,,n=\xFF,r=abcdef").is_err());
+        assert!(read(&format!("n,,n={},r=abcdef", "a".repeat(20_000))).is_err());
+        assert_eq!(read("y,a=us=2Cer,n=us=2Cer,r=abcdef,x=1").unwrap().user, "us,er");
+    }
+}

@@ -1,0 +1,33 @@
+//! Secrets: where they come from, and how they are compared.
+
+use subtle::ConstantTimeEq;
+
+/// Bytes that nobody can foresee, from the system's own source.
+///
+/// Fails where the system has none to give, which must end what they were for.
+pub fn random<const N: usize>() -> Result<[u8; N], String> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| format!("the system has no random numbers: {error}"))?;
+    Ok(bytes)
+}
+
+/// Whether two secrets are the same, in a time that tells nothing of where they differ.
+pub fn equal(one: &[u8], other: &[u8]) -> bool {
+    one.ct_eq(other).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_are_the_same() {
+        assert_ne!(random::<16>().unwrap(), random::<16>().unwrap());
+    }
+
+    #[test]
+    fn equal_is_what_has_the_same_bytes() {
+        assert!(equal(b"abc", b"abc") && equal(b"", b""));
+        assert!(!equal(b"abc", b"abd") && !equal(b"abc", b"ab"));
+    }
+}
