@@ -1,7 +1,7 @@
 //! What is said once clients can connect: on standard output for people, and as lines of the log.
 
 use crate::config::Config;
-use server::Settings;
+use server::{Settings, TlsMode};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// How the data directory was found.
@@ -37,11 +37,17 @@ pub(crate) fn banner(address: SocketAddr, config: &Config, start: Start) -> Stri
         (None, Some((server, schema))) => format!("schema {schema} of {server:?}"),
         (None, None) => "in memory".to_string(),
     };
+    // Which files, only the client's machine knows.
+    let further = match config.settings.tls.as_ref().map(|tls| tls.wants_certificates()) {
+        None => "",
+        Some(false) => " --tlsCAFile FILE",
+        Some(true) => " --tlsCAFile FILE --tlsCertificateKeyFile FILE",
+    };
     format!(
         "{uri}\n{}\n\
          Vellum {}, process {}, listening on {address}\n\
          data: {data}; start: {}\n\
-         try: mongosh '{uri}'\n",
+         try: mongosh '{uri}'{further}\n",
         config.promise,
         env!("CARGO_PKG_VERSION"),
         std::process::id(),
@@ -78,7 +84,8 @@ pub(crate) fn log_start(address: SocketAddr, config: &Config, start: Start, awai
             "Transition to primary complete; database writes are now permitted"
         );
     }
-    log::info!(id = 23016, c = "NETWORK", port = address.port(), ssl = "off"; "Waiting for connections");
+    let ssl = if settings.tls.is_some() { "on" } else { "off" };
+    log::info!(id = 23016, c = "NETWORK", port = address.port(), ssl = ssl; "Waiting for connections");
 }
 
 fn durability(config: &Config) -> &'static str {
@@ -102,9 +109,16 @@ pub(crate) fn connection_string(address: SocketAddr, settings: &Settings) -> Str
         Some(advertised) => advertised.clone(),
         None => SocketAddr::new(reachable, address.port()).to_string(),
     };
-    match &settings.replica_set {
-        Some(name) => format!("mongodb://{host}/?replicaSet={name}"),
-        None => format!("mongodb://{host}/"),
+    let mut options = Vec::new();
+    if let Some(name) = &settings.replica_set {
+        options.push(format!("replicaSet={name}"));
+    }
+    if settings.tls.as_ref().is_some_and(|tls| tls.mode() != TlsMode::Allow) {
+        options.push("tls=true".to_string());
+    }
+    match options.is_empty() {
+        true => format!("mongodb://{host}/"),
+        false => format!("mongodb://{host}/?{}", options.join("&")),
     }
 }
 

@@ -193,6 +193,18 @@ pub(crate) struct ServeOptions {
     #[arg(long)]
     pub(crate) parent_pipe: bool,
 
+    /// TLS: see man vellum
+    ///
+    /// disabled: nobody connects with TLS; allow and prefer: clients may connect with it and without; require: nobody connects without. The options that follow name its files.
+    #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true, default_value_t = TlsMode::Disabled,
+        requires_ifs = [("allow", "tls_certificate_key_file"), ("prefer", "tls_certificate_key_file"),
+            ("require", "tls_certificate_key_file")])]
+    pub(crate) tls_mode: TlsMode,
+
+    /// Other options of TLS.
+    #[command(flatten)]
+    pub(crate) tls: TlsFiles,
+
     /// Let clients set clock and fail points
     ///
     /// Unless said, they may while --bind is a loopback address.
@@ -233,6 +245,71 @@ pub(crate) struct ServeOptions {
     /// Print this
     #[arg(long, short, action = ArgAction::HelpShort)]
     help: Option<bool>,
+}
+
+/// The options of TLS that --help leaves to the man page.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TlsFiles {
+    /// Certificate and key of the server
+    ///
+    /// One PEM file with both; certificates that lead to the authority's may follow. SIGHUP and the command rotateCertificates read it again.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) tls_certificate_key_file: Option<PathBuf>,
+
+    /// Password of an encrypted key
+    ///
+    /// Others on this machine see it among the processes: the environment (VELLUM_TLS_CERTIFICATE_KEY_FILE_PASSWORD) or a file hide it.
+    #[arg(
+        long,
+        value_name = "PASSWORD",
+        hide_short_help = true,
+        requires = "tls_certificate_key_file",
+        conflicts_with = "tls_certificate_key_file_password_file"
+    )]
+    pub(crate) tls_certificate_key_file_password: Option<String>,
+
+    /// File with the password of an encrypted key
+    ///
+    /// Its first line is the password.
+    #[arg(long, value_name = "FILE", hide_short_help = true, requires = "tls_certificate_key_file")]
+    pub(crate) tls_certificate_key_file_password_file: Option<PathBuf>,
+
+    /// Authorities of clients' certificates
+    ///
+    /// A PEM file of certificates, one of which must have signed a client's. Without it clients are asked for none.
+    #[arg(long, value_name = "FILE", hide_short_help = true, requires = "tls_certificate_key_file")]
+    pub(crate) tls_ca_file: Option<PathBuf>,
+
+    /// Certificates of clients that are no longer good
+    ///
+    /// A PEM file of revocation lists.
+    #[arg(long, value_name = "FILE", hide_short_help = true, requires = "tls_ca_file")]
+    pub(crate) tls_crl_file: Option<PathBuf>,
+
+    /// Let in clients without a certificate
+    ///
+    /// With --tls-ca-file; a certificate that is shown is still checked.
+    #[arg(long, hide_short_help = true, requires = "tls_ca_file")]
+    pub(crate) tls_allow_connections_without_certificates: bool,
+
+    /// Versions of TLS not to use
+    ///
+    /// Out of TLS1_0, TLS1_1, TLS1_2 and TLS1_3, with commas between; the first two are never used.
+    #[arg(long, value_name = "LIST", hide_short_help = true, requires = "tls_certificate_key_file")]
+    pub(crate) tls_disabled_protocols: Option<String>,
+}
+
+/// Who may connect without TLS.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
+pub(crate) enum TlsMode {
+    /// Everybody: there is none
+    Disabled,
+    /// Everybody, and TLS is taken from whoever begins with it
+    Allow,
+    /// The same
+    Prefer,
+    /// Nobody
+    Require,
 }
 
 /// Options that mean something only with a data directory.

@@ -1,12 +1,14 @@
 //! Options turned into what the server is told: every contradiction is found here, before anything
 //! is opened.
 
-use crate::cli::{Cli, Durability, Engine, LogFormat, LogLevel, ServeOptions};
+use crate::cli::{Cli, Durability, Engine, LogFormat, LogLevel, ServeOptions, TlsMode};
+use crate::tls;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
-use server::Settings;
 use server::logging::{self, Destination};
+use server::{Settings, Tls};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use storage::DiskOptions;
 use storage::store::LogOptions;
@@ -138,6 +140,10 @@ impl ServeOptions {
             };
             return refused(ErrorKind::ArgumentConflict, what.to_string());
         }
+        let tls = match self.tls() {
+            Ok(tls) => tls,
+            Err(why) => return refused(ErrorKind::InvalidValue, why),
+        };
         let log = logging::Options {
             level: self.log_level.filter(),
             json: self.log_format == LogFormat::Json,
@@ -161,6 +167,7 @@ impl ServeOptions {
                 test_commands: self.test_commands.unwrap_or(self.bind.is_loopback()),
                 connections_max: self.max_connections as usize,
                 strict: self.strict,
+                tls,
                 ..Settings::default()
             },
             promise: promise(disk.as_ref(), postgres.as_ref()),
@@ -175,6 +182,30 @@ impl ServeOptions {
             parameters: Vec::new(),
             warnings: Vec::new(),
         })
+    }
+
+    fn tls(&self) -> Result<Option<Arc<Tls>>, String> {
+        let files = &self.tls;
+        let password_file = files.tls_certificate_key_file_password_file.as_deref();
+        let password = match password_file {
+            Some(file) => Some(tls::password_in(file)?),
+            None => files.tls_certificate_key_file_password.clone(),
+        };
+        let asked = tls::Asked {
+            mode: match self.tls_mode {
+                TlsMode::Disabled => None,
+                TlsMode::Allow => Some(server::TlsMode::Allow),
+                TlsMode::Prefer => Some(server::TlsMode::Prefer),
+                TlsMode::Require => Some(server::TlsMode::Require),
+            },
+            certificate_key_file: files.tls_certificate_key_file.clone(),
+            password,
+            ca_file: files.tls_ca_file.clone(),
+            crl_file: files.tls_crl_file.clone(),
+            without_certificates: files.tls_allow_connections_without_certificates,
+            disabled_protocols: files.tls_disabled_protocols.clone(),
+        };
+        asked.open()
     }
 
     fn disk(&self) -> Option<DiskOptions> {
@@ -296,6 +327,14 @@ mod tests {
             ("vellum --data d --cache-size much", "512M"),
             ("vellum --data d --durability some", "journaled"),
             ("vellum --log-format xml", "json"),
+            ("vellum --tls-mode require", "--tls-certificate-key-file"),
+            ("vellum --tls-mode perhaps", "require"),
+            (
+                "vellum --tls-mode require --tls-certificate-key-file /nowhere/a.pem",
+                "/nowhere/a.pem: No such file",
+            ),
+            ("vellum --tls-certificate-key-file /nowhere/a.pem", "TLS is off"),
+            ("vellum --tls-ca-file a", "--tls-certificate-key-file"),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");

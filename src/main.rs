@@ -13,6 +13,7 @@ mod ping;
 mod repair;
 mod serve;
 mod signals;
+mod tls;
 
 use clap::Parser;
 use cli::{Cli, Verb};
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
         Some(Verb::Lab(words)) => return lab::run(&words.words),
         Some(Verb::Ping(options)) => return answer(ping::ping(&options), options.quiet),
     };
-    let arguments = std::env::args().collect();
+    let arguments = tls::censored(std::env::args());
     let config = options.into_config(arguments).unwrap_or_else(|error| give_up(&error, &expanded.origins));
     if let Some(name) = first_user(&config) {
         complain(&format!(

@@ -55,7 +55,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     if config.repair {
         return crate::repair::repair(&config).map_err(|why| Failure::new(Kind::Data, why));
     }
-    signals::watch()
+    signals::watch(config.settings.tls.clone())
         .map_err(|error| Failure::new(Kind::Other, format!("cannot watch for signals: {error}")))?;
     init_scripts::run(&config)?;
     let mut config = config;
@@ -133,7 +133,8 @@ fn open_postgres(
 }
 
 fn announce(address: SocketAddr, config: &Config, start: Start, awaits_initiation: bool) {
-    for warning in &config.warnings {
+    let of_tls = config.settings.tls.as_ref().map(|tls| tls.warnings()).unwrap_or_default();
+    for warning in config.warnings.iter().chain(&of_tls) {
         server::logging::startup_warning(warning);
     }
     banner::log_start(address, config, start, awaits_initiation);

@@ -1,9 +1,11 @@
-//! SIGHUP opens the log again, SIGUSR1 begins a new log file; neither ends the server.
+//! SIGHUP opens the log and reads certificates again, SIGUSR1 begins a new log file; neither ends the server.
 //!
 //! What ends it, SIGTERM and SIGINT, is the server crate's. Only the second of them is seen to here: who sends it
 //! won't wait for commands under way and the last checkpoint. The next start finds in the journal what those leave.
 
+use server::Tls;
 use std::io;
+use std::sync::Arc;
 
 /// What a process ends with that a signal of this number has ended, by the shells' custom.
 #[cfg(unix)]
@@ -11,7 +13,7 @@ const ENDED_BY: i32 = 128;
 
 /// Looks out for signals from now on, also while the data directory is recovered.
 #[cfg(unix)]
-pub(crate) fn watch() -> io::Result<()> {
+pub(crate) fn watch(tls: Option<Arc<Tls>>) -> io::Result<()> {
     use server::logging;
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
     let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGUSR1, SIGTERM, SIGINT])?;
@@ -40,6 +42,12 @@ pub(crate) fn watch() -> io::Result<()> {
             if let Err(error) = done {
                 log::error!(c = "CONTROL"; "the log stays as it is: {error}");
             }
+            if let Some(tls) = tls.as_ref().filter(|_| signal == SIGHUP) {
+                match tls.rotate() {
+                    Ok(()) => log::info!(c = "NETWORK"; "SIGHUP: certificates are read again"),
+                    Err(why) => log::error!(c = "NETWORK"; "certificates stay as they are: {why}"),
+                }
+            }
         }
     })?;
     Ok(())
@@ -47,6 +55,6 @@ pub(crate) fn watch() -> io::Result<()> {
 
 /// There are no such signals elsewhere.
 #[cfg(not(unix))]
-pub(crate) fn watch() -> io::Result<()> {
+pub(crate) fn watch(_: Option<Arc<Tls>>) -> io::Result<()> {
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! mongod's configuration file: YAML, whose nested names are options.
 
-use super::options::{Given, OPTIONS, Treatment};
+use super::options::{Given, Treatment, find_in_file};
 use yaml_rust2::{Yaml, YamlLoader};
 
 /// The options that a file sets, in mongod's errors where it can't.
@@ -51,8 +51,7 @@ fn leaf(path: &str, value: &Yaml, given: &mut Vec<Given>) -> Result<(), String> 
         ("operationProfiling.mode", "off") => given.push(("profile", "0".to_string())),
         ("operationProfiling.mode", _) => return refused("there is no profiler"),
         _ => {
-            let known = OPTIONS.iter().find(|known| known.path == path && !path.is_empty());
-            let known = known.ok_or_else(|| format!("Unrecognized option: {path}"))?;
+            let known = find_in_file(path).ok_or_else(|| format!("Unrecognized option: {path}"))?;
             match (known.treatment, text.as_str()) {
                 (Treatment::Refused(why), _) => return refused(why),
                 (Treatment::Switch, "true") | (Treatment::Value, _) => given.push((known.name, text)),
@@ -103,7 +102,7 @@ mod tests {
     fn what_is_not_there_is_refused_by_name() {
         for (text, part) in [
             ("net: {prot: 5}", "Unrecognized option: net.prot"),
-            ("net: {tls: {CAFile: x}}", "net.tls.CAFile: x means nothing"),
+            ("net: {tls: {clusterFile: x}}", "net.tls.clusterFile: x means nothing"),
             ("security: {authorization: enabled}", "no users yet"),
             ("systemLog: {destination: syslog}", "syslog"),
             ("processManagement: {fork: perhaps}", "expected true or false"),

@@ -61,7 +61,7 @@ fn prepare(words: &[OsString]) -> Result<Option<Options>, String> {
 fn start(options: Options, words: &[OsString]) -> ExitCode {
     let forks = options.has("fork") && !fork::is_child();
     let directory = options.directory();
-    let mut config = match options.into_config(std::env::args().collect()) {
+    let mut config = match options.into_config(crate::tls::censored(std::env::args())) {
         Ok(config) => config,
         Err(why) => return bad_options(&why),
     };

@@ -14,7 +14,7 @@ pub(super) enum Treatment {
 use Treatment::{Refused, Switch, Value};
 
 const NO_SHARDS: &str = "there is no sharding";
-const NO_TLS: &str = "there is no TLS yet";
+const TLS_OUT: &str = "no connections are made to other servers";
 const NO_SYSLOG: &str = "there is no syslog; --logpath names a file";
 const NO_SOCKET: &str = "there is no Unix domain socket";
 const NOT_WIRED_TIGER: &str = "the storage engine is not WiredTiger";
@@ -97,20 +97,31 @@ pub(super) const OPTIONS: &[Known] = &[
     known("syslogFacility", "systemLog.syslogFacility", Refused(NO_SYSLOG)),
     known("timeStampFormat", "systemLog.timeStampFormat", Value),
     known("timeZoneInfo", "processManagement.timeZoneInfo", Refused("the rules of time zones are built in")),
+    known("tlsAllowConnectionsWithoutCertificates", "net.tls.allowConnectionsWithoutCertificates", Switch),
     known(
-        "tlsAllowConnectionsWithoutCertificates",
-        "net.tls.allowConnectionsWithoutCertificates",
-        Refused(NO_TLS),
+        "tlsAllowInvalidCertificates",
+        "net.tls.allowInvalidCertificates",
+        Refused("a certificate that is shown is always checked"),
     ),
-    known("tlsAllowInvalidCertificates", "net.tls.allowInvalidCertificates", Refused(NO_TLS)),
-    known("tlsAllowInvalidHostnames", "net.tls.allowInvalidHostnames", Refused(NO_TLS)),
-    known("tlsCAFile", "net.tls.CAFile", Refused(NO_TLS)),
-    known("tlsCertificateKeyFile", "net.tls.certificateKeyFile", Refused(NO_TLS)),
-    known("tlsCertificateKeyFilePassword", "net.tls.certificateKeyFilePassword", Refused(NO_TLS)),
-    known("tlsClusterFile", "net.tls.clusterFile", Refused(NO_TLS)),
-    known("tlsCRLFile", "net.tls.CRLFile", Refused(NO_TLS)),
-    known("tlsDisabledProtocols", "net.tls.disabledProtocols", Refused(NO_TLS)),
+    known("tlsAllowInvalidHostnames", "net.tls.allowInvalidHostnames", Refused(TLS_OUT)),
+    known("tlsCAFile", "net.tls.CAFile", Value),
+    known("tlsCertificateKeyFile", "net.tls.certificateKeyFile", Value),
+    known("tlsCertificateKeyFilePassword", "net.tls.certificateKeyFilePassword", Value),
+    known("tlsClusterAuthX509Attributes", "net.tls.clusterAuthX509.attributes", Refused(TLS_OUT)),
+    known("tlsClusterAuthX509ExtensionValue", "net.tls.clusterAuthX509.extensionValue", Refused(TLS_OUT)),
+    known("tlsClusterCAFile", "net.tls.clusterCAFile", Refused(TLS_OUT)),
+    known("tlsClusterFile", "net.tls.clusterFile", Refused(TLS_OUT)),
+    known("tlsClusterPassword", "net.tls.clusterPassword", Refused(TLS_OUT)),
+    known("tlsCRLFile", "net.tls.CRLFile", Value),
+    known("tlsDisabledProtocols", "net.tls.disabledProtocols", Value),
+    known("tlsFIPSMode", "net.tls.FIPSMode", Refused("the cryptography built in is not certified")),
+    known(
+        "tlsLogVersions",
+        "net.tls.logVersions",
+        Refused("serverStatus counts versions: transportSecurity"),
+    ),
     known("tlsMode", "net.tls.mode", Value),
+    known("tlsOnNormalPorts", "", Refused("--tlsMode requireTLS is its newer name")),
     known("transitionToAuth", "security.transitionToAuth", Refused("there are no users yet")),
     known("unixSocketPrefix", "net.unixDomainSocket.pathPrefix", Refused(NO_SOCKET)),
     known("upgrade", "", Refused("data files need no upgrade")),
@@ -140,12 +151,40 @@ pub(super) const OPTIONS: &[Known] = &[
     ),
 ];
 
+/// Names that TLS's options had before version 4.2, on the command line and in a file, and those that they have now.
+const OLDER: &[(&str, &str, &str)] = &[
+    (
+        "sslAllowConnectionsWithoutCertificates",
+        "net.ssl.allowConnectionsWithoutCertificates",
+        "tlsAllowConnectionsWithoutCertificates",
+    ),
+    ("sslAllowInvalidCertificates", "net.ssl.allowInvalidCertificates", "tlsAllowInvalidCertificates"),
+    ("sslAllowInvalidHostnames", "net.ssl.allowInvalidHostnames", "tlsAllowInvalidHostnames"),
+    ("sslCAFile", "net.ssl.CAFile", "tlsCAFile"),
+    ("sslClusterFile", "net.ssl.clusterFile", "tlsClusterFile"),
+    ("sslCRLFile", "net.ssl.CRLFile", "tlsCRLFile"),
+    ("sslDisabledProtocols", "net.ssl.disabledProtocols", "tlsDisabledProtocols"),
+    ("sslMode", "net.ssl.mode", "tlsMode"),
+    ("sslPEMKeyFile", "net.ssl.PEMKeyFile", "tlsCertificateKeyFile"),
+    ("sslPEMKeyPassword", "net.ssl.PEMKeyPassword", "tlsCertificateKeyFilePassword"),
+];
+
 /// An option that was given, with its value; that of a switch is "true" or "false".
 pub(super) type Given = (&'static str, String);
 
-/// The option of a name.
+/// The option of a name, or of an older one.
 pub(super) fn find(name: &str) -> Option<&'static Known> {
+    let older = OLDER.iter().find(|(older, _, _)| *older == name);
+    let name = older.map_or(name, |(_, _, newer)| newer);
     OPTIONS.iter().find(|known| known.name == name)
+}
+
+/// The option of a name in a file.
+pub(super) fn find_in_file(path: &str) -> Option<&'static Known> {
+    match OLDER.iter().find(|(_, older, _)| *older == path) {
+        Some((_, _, newer)) => find(newer),
+        None => OPTIONS.iter().find(|known| known.path == path && !path.is_empty()),
+    }
 }
 
 /// Takes a command line apart; its words in mongod's own errors.

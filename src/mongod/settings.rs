@@ -3,10 +3,11 @@
 use super::options::Given;
 use crate::cli::{Engine, parse_set_name};
 use crate::config::{Config, Greeting, promise};
-use server::Settings;
 use server::logging::{self, Destination};
+use server::{Settings, Tls, TlsMode};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use storage::store::LogOptions;
 use storage::{DiskOptions, Durability};
@@ -82,6 +83,7 @@ impl Options {
             ephemeral: engine == Engine::Memory,
             syncs: !self.has("nojournal"),
             test_commands,
+            tls: self.tls()?,
             connections_max: self.number("maxConns")?.unwrap_or(Settings::default().connections_max),
             ..Settings::default()
         };
@@ -118,7 +120,6 @@ impl Options {
         )?;
         self.only("profile", &["0"], "there is no profiler")?;
         self.only("timeStampFormat", &["iso8601-utc"], "times in the log are UTC")?;
-        self.only("tlsMode", &["disabled"], "there is no TLS yet")?;
         if self.number::<f64>("syncdelay")?.is_some_and(|delay| delay > 0.0 && delay < CHECKPOINT_SECONDS) {
             let why = "a checkpoint is made after 60 seconds at the latest, or as changes need room";
             return Err(format!("--syncdelay below 60 means nothing to Vellum: {why}"));
@@ -205,6 +206,26 @@ impl Options {
                 Err(format!("--keyFile and {bind}: there are no users yet, so anyone could read and write"))
             }
         }
+    }
+
+    fn tls(&self) -> Result<Option<Arc<Tls>>, String> {
+        let mode = match self.get("tlsMode").unwrap_or("disabled") {
+            "disabled" => None,
+            "allowTLS" | "allowSSL" => Some(TlsMode::Allow),
+            "preferTLS" | "preferSSL" => Some(TlsMode::Prefer),
+            "requireTLS" | "requireSSL" => Some(TlsMode::Require),
+            other => return Err(format!("unsupported value for tlsMode {other}")),
+        };
+        let asked = crate::tls::Asked {
+            mode,
+            certificate_key_file: self.get("tlsCertificateKeyFile").map(PathBuf::from),
+            password: self.get("tlsCertificateKeyFilePassword").map(str::to_string),
+            ca_file: self.get("tlsCAFile").map(PathBuf::from),
+            crl_file: self.get("tlsCRLFile").map(PathBuf::from),
+            without_certificates: self.has("tlsAllowConnectionsWithoutCertificates"),
+            disabled_protocols: self.get("tlsDisabledProtocols").map(str::to_string),
+        };
+        asked.open()
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -314,7 +335,12 @@ mod tests {
             ("--logappend", "--logpath"),
             ("--keyFile /nowhere/key", "/nowhere/key"),
             ("--profile 1", "--profile 1"),
-            ("--tlsMode requireTLS", "TLS"),
+            ("--tlsMode requireTLS", "needs the file"),
+            ("--tlsMode sometimes", "unsupported value for tlsMode sometimes"),
+            ("--tlsMode requireTLS --tlsCertificateKeyFile /nowhere/a.pem", "/nowhere/a.pem: No such file"),
+            ("--sslMode requireSSL --sslPEMKeyFile /nowhere/a.pem", "/nowhere/a.pem: No such file"),
+            ("--tlsCAFile /nowhere/a.pem", "TLS is off"),
+            ("--tlsClusterFile a", "no connections are made to other servers"),
             ("--setParameter x", "Illegal option assignment"),
             ("--storageEngine inMemory --wiredTigerCacheSizeGB 1", "in memory"),
             ("--wiredTigerCacheSizeGB 0.001", "0.016"),

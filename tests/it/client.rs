@@ -2,7 +2,7 @@
 
 use base::bson::{DocumentBuf, validate};
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 const OP_MSG: u32 = 2013;
@@ -12,9 +12,15 @@ const PREFIX_LENGTH: usize = 5;
 /// Tells the server that no reply is expected.
 const MORE_TO_COME: u32 = 1 << 1;
 
+/// What bytes are read from and written to.
+pub(crate) trait Duplex: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Duplex for S {}
+
 /// A connection.
 pub(crate) struct Client {
-    stream: TcpStream,
+    stream: Box<dyn Duplex>,
+    address: SocketAddr,
     request_id: u32,
 }
 
@@ -24,12 +30,18 @@ impl Client {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(timeout))?;
-        Ok(Client { stream, request_id: 0 })
+        let address = stream.local_addr()?;
+        Ok(Client::over(stream, address))
+    }
+
+    /// A connection over whatever carries bytes.
+    pub(crate) fn over(stream: impl Duplex + 'static, address: SocketAddr) -> Client {
+        Client { stream: Box::new(stream), address, request_id: 0 }
     }
 
     /// The address by which the server knows the connection.
-    pub(crate) fn address(&self) -> io::Result<String> {
-        Ok(self.stream.local_addr()?.to_string())
+    pub(crate) fn address(&self) -> String {
+        self.address.to_string()
     }
 
     /// Sends a command (with its `$db`) and waits for the reply.

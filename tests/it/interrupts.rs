@@ -199,7 +199,7 @@ fn operation(client: &mut Client, address: &str) -> Option<i64> {
 /// Starts the command, kills it, and says how long it went on, or what went wrong.
 fn killed(server: &Server, text: &str) -> Result<Duration, String> {
     let (mut client, mut killer) = (server.connect().unwrap(), server.connect().unwrap());
-    let address = client.address().unwrap();
+    let address = client.address();
     let slow = command(text, |_| {});
     let work = thread::spawn(move || (client.command(&slow), Instant::now()));
     let number = operation(&mut killer, &address);

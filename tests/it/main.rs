@@ -20,11 +20,14 @@
 //! - `step_down`: a stepDown interrupts the writes under way.
 //! - `strict`: what `--strict` reports.
 //! - `tidy`: rules about the sources themselves.
+//! - `tls`: who may connect how, and certificates that are changed.
 //!
 //! `VELLUM_SERVER=127.0.0.1:27017` uses a server already running instead of starting some.
 
 #![allow(clippy::unwrap_used)]
 
+#[cfg(unix)]
+mod authority;
 mod change_streams;
 mod client;
 mod compatibility;
@@ -56,6 +59,8 @@ mod strict;
 mod tidy;
 mod tidy_layers;
 mod tidy_statics;
+#[cfg(unix)]
+mod tls;
 mod unstable;
 mod waits;
 

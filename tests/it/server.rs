@@ -131,6 +131,24 @@ impl Server {
         Client::connect(&self.address, REPLY_TIMEOUT)
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Sends it SIGHUP.
+    #[cfg(unix)]
+    pub(crate) fn hang_up(&self) {
+        use nix::sys::signal::{Signal, kill};
+        let child = self.child.as_ref().unwrap();
+        kill(nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGHUP).unwrap();
+    }
+
+    /// All that it has written to standard error so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
     /// How many servers it is.
     pub(crate) fn fronts(&self) -> usize {
         1 + usize::from(self.other.is_some())

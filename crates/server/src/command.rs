@@ -231,6 +231,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::refused("revokeRolesFromRole"),
     Command::refused("revokeRolesFromUser"),
     Command::refused("rolesInfo"),
+    admin::ROTATE_CERTIFICATES,
     Command::login("saslContinue"),
     Command::login("saslStart"),
     server_status::SERVER_STATUS,

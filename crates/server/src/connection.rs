@@ -15,6 +15,8 @@ use crate::turn::Turn;
 use crate::wire::{Compressor, Header, Opcode, Request, Trouble, compression, message, query};
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Error, err};
+use rustls::ProtocolVersion;
+use rustls::pki_types::CertificateDer;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -30,6 +32,8 @@ pub(crate) struct ConnectionState {
     pub(crate) identity: Option<Arc<Identity>>,
     /// Whether it is the server itself that asks: it may do everything.
     pub(crate) is_system: bool,
+    /// How the connection is encrypted, if it is, and for whom.
+    pub(crate) peer: Option<Box<Peer>>,
     /// What the client said of itself in the first hello.
     pub(crate) metadata: Option<Box<DocumentBuf>>,
     /// Set by a statement of a transaction that has replied with errors: they abort the transaction.
@@ -47,6 +51,27 @@ pub(crate) struct ConnectionState {
     pub(crate) failure: Option<Box<Failure>>,
     /// The replies being sent unasked, where there are any.
     pub(crate) stream: Option<Stream>,
+}
+
+/// What TLS tells of the other end.
+pub(crate) struct Peer {
+    /// The protocol's version.
+    pub(crate) protocol: Option<ProtocolVersion>,
+    /// Whom the client's certificate is for, if it has shown one, which has been checked.
+    pub(crate) subject: Option<String>,
+}
+
+impl Peer {
+    /// What a handshake has told.
+    pub(crate) fn new(protocol: Option<ProtocolVersion>, certificate: Option<&CertificateDer<'_>>) -> Peer {
+        let facts = certificate.and_then(|certificate| ::wire::certificates::facts(certificate).ok());
+        let subject = facts.map(|facts| facts.subject);
+        log::debug!(
+            "encrypted by {protocol:?} for {}",
+            subject.as_deref().unwrap_or("somebody without a certificate")
+        );
+        Peer { protocol, subject }
+    }
 }
 
 /// The beginning of a request.
@@ -89,6 +114,7 @@ impl ConnectionState {
             local,
             identity: None,
             is_system: false,
+            peer: None,
             metadata: None,
             session: None,
             statement_failed: false,

@@ -1,6 +1,7 @@
 //! What the server counts of itself, as serverStatus reports it.
 
 use crate::command::COMMANDS;
+use rustls::ProtocolVersion;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A count that only grows.
@@ -52,8 +53,28 @@ pub(crate) struct Counters {
     pub(crate) panics: Counter,
     /// Connections refused for their number.
     pub(crate) connections_rejected: Counter,
+    /// Connections by their version of TLS: as [`PROTOCOLS`] has them, then others.
+    pub(crate) protocols: [Counter; 5],
     /// One for each row of the table of commands.
     pub(crate) commands: Vec<CommandCounter>,
+}
+
+/// The versions of TLS that are counted, by MongoDB's names of them. The first two nobody gets.
+pub(crate) const PROTOCOLS: [(&str, ProtocolVersion); 4] = [
+    ("1.0", ProtocolVersion::TLSv1_0),
+    ("1.1", ProtocolVersion::TLSv1_1),
+    ("1.2", ProtocolVersion::TLSv1_2),
+    ("1.3", ProtocolVersion::TLSv1_3),
+];
+
+impl Counters {
+    /// Counts a connection of this version of TLS.
+    pub(crate) fn count_protocol(&self, protocol: Option<ProtocolVersion>) {
+        let at = PROTOCOLS.iter().position(|(_, known)| Some(*known) == protocol);
+        if let Some(counter) = self.protocols.get(at.unwrap_or(PROTOCOLS.len())) {
+            counter.add(1);
+        }
+    }
 }
 
 impl Default for Counters {
@@ -69,6 +90,7 @@ impl Default for Counters {
             user_asserts: Counter::default(),
             panics: Counter::default(),
             connections_rejected: Counter::default(),
+            protocols: Default::default(),
             commands: COMMANDS.iter().map(|_| CommandCounter::default()).collect(),
         }
     }

@@ -5,15 +5,21 @@
 //! and writes the reply, usually with one system call each. Work that may take long leaves the
 //! thread through [`in_place`].
 
+mod first;
+mod stream;
+mod tls_stream;
+
 use crate::activity::Activity;
 use crate::buffers;
 use crate::call::Wait;
-use crate::connection::{ConnectionState, Outcome, handle};
+use crate::connection::{ConnectionState, Outcome, Peer, handle};
 use crate::own_address::dialled;
 use crate::server::Server;
+use crate::tls::{Tls, TlsMode};
 use crate::wire::{Trouble, frame_length};
+use first::First;
 use std::future::{pending, poll_fn};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -21,6 +27,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
+use stream::Stream;
+use tls_stream::TlsStream;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 
@@ -32,9 +40,6 @@ const STACK_SIZE: usize = 4 * 1024 * 1024;
 
 /// The least bound on threads for commands that wait, in case few connections are allowed.
 const BLOCKING_MIN: usize = 512;
-
-/// A frame's buffer grows by at least this much at a time, in bytes, as the frame arrives.
-const READ_STEP: usize = 64 * 1024;
 
 /// How long a stopping server waits for replies under way before it interrupts them.
 const GRACE: Duration = Duration::from_millis(500);
@@ -176,8 +181,11 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
     let registered = Registered { activity: server.activities.open(client), server: server.clone() };
     tokio::spawn(async move {
         let state = ConnectionState::new(registered.activity.clone(), local);
-        let connection = Connection { stream, server: registered.server.clone(), state };
-        if let Err(error) = connection.run().await {
+        let stream = Stream::Plain(stream);
+        let mut connection = Connection { stream, server: registered.server.clone(), state };
+        let ended = connection.run().await;
+        connection.stream.close();
+        if let Err(error) = ended {
             log::debug!("connection {} lost: {error}", registered.activity.connection_id);
         }
     });
@@ -252,51 +260,127 @@ fn network_threads() -> usize {
 
 /// A connection's task.
 struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     server: Arc<Server>,
     state: ConnectionState,
 }
 
 impl Connection {
-    async fn run(mut self) -> io::Result<()> {
+    async fn run(&mut self) -> io::Result<()> {
         let mut input = Vec::new();
+        if !self.begin(&mut input).await? {
+            return Ok(());
+        }
         loop {
-            if !self.fill(&mut input).await? {
-                return Ok(());
-            }
             if self.answer_frames(&mut input).await?.is_break() {
                 return Ok(());
             }
             if input.is_empty() {
                 buffers::give(std::mem::take(&mut input));
             }
+            if !self.fill(&mut input).await? {
+                return Ok(());
+            }
         }
     }
 
-    /// Waits for bytes and reads what is there; `false` at the end of the stream. The buffer is
-    /// taken only once there is something to read.
-    async fn fill(&self, input: &mut Vec<u8>) -> io::Result<bool> {
-        loop {
-            self.stream.readable().await?;
-            if input.capacity() == 0 {
-                *input = buffers::take();
-            } else if input.len() == input.capacity() {
-                // A frame's buffer at most doubles with what has really arrived.
-                input.reserve(input.len().max(READ_STEP));
-            }
-            match self.stream.try_read_buf(input) {
-                Ok(0) => return Ok(false),
-                Ok(read) => {
-                    self.server.counters.bytes_in.add(read as u64);
-                    return Ok(true);
+    /// Waits for bytes and reads what is there; `false` at the end of the stream.
+    async fn fill(&mut self, input: &mut Vec<u8>) -> io::Result<bool> {
+        let read = self.stream.fill(input).await?;
+        self.server.counters.bytes_in.add(read as u64);
+        Ok(read > 0)
+    }
+
+    /// Reads what the client begins with and, if that is TLS, agrees with it on how to encrypt; `false` where
+    /// that was the end.
+    async fn begin(&mut self, input: &mut Vec<u8>) -> io::Result<bool> {
+        let tls = self.server.settings.tls.clone();
+        let time = self.server.settings.handshake_timeout;
+        let begins = self.first(input);
+        // Where everybody may come in, silence does no harm.
+        let first = match tls {
+            None => begins.await?,
+            Some(_) => match tokio::time::timeout(time, begins).await {
+                Ok(first) => first?,
+                Err(_) => {
+                    self.tell("it has sent nothing for too long");
+                    return Ok(false);
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
+            },
+        };
+        match (first, tls) {
+            (None, _) => Ok(false),
+            (Some(First::Tls), Some(tls)) => {
+                let raw = std::mem::take(input);
+                match tokio::time::timeout(time, Box::pin(self.encrypt(&tls, raw))).await {
+                    Ok(Ok(())) => Ok(true),
+                    Ok(Err(error)) => {
+                        self.tell(&format!("the TLS handshake failed: {error}"));
+                        Ok(false)
+                    }
+                    Err(_) => {
+                        self.tell("the TLS handshake took too long");
+                        Ok(false)
+                    }
+                }
             }
-            if input.is_empty() {
-                buffers::give(std::mem::take(input));
+            (Some(First::OldTls), Some(_)) => {
+                self.tell("SSL handshake failed, as client requested disabled protocol");
+                self.stream.send(&first::VERSION_ALERT).await?;
+                Ok(false)
+            }
+            (Some(First::Tls | First::OldTls), None) => {
+                self.tell("SSL handshake received but server is started without SSL support");
+                Ok(false)
+            }
+            (Some(First::Message), Some(tls)) if tls.mode() == TlsMode::Require => {
+                self.tell("The server is configured to only allow SSL connections");
+                Ok(false)
+            }
+            (Some(First::Message | First::Web), _) => Ok(true),
+        }
+    }
+
+    /// Reads until it is clear what the client begins with; `None` where it has gone before.
+    async fn first(&mut self, input: &mut Vec<u8>) -> io::Result<Option<First>> {
+        loop {
+            if !self.fill(input).await? {
+                return Ok(None);
+            }
+            if let Some(first) = First::of(input) {
+                return Ok(Some(first));
             }
         }
+    }
+
+    /// Begins TLS on a connection that was plain until here.
+    async fn encrypt(&mut self, tls: &Tls, raw: Vec<u8>) -> io::Result<()> {
+        let Stream::Plain(socket) = std::mem::replace(&mut self.stream, Stream::Closed) else {
+            return Ok(());
+        };
+        let mut stream = TlsStream::new(socket, tls.loaded().config.clone(), raw)?;
+        stream.shake_hands().await?;
+        let peer = Peer::new(stream.protocol(), stream.certificate());
+        self.server.counters.count_protocol(peer.protocol);
+        let (id, subject) = (self.state.activity.connection_id, peer.subject.as_deref());
+        log::debug!("connection {id} is encrypted by {:?}, the client is {subject:?}", peer.protocol);
+        self.state.peer = Some(Box::new(peer));
+        self.stream = Stream::Tls(Box::new(stream));
+        Ok(())
+    }
+
+    /// Says in the log why the connection is closed: once to everybody for each address and reason.
+    fn tell(&self, why: &str) {
+        let activity = &self.state.activity;
+        let level = match self.server.told.is_new(activity.client.ip(), why) {
+            true => log::Level::Warn,
+            false => log::Level::Debug,
+        };
+        let (remote, id) = (activity.client.to_string(), activity.connection_id);
+        log::log!(
+            level, id = 22988, c = "NETWORK", remote = remote.as_str(), connectionId = id, error = why;
+            "Error receiving request from client. Ending connection from remote"
+        );
     }
 
     /// Answers every whole frame in `input` and leaves what follows them.
@@ -306,13 +390,13 @@ impl Connection {
             let length = match frame_length(rest) {
                 Ok(Some(length)) if length <= rest.len() => length,
                 Ok(_) => break,
+                Err(Trouble::Malformed(_)) if First::of(rest) == Some(First::Web) => {
+                    self.tell("Client sent an HTTP request over a native MongoDB connection");
+                    self.stream.send(&first::web_answer()).await?;
+                    return Ok(ControlFlow::Break(()));
+                }
                 Err(Trouble::Malformed(what)) => {
-                    let activity = &self.state.activity;
-                    log::warn!(
-                        "closing connection {} from {}: {what}",
-                        activity.connection_id,
-                        activity.client
-                    );
+                    self.tell(&what);
                     return Ok(ControlFlow::Break(()));
                 }
                 Err(Trouble::Refused(_)) => return Ok(ControlFlow::Break(())),
@@ -339,7 +423,7 @@ impl Connection {
             let mut out = buffers::take();
             let outcome = handle_here(&mut self.state, &self.server, frame, &mut out);
             if !out.is_empty() {
-                send(&self.stream, &out).await?;
+                self.stream.send(&out).await?;
                 self.server.counters.bytes_out.add(out.len() as u64);
             }
             buffers::give(out);
@@ -350,7 +434,7 @@ impl Connection {
                 Outcome::Close => return Ok(ControlFlow::Break(())),
                 // Boxed, since few connections ever wait.
                 Outcome::Wait(wait) => {
-                    if !Box::pin(pause(&self.stream, wait)).await {
+                    if !Box::pin(pause(&mut self.stream, wait)).await {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
@@ -359,19 +443,8 @@ impl Connection {
     }
 }
 
-async fn send(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match stream.try_write(bytes) {
-            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => stream.writable().await?,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
 /// Waits as told; `false` if the client has gone meanwhile.
-async fn pause(stream: &TcpStream, mut wait: Wait) -> bool {
+async fn pause(stream: &mut Stream, mut wait: Wait) -> bool {
     let happened = poll_fn(|context| match (wait.ready)(context.waker()) {
         true => Poll::Ready(()),
         false => Poll::Pending,
@@ -382,7 +455,7 @@ async fn pause(stream: &TcpStream, mut wait: Wait) -> bool {
         true
     };
     let end = async {
-        gone(stream).await;
+        stream.gone().await;
         false
     };
     race(go_on, end).await
@@ -396,14 +469,6 @@ async fn race<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -
         ready => ready,
     })
     .await
-}
-
-/// Returns when the client has closed the connection; never, if it sends something instead.
-async fn gone(stream: &TcpStream) {
-    let mut byte = [0];
-    if let Ok(1..) = stream.peek(&mut byte).await {
-        pending::<()>().await;
-    }
 }
 
 #[cfg(test)]

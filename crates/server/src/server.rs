@@ -12,6 +12,7 @@ use crate::replica_set::ReplicaSet;
 use crate::session::Sessions;
 use crate::signal::Signal;
 use crate::slow::SlowOperations;
+use crate::tls::{Tls, Told};
 use crate::transaction::TransactionCounters;
 use base::bson::{Builder, ObjectId};
 use base::random::Random;
@@ -45,6 +46,10 @@ pub struct Settings {
     pub syncs: bool,
     /// The most connections open at once.
     pub connections_max: usize,
+    /// How connections are encrypted; `None` where TLS is off.
+    pub tls: Option<Arc<Tls>>,
+    /// How long a client may take to begin, and for the handshake of TLS.
+    pub handshake_timeout: Duration,
     /// Whether clients may make commands fail and set the clock.
     pub test_commands: bool,
     /// Whether only users get in, and each may do what their roles allow.
@@ -68,6 +73,8 @@ impl Default for Settings {
             ephemeral: true,
             syncs: true,
             connections_max: 65_536,
+            tls: None,
+            handshake_timeout: Duration::from_secs(30),
             test_commands: true,
             auth: false,
             strict: false,
@@ -88,6 +95,8 @@ pub struct Server {
     pub(crate) parameters: Parameters,
     pub(crate) slow: SlowOperations,
     pub(crate) default_concerns: DefaultConcerns,
+    /// Whom the log has told why they aren't served.
+    pub(crate) told: Told,
     /// Raised when fsyncUnlock lets writes go on.
     pub(crate) unlocked: Arc<Signal>,
     pub(crate) topology: TopologyState,
@@ -146,6 +155,7 @@ impl Server {
             parameters: Parameters::default(),
             slow: SlowOperations::default(),
             default_concerns: DefaultConcerns::default(),
+            told: Told::default(),
             unlocked: Arc::default(),
             topology: TopologyState {
                 process_id: ObjectId::from_parts(seconds, process, 0),

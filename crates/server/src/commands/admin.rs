@@ -39,6 +39,32 @@ fn get_log(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
+/// The row of `rotateCertificates`.
+pub(crate) const ROTATE_CERTIFICATES: Command = Command::new(
+    "rotateCertificates",
+    Kind::Admin,
+    "Reads certificates and keys again, for the connections to come.",
+    rotate_certificates,
+)
+.admin_only();
+
+fn rotate_certificates(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let message = fields.string("message")?.unwrap_or_default();
+    fields.finish()?;
+    let Some(tls) = &call.server.settings.tls else {
+        // As MongoDB, which has nothing to do then and says that it is done.
+        log::info!(c = "NETWORK", message = message; "rotateCertificates: TLS is off, nothing to rotate");
+        return Ok(Answer::Done);
+    };
+    let mut result = Ok(());
+    crate::net::in_place(&mut || result = tls.rotate());
+    result.map_err(|why| err!(InvalidSSLConfiguration, "{why}"))?;
+    log::info!(id = 4988500, c = "COMMAND", message = message; "Certificate rotation completed successfully");
+    Ok(Answer::Done)
+}
+
 /// The row of `logRotate`.
 pub(crate) const LOG_ROTATE: Command =
     Command::new("logRotate", Kind::Admin, "Starts a new log file, where the log goes to one.", log_rotate)

@@ -4,7 +4,7 @@ use crate::call::{Answer, Call};
 use crate::command::{COMMANDS, Command, Kind};
 use crate::commands::diagnostics::{VERSION, host_name};
 use crate::commands::hello;
-use crate::counters::CommandCounter;
+use crate::counters::{CommandCounter, PROTOCOLS};
 use crate::heap::process_bytes;
 use crate::logging::now_millis;
 use crate::server::Server;
@@ -31,8 +31,10 @@ const SECTIONS: &[Section] = &[
     ("network", network),
     ("opLatencies", op_latencies),
     ("opcounters", op_counters),
+    ("security", security),
     ("storageEngine", storage_engine),
     ("transactions", transactions),
+    ("transportSecurity", transport_security),
     ("vellum", vellum),
     ("mem", memory),
     ("metrics", metrics),
@@ -208,6 +210,23 @@ fn storage_engine(server: &Server, reply: &mut Builder) {
     reply.append("name", server.settings.engine).append("persistent", !server.settings.ephemeral);
     reply.append("supportsCommittedReads", true).append("supportsSnapshotReadConcern", true);
     reply.append("readOnly", false);
+}
+
+/// The certificate that clients are shown.
+fn security(server: &Server, reply: &mut Builder) {
+    let Some(tls) = &server.settings.tls else { return };
+    let loaded = tls.loaded();
+    reply.append("SSLServerSubjectName", &loaded.facts.subject);
+    reply.append("SSLServerHasCertificateAuthority", tls.has_authority());
+    reply.append("SSLServerCertificateExpirationDate", Value::DateTime(loaded.ends()));
+}
+
+/// How many connections there have been of each version of TLS.
+fn transport_security(server: &Server, reply: &mut Builder) {
+    let names = PROTOCOLS.iter().map(|(name, _)| *name).chain(["unknown"]);
+    for (name, counter) in names.zip(&server.counters.protocols) {
+        reply.append(name, counter.get());
+    }
 }
 
 /// What the journal and the cache of an engine on disk have done since the start; in memory there is

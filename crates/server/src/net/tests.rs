@@ -91,7 +91,7 @@ fn nonsense_closes_its_own_connection_alone() {
     let running = Running::start(Settings::default());
     let mut good = running.connect();
     for nonsense in
-        [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xFF; 64], &[16, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 9, 0, 0]]
+        [&b"PRI * HTTP/2.0\r\n\r\n"[..], &[0xFF; 64], &[16, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 9, 0, 0]]
     {
         let mut bad = running.connect();
         bad.write_all(nonsense).unwrap();
@@ -154,4 +154,70 @@ fn stopping_closes_idle_connections_at_once() {
     drop(running);
     assert!(!is_answered(&mut socket));
     assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+fn secured() -> Settings {
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../wire/tests/fixtures/plain.pem");
+    let options = crate::tls::TlsOptions {
+        mode: TlsMode::Require,
+        certificate_key_file: fixture.into(),
+        password: None,
+        ca_file: None,
+        crl_file: None,
+        without_certificates: false,
+        tls12: true,
+        tls13: true,
+    };
+    let tls = Some(Arc::new(Tls::open(options).unwrap()));
+    Settings { tls, handshake_timeout: Duration::from_millis(300), ..Settings::default() }
+}
+
+/// Whether the server closes the connection soon.
+fn is_closed(socket: &mut Socket) -> bool {
+    let began = Instant::now();
+    let mut rest = Vec::new();
+    socket.read_to_end(&mut rest).is_ok() && began.elapsed() < Duration::from_secs(10)
+}
+
+#[test]
+fn a_handshake_that_gets_nowhere_is_closed() {
+    let running = Running::start(secured());
+    let mut silent = running.connect();
+    let mut slow = running.connect();
+    slow.write_all(&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xFC, 3, 3]).unwrap();
+    let mut slower = running.connect();
+    slower.write_all(&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xFC, 3, 3, 7, 7, 7, 7, 7, 7]).unwrap();
+    for socket in [&mut silent, &mut slow, &mut slower] {
+        assert!(is_closed(socket));
+    }
+}
+
+#[test]
+fn without_tls_silence_does_no_harm() {
+    let running = Running::start(Settings { tls: None, ..secured() });
+    let mut silent = running.connect();
+    std::thread::sleep(Duration::from_millis(600));
+    silent.write_all(&ping("")).unwrap();
+    assert!(is_answered(&mut silent));
+}
+
+#[test]
+fn slow_handshakes_hold_nobody_up() {
+    let settings = Settings { handshake_timeout: Duration::from_secs(20), ..secured() };
+    let running = Running::start(settings);
+    let slow: Vec<_> = (0..64)
+        .map(|_| {
+            let mut socket = running.connect();
+            socket.write_all(&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xFC, 3, 3, 7, 7, 7, 7, 7, 7]).unwrap();
+            socket
+        })
+        .collect();
+    let began = Instant::now();
+    let mut web = running.connect();
+    web.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    web.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("over HTTP on the native driver port"), "{answer}");
+    assert!(began.elapsed() < Duration::from_secs(5));
+    drop(slow);
 }

@@ -17,7 +17,7 @@ pub(crate) mod request;
 mod tests;
 
 pub(crate) use compression::Compressor;
-pub(crate) use header::{Header, Opcode, frame_length};
+pub(crate) use header::{HEADER_SIZE, Header, Opcode, frame_length};
 pub(crate) use request::{Documents, Request};
 
 /// The largest message either side may send, in bytes: what hello promises as

@@ -1,0 +1,94 @@
+//! A connection's bytes, whether they are encrypted on their way or not.
+//!
+//! Reading and writing a plain connection costs what it cost before there were others: one look at which it is.
+
+use super::tls_stream::TlsStream;
+use crate::buffers;
+use std::future::pending;
+use std::io::{self, ErrorKind};
+use tokio::net::TcpStream;
+
+/// A frame's buffer grows by at least this much at a time, in bytes, as the frame arrives.
+const READ_STEP: usize = 64 * 1024;
+
+/// A connection's two directions.
+pub(super) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream>),
+    /// Neither: its handshake is under way, or has failed.
+    Closed,
+}
+
+impl Stream {
+    /// Waits for bytes and reads what is there; how many, none at the end of the stream. The buffer is
+    /// taken only once there is something to read.
+    pub(super) async fn fill(&mut self, input: &mut Vec<u8>) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => fill(stream, input).await,
+            Stream::Tls(stream) => stream.fill(input).await,
+            Stream::Closed => Ok(0),
+        }
+    }
+
+    /// Sends all of these.
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Plain(stream) => send(stream, bytes).await,
+            Stream::Tls(stream) => stream.send(bytes).await,
+            Stream::Closed => Err(ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Returns when the client has closed the connection; never, if it sends something instead.
+    pub(super) async fn gone(&mut self) {
+        match self {
+            Stream::Plain(stream) => {
+                let mut byte = [0];
+                if let Ok(1..) = stream.peek(&mut byte).await {
+                    pending::<()>().await;
+                }
+            }
+            Stream::Tls(stream) => stream.gone().await,
+            Stream::Closed => {}
+        }
+    }
+
+    /// Tells the other end that nothing follows, where that is told.
+    pub(super) fn close(&mut self) {
+        if let Stream::Tls(stream) = self {
+            stream.close();
+        }
+    }
+}
+
+/// Waits for bytes of a socket and reads what is there.
+pub(super) async fn fill(stream: &TcpStream, input: &mut Vec<u8>) -> io::Result<usize> {
+    loop {
+        stream.readable().await?;
+        if input.capacity() == 0 {
+            *input = buffers::take();
+        } else if input.len() == input.capacity() {
+            // A frame's buffer at most doubles with what has really arrived.
+            input.reserve(input.len().max(READ_STEP));
+        }
+        match stream.try_read_buf(input) {
+            Ok(read) => return Ok(read),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        if input.is_empty() {
+            buffers::give(std::mem::take(input));
+        }
+    }
+}
+
+async fn send(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match stream.try_write(bytes) {
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => stream.writable().await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

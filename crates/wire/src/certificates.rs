@@ -1,0 +1,105 @@
+//! Certificates, keys and revocation lists out of PEM files, in what rustls takes.
+//!
+//! Every error names the file and what is wrong with it.
+
+use crate::pem::{Section, sections};
+pub use crate::subject::{Facts, facts};
+use pkcs8::EncryptedPrivateKeyInfoRef;
+use rustls::RootCertStore;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer,
+    PrivateSec1KeyDer,
+};
+use rustls::sign::CertifiedKey;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The one implementation of cryptography that is built in.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// A certificate with its chain and its key, out of one file.
+///
+/// # Errors
+/// A file that can't be read or lacks one of them, a password that is missing or wrong, a key of another certificate.
+pub fn key_pair(path: &Path, password: Option<&str>) -> Result<CertifiedKey, String> {
+    let (mut chain, mut key) = (Vec::new(), None);
+    for section in read(path)? {
+        match section.label.as_str() {
+            "CERTIFICATE" => chain.push(CertificateDer::from(section.bytes)),
+            label if label.ends_with("PRIVATE KEY") && key.is_none() => {
+                key = Some(private_key(section, password).map_err(named(path))?);
+            }
+            _ => {}
+        }
+    }
+    if chain.is_empty() {
+        return Err(named(path)("there is no certificate in it".to_string()));
+    }
+    let key = key.ok_or_else(|| named(path)("there is no private key in it".to_string()))?;
+    CertifiedKey::from_der(chain, key, &provider()).map_err(|error| named(path)(error.to_string()))
+}
+
+/// The certificates that others' are checked by.
+///
+/// # Errors
+/// A file that can't be read, or has no certificate that may sign others.
+pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for section in read(path)?.into_iter().filter(|section| section.label == "CERTIFICATE") {
+        roots.add(CertificateDer::from(section.bytes)).map_err(|error| named(path)(error.to_string()))?;
+    }
+    match roots.is_empty() {
+        true => Err(named(path)("there is no certificate in it".to_string())),
+        false => Ok(roots),
+    }
+}
+
+/// Lists of certificates that are no longer good.
+///
+/// # Errors
+/// A file that can't be read, or has no such list.
+pub fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
+    let lists = read(path)?.into_iter().filter(|section| section.label == "X509 CRL");
+    let lists: Vec<_> = lists.map(|section| CertificateRevocationListDer::from(section.bytes)).collect();
+    match lists.is_empty() {
+        true => Err(named(path)("there is no revocation list in it".to_string())),
+        false => Ok(lists),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<Section>, String> {
+    let text = std::fs::read(path).map_err(|error| named(path)(error.to_string()))?;
+    sections(&String::from_utf8_lossy(&text)).map_err(named(path))
+}
+
+fn named(path: &Path) -> impl Fn(String) -> String {
+    move |why| format!("{}: {why}", path.display())
+}
+
+fn private_key(section: Section, password: Option<&str>) -> Result<PrivateKeyDer<'static>, String> {
+    if section.is_legacy_encrypted {
+        return Err(
+            "the private key is encrypted in OpenSSL's old form; 'openssl pkcs8 -topk8 -in FILE' writes the \
+                    form that is read here"
+                .to_string(),
+        );
+    }
+    match section.label.as_str() {
+        "PRIVATE KEY" => Ok(PrivatePkcs8KeyDer::from(section.bytes).into()),
+        "RSA PRIVATE KEY" => Ok(PrivatePkcs1KeyDer::from(section.bytes).into()),
+        "EC PRIVATE KEY" => Ok(PrivateSec1KeyDer::from(section.bytes).into()),
+        "ENCRYPTED PRIVATE KEY" => {
+            let password = password.ok_or("the private key is encrypted, and no password is given")?;
+            let encrypted = EncryptedPrivateKeyInfoRef::try_from(section.bytes.as_slice())
+                .map_err(|error| format!("the encrypted private key can't be read: {error}"))?;
+            let key = encrypted.decrypt(password).map_err(|error| {
+                format!("the private key can't be decrypted: the password is wrong, or the cipher unknown ({error})")
+            })?;
+            Ok(PrivatePkcs8KeyDer::from(key.as_bytes().to_vec()).into())
+        }
+        other => Err(format!("a key of the kind {other} can't be read")),
+    }
+}

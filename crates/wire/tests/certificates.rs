@@ -1,0 +1,76 @@
+//! Keys in all the forms that people keep them in. The fixtures are one key, made by OpenSSL 3.0:
+//! `openssl pkcs8 -topk8` with AES, with triple DES and SHA-1, and with scrypt, `openssl ec` with and without `-aes256`.
+
+#![allow(clippy::unwrap_used)]
+
+use rcgen::{CertificateParams, KeyPair};
+use std::path::{Path, PathBuf};
+use wire::certificates::{authorities, facts, key_pair, revocations};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+/// A file of a test's own.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> File {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.pem", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        File(path)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // What is left is in the target directory.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_key_is_read_in_each_form() {
+    for (name, password) in [
+        ("plain.pem", None),
+        ("sec1.pem", None),
+        ("plain.pem", Some("not needed")),
+        ("aes.pem", Some("secret")),
+        ("des.pem", Some("secret")),
+        ("scrypt.pem", Some("secret")),
+    ] {
+        let pair = key_pair(&fixture(name), password).unwrap_or_else(|why| panic!("{why}"));
+        let facts = facts(&pair.cert[0]).unwrap();
+        assert_eq!(facts.subject, "CN=localhost,O=Vellum,C=DE", "{name}");
+        assert!(facts.begins < facts.ends);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_the_file() {
+    let wrong = |path: &Path, password: Option<&str>, part: &str| {
+        let why = key_pair(path, password).map(drop).unwrap_err();
+        assert!(why.contains(part) && why.contains(&path.display().to_string()), "{why}");
+        assert!(!why.contains("guess"), "{why}");
+    };
+    wrong(&fixture("aes.pem"), None, "no password is given");
+    wrong(&fixture("aes.pem"), Some("guess"), "password is wrong");
+    wrong(&fixture("legacy.pem"), Some("guess"), "openssl pkcs8 -topk8");
+    wrong(Path::new("/nowhere/a.pem"), None, "No such file");
+    let text = std::fs::read_to_string(fixture("plain.pem")).unwrap();
+    let at = text.find("-----BEGIN PRIVATE").unwrap();
+    wrong(&File::new("certificate", &text[..at]).0, None, "no private key");
+    wrong(&File::new("key", &text[at..]).0, None, "no certificate");
+    let other = format!("{}{}", &text[..at], KeyPair::generate().unwrap().serialize_pem());
+    wrong(&File::new("mixed", &other).0, None, "KeyMismatch");
+    wrong(&File::new("cut", &text[..text.len() - 30]).0, None, "has no end");
+}
+
+#[test]
+fn authorities_and_lists_are_looked_for_in_their_files() {
+    let key = KeyPair::generate().unwrap();
+    let one = CertificateParams::new(vec!["a".to_string()]).unwrap().self_signed(&key).unwrap().pem();
+    assert_eq!(authorities(&File::new("roots", &format!("{one}\n{one}")).0).unwrap().len(), 2);
+    assert!(authorities(&File::new("none", "nothing").0).unwrap_err().contains("no certificate"));
+    assert!(revocations(&File::new("no-list", &one).0).unwrap_err().contains("no revocation list"));
+}

@@ -1,0 +1,142 @@
+//! TLS as the options ask for it, Vellum's own and mongod's: every contradiction is found here, and the files are read.
+
+use server::{Tls, TlsMode, TlsOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What stands for a password where options are shown.
+const CENSORED: &str = "<password>";
+
+/// The options whose values nobody is shown.
+const SECRET: &[&str] =
+    &["--tls-certificate-key-file-password", "--tlsCertificateKeyFilePassword", "--sslPEMKeyPassword"];
+
+/// What was asked for, by whatever names.
+#[derive(Default)]
+pub(crate) struct Asked {
+    /// `None` where TLS is off.
+    pub(crate) mode: Option<TlsMode>,
+    pub(crate) certificate_key_file: Option<PathBuf>,
+    pub(crate) password: Option<String>,
+    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) crl_file: Option<PathBuf>,
+    pub(crate) without_certificates: bool,
+    /// A list with commas.
+    pub(crate) disabled_protocols: Option<String>,
+}
+
+impl Asked {
+    /// Reads the files. `None` where TLS is off.
+    ///
+    /// Fails on what contradicts itself, and on files that don't serve, which are named.
+    pub(crate) fn open(self) -> Result<Option<Arc<Tls>>, String> {
+        let Some(mode) = self.mode else {
+            return match self.certificate_key_file.or(self.ca_file).or(self.crl_file) {
+                Some(file) => Err(format!(
+                    "{} is given, and TLS is off: the mode of TLS has to be named",
+                    file.display()
+                )),
+                None if self.disabled_protocols.is_some() || self.without_certificates => {
+                    Err("there are options of TLS, and TLS is off: the mode of TLS has to be named"
+                        .to_string())
+                }
+                None => Ok(None),
+            };
+        };
+        let certificate_key_file =
+            self.certificate_key_file.ok_or("TLS needs the file of the server's certificate and key")?;
+        let (tls12, tls13) = protocols(self.disabled_protocols.as_deref().unwrap_or("none"))?;
+        let options = TlsOptions {
+            mode,
+            certificate_key_file,
+            password: self.password,
+            ca_file: self.ca_file,
+            crl_file: self.crl_file,
+            without_certificates: self.without_certificates,
+            tls12,
+            tls13,
+        };
+        Ok(Some(Arc::new(Tls::open(options)?)))
+    }
+}
+
+/// Whether TLS 1.2 and 1.3 are left by a list of versions not to use.
+fn protocols(list: &str) -> Result<(bool, bool), String> {
+    let (mut tls12, mut tls13) = (true, true);
+    for name in list.split(',').map(str::trim) {
+        match name {
+            "TLS1_2" => tls12 = false,
+            "TLS1_3" => tls13 = false,
+            // Neither is ever used.
+            "TLS1_0" | "TLS1_1" | "none" | "noTLS1_0" | "noTLS1_1" => {}
+            other => {
+                return Err(format!("Unrecognized disabledProtocols '{other}': there are TLS1_0 to TLS1_3"));
+            }
+        }
+    }
+    match tls12 || tls13 {
+        true => Ok((tls12, tls13)),
+        false => Err("all versions of TLS that there are have been disabled".to_string()),
+    }
+}
+
+/// The first line of a file.
+pub(crate) fn password_in(file: &Path) -> Result<String, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(text.lines().next().unwrap_or_default().to_string())
+}
+
+/// A command line without the passwords in it, for those who ask the server for it.
+pub(crate) fn censored(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut is_secret = false;
+    let shown = words.map(|word| {
+        if std::mem::take(&mut is_secret) {
+            return CENSORED.to_string();
+        }
+        is_secret = SECRET.contains(&word.as_str());
+        match word.split_once('=') {
+            Some((name, _)) if SECRET.contains(&name) => format!("{name}={CENSORED}"),
+            _ => word,
+        }
+    });
+    shown.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_named_as_mongod_names_them() {
+        assert_eq!(protocols("none"), Ok((true, true)));
+        assert_eq!(protocols("TLS1_0, TLS1_1"), Ok((true, true)));
+        assert_eq!(protocols("TLS1_0,TLS1_1,TLS1_2"), Ok((false, true)));
+        assert_eq!(protocols("TLS1_3"), Ok((true, false)));
+        assert!(protocols("TLS1_2,TLS1_3").unwrap_err().contains("all versions"));
+        assert!(protocols("SSLv3").unwrap_err().contains("'SSLv3'"));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let file = || Some(PathBuf::from("/nowhere/server.pem"));
+        let error = |asked: Asked| asked.open().unwrap_err();
+        assert!(
+            error(Asked { certificate_key_file: file(), ..Asked::default() }).contains("/nowhere/server.pem")
+        );
+        assert!(error(Asked { without_certificates: true, ..Asked::default() }).contains("TLS is off"));
+        assert!(error(Asked { mode: Some(TlsMode::Require), ..Asked::default() }).contains("needs the file"));
+        let named = Asked { mode: Some(TlsMode::Require), certificate_key_file: file(), ..Asked::default() };
+        assert!(error(named).contains("/nowhere/server.pem: No such file"));
+        assert!(Asked::default().open().unwrap().is_none());
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let words = "mongod --tlsCertificateKeyFilePassword secret --port 1 --sslPEMKeyPassword=secret";
+        let shown = censored(words.split(' ').map(str::to_string)).join(" ");
+        assert_eq!(
+            shown,
+            "mongod --tlsCertificateKeyFilePassword <password> --port 1 --sslPEMKeyPassword=<password>"
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! Certificates made in a test: an authority of its own, and a client that trusts it.
+
+use crate::client::Client;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber,
+    date_time_ymd,
+};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme, StreamOwned,
+    SupportedProtocolVersion,
+};
+use std::io;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Who signs certificates.
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate with its key, as PEM.
+pub(crate) struct Made {
+    /// The certificate, then the key.
+    pub(crate) pem: String,
+    serial: SerialNumber,
+}
+
+impl Authority {
+    /// One that nobody else knows.
+    pub(crate) fn new(name: &str) -> Authority {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// Its own certificate.
+    pub(crate) fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// A certificate for this name, which is good on the loopback address.
+    pub(crate) fn certificate(&self, name: &str) -> Made {
+        self.certificate_until(name, 2090)
+    }
+
+    /// One that ends with a year.
+    pub(crate) fn certificate_until(&self, name: &str, year: i32) -> Made {
+        let mut params =
+            CertificateParams::new(vec!["localhost".to_string(), "127.0.0.1".to_string()]).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CountryName, "DE");
+        params.distinguished_name.push(DnType::OrganizationName, "Vellum");
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(year, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        let serial = SerialNumber::from_slice(
+            &key.public_key_raw()[1..9].iter().map(|b| b & 0x7F | 1).collect::<Vec<_>>(),
+        );
+        params.serial_number = Some(serial.clone());
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        Made { pem: format!("{}{}", certificate.pem(), key.serialize_pem()), serial }
+    }
+
+    /// A list that takes a certificate back.
+    pub(crate) fn revoke(&self, made: &Made) -> String {
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2020, 1, 1),
+            next_update: date_time_ymd(2090, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: vec![RevokedCertParams {
+                serial_number: made.serial.clone(),
+                revocation_time: date_time_ymd(2020, 1, 1),
+                reason_code: None,
+                invalidity_date: None,
+            }],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.0).unwrap().pem().unwrap()
+    }
+}
+
+/// A folder of PEM files, gone afterwards.
+pub(crate) struct Files(PathBuf);
+
+impl Files {
+    /// An empty one.
+    pub(crate) fn new(name: &str) -> Files {
+        let path =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("tls-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Files(path)
+    }
+
+    /// Writes a file, or writes it anew; its path.
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+}
+
+impl std::ops::Deref for Files {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // What is left is in the target directory.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// How a test connects.
+pub(crate) struct Caller<'a> {
+    /// Whom it trusts; nobody is everybody.
+    pub(crate) trusts: Option<&'a Authority>,
+    /// What it shows.
+    pub(crate) shows: Option<&'a Made>,
+    /// What it speaks.
+    pub(crate) version: Option<&'static SupportedProtocolVersion>,
+}
+
+impl Caller<'_> {
+    /// One that trusts everybody and shows nothing.
+    pub(crate) fn anybody() -> Caller<'static> {
+        Caller { trusts: None, shows: None, version: None }
+    }
+
+    /// Connects; the handshake is done, but a client of TLS 1.3 hears only at its first command whether its
+    /// certificate is liked.
+    pub(crate) fn connect(&self, address: &str) -> io::Result<Client> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let versions = self.version.map_or(vec![&TLS12, &TLS13], |version| vec![version]);
+        let builder =
+            ClientConfig::builder_with_provider(provider.clone()).with_protocol_versions(&versions).unwrap();
+        let builder = match self.trusts {
+            Some(authority) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
+                builder.with_root_certificates(roots)
+            }
+            None => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider))),
+        };
+        let config = match self.shows {
+            None => builder.with_no_client_auth(),
+            Some(made) => {
+                let certificate = CertificateDer::from_pem_slice(made.pem.as_bytes()).unwrap();
+                let key = PrivateKeyDer::from_pem_slice(made.pem.as_bytes()).unwrap();
+                builder.with_client_auth_cert(vec![certificate], key).unwrap()
+            }
+        };
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        let session = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+        let socket = TcpStream::connect(address)?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(Duration::from_secs(40)))?;
+        let local = socket.local_addr()?;
+        let mut stream = StreamOwned::new(session, socket);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock)?;
+        }
+        Ok(Client::over(stream, local))
+    }
+}
+
+/// Trusts whomever.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(
+            message,
+            certificate,
+            signed,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(
+            message,
+            certificate,
+            signed,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,364 @@
+//! TLS from outside: who may connect how, whose certificate is good, and certificates changed for new ones.
+
+use crate::authority::{Authority, Caller, Files, Made};
+use crate::client::Client;
+use crate::server::Server;
+use base::bson::DocumentBuf;
+use base::bson::extended_json::parse;
+use rustls::version::{TLS12, TLS13};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// A server with a certificate of an authority.
+struct Setting {
+    files: Files,
+    authority: Authority,
+    /// A certificate that its authority has taken back.
+    revoked: Made,
+    server: Server,
+}
+
+impl Setting {
+    /// `more` are options; `CA` among them is the file of the authority's certificate, `CRL` its list. `None` where the tests run
+    /// against a server that is there already.
+    fn new(name: &str, mode: &str, more: &[&str]) -> Option<Setting> {
+        if std::env::var_os("VELLUM_SERVER").is_some() {
+            return None;
+        }
+        let (files, authority) = (Files::new(name), Authority::new("Tests"));
+        let ca = files.write("ca.pem", &authority.pem());
+        let own = files.write("server.pem", &authority.certificate("server").pem);
+        let revoked = authority.certificate("revoked");
+        let list = files.write("list.pem", &authority.revoke(&revoked));
+        let more = more.iter().map(|word| match *word {
+            "CA" => ca.as_str(),
+            "CRL" => list.as_str(),
+            word => word,
+        });
+        let options: Vec<&str> =
+            ["--tls-mode", mode, "--tls-certificate-key-file", &own].into_iter().chain(more).collect();
+        let server = Server::start_with(&options)?;
+        Some(Setting { files, authority, revoked, server })
+    }
+
+    fn plain(&self) -> io::Result<Client> {
+        Client::connect(self.server.address(), Duration::from_secs(20))
+    }
+
+    /// Connects as somebody who checks the server's certificate.
+    fn secure(&self, shows: Option<&Made>) -> io::Result<Client> {
+        Caller { trusts: Some(&self.authority), shows, version: None }.connect(self.server.address())
+    }
+
+    fn logs(&self, part: &str) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !self.server.log().contains(part) {
+            assert!(Instant::now() < end, "{part}: {}", self.server.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn run(client: &mut Client, command: &str) -> io::Result<DocumentBuf> {
+    client.command(&parse(command).unwrap())
+}
+
+fn answers(client: io::Result<Client>) -> bool {
+    client.is_ok_and(|mut client| run(&mut client, "{ping: 1, $db: 'admin'}").is_ok())
+}
+
+#[test]
+fn each_mode_serves_whom_it_should() {
+    for (mode, serves_plain) in [("allow", true), ("prefer", true), ("require", false)] {
+        let Some(setting) = Setting::new(mode, mode, &[]) else { return };
+        assert_eq!(answers(setting.plain()), serves_plain, "{mode}");
+        assert!(answers(setting.secure(None)), "{mode}");
+        for version in [&TLS12, &TLS13] {
+            let caller = Caller { version: Some(version), ..Caller::anybody() };
+            assert!(answers(caller.connect(setting.server.address())), "{mode} {version:?}");
+        }
+        let stranger = Authority::new("Others");
+        let caller = Caller { trusts: Some(&stranger), ..Caller::anybody() };
+        assert!(!answers(caller.connect(setting.server.address())), "{mode}");
+    }
+}
+
+#[test]
+fn large_documents_pass_both_ways() {
+    let Some(setting) = Setting::new("large", "require", &[]) else { return };
+    let mut client = setting.secure(None).unwrap();
+    let text = "x".repeat(9_000_000);
+    run(&mut client, &format!("{{insert: 'c', documents: [{{_id: 1, text: '{text}'}}], $db: 'test'}}"))
+        .unwrap();
+    let found = run(&mut client, "{find: 'c', $db: 'test'}").unwrap();
+    assert!(found.bytes().len() > 9_000_000);
+    let mut other = setting.secure(None).unwrap();
+    let count = run(&mut other, "{count: 'c', $db: 'test'}").unwrap();
+    assert_eq!(count.view().get("n").and_then(|n| n.as_i64()), Some(1));
+}
+
+#[test]
+fn plain_clients_are_told_of_in_the_log_once() {
+    let Some(setting) = Setting::new("told", "require", &[]) else { return };
+    for _ in 0..3 {
+        assert!(!answers(setting.plain()));
+    }
+    setting.logs("only allow SSL connections");
+    assert!(answers(setting.secure(None)));
+    assert_eq!(setting.server.log().matches("only allow SSL connections").count(), 1);
+}
+
+#[test]
+fn a_server_without_tls_tells_of_those_that_want_it() {
+    let Some(server) = Server::start() else { return };
+    for _ in 0..2 {
+        assert!(Caller::anybody().connect(server.address()).is_err());
+    }
+    assert_eq!(server.log().matches("started without SSL support").count(), 1);
+    assert!(answers(server.connect()));
+}
+
+#[test]
+fn certificates_of_clients_are_checked() {
+    let Some(setting) = Setting::new("clients", "require", &["--tls-ca-file", "CA"]) else { return };
+    let good = setting.authority.certificate("client");
+    assert!(answers(setting.secure(Some(&good))));
+    assert!(!answers(setting.secure(None)));
+    setting.logs("peer sent no certificates");
+    let expired = setting.authority.certificate_until("client", 2021);
+    assert!(!answers(setting.secure(Some(&expired))));
+    setting.logs("certificate expired");
+    let others = Authority::new("Others").certificate("client");
+    assert!(!answers(setting.secure(Some(&others))));
+    setting.logs("UnknownIssuer");
+}
+
+#[test]
+fn clients_may_be_let_in_without_a_certificate() {
+    let more = ["--tls-ca-file", "CA", "--tls-allow-connections-without-certificates"];
+    let Some(setting) = Setting::new("optional", "require", &more) else { return };
+    assert!(answers(setting.secure(None)));
+    assert!(answers(setting.secure(Some(&setting.authority.certificate("client")))));
+    assert!(!answers(setting.secure(Some(&Authority::new("Others").certificate("client")))));
+}
+
+#[test]
+fn certificates_that_were_taken_back_are_refused() {
+    let more = ["--tls-ca-file", "CA", "--tls-crl-file", "CRL"];
+    let Some(setting) = Setting::new("revoked", "require", &more) else { return };
+    assert!(answers(setting.secure(Some(&setting.authority.certificate("good")))));
+    assert!(!answers(setting.secure(Some(&setting.revoked))));
+    setting.logs("Revoked");
+}
+
+#[test]
+fn versions_can_be_switched_off() {
+    let more = ["--tls-disabled-protocols", "TLS1_0,TLS1_1,TLS1_2"];
+    let Some(setting) = Setting::new("versions", "require", &more) else { return };
+    let with =
+        |version| Caller { version: Some(version), ..Caller::anybody() }.connect(setting.server.address());
+    assert!(!answers(with(&TLS12)));
+    assert!(answers(with(&TLS13)));
+}
+
+/// The hello of a client that knows nothing newer than TLS 1.1.
+fn old_hello() -> Vec<u8> {
+    let mut hello = vec![3, 2];
+    hello.extend([7; 32]);
+    // No session, two suites of ciphers, no compression.
+    hello.extend([0, 0, 4, 0xC0, 0x13, 0, 0x2F, 1, 0]);
+    let length = u8::try_from(hello.len()).unwrap();
+    let mut record = vec![0x16, 3, 1, 0, length + 4, 1, 0, 0, length];
+    record.extend(hello);
+    record
+}
+
+#[test]
+fn older_versions_are_refused_with_an_alert() {
+    let Some(setting) = Setting::new("older", "require", &[]) else { return };
+    let mut socket = TcpStream::connect(setting.server.address()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.write_all(&old_hello()).unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    // A fatal alert: protocol version.
+    assert_eq!(answer.get(5..), Some(&[2, 70][..]), "{answer:?}");
+    setting.logs("client requested disabled protocol");
+    assert!(answers(setting.secure(None)));
+}
+
+#[test]
+fn garbage_harms_nobody() {
+    let Some(setting) = Setting::new("garbage", "prefer", &[]) else { return };
+    let mut open = setting.secure(None).unwrap();
+    let mut state = 7u32;
+    for length in 1..200 {
+        let mut bytes = vec![0x16, 3, 1, 0, length, 1];
+        bytes.extend((0..length).map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        }));
+        let mut socket = TcpStream::connect(setting.server.address()).unwrap();
+        // The server may have closed already.
+        let _ = socket.write_all(&bytes);
+    }
+    run(&mut open, "{ping: 1, $db: 'admin'}").unwrap();
+    assert!(answers(setting.secure(None)) && answers(setting.plain()));
+}
+
+#[test]
+fn certificates_change_for_new_ones_and_connections_stay() {
+    let Some(setting) = Setting::new("rotation", "require", &[]) else { return };
+    let mut open = setting.secure(None).unwrap();
+    run(&mut open, "{ping: 1, $db: 'admin'}").unwrap();
+    let next = Authority::new("Next");
+    let trusts_next =
+        || Caller { trusts: Some(&next), ..Caller::anybody() }.connect(setting.server.address());
+    assert!(trusts_next().is_err());
+    setting.files.write("server.pem", &next.certificate("by command").pem);
+    run(&mut open, "{rotateCertificates: 1, message: 'a test', $db: 'admin'}").unwrap();
+    assert!(answers(trusts_next()));
+    assert!(setting.secure(None).is_err());
+    run(&mut open, "{ping: 1, $db: 'admin'}").unwrap();
+    let status = run(&mut open, "{serverStatus: 1, $db: 'admin'}").unwrap();
+    let security = status.view().get("security").and_then(|found| found.as_document()).unwrap().to_owned();
+    let subject =
+        security.view().get("SSLServerSubjectName").and_then(|name| name.as_str().map(str::to_string));
+    assert_eq!(subject.as_deref(), Some("CN=by command,O=Vellum,C=DE"));
+
+    // What can't be used changes nothing.
+    setting.files.write("server.pem", &next.certificate_until("too late", 2021).pem);
+    let refused = run(&mut open, "{rotateCertificates: 1, $db: 'admin'}").unwrap();
+    assert_eq!(refused.view().get("code").and_then(|code| code.as_i64()), Some(140));
+    let why = refused.view().get("errmsg").and_then(|why| why.as_str().map(str::to_string)).unwrap();
+    assert!(why.contains("server.pem") && why.contains("expired"), "{why}");
+    assert!(answers(trusts_next()));
+
+    setting.files.write("server.pem", &setting.authority.certificate("by signal").pem);
+    setting.server.hang_up();
+    setting.logs("SIGHUP: certificates are read again");
+    assert!(answers(setting.secure(None)));
+    run(&mut open, "{ping: 1, $db: 'admin'}").unwrap();
+}
+
+#[test]
+fn statistics_tell_of_certificate_and_versions() {
+    let Some(setting) = Setting::new("status", "require", &["--tls-ca-file", "CA"]) else { return };
+    let shows = setting.authority.certificate("client");
+    let mut client = setting.secure(Some(&shows)).unwrap();
+    let status = run(&mut client, "{serverStatus: 1, $db: 'admin'}").unwrap();
+    let section = |name| status.view().get(name).and_then(|found| found.as_document()).unwrap().to_owned();
+    let versions = section("transportSecurity");
+    let count = |name| versions.view().get(name).and_then(|count| count.as_i64());
+    assert_eq!(
+        (count("1.0"), count("1.2"), count("1.3"), count("unknown")),
+        (Some(0), Some(0), Some(1), Some(0))
+    );
+    let security = section("security");
+    let has = security.view().get("SSLServerHasCertificateAuthority").and_then(|has| has.as_bool());
+    assert_eq!(has, Some(true));
+}
+
+#[test]
+fn a_waiting_client_that_leaves_is_noticed() {
+    let Some(setting) = Setting::new("leaves", "require", &[]) else { return };
+    let mut watcher = setting.secure(None).unwrap();
+    let mut connections = || {
+        let status = run(&mut watcher, "{serverStatus: 1, $db: 'admin'}").unwrap();
+        let section =
+            status.view().get("connections").and_then(|found| found.as_document()).unwrap().to_owned();
+        section.view().get("current").and_then(|count| count.as_i64()).unwrap()
+    };
+    let mut leaves = setting.secure(None).unwrap();
+    let hello = run(&mut leaves, "{hello: 1, $db: 'admin'}").unwrap();
+    let mut waits = base::bson::Builder::new();
+    waits.append("hello", 1).append("topologyVersion", hello.view().get("topologyVersion").unwrap());
+    waits.append("maxAwaitTimeMS", 600_000).append("$db", "admin");
+    leaves.command_unacknowledged(&waits.finish()).unwrap();
+    assert_eq!(connections(), 2);
+    drop(leaves);
+    let end = Instant::now() + Duration::from_secs(10);
+    while connections() > 1 {
+        assert!(Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn http_gets_a_sentence() {
+    let Some(setting) = Setting::new("http", "require", &[]) else { return };
+    let mut socket = TcpStream::connect(setting.server.address()).unwrap();
+    socket.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
+    assert!(answer.ends_with(
+        "\r\n\r\nIt looks like you are trying to access MongoDB over HTTP on the native driver port.\r\n"
+    ));
+}
+
+#[test]
+fn an_encrypted_key_wants_its_password() {
+    if std::env::var_os("VELLUM_SERVER").is_some() {
+        return;
+    }
+    let files = Files::new("encrypted");
+    let own = crate::root().join("crates/wire/tests/fixtures/aes.pem").display().to_string();
+    let options = ["--tls-mode", "require", "--tls-certificate-key-file", &own];
+    let password = files.write("password", "secret\n");
+    let with_file = [&options[..], &["--tls-certificate-key-file-password-file", &password]].concat();
+    let with_word = [&options[..], &["--tls-certificate-key-file-password", "secret"]].concat();
+    for options in [with_file, with_word] {
+        let Some(server) = Server::start_with(&options) else { return };
+        let mut client = Caller::anybody().connect(server.address()).unwrap();
+        let told = run(&mut client, "{getCmdLineOpts: 1, $db: 'admin'}").unwrap();
+        assert!(!format!("{told:?}").contains("\"secret\""), "{told:?}");
+        assert!(!server.log().contains("secret"));
+    }
+    for (more, part) in
+        [(&[][..], "no password"), (&["--tls-certificate-key-file-password", "guess"], "password is wrong")]
+    {
+        let refused = std::process::Command::new(env!("CARGO_BIN_EXE_vellum"))
+            .args(options)
+            .args(more)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            refused.status.code() == Some(2) && said.contains(part) && said.contains("aes.pem"),
+            "{said}"
+        );
+        assert!(!said.contains("guess"), "{said}");
+    }
+}
+
+#[test]
+fn mongods_own_options_mean_the_same() {
+    let (files, authority) = (Files::new("mongod"), Authority::new("Tests"));
+    let own = files.write("server.pem", &authority.certificate("server").pem);
+    let ca = files.write("ca.pem", &authority.pem());
+    let data = files.join("data");
+    std::fs::create_dir_all(&data).unwrap();
+    let yaml = format!(
+        "net:\n  port: 0\n  tls:\n    mode: requireTLS\n    certificateKeyFile: {own}\n    CAFile: {ca}\n    \
+         allowConnectionsWithoutCertificates: true\n    disabledProtocols: TLS1_0,TLS1_1\nstorage:\n  dbPath: {}\n",
+        data.display()
+    );
+    let file = files.write("mongod.conf", &yaml);
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(["mongod", "--config", &file])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let waits = lines.into_iter().find(|line| line.contains("\"id\":23016")).unwrap();
+    let port = waits.split("\"port\":").nth(1).and_then(|rest| rest.split([',', '}']).next()).unwrap();
+    let address = format!("127.0.0.1:{port}");
+    let served = answers(Caller { trusts: Some(&authority), ..Caller::anybody() }.connect(&address));
+    let plain = answers(Client::connect(&address, Duration::from_secs(20)));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(waits.contains("\"ssl\":\"on\""), "{waits}");
+    assert!(served && !plain);
+}
