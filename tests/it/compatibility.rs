@@ -254,6 +254,8 @@ fn functions(text: &str) -> BTreeMap<String, String> {
     let mut functions = BTreeMap::new();
     for part in text.split("\nfn ").flat_map(|part| part.split(" fn ")).skip(1) {
         let name: String = part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        // A row may stand behind it, which names what it calls and what it needs.
+        let part = part.split("Command::new(").next().unwrap_or_default();
         functions.entry(name).or_insert_with(String::new).push_str(part);
     }
     functions

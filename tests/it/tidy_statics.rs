@@ -13,6 +13,8 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/query/src/regex/cache.rs: CACHE", "compiled patterns, a cache of what is the same for all"),
     ("crates/query/src/regex/needles.rs: LOWERED", "a thread's buffer"),
     ("crates/query/src/text/stop_words.rs: WORDS", "words that text indexes leave out, read once"),
+    ("crates/server/src/access/mod.rs: FIRST", "what MongoDB lets do whoever makes the first user"),
+    ("crates/server/src/access/mod.rs: NOBODY", "no rights at all"),
     ("crates/server/src/buffers.rs: KEPT", "a thread's buffers"),
     ("crates/server/src/logging/mod.rs: JSON", "the log is the process's standard error"),
     ("crates/server/src/logging/mod.rs: RING", "the same: its latest lines"),

@@ -10,6 +10,7 @@ use base::{Error, ErrorCode, Namespace, Result, err};
 use parking_lot::Mutex;
 use query::Stage;
 use query::change::Scope;
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -33,12 +34,17 @@ pub(crate) enum Opener {
     Aggregate,
 }
 
+/// What whoever keeps cursors wants to remember of one, such as whose it is.
+pub type CursorTag = Arc<dyn Any + Send + Sync>;
+
 /// A cursor of one client.
 pub struct Cursor {
     /// What it reads, for the reply and for killCursors.
     pub namespace: Namespace,
     /// The collection it was opened on, by UUID, so that dropping it ends the cursor.
     pub uuid: Option<[u8; 16]>,
+    /// What its keeper remembers of it.
+    pub tag: Option<CursorTag>,
     /// The session it belongs to.
     pub session: Option<SessionId>,
     /// The number of the transaction it belongs to.
@@ -85,6 +91,7 @@ impl Cursor {
             interest: Interest::Collection(namespace.clone()),
             namespace,
             uuid: None,
+            tag: None,
             session: None,
             transaction: None,
             tailable: false,
@@ -230,6 +237,8 @@ pub struct IdleCursor {
     pub id: i64,
     /// What it reads.
     pub namespace: Namespace,
+    /// What its keeper remembers of it.
+    pub tag: Option<CursorTag>,
     /// The session it belongs to.
     pub session: Option<SessionId>,
     /// The time since it was opened.
@@ -252,6 +261,7 @@ pub struct IdleCursor {
 struct Slot {
     cursor: Option<Box<Cursor>>,
     namespace: Namespace,
+    tag: Option<CursorTag>,
     session: Option<SessionId>,
     no_timeout: bool,
     operation: Arc<Operation>,
@@ -324,6 +334,12 @@ impl Cursors {
         self.open.lock().remove(&id);
     }
 
+    /// What is remembered of a cursor on this namespace.
+    pub fn tag(&self, id: i64, namespace: &Namespace) -> Option<CursorTag> {
+        let open = self.open.lock();
+        open.get(&id).filter(|slot| slot.namespace == *namespace)?.tag.clone()
+    }
+
     /// Ends a cursor, also one being read; whether there was one on this namespace.
     pub fn kill(&self, id: i64, namespace: &Namespace) -> bool {
         let mut open = self.open.lock();
@@ -383,6 +399,7 @@ impl Cursors {
             Some(IdleCursor {
                 id: *id,
                 namespace: slot.namespace.clone(),
+                tag: slot.tag.clone(),
                 session: slot.session,
                 age: cursor.created.elapsed(),
                 idle: slot.used.elapsed(),
@@ -411,6 +428,7 @@ impl Slot {
     fn new(cursor: Cursor) -> Slot {
         Slot {
             namespace: cursor.namespace.clone(),
+            tag: cursor.tag.clone(),
             session: cursor.session,
             no_timeout: cursor.no_timeout,
             operation: cursor.operation.clone(),

@@ -56,7 +56,7 @@ mod write_lock;
 
 pub use clock::{Clock, ManualClock, SettableClock, SystemClock};
 pub use commit::{Committed, uuid_text};
-pub use cursor::{Cursor, Cursors, FIRST_BATCH, IdleCursor};
+pub use cursor::{Cursor, CursorTag, Cursors, FIRST_BATCH, IdleCursor};
 pub use database::{Counters, Database};
 pub use ddl::{CreateIndexesOutcome, RenameRequest, Resolved, check_writable};
 pub use exec::{Record, RecordStream};

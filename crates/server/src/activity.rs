@@ -3,6 +3,7 @@
 //! One [`Activity`] lives as long as its connection, so that starting a command allocates
 //! nothing; the registry is locked only when a connection comes or goes, or is looked at.
 
+use crate::auth::names::UserName;
 use crate::usage::Usage;
 use base::ErrorCode;
 use base::bson::Document;
@@ -41,6 +42,8 @@ pub(crate) struct Current {
     pub(crate) namespace: String,
     /// The logical session that it runs in.
     pub(crate) session: Option<SessionId>,
+    /// Who runs it.
+    pub(crate) user: Option<UserName>,
     /// The command itself, unless it is long.
     pub(crate) body: Vec<u8>,
     /// When it began.
@@ -85,6 +88,14 @@ impl Activity {
         current.namespace.push_str(database);
         current.namespace.push('.');
         current.namespace.push_str(collection);
+    }
+
+    /// Says who is on the connection from now on.
+    pub(crate) fn belongs_to(&self, user: Option<&UserName>) {
+        let mut current = self.current.lock();
+        if current.user.as_ref() != user {
+            current.user = user.cloned();
+        }
     }
 
     /// Says what killOp has to stop.
@@ -168,6 +179,7 @@ impl Activities {
                 command: "",
                 namespace: String::new(),
                 session: None,
+                user: None,
                 body: Vec::new(),
                 started: Instant::now(),
                 killed: None,
@@ -211,6 +223,17 @@ impl Activities {
     /// Every connection, with what it runs now.
     pub(crate) fn all(&self) -> Vec<Arc<Activity>> {
         self.open.lock().values().cloned().collect()
+    }
+
+    /// Whether this user runs the operation with this number.
+    pub(crate) fn is_of(&self, operation_id: u64, user: Option<&UserName>) -> bool {
+        self.all().iter().any(|activity| {
+            let current = activity.current.lock();
+            operation_id != 0
+                && current.operation_id == operation_id
+                && user.is_some()
+                && current.user.as_ref() == user
+        })
     }
 
     /// Interrupts the operation with this number, if it still runs.

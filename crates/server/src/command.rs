@@ -3,6 +3,7 @@
 //! One row per command, sorted by name; `listCommands`, the stable API, the counters of
 //! `serverStatus` and the dispatcher all read it. Older spellings stand in [`ALIASES`].
 
+use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
 use crate::commands::*;
 use base::Result;
@@ -29,6 +30,8 @@ pub(crate) struct Command {
     pub(crate) help: &'static str,
     /// What it does to data.
     pub(crate) kind: Kind,
+    /// What whoever runs it must be allowed to do.
+    pub(crate) needs: Needs,
     /// Whether it runs on the database `admin` alone.
     pub(crate) admin_only: bool,
     /// Whether it may run before authentication.
@@ -49,11 +52,18 @@ pub(crate) struct Command {
 
 impl Command {
     /// A row; what else applies is added by the methods below. Writes take a write concern.
-    pub(crate) const fn new(name: &'static str, kind: Kind, help: &'static str, run: Handler) -> Command {
+    pub(crate) const fn new(
+        name: &'static str,
+        kind: Kind,
+        help: &'static str,
+        run: Handler,
+        needs: Needs,
+    ) -> Command {
         Command {
             name,
             help,
             kind,
+            needs,
             admin_only: false,
             without_auth: false,
             stable_api: false,
@@ -66,13 +76,13 @@ impl Command {
     }
 
     /// A command of MongoDB's that this server doesn't implement, refused by its name.
-    const fn refused(name: &'static str) -> Command {
-        Command::new(name, Kind::Admin, "Not implemented.", refused::not_implemented)
+    const fn refused(name: &'static str, needs: Needs) -> Command {
+        Command::new(name, Kind::Admin, "Not implemented.", refused::not_implemented, needs)
     }
 
     /// A command that logs a user in, of whom there are none yet.
     const fn login(name: &'static str) -> Command {
-        Command::new(name, Kind::Admin, "Not implemented.", refused::no_users).without_auth()
+        Command::new(name, Kind::Admin, "Not implemented.", refused::no_users, Needs::Nothing).without_auth()
     }
 
     /// Runs on `admin` alone.
@@ -149,9 +159,9 @@ pub(crate) static COMMANDS: &[Command] = &[
     count::COUNT,
     collections::CREATE,
     indexes::CREATE_INDEXES,
-    Command::refused("createRole"),
+    Command::refused("createRole", Needs::By(needs::create_role)),
     search_indexes::CREATE,
-    Command::refused("createUser"),
+    Command::refused("createUser", Needs::By(needs::create_user)),
     current_op::CURRENT_OP,
     statistics::DATA_SIZE,
     maintenance::DB_HASH,
@@ -159,14 +169,14 @@ pub(crate) static COMMANDS: &[Command] = &[
     delete::DELETE,
     distinct::DISTINCT,
     collections::DROP,
-    Command::refused("dropAllRolesFromDatabase"),
-    Command::refused("dropAllUsersFromDatabase"),
+    Command::refused("dropAllRolesFromDatabase", Needs::Database(Action::DropRole)),
+    Command::refused("dropAllUsersFromDatabase", Needs::Database(Action::DropUser)),
     collections::DROP_DATABASE,
     indexes::DROP_INDEXES,
-    Command::refused("dropRole"),
+    Command::refused("dropRole", Needs::Database(Action::DropRole)),
     search_indexes::DROP,
     clean_slate::DROP_SNAPSHOT,
-    Command::refused("dropUser"),
+    Command::refused("dropUser", Needs::Database(Action::DropUser)),
     sessions::END_SESSIONS,
     explain::EXPLAIN,
     diagnostics::FEATURES,
@@ -179,13 +189,13 @@ pub(crate) static COMMANDS: &[Command] = &[
     cluster_parameters::GET,
     diagnostics::GET_CMD_LINE_OPTS,
     default_concerns::GET,
-    Command::refused("getDiagnosticData").admin_only(),
+    Command::refused("getDiagnosticData", Needs::By(needs::diagnostic_data)).admin_only(),
     admin::GET_LOG,
     get_more::GET_MORE,
     parameters::GET_PARAMETER,
-    Command::refused("grantPrivilegesToRole"),
-    Command::refused("grantRolesToRole"),
-    Command::refused("grantRolesToUser"),
+    Command::refused("grantPrivilegesToRole", Needs::By(needs::grant_privileges)),
+    Command::refused("grantRolesToRole", Needs::By(needs::grant_roles)),
+    Command::refused("grantRolesToUser", Needs::By(needs::grant_roles)),
     hello::HELLO,
     diagnostics::HOST_INFO,
     insert::INSERT,
@@ -204,7 +214,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     maintenance::LOCK_INFO,
     admin::LOG_ROTATE,
     admin::LOGOUT,
-    Command::refused("mapReduce"),
+    Command::refused("mapReduce", Needs::By(needs::map_reduce)),
     diagnostics::PING,
     plan_cache::CLEAR,
     plan_cache::CLEAR_FILTERS,
@@ -227,10 +237,10 @@ pub(crate) static COMMANDS: &[Command] = &[
     replication_member::SYNC_FROM,
     clean_slate::RESET_DATABASE,
     clean_slate::RESTORE_DATABASE,
-    Command::refused("revokePrivilegesFromRole"),
-    Command::refused("revokeRolesFromRole"),
-    Command::refused("revokeRolesFromUser"),
-    Command::refused("rolesInfo"),
+    Command::refused("revokePrivilegesFromRole", Needs::By(needs::revoke_privileges)),
+    Command::refused("revokeRolesFromRole", Needs::By(needs::revoke_roles)),
+    Command::refused("revokeRolesFromUser", Needs::By(needs::revoke_roles)),
+    Command::refused("rolesInfo", Needs::By(needs::roles_info)),
     admin::ROTATE_CERTIFICATES,
     Command::login("saslContinue"),
     Command::login("saslStart"),
@@ -245,12 +255,12 @@ pub(crate) static COMMANDS: &[Command] = &[
     strict_report::STRICT_REPORT,
     server_status::TOP,
     update::UPDATE,
-    Command::refused("updateRole"),
+    Command::refused("updateRole", Needs::By(needs::update_role)),
     search_indexes::UPDATE,
-    Command::refused("updateUser"),
+    Command::refused("updateUser", Needs::By(needs::update_user)),
     diagnostics::USERS_INFO,
     validate::VALIDATE,
-    Command::refused("validateDBMetadata"),
+    Command::refused("validateDBMetadata", Needs::Database(Action::Validate)),
     vellum_clock::VELLUM_CLOCK,
     diagnostics::WHATS_MY_URI,
 ];

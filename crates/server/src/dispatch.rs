@@ -1,5 +1,6 @@
 //! From a request to its handler and back: look-up, checks, session, fail points, then `ok`.
 
+use crate::access;
 use crate::arguments::{Arguments, Topology};
 use crate::call::{Answer, Call, Wait};
 use crate::command::{self, Command, Kind};
@@ -142,6 +143,7 @@ impl<'a> Run<'a> {
             return Err(err!(Unauthorized, "{} may only be run against the admin database.", command.name));
         }
         server.auth.check(server, state, command, self.request.database)?;
+        access::check(server, state, self.request, command)?;
         let topology = Topology { is_replica_set: server.is_replicated() };
         let arguments = Arguments::read(self.request.body, command, &topology)?;
         let in_transaction = arguments.transaction.is_some();

@@ -1,6 +1,8 @@
 //! Who is on a connection, once somebody has logged in there.
 
 use super::names::{RoleName, UserName};
+use crate::access::Privileges;
+use std::sync::Arc;
 
 /// A user who has logged in, as they were when they were last read.
 #[derive(Clone, Debug)]
@@ -15,6 +17,8 @@ pub(crate) struct Identity {
     pub(crate) mechanism: &'static str,
     /// What the user's sessions are told apart by.
     pub(crate) digest: [u8; 32],
+    /// What the roles allow, inherited ones included.
+    pub(crate) privileges: Arc<Privileges>,
     /// The generation of users and roles that this was read at.
     pub(crate) generation: u64,
 }

@@ -37,6 +37,11 @@ impl RoleName {
     pub(crate) fn new(role: impl Into<String>, db: impl Into<String>) -> RoleName {
         RoleName { role: role.into(), db: db.into() }
     }
+
+    /// What the role's document has for `_id`.
+    pub(crate) fn id(&self) -> String {
+        format!("{}.{}", self.db, self.role)
+    }
 }
 
 impl fmt::Display for UserName {

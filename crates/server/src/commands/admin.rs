@@ -1,5 +1,6 @@
 //! Commands for operators: the log, the profiler, defaults, shutting down.
 
+use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::commands::parameters::FEATURE_VERSION;
@@ -8,8 +9,14 @@ use base::bson::Value;
 use base::{Result, err};
 
 /// The row of `getLog`.
-pub(crate) const GET_LOG: Command =
-    Command::new("getLog", Kind::Admin, "Shows the last lines of the log.", get_log).admin_only();
+pub(crate) const GET_LOG: Command = Command::new(
+    "getLog",
+    Kind::Admin,
+    "Shows the last lines of the log.",
+    get_log,
+    Needs::Cluster(Action::GetLog),
+)
+.admin_only();
 
 fn get_log(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -45,6 +52,7 @@ pub(crate) const ROTATE_CERTIFICATES: Command = Command::new(
     Kind::Admin,
     "Reads certificates and keys again, for the connections to come.",
     rotate_certificates,
+    Needs::Cluster(Action::RotateCertificates),
 )
 .admin_only();
 
@@ -66,9 +74,14 @@ fn rotate_certificates(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `logRotate`.
-pub(crate) const LOG_ROTATE: Command =
-    Command::new("logRotate", Kind::Admin, "Starts a new log file, where the log goes to one.", log_rotate)
-        .admin_only();
+pub(crate) const LOG_ROTATE: Command = Command::new(
+    "logRotate",
+    Kind::Admin,
+    "Starts a new log file, where the log goes to one.",
+    log_rotate,
+    Needs::Cluster(Action::LogRotate),
+)
+.admin_only();
 
 fn log_rotate(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -87,7 +100,7 @@ fn log_rotate(call: &mut Call<'_>) -> Result<Answer> {
 
 /// The row of `logout`.
 pub(crate) const LOGOUT: Command =
-    Command::new("logout", Kind::Admin, "Forgets who is logged in: nobody.", plain)
+    Command::new("logout", Kind::Admin, "Forgets who is logged in: nobody.", plain, Needs::Nothing)
         .stable_api()
         .without_auth();
 
@@ -100,8 +113,13 @@ fn plain(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `profile`.
-pub(crate) const PROFILE: Command =
-    Command::new("profile", Kind::Admin, "Sets which slow operations are logged.", profile);
+pub(crate) const PROFILE: Command = Command::new(
+    "profile",
+    Kind::Admin,
+    "Sets which slow operations are logged.",
+    profile,
+    Needs::By(needs::profile),
+);
 
 fn profile(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -133,6 +151,7 @@ pub(crate) const SET_FEATURE_COMPATIBILITY_VERSION: Command = Command::new(
     Kind::Admin,
     "Takes the present version and refuses others.",
     set_feature_compatibility_version,
+    Needs::Cluster(Action::SetFeatureCompatibilityVersion),
 )
 .admin_only()
 .takes_write_concern();
@@ -153,7 +172,8 @@ fn set_feature_compatibility_version(call: &mut Call<'_>) -> Result<Answer> {
 
 /// The row of `shutdown`.
 pub(crate) const SHUTDOWN: Command =
-    Command::new("shutdown", Kind::Admin, "Stops the server.", shutdown).admin_only();
+    Command::new("shutdown", Kind::Admin, "Stops the server.", shutdown, Needs::Cluster(Action::Shutdown))
+        .admin_only();
 
 fn shutdown(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

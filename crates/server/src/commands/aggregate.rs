@@ -2,6 +2,7 @@
 
 use super::cursor_reply;
 use super::explain;
+use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -12,12 +13,17 @@ use database::language::Collation;
 use database::{AggregateRequest, FIRST_BATCH, Verbosity};
 
 /// The row of the table.
-pub(crate) const AGGREGATE: Command =
-    Command::new("aggregate", Kind::Read, "Runs an aggregation pipeline.", aggregate)
-        .stable_api()
-        .takes_read_concern()
-        .takes_write_concern()
-        .in_transactions();
+pub(crate) const AGGREGATE: Command = Command::new(
+    "aggregate",
+    Kind::Read,
+    "Runs an aggregation pipeline.",
+    aggregate,
+    Needs::By(needs::aggregate),
+)
+.stable_api()
+.takes_read_concern()
+.takes_write_concern()
+.in_transactions();
 
 /// Stages that the stable API leaves out, `$collStats` apart, which may count.
 const UNSTABLE_STAGES: [&str; 6] =

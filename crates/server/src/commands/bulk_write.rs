@@ -4,6 +4,7 @@ use super::cursor_reply;
 use super::data::Surroundings;
 use super::retry::Retryable;
 use super::update::Statement;
+use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -22,6 +23,7 @@ pub(crate) const BULK_WRITE: Command = Command::new(
     Kind::Write,
     "Inserts, updates and deletes in several collections.",
     bulk_write,
+    Needs::By(needs::bulk_write),
 )
 .admin_only()
 .stable_api()

@@ -1,6 +1,7 @@
 //! `checkShardingIndex`: whether a collection has an index that a shard key could use. MongoDB's
 //! own routers ask it; there is nothing in it that needs shards.
 
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use base::bson::{Document, Value, equal};
@@ -13,6 +14,7 @@ pub(crate) const CHECK_SHARDING_INDEX: Command = Command::new(
     Kind::Admin,
     "Tells whether a collection has an index for a shard key.",
     check_sharding_index,
+    Needs::Collection(Action::Find),
 );
 
 fn check_sharding_index(call: &mut Call<'_>) -> Result<Answer> {

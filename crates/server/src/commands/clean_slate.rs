@@ -3,6 +3,7 @@
 //!
 //! MongoDB has none of these. Their errors are its codes, so that drivers raise what their users know.
 
+use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -16,6 +17,7 @@ pub(crate) const FORK_DATABASE: Command = Command::new(
     Kind::Write,
     "Makes a copy-on-write twin of a database under another name.",
     fork,
+    Needs::By(needs::fork_database),
 )
 .admin_only();
 
@@ -36,6 +38,7 @@ pub(crate) const SNAPSHOT_DATABASE: Command = Command::new(
     Kind::Write,
     "Keeps the state of a database under a name, to be restored.",
     snapshot,
+    Needs::By(needs::snapshot_database),
 )
 .admin_only();
 
@@ -55,6 +58,7 @@ pub(crate) const RESTORE_DATABASE: Command = Command::new(
     Kind::Write,
     "Puts a database back into the state of a snapshot, which stays.",
     restore,
+    Needs::By(needs::restore_database),
 )
 .admin_only();
 
@@ -68,9 +72,14 @@ fn restore(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `dropSnapshot`.
-pub(crate) const DROP_SNAPSHOT: Command =
-    Command::new("dropSnapshot", Kind::Write, "Forgets a snapshot of a database.", drop_snapshot)
-        .admin_only();
+pub(crate) const DROP_SNAPSHOT: Command = Command::new(
+    "dropSnapshot",
+    Kind::Write,
+    "Forgets a snapshot of a database.",
+    drop_snapshot,
+    Needs::By(needs::snapshot_database),
+)
+.admin_only();
 
 fn drop_snapshot(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -82,9 +91,14 @@ fn drop_snapshot(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `listSnapshots`.
-pub(crate) const LIST_SNAPSHOTS: Command =
-    Command::new("listSnapshots", Kind::Read, "Lists the snapshots of all databases, or of one.", list)
-        .admin_only();
+pub(crate) const LIST_SNAPSHOTS: Command = Command::new(
+    "listSnapshots",
+    Kind::Read,
+    "Lists the snapshots of all databases, or of one.",
+    list,
+    Needs::By(needs::list_snapshots),
+)
+.admin_only();
 
 fn list(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -112,6 +126,7 @@ pub(crate) const RESET_DATABASE: Command = Command::new(
     Kind::Write,
     "Empties every collection of a database; collections and indexes stay.",
     reset,
+    Needs::By(needs::reset_database),
 )
 .admin_only();
 

@@ -1,5 +1,6 @@
 //! `getClusterParameter` and `setClusterParameter`.
 
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::cluster_parameters::{CHANGE_STREAM_OPTIONS, ChangeStreamOptions};
 use crate::command::{Command, Kind};
@@ -7,9 +8,14 @@ use base::bson::Value;
 use base::{Result, err};
 
 /// The row of `getClusterParameter`.
-pub(crate) const GET: Command =
-    Command::new("getClusterParameter", Kind::Admin, "Tells the value of parameters of the set.", get)
-        .admin_only();
+pub(crate) const GET: Command = Command::new(
+    "getClusterParameter",
+    Kind::Admin,
+    "Tells the value of parameters of the set.",
+    get,
+    Needs::Cluster(Action::GetClusterParameter),
+)
+.admin_only();
 
 fn get(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -66,8 +72,14 @@ fn check_known(name: &str) -> Result<()> {
 }
 
 /// The row of `setClusterParameter`.
-pub(crate) const SET: Command =
-    Command::new("setClusterParameter", Kind::Write, "Changes a parameter of the set.", set).admin_only();
+pub(crate) const SET: Command = Command::new(
+    "setClusterParameter",
+    Kind::Write,
+    "Changes a parameter of the set.",
+    set,
+    Needs::Cluster(Action::SetClusterParameter),
+)
+.admin_only();
 
 fn set(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

@@ -1,5 +1,6 @@
 //! Commands on collections: create, drop, rename, change.
 
+use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -9,7 +10,7 @@ use database::RenameRequest;
 
 /// The row of `create`.
 pub(crate) const CREATE: Command =
-    Command::new("create", Kind::Write, "Creates a collection or a view.", create)
+    Command::new("create", Kind::Write, "Creates a collection or a view.", create, Needs::By(needs::create))
         .stable_api()
         .in_transactions();
 
@@ -37,8 +38,14 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `drop`.
-pub(crate) const DROP: Command =
-    Command::new("drop", Kind::Write, "Drops a collection or a view.", drop_collection).stable_api();
+pub(crate) const DROP: Command = Command::new(
+    "drop",
+    Kind::Write,
+    "Drops a collection or a view.",
+    drop_collection,
+    Needs::Collection(Action::DropCollection),
+)
+.stable_api();
 
 fn drop_collection(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -59,8 +66,14 @@ fn drop_collection(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `dropDatabase`.
-pub(crate) const DROP_DATABASE: Command =
-    Command::new("dropDatabase", Kind::Write, "Drops a database.", drop_database).stable_api();
+pub(crate) const DROP_DATABASE: Command = Command::new(
+    "dropDatabase",
+    Kind::Write,
+    "Drops a database.",
+    drop_database,
+    Needs::Database(Action::DropDatabase),
+)
+.stable_api();
 
 fn drop_database(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -92,7 +105,8 @@ fn check_is_one(value: Value<'_>) -> Result<()> {
 
 /// The row of `renameCollection`.
 pub(crate) const RENAME_COLLECTION: Command =
-    Command::new("renameCollection", Kind::Write, "Renames a collection.", rename).admin_only();
+    Command::new("renameCollection", Kind::Write, "Renames a collection.", rename, Needs::By(needs::rename))
+        .admin_only();
 
 fn rename(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -118,8 +132,13 @@ fn rename(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `convertToCapped`.
-pub(crate) const CONVERT_TO_CAPPED: Command =
-    Command::new("convertToCapped", Kind::Write, "Makes a collection capped.", convert_to_capped);
+pub(crate) const CONVERT_TO_CAPPED: Command = Command::new(
+    "convertToCapped",
+    Kind::Write,
+    "Makes a collection capped.",
+    convert_to_capped,
+    Needs::Collection(Action::ConvertToCapped),
+);
 
 fn convert_to_capped(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -146,6 +165,7 @@ pub(crate) const CLONE_COLLECTION_AS_CAPPED: Command = Command::new(
     Kind::Write,
     "Copies a collection's newest documents into a new capped one.",
     clone_as_capped,
+    Needs::By(needs::clone_as_capped),
 );
 
 fn clone_as_capped(call: &mut Call<'_>) -> Result<Answer> {
@@ -165,8 +185,14 @@ fn clone_as_capped(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `collMod`.
-pub(crate) const COLL_MOD: Command =
-    Command::new("collMod", Kind::Write, "Changes a collection, a view or an index.", coll_mod).stable_api();
+pub(crate) const COLL_MOD: Command = Command::new(
+    "collMod",
+    Kind::Write,
+    "Changes a collection, a view or an index.",
+    coll_mod,
+    Needs::By(needs::coll_mod),
+)
+.stable_api();
 
 /// The age of `expireAfterSeconds`; `off` is `None`.
 fn expiry(value: Value<'_>) -> Result<Option<i64>> {

@@ -1,5 +1,6 @@
 //! `count`: how many documents match.
 
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -9,10 +10,15 @@ use database::Hint;
 use database::language::Collation;
 
 /// The row of the table.
-pub(crate) const COUNT: Command =
-    Command::new("count", Kind::Read, "Counts the documents that match.", count)
-        .stable_api()
-        .takes_read_concern();
+pub(crate) const COUNT: Command = Command::new(
+    "count",
+    Kind::Read,
+    "Counts the documents that match.",
+    count,
+    Needs::Collection(Action::Find),
+)
+.stable_api()
+.takes_read_concern();
 
 /// The command's fields.
 pub(crate) struct Parts<'a> {

@@ -1,5 +1,6 @@
 //! `currentOp` and `killOp`: what runs now, and stopping it.
 
+use crate::access::{Needs, needs};
 use crate::activity::{Activity, Current};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
@@ -13,8 +14,14 @@ use base::{Result, err};
 use std::sync::Arc;
 
 /// The row of `currentOp`.
-pub(crate) const CURRENT_OP: Command =
-    Command::new("currentOp", Kind::Admin, "Lists the operations that run now.", current_op).admin_only();
+pub(crate) const CURRENT_OP: Command = Command::new(
+    "currentOp",
+    Kind::Admin,
+    "Lists the operations that run now.",
+    current_op,
+    Needs::By(needs::current_op),
+)
+.admin_only();
 
 fn current_op(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -183,7 +190,8 @@ fn operation_kind(command: &str) -> &'static str {
 
 /// The row of `killOp`.
 pub(crate) const KILL_OP: Command =
-    Command::new("killOp", Kind::Admin, "Interrupts an operation.", kill_op).admin_only();
+    Command::new("killOp", Kind::Admin, "Interrupts an operation.", kill_op, Needs::By(needs::kill_op))
+        .admin_only();
 
 fn kill_op(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

@@ -35,6 +35,7 @@ pub(crate) fn append_resume_token(call: &mut Call<'_>, cursor: &Cursor) {
 
 /// Leaves a cursor open for getMore; returns its id.
 fn keep(call: &mut Call<'_>, mut cursor: Cursor) -> i64 {
+    cursor.tag = crate::access::cursor::tag(call);
     cursor.session = call.arguments.session;
     cursor.transaction = call.arguments.transaction_number.filter(|_| call.transaction.is_some());
     call.server.database.cursors.add(cursor)

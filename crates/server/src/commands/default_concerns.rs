@@ -1,5 +1,6 @@
 //! `getDefaultRWConcern` and `setDefaultRWConcern`: what holds where a command says nothing.
 
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -9,8 +10,14 @@ use base::bson::{Document, Value};
 use base::{Result, err};
 
 /// The row of `getDefaultRWConcern`.
-pub(crate) const GET: Command =
-    Command::new("getDefaultRWConcern", Kind::Admin, "Tells the default concerns.", show).admin_only();
+pub(crate) const GET: Command = Command::new(
+    "getDefaultRWConcern",
+    Kind::Admin,
+    "Tells the default concerns.",
+    show,
+    Needs::Cluster(Action::GetDefaultRWConcern),
+)
+.admin_only();
 
 fn show(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -26,8 +33,14 @@ fn show(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `setDefaultRWConcern`.
-pub(crate) const SET: Command =
-    Command::new("setDefaultRWConcern", Kind::Write, "Changes the default concerns.", change).admin_only();
+pub(crate) const SET: Command = Command::new(
+    "setDefaultRWConcern",
+    Kind::Write,
+    "Changes the default concerns.",
+    change,
+    Needs::Cluster(Action::SetDefaultRWConcern),
+)
+.admin_only();
 
 fn change(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

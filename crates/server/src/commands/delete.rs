@@ -3,6 +3,7 @@
 use super::data::Surroundings;
 use super::retry::Retryable;
 use super::write_batch::WriteBatch;
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -14,7 +15,9 @@ use std::sync::Arc;
 
 /// The row of the table.
 pub(crate) const DELETE: Command =
-    Command::new("delete", Kind::Write, "Removes documents.", delete).stable_api().retryable_write();
+    Command::new("delete", Kind::Write, "Removes documents.", delete, Needs::Collection(Action::Remove))
+        .stable_api()
+        .retryable_write();
 
 /// One element of `deletes`, not yet parsed.
 pub(crate) struct Statement<'a> {

@@ -1,5 +1,6 @@
 //! Small commands that tell about the server and the machine: ping, buildInfo, hostInfo, ….
 
+use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{COMMANDS, Command, Kind};
 use crate::logging::now_millis;
@@ -12,10 +13,15 @@ pub const VERSION: &str = "8.0.0";
 const VERSION_ARRAY: [i32; 4] = [8, 0, 0, 0];
 
 /// The row of `ping`.
-pub(crate) const PING: Command =
-    Command::new("ping", Kind::Admin, "Answers, and so tells that the server is there.", ping)
-        .stable_api()
-        .without_auth();
+pub(crate) const PING: Command = Command::new(
+    "ping",
+    Kind::Admin,
+    "Answers, and so tells that the server is there.",
+    ping,
+    Needs::Nothing,
+)
+.stable_api()
+.without_auth();
 
 fn ping(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -25,7 +31,8 @@ fn ping(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `usersInfo`.
-pub(crate) const USERS_INFO: Command = Command::new("usersInfo", Kind::Read, "Lists the users.", users_info);
+pub(crate) const USERS_INFO: Command =
+    Command::new("usersInfo", Kind::Read, "Lists the users.", users_info, Needs::By(needs::users_info));
 
 /// There are no users yet, whichever are asked for.
 fn users_info(call: &mut Call<'_>) -> Result<Answer> {
@@ -41,9 +48,14 @@ fn users_info(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `buildInfo`.
-pub(crate) const BUILD_INFO: Command =
-    Command::new("buildInfo", Kind::Admin, "Tells the version and how it was built.", build_info)
-        .without_auth();
+pub(crate) const BUILD_INFO: Command = Command::new(
+    "buildInfo",
+    Kind::Admin,
+    "Tells the version and how it was built.",
+    build_info,
+    Needs::Nothing,
+)
+.without_auth();
 
 fn build_info(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -70,8 +82,13 @@ fn build_info(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `hostInfo`.
-pub(crate) const HOST_INFO: Command =
-    Command::new("hostInfo", Kind::Admin, "Tells about the machine.", host_info);
+pub(crate) const HOST_INFO: Command = Command::new(
+    "hostInfo",
+    Kind::Admin,
+    "Tells about the machine.",
+    host_info,
+    Needs::Cluster(Action::HostInfo),
+);
 
 fn host_info(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -125,9 +142,14 @@ fn memory_megabytes() -> i32 {
 }
 
 /// The row of `getCmdLineOpts`.
-pub(crate) const GET_CMD_LINE_OPTS: Command =
-    Command::new("getCmdLineOpts", Kind::Admin, "Tells how the server was started.", get_cmd_line_opts)
-        .admin_only();
+pub(crate) const GET_CMD_LINE_OPTS: Command = Command::new(
+    "getCmdLineOpts",
+    Kind::Admin,
+    "Tells how the server was started.",
+    get_cmd_line_opts,
+    Needs::Cluster(Action::GetCmdLineOpts),
+)
+.admin_only();
 
 fn get_cmd_line_opts(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -149,9 +171,14 @@ fn get_cmd_line_opts(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `connectionStatus`.
-pub(crate) const CONNECTION_STATUS: Command =
-    Command::new("connectionStatus", Kind::Admin, "Tells who is logged in here: nobody.", connection_status)
-        .without_auth();
+pub(crate) const CONNECTION_STATUS: Command = Command::new(
+    "connectionStatus",
+    Kind::Admin,
+    "Tells who is logged in here: nobody.",
+    connection_status,
+    Needs::Nothing,
+)
+.without_auth();
 
 fn connection_status(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -169,9 +196,14 @@ fn connection_status(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `whatsmyuri`.
-pub(crate) const WHATS_MY_URI: Command =
-    Command::new("whatsmyuri", Kind::Admin, "Tells the client's address as seen from here.", whats_my_uri)
-        .without_auth();
+pub(crate) const WHATS_MY_URI: Command = Command::new(
+    "whatsmyuri",
+    Kind::Admin,
+    "Tells the client's address as seen from here.",
+    whats_my_uri,
+    Needs::Nothing,
+)
+.without_auth();
 
 fn whats_my_uri(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -182,8 +214,13 @@ fn whats_my_uri(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `features`.
-pub(crate) const FEATURES: Command =
-    Command::new("features", Kind::Admin, "Tells which machinery this server has.", features);
+pub(crate) const FEATURES: Command = Command::new(
+    "features",
+    Kind::Admin,
+    "Tells which machinery this server has.",
+    features,
+    Needs::By(needs::features),
+);
 
 fn features(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -195,7 +232,8 @@ fn features(call: &mut Call<'_>) -> Result<Answer> {
 
 /// The row of `listCommands`.
 pub(crate) const LIST_COMMANDS: Command =
-    Command::new("listCommands", Kind::Admin, "Lists the commands.", list_commands).without_auth();
+    Command::new("listCommands", Kind::Admin, "Lists the commands.", list_commands, Needs::Nothing)
+        .without_auth();
 
 fn list_commands(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

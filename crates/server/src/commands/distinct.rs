@@ -1,5 +1,6 @@
 //! `distinct`: the different values of a field.
 
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -9,10 +10,15 @@ use database::Hint;
 use database::language::Collation;
 
 /// The row of the table.
-pub(crate) const DISTINCT: Command =
-    Command::new("distinct", Kind::Read, "Lists the different values of a field.", distinct)
-        .takes_read_concern()
-        .in_transactions();
+pub(crate) const DISTINCT: Command = Command::new(
+    "distinct",
+    Kind::Read,
+    "Lists the different values of a field.",
+    distinct,
+    Needs::Collection(Action::Find),
+)
+.takes_read_concern()
+.in_transactions();
 
 /// The command's fields.
 pub(crate) struct Parts<'a> {

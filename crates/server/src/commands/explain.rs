@@ -4,6 +4,7 @@
 //! mistakes; the database then explains its plan. Of a batch of writes one statement is explained.
 
 use super::{aggregate as aggregation, count, delete, distinct, find, find_and_modify, update};
+use crate::access::{Needs, needs};
 use crate::arguments::is_generic;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
@@ -18,10 +19,15 @@ use database::Verbosity;
 pub(crate) const DEFAULT_VERBOSITY: &str = "allPlansExecution";
 
 /// The row of the table.
-pub(crate) const EXPLAIN: Command =
-    Command::new("explain", Kind::Read, "Tells how a command is carried out.", explain)
-        .stable_api()
-        .takes_read_concern();
+pub(crate) const EXPLAIN: Command = Command::new(
+    "explain",
+    Kind::Read,
+    "Tells how a command is carried out.",
+    explain,
+    Needs::By(needs::explain),
+)
+.stable_api()
+.takes_read_concern();
 
 fn explain(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

@@ -1,5 +1,6 @@
 //! `configureFailPoint`: failures on demand, for tests.
 
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -7,10 +8,15 @@ use base::bson::Document;
 use base::{Result, err};
 
 /// The row of `configureFailPoint`.
-pub(crate) const CONFIGURE_FAIL_POINT: Command =
-    Command::new("configureFailPoint", Kind::Admin, "Makes commands fail on demand.", configure)
-        .admin_only()
-        .takes_write_concern();
+pub(crate) const CONFIGURE_FAIL_POINT: Command = Command::new(
+    "configureFailPoint",
+    Kind::Admin,
+    "Makes commands fail on demand.",
+    configure,
+    Needs::Cluster(Action::VellumSetFailPoint),
+)
+.admin_only()
+.takes_write_concern();
 
 fn configure(call: &mut Call<'_>) -> Result<Answer> {
     // MongoDB without test commands doesn't know this one either.

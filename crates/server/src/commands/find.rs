@@ -1,6 +1,7 @@
 //! `find`: documents that match, through a cursor.
 
 use super::cursor_reply;
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -10,10 +11,11 @@ use database::language::Collation;
 use database::{FIRST_BATCH, FindRequest};
 
 /// The row of the table.
-pub(crate) const FIND: Command = Command::new("find", Kind::Read, "Finds documents.", find)
-    .stable_api()
-    .takes_read_concern()
-    .in_transactions();
+pub(crate) const FIND: Command =
+    Command::new("find", Kind::Read, "Finds documents.", find, Needs::Collection(Action::Find))
+        .stable_api()
+        .takes_read_concern()
+        .in_transactions();
 
 /// The command's fields.
 pub(crate) struct Parts<'a> {

@@ -2,6 +2,7 @@
 
 use super::retry::Retryable;
 use super::update::Statement;
+use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -12,10 +13,15 @@ use database::{Action, AnswerOf, FindAndModifyOutcome, FindAndModifyRequest};
 use std::sync::Arc;
 
 /// The row of the table.
-pub(crate) const FIND_AND_MODIFY: Command =
-    Command::new("findAndModify", Kind::Write, "Changes or removes one document and returns it.", run)
-        .stable_api()
-        .retryable_write();
+pub(crate) const FIND_AND_MODIFY: Command = Command::new(
+    "findAndModify",
+    Kind::Write,
+    "Changes or removes one document and returns it.",
+    run,
+    Needs::By(needs::find_and_modify),
+)
+.stable_api()
+.retryable_write();
 
 /// The command's fields.
 pub(crate) struct Parts<'a> {

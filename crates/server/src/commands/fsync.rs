@@ -1,13 +1,20 @@
 //! `fsync` and `fsyncUnlock`: everything written down, and writes held up so that files can be copied.
 
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::net;
 use base::{Result, err};
 
 /// The row of `fsync`.
-pub(crate) const FSYNC: Command =
-    Command::new("fsync", Kind::Admin, "Writes everything down, and may lock writes.", fsync).admin_only();
+pub(crate) const FSYNC: Command = Command::new(
+    "fsync",
+    Kind::Admin,
+    "Writes everything down, and may lock writes.",
+    fsync,
+    Needs::Cluster(Action::Fsync),
+)
+.admin_only();
 
 fn fsync(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -46,8 +53,14 @@ fn blocking<T>(work: impl Fn() -> Result<T>) -> Result<T> {
 }
 
 /// The row of `fsyncUnlock`.
-pub(crate) const FSYNC_UNLOCK: Command =
-    Command::new("fsyncUnlock", Kind::Admin, "Lets writes go on after fsync.", fsync_unlock).admin_only();
+pub(crate) const FSYNC_UNLOCK: Command = Command::new(
+    "fsyncUnlock",
+    Kind::Admin,
+    "Lets writes go on after fsync.",
+    fsync_unlock,
+    Needs::Cluster(Action::Unlock),
+)
+.admin_only();
 
 fn fsync_unlock(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

@@ -1,5 +1,6 @@
 //! `getMore`: the next batch of a cursor; a tailable one may wait for it.
 
+use crate::access::{self, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fail_point::Target;
@@ -16,7 +17,7 @@ const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
 
 /// The row of the table.
 pub(crate) const GET_MORE: Command =
-    Command::new("getMore", Kind::Read, "Fetches the next batch of a cursor.", get_more)
+    Command::new("getMore", Kind::Read, "Fetches the next batch of a cursor.", get_more, Needs::Nothing)
         .stable_api()
         .takes_read_concern()
         .in_transactions();
@@ -71,6 +72,7 @@ fn get_more(call: &mut Call<'_>) -> Result<Answer> {
 
 /// Whether this request may go on with the cursor.
 fn check(call: &Call<'_>, id: i64, cursor: &Cursor) -> Result<()> {
+    access::cursor::check(call, id, cursor)?;
     if cursor.session != call.arguments.session && cursor.session.is_some() {
         return Err(err!(
             50738,

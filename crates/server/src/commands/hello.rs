@@ -3,6 +3,7 @@
 //! With a topologyVersion and maxAwaitTimeMS the reply is held back until something changes or
 //! the time is over; where the client allows it, replies then go on without being asked for.
 
+use crate::access::Needs;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -29,13 +30,14 @@ const APP_NAME_MAX: usize = 128;
 
 /// The row of `hello`.
 pub(crate) const HELLO: Command =
-    Command::new("hello", Kind::Admin, "Tells who this server is and what it can.", hello)
+    Command::new("hello", Kind::Admin, "Tells who this server is and what it can.", hello, Needs::Nothing)
         .stable_api()
         .without_auth();
 
 /// The row of `isMaster`, hello's older name.
 pub(crate) const IS_MASTER: Command =
-    Command::new("isMaster", Kind::Admin, "The older name of hello.", is_master).without_auth();
+    Command::new("isMaster", Kind::Admin, "The older name of hello.", is_master, Needs::Nothing)
+        .without_auth();
 
 fn hello(call: &mut Call<'_>) -> Result<Answer> {
     answer(call, "isWritablePrimary")

@@ -1,6 +1,7 @@
 //! Commands on indexes: create, drop, list, change.
 
 use super::cursor_reply;
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -10,10 +11,15 @@ use database::Committed;
 use database::index::IndexSpec;
 
 /// The row of `createIndexes`.
-pub(crate) const CREATE_INDEXES: Command =
-    Command::new("createIndexes", Kind::Write, "Creates indexes.", create_indexes)
-        .stable_api()
-        .in_transactions();
+pub(crate) const CREATE_INDEXES: Command = Command::new(
+    "createIndexes",
+    Kind::Write,
+    "Creates indexes.",
+    create_indexes,
+    Needs::Collection(Action::CreateIndex),
+)
+.stable_api()
+.in_transactions();
 
 fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -79,8 +85,14 @@ fn in_specification(error: base::Error, spec: Document<'_>) -> base::Error {
 }
 
 /// The row of `dropIndexes`.
-pub(crate) const DROP_INDEXES: Command =
-    Command::new("dropIndexes", Kind::Write, "Drops indexes.", drop_indexes).stable_api();
+pub(crate) const DROP_INDEXES: Command = Command::new(
+    "dropIndexes",
+    Kind::Write,
+    "Drops indexes.",
+    drop_indexes,
+    Needs::Collection(Action::DropIndex),
+)
+.stable_api();
 
 fn drop_indexes(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -120,8 +132,14 @@ fn drop_indexes(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `listIndexes`.
-pub(crate) const LIST_INDEXES: Command =
-    Command::new("listIndexes", Kind::Read, "Lists the indexes of a collection.", list_indexes).stable_api();
+pub(crate) const LIST_INDEXES: Command = Command::new(
+    "listIndexes",
+    Kind::Read,
+    "Lists the indexes of a collection.",
+    list_indexes,
+    Needs::Collection(Action::ListIndexes),
+)
+.stable_api();
 
 fn list_indexes(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -142,8 +160,13 @@ fn list_indexes(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `reIndex`.
-pub(crate) const RE_INDEX: Command =
-    Command::new("reIndex", Kind::Write, "Rebuilds the indexes of a collection.", re_index);
+pub(crate) const RE_INDEX: Command = Command::new(
+    "reIndex",
+    Kind::Write,
+    "Rebuilds the indexes of a collection.",
+    re_index,
+    Needs::Collection(Action::ReIndex),
+);
 
 fn re_index(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

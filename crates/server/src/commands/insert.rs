@@ -1,6 +1,7 @@
 //! `insert`: documents into a collection, which is created if it isn't there.
 
 use super::write_batch::WriteBatch;
+use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -10,7 +11,9 @@ use database::{InsertRequest, Insertion};
 
 /// The row of the table.
 pub(crate) const INSERT: Command =
-    Command::new("insert", Kind::Write, "Inserts documents.", insert).stable_api().retryable_write();
+    Command::new("insert", Kind::Write, "Inserts documents.", insert, Needs::By(needs::insert))
+        .stable_api()
+        .retryable_write();
 
 fn insert(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

@@ -1,5 +1,6 @@
 //! `killCursors`: ends cursors that the client is done with.
 
+use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -8,7 +9,9 @@ use base::{Namespace, Result, err};
 
 /// The row of the table.
 pub(crate) const KILL_CURSORS: Command =
-    Command::new("killCursors", Kind::Admin, "Ends cursors.", kill_cursors).stable_api().in_transactions();
+    Command::new("killCursors", Kind::Admin, "Ends cursors.", kill_cursors, Needs::By(needs::kill_cursors))
+        .stable_api()
+        .in_transactions();
 
 fn kill_cursors(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

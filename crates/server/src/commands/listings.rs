@@ -1,6 +1,7 @@
 //! `listDatabases` and `listCollections`.
 
 use super::cursor_reply;
+use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use base::bson::{Builder, Document, DocumentBuf, Value};
@@ -11,7 +12,7 @@ use std::collections::BTreeSet;
 
 /// The row of `listDatabases`.
 pub(crate) const LIST_DATABASES: Command =
-    Command::new("listDatabases", Kind::Read, "Lists the databases.", list_databases)
+    Command::new("listDatabases", Kind::Read, "Lists the databases.", list_databases, Needs::Nothing)
         .admin_only()
         .stable_api();
 
@@ -72,6 +73,7 @@ pub(crate) const LIST_COLLECTIONS: Command = Command::new(
     Kind::Read,
     "Lists the collections and views of a database.",
     list_collections,
+    Needs::By(needs::list_collections),
 )
 .stable_api();
 

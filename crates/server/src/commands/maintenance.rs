@@ -1,5 +1,6 @@
 //! Commands for operators that ask about, or do, upkeep: `compact`, `dbHash`, `connPoolStats`, `lockInfo`.
 
+use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::commands::diagnostics::host_name;
@@ -14,6 +15,7 @@ pub(crate) const COMPACT: Command = Command::new(
     Kind::Write,
     "Gives a collection's free space back, of which there is none.",
     compact,
+    Needs::Collection(Action::Compact),
 );
 
 /// Trees give back what they no longer need as they shrink, so nothing is left to be freed.
@@ -35,8 +37,13 @@ fn compact(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `dbHash`.
-pub(crate) const DB_HASH: Command =
-    Command::new("dbHash", Kind::Read, "Hashes the documents of a database.", db_hash);
+pub(crate) const DB_HASH: Command = Command::new(
+    "dbHash",
+    Kind::Read,
+    "Hashes the documents of a database.",
+    db_hash,
+    Needs::Database(Action::DbHash),
+);
 
 fn db_hash(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -85,7 +92,7 @@ fn push(reply: &mut Builder, text: &str) {
 
 /// The row of `filemd5`.
 pub(crate) const FILE_MD5: Command =
-    Command::new("filemd5", Kind::Read, "Hashes a file of GridFS.", file_md5);
+    Command::new("filemd5", Kind::Read, "Hashes a file of GridFS.", file_md5, Needs::By(needs::file_md5));
 
 fn file_md5(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -107,6 +114,7 @@ pub(crate) const CONN_POOL_STATS: Command = Command::new(
     Kind::Admin,
     "Tells of connections to other servers, of which there are none.",
     conn_pool_stats,
+    Needs::Cluster(Action::ConnPoolStats),
 );
 
 fn conn_pool_stats(call: &mut Call<'_>) -> Result<Answer> {
@@ -125,8 +133,14 @@ fn conn_pool_stats(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `lockInfo`.
-pub(crate) const LOCK_INFO: Command =
-    Command::new("lockInfo", Kind::Admin, "Lists locks, which nothing here holds.", lock_info).admin_only();
+pub(crate) const LOCK_INFO: Command = Command::new(
+    "lockInfo",
+    Kind::Admin,
+    "Lists locks, which nothing here holds.",
+    lock_info,
+    Needs::Cluster(Action::ServerStatus),
+)
+.admin_only();
 
 fn lock_info(call: &mut Call<'_>) -> Result<Answer> {
     no_fields(call)?;
@@ -140,6 +154,7 @@ pub(crate) const REFRESH_SESSION_CACHE: Command = Command::new(
     Kind::Admin,
     "Has nothing to do: sessions are known where they are used.",
     refresh_session_cache,
+    Needs::Nothing,
 );
 
 fn refresh_session_cache(call: &mut Call<'_>) -> Result<Answer> {

@@ -9,7 +9,14 @@
 //!
 //!    /// The row of the table.
 //!    pub(crate) const COUNT: Command =
-//!        Command::new("count", Kind::Read, "Counts the documents that match.", count).stable_api();
+//!        Command::new(
+//!            "count",
+//!            Kind::Read,
+//!            "Counts the documents that match.",
+//!            count,
+//!            Needs::Collection(Action::Find),              // what whoever runs it must be allowed to do
+//!        )
+//!        .stable_api();
 //!
 //!    fn count(call: &mut Call<'_>) -> Result<Answer> {
 //!        let mut fields = call.fields();                   // without $db, lsid, maxTimeMS, …

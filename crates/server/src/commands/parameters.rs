@@ -1,5 +1,6 @@
 //! `getParameter` and `setParameter`.
 
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::parameters::Setting;
@@ -10,9 +11,14 @@ use base::{Result, err};
 pub(crate) const FEATURE_VERSION: &str = "8.0";
 
 /// The row of `getParameter`.
-pub(crate) const GET_PARAMETER: Command =
-    Command::new("getParameter", Kind::Admin, "Tells the value of server parameters.", get_parameter)
-        .admin_only();
+pub(crate) const GET_PARAMETER: Command = Command::new(
+    "getParameter",
+    Kind::Admin,
+    "Tells the value of server parameters.",
+    get_parameter,
+    Needs::Cluster(Action::GetParameter),
+)
+.admin_only();
 
 fn get_parameter(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -83,8 +89,14 @@ fn append_value(reply: &mut Builder, name: &str, value: &Shown) {
 }
 
 /// The row of `setParameter`.
-pub(crate) const SET_PARAMETER: Command =
-    Command::new("setParameter", Kind::Admin, "Changes a server parameter.", set_parameter).admin_only();
+pub(crate) const SET_PARAMETER: Command = Command::new(
+    "setParameter",
+    Kind::Admin,
+    "Changes a server parameter.",
+    set_parameter,
+    Needs::Cluster(Action::SetParameter),
+)
+.admin_only();
 
 fn set_parameter(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

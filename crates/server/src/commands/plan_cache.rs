@@ -1,6 +1,7 @@
 //! The commands on the plan cache: index filters, which say what indexes the queries of one shape
 //! may use. Plans themselves are made anew for every query, so that there are none to clear.
 
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -15,6 +16,7 @@ pub(crate) const CLEAR: Command = Command::new(
     Kind::Admin,
     "Forgets the plans of a collection; there are none.",
     clear_plans,
+    Needs::Collection(Action::PlanCacheWrite),
 );
 
 /// Checks the shape that is meant, and does nothing with it.
@@ -41,6 +43,7 @@ pub(crate) const SET_FILTER: Command = Command::new(
     Kind::Admin,
     "Says which indexes the queries of a shape may use.",
     set_filter,
+    Needs::Collection(Action::PlanCacheIndexFilter),
 );
 
 fn set_filter(call: &mut Call<'_>) -> Result<Answer> {
@@ -87,6 +90,7 @@ pub(crate) const CLEAR_FILTERS: Command = Command::new(
     Kind::Admin,
     "Forgets the index filter of a shape, or all of a collection.",
     clear_filters,
+    Needs::Collection(Action::PlanCacheIndexFilter),
 );
 
 fn clear_filters(call: &mut Call<'_>) -> Result<Answer> {
@@ -111,6 +115,7 @@ pub(crate) const LIST_FILTERS: Command = Command::new(
     Kind::Read,
     "Lists the index filters of a collection.",
     list_filters,
+    Needs::Collection(Action::PlanCacheIndexFilter),
 );
 
 fn list_filters(call: &mut Call<'_>) -> Result<Answer> {

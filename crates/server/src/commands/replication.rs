@@ -1,5 +1,6 @@
 //! Commands that ask about the replica set: answered for the set of one, or refused where there is none.
 
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::logging::now_millis;
@@ -20,9 +21,14 @@ pub(crate) fn replica_set<'a>(call: &Call<'a>) -> Result<&'a ReplicaSet> {
 }
 
 /// The row of `replSetGetStatus`.
-pub(crate) const GET_STATUS: Command =
-    Command::new("replSetGetStatus", Kind::Admin, "Tells how the set's members are.", get_status)
-        .admin_only();
+pub(crate) const GET_STATUS: Command = Command::new(
+    "replSetGetStatus",
+    Kind::Admin,
+    "Tells how the set's members are.",
+    get_status,
+    Needs::Cluster(Action::ReplSetGetStatus),
+)
+.admin_only();
 
 /// What both the set's and the member's status tell.
 struct Status {
@@ -135,8 +141,14 @@ fn append_election(out: &mut Builder, status: &Status, priority: f64, timeout_mi
 }
 
 /// The row of `replSetGetConfig`.
-pub(crate) const GET_CONFIG: Command =
-    Command::new("replSetGetConfig", Kind::Admin, "Tells the set's configuration.", get_config).admin_only();
+pub(crate) const GET_CONFIG: Command = Command::new(
+    "replSetGetConfig",
+    Kind::Admin,
+    "Tells the set's configuration.",
+    get_config,
+    Needs::Cluster(Action::ReplSetGetConfig),
+)
+.admin_only();
 
 fn get_config(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

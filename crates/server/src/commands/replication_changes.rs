@@ -1,6 +1,7 @@
 //! Commands that change the replica set: as far as a set of one member can change.
 
 use super::replication::replica_set;
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{self, Command, Kind};
 use crate::commands::diagnostics::host_name;
@@ -20,6 +21,7 @@ pub(crate) const INITIATE: Command = Command::new(
     Kind::Admin,
     "Begins a set of one that was started as mongod's are.",
     initiate,
+    Needs::Cluster(Action::ReplSetConfigure),
 )
 .admin_only();
 
@@ -68,8 +70,14 @@ fn default_address(call: &Call<'_>) -> String {
 }
 
 /// The row of `replSetReconfig`.
-pub(crate) const RECONFIG: Command =
-    Command::new("replSetReconfig", Kind::Admin, "Changes the set's configuration.", reconfig).admin_only();
+pub(crate) const RECONFIG: Command = Command::new(
+    "replSetReconfig",
+    Kind::Admin,
+    "Changes the set's configuration.",
+    reconfig,
+    Needs::Cluster(Action::ReplSetConfigure),
+)
+.admin_only();
 
 fn reconfig(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -99,9 +107,14 @@ fn reconfig(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `replSetStepDown`.
-pub(crate) const STEP_DOWN: Command =
-    Command::new("replSetStepDown", Kind::Admin, "Makes the primary a secondary for a time.", step_down)
-        .admin_only();
+pub(crate) const STEP_DOWN: Command = Command::new(
+    "replSetStepDown",
+    Kind::Admin,
+    "Makes the primary a secondary for a time.",
+    step_down,
+    Needs::Cluster(Action::ReplSetStateChange),
+)
+.admin_only();
 
 fn step_down(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -147,9 +160,14 @@ fn step_down(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `replSetFreeze`.
-pub(crate) const FREEZE: Command =
-    Command::new("replSetFreeze", Kind::Admin, "Keeps a secondary from becoming the primary.", freeze)
-        .admin_only();
+pub(crate) const FREEZE: Command = Command::new(
+    "replSetFreeze",
+    Kind::Admin,
+    "Keeps a secondary from becoming the primary.",
+    freeze,
+    Needs::Cluster(Action::ReplSetStateChange),
+)
+.admin_only();
 
 fn freeze(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

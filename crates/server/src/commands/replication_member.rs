@@ -1,6 +1,7 @@
 //! Commands to a member of a set about itself: what the only one answers.
 
 use super::replication::replica_set;
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::own_address::own_address;
@@ -18,6 +19,7 @@ pub(crate) const ABORT_CATCH_UP: Command = Command::new(
     Kind::Admin,
     "Ends the catching up of a new primary, which has nobody to catch up with.",
     abort_catch_up,
+    Needs::Cluster(Action::ReplSetStateChange),
 )
 .admin_only();
 
@@ -30,9 +32,14 @@ fn abort_catch_up(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `replSetMaintenance`.
-pub(crate) const MAINTENANCE: Command =
-    Command::new("replSetMaintenance", Kind::Admin, "Takes a secondary out of service.", maintenance)
-        .admin_only();
+pub(crate) const MAINTENANCE: Command = Command::new(
+    "replSetMaintenance",
+    Kind::Admin,
+    "Takes a secondary out of service.",
+    maintenance,
+    Needs::Cluster(Action::ReplSetStateChange),
+)
+.admin_only();
 
 fn maintenance(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -49,9 +56,14 @@ fn maintenance(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `replSetSyncFrom`.
-pub(crate) const SYNC_FROM: Command =
-    Command::new("replSetSyncFrom", Kind::Admin, "Has a secondary follow another member.", sync_from)
-        .admin_only();
+pub(crate) const SYNC_FROM: Command = Command::new(
+    "replSetSyncFrom",
+    Kind::Admin,
+    "Has a secondary follow another member.",
+    sync_from,
+    Needs::Cluster(Action::ReplSetStateChange),
+)
+.admin_only();
 
 fn sync_from(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -71,9 +83,14 @@ fn sync_from(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `replSetResizeOplog`.
-pub(crate) const RESIZE_OPLOG: Command =
-    Command::new("replSetResizeOplog", Kind::Admin, "Changes how much of the log is kept.", resize_oplog)
-        .admin_only();
+pub(crate) const RESIZE_OPLOG: Command = Command::new(
+    "replSetResizeOplog",
+    Kind::Admin,
+    "Changes how much of the log is kept.",
+    resize_oplog,
+    Needs::Cluster(Action::ReplSetResizeOplog),
+)
+.admin_only();
 
 fn resize_oplog(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

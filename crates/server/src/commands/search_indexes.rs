@@ -1,5 +1,6 @@
 //! Search indexes, which MongoDB itself has only beside its search process, and this server not at all.
 
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use base::{Result, err};
@@ -7,13 +8,32 @@ use base::{Result, err};
 const HELP: &str = "Search indexes: refused as by a MongoDB without a search process.";
 
 /// The row of `createSearchIndexes`.
-pub(crate) const CREATE: Command = Command::new("createSearchIndexes", Kind::Admin, HELP, refuse);
+pub(crate) const CREATE: Command = Command::new(
+    "createSearchIndexes",
+    Kind::Admin,
+    HELP,
+    refuse,
+    Needs::Collection(Action::CreateSearchIndexes),
+);
 /// The row of `dropSearchIndex`.
-pub(crate) const DROP: Command = Command::new("dropSearchIndex", Kind::Admin, HELP, refuse);
+pub(crate) const DROP: Command =
+    Command::new("dropSearchIndex", Kind::Admin, HELP, refuse, Needs::Collection(Action::DropSearchIndex));
 /// The row of `listSearchIndexes`.
-pub(crate) const LIST: Command = Command::new("listSearchIndexes", Kind::Admin, HELP, refuse);
+pub(crate) const LIST: Command = Command::new(
+    "listSearchIndexes",
+    Kind::Admin,
+    HELP,
+    refuse,
+    Needs::Collection(Action::ListSearchIndexes),
+);
 /// The row of `updateSearchIndex`.
-pub(crate) const UPDATE: Command = Command::new("updateSearchIndex", Kind::Admin, HELP, refuse);
+pub(crate) const UPDATE: Command = Command::new(
+    "updateSearchIndex",
+    Kind::Admin,
+    HELP,
+    refuse,
+    Needs::Collection(Action::UpdateSearchIndex),
+);
 
 /// Errors: SearchNotEnabled.
 fn refuse(_: &mut Call<'_>) -> Result<Answer> {

@@ -1,5 +1,6 @@
 //! `serverStatus` and `top`: true counters of this server.
 
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{COMMANDS, Command, Kind};
 use crate::commands::diagnostics::{VERSION, host_name};
@@ -14,8 +15,13 @@ use base::{Namespace, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The row of `serverStatus`.
-pub(crate) const SERVER_STATUS: Command =
-    Command::new("serverStatus", Kind::Admin, "Tells counters and the state of the server.", server_status);
+pub(crate) const SERVER_STATUS: Command = Command::new(
+    "serverStatus",
+    Kind::Admin,
+    "Tells counters and the state of the server.",
+    server_status,
+    Needs::Cluster(Action::ServerStatus),
+);
 
 /// A section of the reply: its name and what appends it.
 type Section = (&'static str, fn(&Server, &mut Builder));
@@ -287,8 +293,14 @@ fn metrics(server: &Server, reply: &mut Builder) {
 }
 
 /// The row of `top`.
-pub(crate) const TOP: Command =
-    Command::new("top", Kind::Admin, "Tells the time spent in each collection.", top).admin_only();
+pub(crate) const TOP: Command = Command::new(
+    "top",
+    Kind::Admin,
+    "Tells the time spent in each collection.",
+    top,
+    Needs::Cluster(Action::Top),
+)
+.admin_only();
 
 fn top(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

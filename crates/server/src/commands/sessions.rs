@@ -1,5 +1,6 @@
 //! Logical sessions: starting, refreshing, ending and killing them.
 
+use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -11,7 +12,8 @@ use database::{NOBODY, SessionId};
 
 /// The row of `startSession`.
 pub(crate) const START_SESSION: Command =
-    Command::new("startSession", Kind::Admin, "Starts a logical session.", start).without_auth();
+    Command::new("startSession", Kind::Admin, "Starts a logical session.", start, Needs::Nothing)
+        .without_auth();
 
 fn start(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -25,7 +27,8 @@ fn start(call: &mut Call<'_>) -> Result<Answer> {
 
 /// The row of `refreshSessions`.
 pub(crate) const REFRESH_SESSIONS: Command =
-    Command::new("refreshSessions", Kind::Admin, "Marks sessions as used.", refresh).stable_api();
+    Command::new("refreshSessions", Kind::Admin, "Marks sessions as used.", refresh, Needs::Nothing)
+        .stable_api();
 
 fn refresh(call: &mut Call<'_>) -> Result<Answer> {
     for id in listed_sessions(call)? {
@@ -35,10 +38,11 @@ fn refresh(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `endSessions`.
-pub(crate) const END_SESSIONS: Command = Command::new("endSessions", Kind::Admin, "Ends sessions.", end)
-    .stable_api()
-    .without_auth()
-    .takes_write_concern();
+pub(crate) const END_SESSIONS: Command =
+    Command::new("endSessions", Kind::Admin, "Ends sessions.", end, Needs::Nothing)
+        .stable_api()
+        .without_auth()
+        .takes_write_concern();
 
 fn end(call: &mut Call<'_>) -> Result<Answer> {
     for id in listed_sessions(call)? {
@@ -60,7 +64,7 @@ fn kill_sessions(call: &Call<'_>, is_wanted: impl Fn(&SessionId) -> bool) {
 
 /// The row of `killSessions`.
 pub(crate) const KILL_SESSIONS: Command =
-    Command::new("killSessions", Kind::Admin, "Stops what runs in sessions.", kill);
+    Command::new("killSessions", Kind::Admin, "Stops what runs in sessions.", kill, Needs::Nothing);
 
 fn kill(call: &mut Call<'_>) -> Result<Answer> {
     let ids = listed_sessions(call)?;
@@ -73,8 +77,13 @@ fn kill(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `killAllSessions`.
-pub(crate) const KILL_ALL_SESSIONS: Command =
-    Command::new("killAllSessions", Kind::Admin, "Stops what runs in the sessions of all users.", kill_all);
+pub(crate) const KILL_ALL_SESSIONS: Command = Command::new(
+    "killAllSessions",
+    Kind::Admin,
+    "Stops what runs in the sessions of all users.",
+    kill_all,
+    Needs::Cluster(Action::KillAnySession),
+);
 
 fn kill_all(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -127,6 +136,7 @@ pub(crate) const KILL_ALL_SESSIONS_BY_PATTERN: Command = Command::new(
     Kind::Admin,
     "Stops what runs in the sessions that match.",
     kill_by_pattern,
+    Needs::By(needs::kill_by_pattern),
 );
 
 fn kill_by_pattern(call: &mut Call<'_>) -> Result<Answer> {

@@ -1,5 +1,6 @@
 //! `collStats`, `dbStats` and `dataSize`.
 
+use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -7,8 +8,13 @@ use base::bson::Value;
 use base::{Namespace, Result, err};
 
 /// The row of `collStats`.
-pub(crate) const COLL_STATS: Command =
-    Command::new("collStats", Kind::Read, "Tells the sizes of a collection.", coll_stats);
+pub(crate) const COLL_STATS: Command = Command::new(
+    "collStats",
+    Kind::Read,
+    "Tells the sizes of a collection.",
+    coll_stats,
+    Needs::Collection(Action::CollStats),
+);
 
 fn coll_stats(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -34,8 +40,13 @@ fn scale(fields: &mut Fields<'_>) -> Result<i64> {
 }
 
 /// The row of `dbStats`.
-pub(crate) const DB_STATS: Command =
-    Command::new("dbStats", Kind::Read, "Tells the sizes of a database.", db_stats);
+pub(crate) const DB_STATS: Command = Command::new(
+    "dbStats",
+    Kind::Read,
+    "Tells the sizes of a database.",
+    db_stats,
+    Needs::Database(Action::DbStats),
+);
 
 fn db_stats(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -72,8 +83,13 @@ fn db_stats(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `dataSize`.
-pub(crate) const DATA_SIZE: Command =
-    Command::new("dataSize", Kind::Read, "Tells the size of a collection's documents.", data_size);
+pub(crate) const DATA_SIZE: Command = Command::new(
+    "dataSize",
+    Kind::Read,
+    "Tells the size of a collection's documents.",
+    data_size,
+    Needs::By(needs::data_size),
+);
 
 fn data_size(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

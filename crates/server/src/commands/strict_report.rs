@@ -1,5 +1,6 @@
 //! `strictReport`: what `--strict` has found so far, while the server runs.
 
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use base::{Result, err};
@@ -10,6 +11,7 @@ pub(crate) const STRICT_REPORT: Command = Command::new(
     Kind::Admin,
     "Shows collection scans, in-memory sorts, unused and duplicate indexes.",
     report,
+    Needs::Cluster(Action::VellumStrictReport),
 )
 .admin_only();
 

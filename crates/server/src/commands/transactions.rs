@@ -1,5 +1,6 @@
 //! `commitTransaction` and `abortTransaction`.
 
+use crate::access::Needs;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::session::Session;
@@ -8,14 +9,14 @@ use std::sync::Arc;
 
 /// The row of `commitTransaction`.
 pub(crate) const COMMIT_TRANSACTION: Command =
-    Command::new("commitTransaction", Kind::Write, "Commits a transaction.", commit)
+    Command::new("commitTransaction", Kind::Write, "Commits a transaction.", commit, Needs::Nothing)
         .admin_only()
         .stable_api()
         .in_transactions();
 
 /// The row of `abortTransaction`.
 pub(crate) const ABORT_TRANSACTION: Command =
-    Command::new("abortTransaction", Kind::Write, "Aborts a transaction.", abort)
+    Command::new("abortTransaction", Kind::Write, "Aborts a transaction.", abort, Needs::Nothing)
         .admin_only()
         .stable_api()
         .in_transactions();

@@ -3,6 +3,7 @@
 use super::data::Surroundings;
 use super::retry::Retryable;
 use super::write_batch::WriteBatch;
+use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -14,7 +15,9 @@ use std::sync::Arc;
 
 /// The row of the table.
 pub(crate) const UPDATE: Command =
-    Command::new("update", Kind::Write, "Updates documents.", update).stable_api().retryable_write();
+    Command::new("update", Kind::Write, "Updates documents.", update, Needs::By(needs::update))
+        .stable_api()
+        .retryable_write();
 
 /// One element of `updates`, not yet parsed.
 pub(crate) struct Statement<'a> {

@@ -2,6 +2,7 @@
 //!
 //! It changes nothing. What it finds wrong is in the reply, and in the log; `vellum --repair` mends it.
 
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use base::bson::Builder;
@@ -9,8 +10,13 @@ use base::{Result, err};
 use database::validate::{Depth, IndexFindings};
 
 /// The row of `validate`.
-pub(crate) const VALIDATE: Command =
-    Command::new("validate", Kind::Read, "Checks that documents and indexes agree.", validate);
+pub(crate) const VALIDATE: Command = Command::new(
+    "validate",
+    Kind::Read,
+    "Checks that documents and indexes agree.",
+    validate,
+    Needs::Collection(Action::Validate),
+);
 
 fn validate(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();

@@ -3,6 +3,7 @@
 //! TTL, `$$NOW`, `$currentDate`, ObjectIds made by the server, cluster times and the time-outs of sessions
 //! follow it. It is there only where test commands are: whoever may set the clock may expire every document.
 
+use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use base::bson::Value;
@@ -10,9 +11,14 @@ use base::{Result, err};
 use database::SettableClock;
 
 /// The row of `vellumClock`.
-pub(crate) const VELLUM_CLOCK: Command =
-    Command::new("vellumClock", Kind::Admin, "Shows, sets, freezes and advances the clock.", clock)
-        .admin_only();
+pub(crate) const VELLUM_CLOCK: Command = Command::new(
+    "vellumClock",
+    Kind::Admin,
+    "Shows, sets, freezes and advances the clock.",
+    clock,
+    Needs::Cluster(Action::VellumSetClock),
+)
+.admin_only();
 
 fn clock(call: &mut Call<'_>) -> Result<Answer> {
     let no_such_command = || err!(CommandNotFound, "no such command: '{}'", call.request.name());

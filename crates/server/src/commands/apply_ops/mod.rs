@@ -8,14 +8,20 @@ mod checks;
 mod command;
 mod document;
 
+use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use base::bson::{Builder, Document, Value};
 use base::{Error, ErrorCode, Result, err};
 
 /// The row of the table.
-pub(crate) const APPLY_OPS: Command =
-    Command::new("applyOps", Kind::Write, "Applies entries of an oplog.", apply_ops);
+pub(crate) const APPLY_OPS: Command = Command::new(
+    "applyOps",
+    Kind::Write,
+    "Applies entries of an oplog.",
+    apply_ops,
+    Needs::By(needs::apply_ops),
+);
 
 /// What holds for all operations of one command.
 #[derive(Clone, Copy)]

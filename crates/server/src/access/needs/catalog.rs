@@ -1,0 +1,94 @@
+//! What changing collections and views needs.
+
+use super::super::action::{Action, Actions};
+use super::super::resource::Resource;
+use super::data::full;
+use super::pipeline::stages;
+use super::{Asked, values};
+use base::bson::{Array, Value};
+use base::{Result, err};
+
+/// `create`: a view also needs what reading it takes, unless whoever makes it can't read it.
+pub(crate) fn create(asked: &mut Asked<'_>) -> Result<()> {
+    let own = asked.collection();
+    if asked.has("capped") {
+        asked.need(own, Action::ConvertToCapped)?;
+    }
+    let is_view = values(asked.body, "viewOn").any(|on| !on.is_nullish());
+    if is_view || !asked.may(own, Action::Insert) {
+        asked.need(own, Action::CreateCollection)?;
+    }
+    view(asked)
+}
+
+/// `collMod`.
+pub(crate) fn coll_mod(asked: &mut Asked<'_>) -> Result<()> {
+    asked.need(asked.collection(), Action::CollMod)?;
+    let has = |name: &str| asked.body.get(name).is_some();
+    if has("viewOn") != has("pipeline") {
+        return Err(err!(
+            InvalidOptions,
+            "Must specify both 'viewOn' and 'pipeline' when modifying a view and auth is enabled"
+        ));
+    }
+    view(asked)
+}
+
+/// What a view reads, for somebody who may read the view: so that nobody reads through a view what they may not.
+fn view(asked: &mut Asked<'_>) -> Result<()> {
+    if !asked.may(asked.collection(), Action::Find) {
+        return Ok(());
+    }
+    let on: Vec<&str> = values(asked.body, "viewOn").filter_map(|on| on.as_str()).collect();
+    let pipelines: Vec<Array<'_>> =
+        values(asked.body, "pipeline").filter_map(|pipeline| pipeline.as_array()).collect();
+    for collection in on {
+        if pipelines.is_empty() {
+            asked.need(Resource::named(asked.database, Some(collection)), Action::Find)?;
+        }
+        for pipeline in &pipelines {
+            stages(asked, collection, *pipeline)?;
+        }
+    }
+    Ok(())
+}
+
+/// `cloneCollectionAsCapped`.
+pub(crate) fn clone_as_capped(asked: &mut Asked<'_>) -> Result<()> {
+    asked.need(asked.collection(), Action::Find)?;
+    let to = asked.body.get("toCollection").and_then(|name| name.as_str());
+    let actions = Actions::of(&[Action::ConvertToCapped, Action::CreateIndex, Action::Insert]);
+    asked.need_all(Resource::named(asked.database, to), actions)
+}
+
+/// `renameCollection`: within a database a right of its own, unless the new name would let somebody read what they
+/// can't; across databases what copying takes, and dropping.
+pub(crate) fn rename(asked: &mut Asked<'_>) -> Result<()> {
+    let text = |value: Option<Value<'_>>| value.and_then(|name| name.as_str().map(str::to_string));
+    let (Some(from), Some(to)) = (text(asked.value()), text(asked.body.get("to"))) else {
+        return asked.need(Resource::AnyNormal, Action::RenameCollectionSameDB);
+    };
+    let (source, target) = (full(&from), full(&to));
+    let database = |name: &str| name.split_once('.').map_or(name.to_string(), |parts| parts.0.to_string());
+    let (source_database, target_database) = (database(&from), database(&to));
+    if asked.has("dropTarget") {
+        asked.need(target, Action::DropCollection)?;
+    }
+    let shows_more = !asked.may(source, Action::Find) && asked.may(target, Action::Find);
+    let within = source_database == target_database
+        && !shows_more
+        && asked.may(Resource::Database(&source_database), Action::RenameCollectionSameDB);
+    if within && both_normal(&from, &to) {
+        return asked.need(Resource::Database(&source_database), Action::RenameCollectionSameDB);
+    }
+    asked.need_all(source, Actions::of(&[Action::DropCollection, Action::Find]))?;
+    asked.need_all(target, Actions::of(&[Action::CreateIndex, Action::Insert]))
+}
+
+/// Whether neither is a collection of the system, which no right on its database reaches.
+fn both_normal(from: &str, to: &str) -> bool {
+    let is_normal = |name: &str| {
+        name.split_once('.').is_some_and(|(database, name)| super::super::resource::is_normal(database, name))
+    };
+    is_normal(from) && is_normal(to)
+}

@@ -1,0 +1,184 @@
+//! What commands about the server, its operations and whole databases need.
+
+use super::super::action::Action;
+use super::super::resource::Resource;
+use super::data::full;
+use super::{Asked, values};
+use base::bson::{Document, Value};
+use base::{Namespace, Result};
+
+/// `currentOp`: nothing for one's own operations.
+pub(crate) fn current_op(asked: &mut Asked<'_>) -> Result<()> {
+    match asked.has("$ownOps") && asked.user().is_some() {
+        true => Ok(()),
+        false => asked.need(Resource::Cluster, Action::Inprog),
+    }
+}
+
+/// `killOp`: nothing for one's own operation.
+pub(crate) fn kill_op(asked: &mut Asked<'_>) -> Result<()> {
+    if asked.may(Resource::Cluster, Action::Killop) {
+        return Ok(());
+    }
+    let number = asked.body.get("op").and_then(|number| number.as_number());
+    let number = number.and_then(|number| u64::try_from(number.to_i64_clamped()).ok());
+    let is_own = number.is_some_and(|number| asked.activities.is_of(number, asked.user()));
+    match is_own {
+        true => Ok(()),
+        false => asked.need(Resource::Cluster, Action::Killop),
+    }
+}
+
+/// `killCursors`: nothing for one's own cursors.
+pub(crate) fn kill_cursors(asked: &mut Asked<'_>) -> Result<()> {
+    if asked.may(Resource::Cluster, Action::KillAnyCursor) {
+        return Ok(());
+    }
+    let resource = asked.collection();
+    let name = asked.value().and_then(|value| value.as_str()).unwrap_or_default();
+    let Ok(namespace) = Namespace::new(asked.database, name) else { return Ok(()) };
+    let lists: Vec<_> = values(asked.body, "cursors").filter_map(|list| list.as_array()).collect();
+    for id in lists.into_iter().flat_map(|list| list.iter()).filter_map(|id| id.as_i64()) {
+        let owner = asked.store.cursors.tag(id, &namespace);
+        if !owner.is_none_or(|owner| super::super::cursor::is_of(&owner, asked.user())) {
+            asked.need(resource, Action::KillAnyCursor)?;
+        }
+    }
+    Ok(())
+}
+
+/// `killAllSessionsByPattern`: speaking for other users is a right of its own.
+pub(crate) fn kill_by_pattern(asked: &mut Asked<'_>) -> Result<()> {
+    asked.need(Resource::Cluster, Action::KillAnySession)?;
+    let patterns = asked.value().and_then(|patterns| patterns.as_array());
+    let mut patterns = patterns.into_iter().flat_map(|patterns| patterns.iter());
+    let speaks_for_others = patterns.any(|pattern| {
+        pattern.as_document().is_some_and(|pattern| pattern.find("users").or(pattern.find("roles")).is_some())
+    });
+    match speaks_for_others {
+        true => asked.need(Resource::Cluster, Action::Impersonate),
+        false => Ok(()),
+    }
+}
+
+/// `listCollections`: names of collections that one may use need no right to list them.
+pub(crate) fn list_collections(asked: &mut Asked<'_>) -> Result<()> {
+    let only_own = asked.has("authorizedCollections") && asked.has("nameOnly");
+    match only_own && asked.privileges.touches(asked.database) {
+        true => Ok(()),
+        false => asked.need(Resource::Database(asked.database), Action::ListCollections),
+    }
+}
+
+/// `profile`: looking at the level takes reading what is profiled.
+pub(crate) fn profile(asked: &mut Asked<'_>) -> Result<()> {
+    let looks = asked.value().and_then(|level| level.as_number()).is_some_and(|level| level.to_f64() == -1.0);
+    let only_looks = looks && asked.body.get("slowms").or(asked.body.get("sampleRate")).is_none();
+    let profiled = Resource::Collection(asked.database, "system.profile");
+    if only_looks && asked.may(profiled, Action::Find) {
+        return Ok(());
+    }
+    asked.need(Resource::Database(asked.database), Action::EnableProfiler)
+}
+
+/// `features`: giving the machine another number in ids is a right.
+pub(crate) fn features(asked: &mut Asked<'_>) -> Result<()> {
+    match asked.has("oidReset") {
+        true => asked.need(Resource::Cluster, Action::OidReset),
+        false => Ok(()),
+    }
+}
+
+/// `getDiagnosticData`.
+pub(crate) fn diagnostic_data(asked: &mut Asked<'_>) -> Result<()> {
+    for action in [Action::ServerStatus, Action::ReplSetGetStatus, Action::ConnPoolStats] {
+        asked.need(Resource::Cluster, action)?;
+    }
+    asked.need(Resource::Collection("local", "oplog.rs"), Action::CollStats)
+}
+
+/// `applyOps`: the right to apply at all, and for each operation what it would need as a command.
+pub(crate) fn apply_ops(asked: &mut Asked<'_>) -> Result<()> {
+    asked.need(Resource::Cluster, Action::ApplyOps)?;
+    let operations = asked.value().and_then(|operations| operations.as_array());
+    for operation in operations.into_iter().flat_map(|operations| operations.iter()) {
+        let Some(operation) = operation.as_document() else { continue };
+        let kinds: Vec<&str> = values(operation, "op").filter_map(|kind| kind.as_str()).collect();
+        let names: Vec<&str> = values(operation, "ns").filter_map(|name| name.as_str()).collect();
+        for (kind, name) in kinds.iter().flat_map(|kind| names.iter().map(move |name| (*kind, *name))) {
+            applied(asked, kind, name, operation)?;
+        }
+    }
+    Ok(())
+}
+
+fn applied(asked: &mut Asked<'_>, kind: &str, name: &str, operation: Document<'_>) -> Result<()> {
+    // By UUID it reaches whatever collection has it.
+    if operation.find("ui").is_some() {
+        asked.need(Resource::Cluster, Action::UseUUID)?;
+    }
+    match kind {
+        "n" => Ok(()),
+        "i" => {
+            // An insert of what is there already replaces it.
+            asked.need(full(name), Action::Insert)?;
+            asked.need(full(name), Action::Update)
+        }
+        "u" => {
+            asked.need(full(name), Action::Update)?;
+            asked.need(full(name), Action::Insert)
+        }
+        "d" => asked.need(full(name), Action::Remove),
+        "c" => {
+            let database = name.split_once('.').map_or(name, |parts| parts.0);
+            let command = operation.get("o").and_then(|command| command.as_document());
+            let command = command.unwrap_or(Document::EMPTY);
+            match command.first().map_or("", |first| first.name()) {
+                // An index's own entries say what createIndexes is asked otherwise.
+                "startIndexBuild" | "commitIndexBuild" | "abortIndexBuild" => {
+                    let collection = command.first().and_then(|first| first.value().as_str());
+                    asked.need(Resource::named(database, collection), Action::CreateIndex)
+                }
+                name if crate::command::find(name).is_none() => {
+                    asked.need(Resource::Cluster, Action::Internal)
+                }
+                _ => asked.check_other(database, command),
+            }
+        }
+        _ => asked.need(Resource::Cluster, Action::Internal),
+    }
+}
+
+/// `resetDatabase`.
+pub(crate) fn reset_database(asked: &mut Asked<'_>) -> Result<()> {
+    asked.need(asked.named_database(), Action::VellumResetDatabase)
+}
+
+/// `snapshotDatabase` and `dropSnapshot`.
+pub(crate) fn snapshot_database(asked: &mut Asked<'_>) -> Result<()> {
+    asked.need(asked.named_database(), Action::VellumSnapshotDatabase)
+}
+
+/// `restoreDatabase`.
+pub(crate) fn restore_database(asked: &mut Asked<'_>) -> Result<()> {
+    asked.need(asked.named_database(), Action::VellumRestoreDatabase)
+}
+
+/// `forkDatabase`: of the one database, into the other.
+pub(crate) fn fork_database(asked: &mut Asked<'_>) -> Result<()> {
+    asked.need(asked.named_database(), Action::VellumForkDatabase)?;
+    let targets: Vec<Value<'_>> = values(asked.body, "to").collect();
+    targets
+        .into_iter()
+        .filter_map(|to| to.as_str())
+        .try_for_each(|to| asked.need(Resource::Database(to), Action::VellumForkDatabase))
+}
+
+/// `listSnapshots`: of one database, or of all.
+pub(crate) fn list_snapshots(asked: &mut Asked<'_>) -> Result<()> {
+    let resource = match asked.body.get("db").and_then(|name| name.as_str()) {
+        Some(name) => Resource::Database(name),
+        None => Resource::AnyNormal,
+    };
+    asked.need(resource, Action::VellumListSnapshots)
+}

@@ -1,0 +1,183 @@
+//! What commands about users and roles need. Whoever grants needs to be allowed to grant in the database of what is
+//! granted: that of the role, or that which a privilege is about.
+
+use super::super::action::Action::{self, *};
+use super::super::resource::{Pattern, Resource};
+use super::{Asked, values};
+use base::Result;
+use base::bson::{Document, Value};
+
+/// The elements of every list under a name.
+fn listed<'a>(document: Document<'a>, name: &str) -> Vec<Value<'a>> {
+    let lists = values(document, name).filter_map(|list| list.as_array());
+    lists.flat_map(|list| list.iter().collect::<Vec<_>>()).collect()
+}
+
+/// The database that a role or a user is of, named as `{role, db}` or by the name alone.
+fn database_of<'a>(asked: &Asked<'a>, named: Value<'a>) -> Vec<&'a str> {
+    match named {
+        Value::Document(named) => values(named, "db").filter_map(|name| name.as_str()).collect(),
+        _ => vec![asked.database],
+    }
+}
+
+fn own_database<'a>(asked: &Asked<'a>) -> Resource<'a> {
+    Resource::Database(asked.database)
+}
+
+/// An action in the databases of all roles of the list `roles`.
+fn on_roles(asked: &mut Asked<'_>, action: Action) -> Result<()> {
+    for role in listed(asked.body, "roles") {
+        for database in database_of(asked, role) {
+            asked.need(Resource::Database(database), action)?;
+        }
+    }
+    Ok(())
+}
+
+/// An action in the databases that the privileges of the list `privileges` are about: `admin` for those about more
+/// than one.
+fn on_privileges(asked: &mut Asked<'_>, action: Action) -> Result<()> {
+    for privilege in listed(asked.body, "privileges") {
+        let Some(privilege) = privilege.as_document() else { continue };
+        for resource in values(privilege, "resource").filter_map(|resource| resource.as_document()) {
+            match Pattern::parse(resource) {
+                Ok(Pattern::Database(database) | Pattern::Collection(database, _)) => {
+                    asked.need(Resource::Database(&database), action)?;
+                }
+                _ => asked.need(Resource::Database("admin"), action)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn on_restrictions(asked: &mut Asked<'_>) -> Result<()> {
+    match asked.body.find("authenticationRestrictions") {
+        Some(_) => asked.need(own_database(asked), SetAuthenticationRestriction),
+        None => Ok(()),
+    }
+}
+
+/// `createUser`.
+pub(crate) fn create_user(asked: &mut Asked<'_>) -> Result<()> {
+    asked.need(own_database(asked), CreateUser)?;
+    on_roles(asked, GrantRole)?;
+    on_restrictions(asked)
+}
+
+/// `updateUser`: somebody may change their own password and data by a right of its own. Which roles are taken away
+/// nobody can tell, so that it takes the right to take away any.
+pub(crate) fn update_user(asked: &mut Asked<'_>) -> Result<()> {
+    let name = asked.value().and_then(|name| name.as_str());
+    let is_own = asked.user().is_some_and(|own| Some(own.name.as_str()) == name && own.db == asked.database);
+    for (field, others, own) in
+        [("pwd", ChangePassword, ChangeOwnPassword), ("customData", ChangeCustomData, ChangeOwnCustomData)]
+    {
+        if asked.body.find(field).is_some() && !(is_own && asked.may(own_database(asked), own)) {
+            asked.need(own_database(asked), others)?;
+        }
+    }
+    if asked.body.find("roles").is_some() {
+        asked.need(Resource::AnyNormal, RevokeRole)?;
+        on_roles(asked, GrantRole)?;
+    }
+    on_restrictions(asked)
+}
+
+/// `grantRolesToUser` and `grantRolesToRole`.
+pub(crate) fn grant_roles(asked: &mut Asked<'_>) -> Result<()> {
+    on_roles(asked, GrantRole)
+}
+
+/// `revokeRolesFromUser` and `revokeRolesFromRole`.
+pub(crate) fn revoke_roles(asked: &mut Asked<'_>) -> Result<()> {
+    on_roles(asked, RevokeRole)
+}
+
+/// `grantPrivilegesToRole`.
+pub(crate) fn grant_privileges(asked: &mut Asked<'_>) -> Result<()> {
+    on_privileges(asked, GrantRole)
+}
+
+/// `revokePrivilegesFromRole`.
+pub(crate) fn revoke_privileges(asked: &mut Asked<'_>) -> Result<()> {
+    on_privileges(asked, RevokeRole)
+}
+
+/// `createRole`.
+pub(crate) fn create_role(asked: &mut Asked<'_>) -> Result<()> {
+    asked.need(own_database(asked), CreateRole)?;
+    on_roles(asked, GrantRole)?;
+    on_privileges(asked, GrantRole)?;
+    on_restrictions(asked)
+}
+
+/// `updateRole`: which roles and privileges are taken away nobody can tell.
+pub(crate) fn update_role(asked: &mut Asked<'_>) -> Result<()> {
+    asked.need(Resource::AnyNormal, RevokeRole)?;
+    on_roles(asked, GrantRole)?;
+    on_privileges(asked, GrantRole)?;
+    on_restrictions(asked)
+}
+
+/// `usersInfo`: everybody may look at themselves.
+pub(crate) fn users_info(asked: &mut Asked<'_>) -> Result<()> {
+    let Some(wanted) = asked.value() else { return Ok(()) };
+    if let Value::Document(wanted) = wanted
+        && wanted.find("forAllDBs").is_some()
+    {
+        return asked.need(Resource::Cluster, ViewUser);
+    }
+    for user in each(wanted) {
+        let is_own =
+            asked.user().is_some_and(|own| is_named(user, "user", &own.name, &own.db, asked.database));
+        if !is_own {
+            on_named(asked, user, ViewUser)?;
+        }
+    }
+    Ok(())
+}
+
+/// `rolesInfo`: everybody may look at their own roles.
+pub(crate) fn roles_info(asked: &mut Asked<'_>) -> Result<()> {
+    let Some(wanted) = asked.value() else { return Ok(()) };
+    for role in each(wanted) {
+        let mut own = asked.identity.into_iter().flat_map(|identity| &identity.roles);
+        if !own.any(|own| is_named(role, "role", &own.role, &own.db, asked.database)) {
+            on_named(asked, role, ViewRole)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a command asks about: one, or those of a list.
+fn each(wanted: Value<'_>) -> Vec<Value<'_>> {
+    match wanted {
+        Value::Array(list) => list.iter().collect(),
+        one => vec![one],
+    }
+}
+
+fn on_named(asked: &mut Asked<'_>, named: Value<'_>, action: Action) -> Result<()> {
+    let databases = database_of(asked, named);
+    if databases.is_empty() {
+        return asked.need(own_database(asked), action);
+    }
+    databases.into_iter().try_for_each(|database| asked.need(Resource::Database(database), action))
+}
+
+/// Whether this names nobody else than the one of a name in a database.
+fn is_named(named: Value<'_>, field: &str, name: &str, database: &str, current: &str) -> bool {
+    match named {
+        Value::String(text) => text == name && database == current,
+        Value::Document(named) => {
+            let all = |field: &str, expected: &str| {
+                values(named, field).all(|value| value.as_str() == Some(expected))
+                    && named.find(field).is_some()
+            };
+            all(field, name) && all("db", database)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,255 @@
+//! What somebody may do: privileges as roles grant them, and all of a user's put together.
+
+use super::action::{Action, Actions};
+use super::resource::{Pattern, Resource, is_internal, is_normal, series_of};
+use crate::auth::names::RoleName;
+use crate::fields::Fields;
+use base::bson::{Builder, Document};
+use base::{Result, err};
+use std::collections::HashMap;
+
+/// The right to some actions on what a pattern fits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Privilege {
+    /// On what.
+    pub(crate) resource: Pattern,
+    /// To do what.
+    pub(crate) actions: Actions,
+}
+
+impl Privilege {
+    /// Reads `{resource: {…}, actions: […]}`.
+    ///
+    /// Errors: those of MongoDB for wrong shapes; FailedToParse for actions that there aren't.
+    pub(crate) fn parse(document: Document<'_>) -> Result<Privilege> {
+        let mut fields = Fields::of_document("privilege", document);
+        let resource = Pattern::parse(fields.required("resource", Fields::document)?)?;
+        let actions = Actions::parse(fields.required("actions", Fields::strings)?)?;
+        fields.finish()?;
+        match actions.is_empty() {
+            true => Err(err!(BadValue, "actions field of privilege can't be an empty array")),
+            false => Ok(Privilege { resource, actions }),
+        }
+    }
+
+    /// Appends `resource` and `actions`.
+    pub(crate) fn append(&self, out: &mut Builder) {
+        self.resource.append(out.begin_document("resource"));
+        out.end().begin_array("actions");
+        for action in self.actions.iter() {
+            out.push(action.name());
+        }
+        out.end();
+    }
+}
+
+/// Adds a privilege to a list in which no two are for the same resource.
+pub(crate) fn add(list: &mut Vec<Privilege>, privilege: Privilege) {
+    match list.iter_mut().find(|known| known.resource == privilege.resource) {
+        Some(known) => known.actions = known.actions.and(privilege.actions),
+        None => list.push(privilege),
+    }
+}
+
+/// Actions by the names that patterns give.
+#[derive(Default)]
+struct Scope {
+    /// Whatever the names.
+    everywhere: Actions,
+    /// In one database.
+    databases: HashMap<Box<str>, Actions>,
+    /// Under one name in any database.
+    named: HashMap<Box<str>, Actions>,
+    /// In one database, under one name.
+    exact: HashMap<Box<str>, HashMap<Box<str>, Actions>>,
+}
+
+/// The actions under a name, none where it isn't there.
+fn of(map: &HashMap<Box<str>, Actions>, name: &str) -> Actions {
+    map.get(name).copied().unwrap_or_default()
+}
+
+impl Scope {
+    fn add(&mut self, database: &str, name: &str, actions: Actions) {
+        let slot = match (database, name) {
+            ("", "") => &mut self.everywhere,
+            (database, "") => self.databases.entry(database.into()).or_default(),
+            ("", name) => self.named.entry(name.into()).or_default(),
+            (database, name) => {
+                self.exact.entry(database.into()).or_default().entry(name.into()).or_default()
+            }
+        };
+        *slot = slot.and(actions);
+    }
+
+    fn exact(&self, database: &str, name: &str) -> Actions {
+        self.exact.get(database).map(|names| of(names, name)).unwrap_or_default()
+    }
+
+    /// Whether it holds anything that may lie in the database, `everywhere` apart.
+    fn touches(&self, database: &str) -> bool {
+        !self.named.is_empty() || self.databases.contains_key(database) || self.exact.contains_key(database)
+    }
+}
+
+/// All that somebody may do, laid out so that asking costs a few look-ups and no allocation.
+#[derive(Default)]
+pub(crate) struct Privileges {
+    list: Vec<Privilege>,
+    /// The roles that they come from, inherited ones included.
+    roles: Vec<RoleName>,
+    anything: Actions,
+    cluster: Actions,
+    normal: Scope,
+    buckets: Scope,
+}
+
+impl std::fmt::Debug for Privileges {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} privileges", self.list.len())
+    }
+}
+
+impl Privileges {
+    /// All privileges of a list together.
+    pub(crate) fn new(privileges: impl IntoIterator<Item = Privilege>) -> Privileges {
+        let mut all = Privileges::default();
+        for privilege in privileges {
+            let actions = privilege.actions;
+            match &privilege.resource {
+                Pattern::Any => all.anything = all.anything.and(actions),
+                Pattern::Cluster => all.cluster = all.cluster.and(actions),
+                Pattern::AnyNormal => all.normal.add("", "", actions),
+                Pattern::Database(database) => all.normal.add(database, "", actions),
+                Pattern::Named(name) => all.normal.add("", name, actions),
+                Pattern::Collection(database, name) => all.normal.add(database, name, actions),
+                Pattern::Buckets(database, series) => all.buckets.add(database, series, actions),
+            }
+            add(&mut all.list, privilege);
+        }
+        all
+    }
+
+    /// The same, known to come from these roles.
+    pub(crate) fn through(self, roles: Vec<RoleName>) -> Privileges {
+        Privileges { roles, ..self }
+    }
+
+    /// The roles that they come from, inherited ones included.
+    pub(crate) fn roles(&self) -> &[RoleName] {
+        &self.roles
+    }
+
+    /// Each resource with the actions on it.
+    pub(crate) fn list(&self) -> &[Privilege] {
+        &self.list
+    }
+
+    /// All actions on a resource.
+    pub(crate) fn on(&self, resource: Resource<'_>) -> Actions {
+        let everywhere = |database: &str| match is_internal(database) {
+            true => Actions::NONE,
+            false => self.normal.everywhere,
+        };
+        let own = match resource {
+            Resource::Cluster => self.cluster,
+            Resource::AnyNormal => self.normal.everywhere,
+            Resource::Database(database) => everywhere(database).and(of(&self.normal.databases, database)),
+            Resource::Collection(database, name) => {
+                let named = of(&self.normal.named, name).and(self.normal.exact(database, name));
+                let around = if is_normal(database, name) {
+                    everywhere(database).and(of(&self.normal.databases, database))
+                } else if let Some(series) = series_of(name) {
+                    let any = self.buckets.everywhere.and(of(&self.buckets.databases, database));
+                    any.and(of(&self.buckets.named, series)).and(self.buckets.exact(database, series))
+                } else {
+                    Actions::NONE
+                };
+                named.and(around)
+            }
+        };
+        self.anything.and(own)
+    }
+
+    /// Whether an action is allowed.
+    pub(crate) fn allows(&self, resource: Resource<'_>, action: Action) -> bool {
+        self.anything.contains(action) || self.on(resource).contains(action)
+    }
+
+    /// Whether all of these actions are allowed.
+    pub(crate) fn allows_all(&self, resource: Resource<'_>, actions: Actions) -> bool {
+        actions.without(self.on(resource)).is_empty()
+    }
+
+    /// Whether anything at all is allowed on something in a database.
+    pub(crate) fn touches(&self, database: &str) -> bool {
+        let anywhere = !self.anything.is_empty() || !self.buckets.everywhere.is_empty();
+        let normal = !is_internal(database) && !self.normal.everywhere.is_empty();
+        anywhere || normal || self.normal.touches(database) || self.buckets.touches(database)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn privileges(list: &[(Pattern, &[Action])]) -> Privileges {
+        Privileges::new(list.iter().map(|(resource, actions)| Privilege {
+            resource: resource.clone(),
+            actions: Actions::of(actions),
+        }))
+    }
+
+    #[test]
+    fn patterns_fit_what_they_name() {
+        use Action::{Find, Insert, Update};
+        use Resource::{Cluster, Collection, Database};
+        let own = privileges(&[
+            (Pattern::AnyNormal, &[Find]),
+            (Pattern::Database("d".into()), &[Insert]),
+            (Pattern::Collection("d".into(), "system.js".into()), &[Update]),
+            (Pattern::Named("system.profile".into()), &[Find]),
+        ]);
+        assert!(own.allows(Collection("x", "c"), Find) && own.allows(Database("x"), Find));
+        assert!(!own.allows(Collection("local", "c"), Find) && !own.allows(Database("config"), Find));
+        assert!(!own.allows(Collection("x", "system.users"), Find) && !own.allows(Cluster, Find));
+        assert!(
+            own.allows(Collection("d", "c"), Insert) && !own.allows(Collection("d", "system.js"), Insert)
+        );
+        assert!(own.allows(Collection("d", "system.js"), Update));
+        assert!(own.allows(Collection("local", "system.profile"), Find));
+        assert!(own.allows_all(Collection("d", "c"), Actions::of(&[Find, Insert])));
+        assert!(!own.allows_all(Collection("d", "c"), Actions::of(&[Find, Update])));
+        assert!(own.touches("d") && own.touches("local"), "by the name of a collection");
+    }
+
+    #[test]
+    fn buckets_are_a_matter_of_their_own() {
+        use Action::Find;
+        let own = privileges(&[
+            (Pattern::AnyNormal, &[Find]),
+            (Pattern::Buckets("d".into(), "t".into()), &[Find]),
+            (Pattern::Buckets("".into(), "u".into()), &[Find]),
+        ]);
+        assert!(own.allows(Resource::Collection("d", "system.buckets.t"), Find));
+        assert!(own.allows(Resource::Collection("x", "system.buckets.u"), Find));
+        assert!(!own.allows(Resource::Collection("x", "system.buckets.t"), Find));
+        let any = privileges(&[(Pattern::Any, &[Find])]);
+        assert!(
+            any.allows(Resource::Cluster, Find)
+                && any.allows(Resource::Collection("local", "system.x"), Find)
+        );
+        assert!(!privileges(&[]).touches("d"));
+    }
+
+    #[test]
+    fn privileges_of_one_resource_are_put_together() {
+        let twice = [(Pattern::Cluster, &[Action::Top][..]), (Pattern::Cluster, &[Action::Inprog][..])];
+        let own = privileges(&twice);
+        assert_eq!(own.list().len(), 1);
+        let mut out = Builder::new();
+        own.list()[0].append(&mut out);
+        let document = out.finish();
+        assert!(Privilege::parse(document.view()).unwrap() == own.list()[0]);
+    }
+}

@@ -1,0 +1,233 @@
+//! What privileges are for: the patterns that roles name, and the concrete places that commands touch.
+
+use crate::fields::Fields;
+use base::bson::{Builder, Document};
+use base::{Result, err};
+
+/// What collections of buckets are called, each after the time series that it keeps.
+const BUCKETS: &str = "system.buckets.";
+
+/// Something that a command is about to touch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Resource<'a> {
+    /// The server as a whole.
+    Cluster,
+    /// Every collection of every database, but for those of the system.
+    AnyNormal,
+    /// A database as a whole.
+    Database(&'a str),
+    /// A collection, or a view.
+    Collection(&'a str, &'a str),
+}
+
+impl<'a> Resource<'a> {
+    /// The collection named, or the database where no collection is.
+    pub(crate) fn named(database: &'a str, collection: Option<&'a str>) -> Resource<'a> {
+        match collection {
+            Some(name) if !name.is_empty() => Resource::Collection(database, name),
+            _ => Resource::Database(database),
+        }
+    }
+
+    /// What keeps it beyond the request.
+    pub(crate) fn to_owned(self) -> OwnedResource {
+        match self {
+            Resource::Cluster => OwnedResource::Cluster,
+            Resource::AnyNormal => OwnedResource::AnyNormal,
+            Resource::Database(database) => OwnedResource::Database(database.into()),
+            Resource::Collection(database, name) => OwnedResource::Collection(database.into(), name.into()),
+        }
+    }
+}
+
+/// A [`Resource`] that owns its names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum OwnedResource {
+    /// As [`Resource::Cluster`].
+    Cluster,
+    /// As [`Resource::AnyNormal`].
+    AnyNormal,
+    /// As [`Resource::Database`].
+    Database(Box<str>),
+    /// As [`Resource::Collection`].
+    Collection(Box<str>, Box<str>),
+}
+
+impl OwnedResource {
+    /// The resource.
+    pub(crate) fn view(&self) -> Resource<'_> {
+        match self {
+            OwnedResource::Cluster => Resource::Cluster,
+            OwnedResource::AnyNormal => Resource::AnyNormal,
+            OwnedResource::Database(database) => Resource::Database(database),
+            OwnedResource::Collection(database, name) => Resource::Collection(database, name),
+        }
+    }
+}
+
+/// Whether a database keeps what is the server's own, so that no right on any normal collection reaches it.
+pub(crate) fn is_internal(database: &str) -> bool {
+    matches!(database, "config" | "local")
+}
+
+/// Whether a collection is one of the users', and not of the system.
+pub(crate) fn is_normal(database: &str, collection: &str) -> bool {
+    let of_replication = database == "local" && collection.starts_with("replset.");
+    !collection.starts_with("system.") && !of_replication
+}
+
+/// The time series of a collection of buckets.
+pub(crate) fn series_of(collection: &str) -> Option<&str> {
+    collection.strip_prefix(BUCKETS)
+}
+
+/// What a privilege is for, as roles name it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Pattern {
+    /// `{anyResource: true}`.
+    Any,
+    /// `{cluster: true}`.
+    Cluster,
+    /// `{db: "", collection: ""}`: any normal collection outside of `config` and `local`.
+    AnyNormal,
+    /// `{db: "d", collection: ""}`: the database, and its normal collections.
+    Database(String),
+    /// `{db: "", collection: "c"}`: the collections of this name in all databases.
+    Named(String),
+    /// `{db: "d", collection: "c"}`.
+    Collection(String, String),
+    /// `{system_buckets: "c"}` with or without `db`, either empty for any.
+    Buckets(String, String),
+}
+
+impl Pattern {
+    /// Reads a resource document.
+    ///
+    /// Errors: those of MongoDB for fields that are unknown, of a wrong type, or don't go together.
+    pub(crate) fn parse(document: Document<'_>) -> Result<Pattern> {
+        let mut fields = Fields::of_document("resource", document);
+        let any = fields.boolean("anyResource")?;
+        let cluster = fields.boolean("cluster")?;
+        let database = fields.string("db")?;
+        let collection = fields.string("collection")?;
+        let buckets = fields.string("system_buckets")?;
+        fields.finish()?;
+        for (name, flag) in [("anyResource", any), ("cluster", cluster)] {
+            if flag == Some(false) {
+                return Err(err!(BadValue, "resource.{name} must be true when specified"));
+            }
+        }
+        let others = [
+            ("cluster", cluster.is_some()),
+            ("db", database.is_some()),
+            ("collection", collection.is_some()),
+            ("system_buckets", buckets.is_some()),
+        ];
+        let flagged = match (any, cluster) {
+            (Some(_), _) => Some(("anyResource", Pattern::Any)),
+            (_, Some(_)) => Some(("cluster", Pattern::Cluster)),
+            _ => None,
+        };
+        if let Some((name, pattern)) = flagged {
+            return match others.iter().find(|other| other.0 != name && other.1) {
+                Some(other) => Err(err!(
+                    BadValue,
+                    "resource: {{{name}: true}} conflicts with resource type '{}'",
+                    other.0
+                )),
+                None => Ok(pattern),
+            };
+        }
+        match (database, collection, buckets) {
+            (_, Some(_), Some(_)) => Err(err!(
+                BadValue,
+                "resource: {{system_buckets: ...}} conflicts with resource type 'collection'"
+            )),
+            (database, None, Some(series)) => {
+                Ok(Pattern::Buckets(database.unwrap_or_default().into(), series.into()))
+            }
+            (Some(""), Some(""), None) => Ok(Pattern::AnyNormal),
+            (Some(""), Some(name), None) => Ok(Pattern::Named(name.into())),
+            (Some(database), Some(""), None) => Ok(Pattern::Database(database.into())),
+            (Some(database), Some(name), None) => Ok(Pattern::Collection(database.into(), name.into())),
+            _ => Err(err!(
+                BadValue,
+                "resource must have exactly only db and collection set, or have only cluster set, or have only \
+                 anyResource set, or have only system_buckets set"
+            )),
+        }
+    }
+
+    /// Whether it lies within this database as a whole, so that a role of the database may be granted it.
+    pub(crate) fn is_within(&self, database: &str) -> bool {
+        match self {
+            Pattern::Database(own) | Pattern::Collection(own, _) => own == database,
+            Pattern::Buckets(own, _) => !own.is_empty() && own == database,
+            _ => false,
+        }
+    }
+
+    /// Appends the resource document's fields.
+    pub(crate) fn append(&self, out: &mut Builder) {
+        match self {
+            Pattern::Any => out.append("anyResource", true),
+            Pattern::Cluster => out.append("cluster", true),
+            Pattern::AnyNormal => out.append("db", "").append("collection", ""),
+            Pattern::Database(database) => out.append("db", database).append("collection", ""),
+            Pattern::Named(name) => out.append("db", "").append("collection", name),
+            Pattern::Collection(database, name) => out.append("db", database).append("collection", name),
+            Pattern::Buckets(database, series) => match database.as_str() {
+                "" => out.append("system_buckets", series),
+                database => out.append("db", database).append("system_buckets", series),
+            },
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(build: impl FnOnce(&mut Builder)) -> Result<Pattern> {
+        let mut builder = Builder::new();
+        build(&mut builder);
+        Pattern::parse(builder.finish().view())
+    }
+
+    #[test]
+    fn resources_are_read_and_written() {
+        let patterns = [
+            Pattern::Any,
+            Pattern::Cluster,
+            Pattern::AnyNormal,
+            Pattern::Database("d".into()),
+            Pattern::Named("c".into()),
+            Pattern::Collection("d".into(), "c".into()),
+            Pattern::Buckets("".into(), "".into()),
+            Pattern::Buckets("d".into(), "c".into()),
+        ];
+        for pattern in patterns {
+            assert_eq!(parse(|out| pattern.append(out)).unwrap(), pattern);
+        }
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        let code = |result: Result<Pattern>| result.unwrap_err().code().number();
+        let error = parse(|b| _ = b.append("cluster", true).append("db", "d")).unwrap_err();
+        assert_eq!(error.message(), "resource: {cluster: true} conflicts with resource type 'db'");
+        assert_eq!(code(parse(|b| _ = b.append("anyResource", true).append("cluster", true))), 2);
+        assert_eq!(code(parse(|b| _ = b.append("cluster", false))), 2);
+        assert_eq!(code(parse(|b| _ = b.append("db", "d"))), 2);
+        assert_eq!(code(parse(|b| _ = b.append("db", 1).append("collection", ""))), 14);
+        assert_eq!(code(parse(|b| _ = b.append("table", "t"))), 40_415);
+        assert_eq!(code(parse(|_| ())), 2);
+    }
+
+    #[test]
+    fn system_collections_are_not_normal() {
+        assert!(is_normal("d", "c") && is_normal("d", "replset.c"));
+        assert!(!is_normal("d", "system.js") && !is_normal("local", "replset.minvalid"));
+        assert_eq!(series_of("system.buckets.t"), Some("t"));
+    }
+}
