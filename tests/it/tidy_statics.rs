@@ -8,6 +8,8 @@ use std::path::Path;
 // tidy: sorted
 const STATICS: &[(&str, &str)] = &[
     ("crates/database/src/operation.rs: EPOCH", "the instant that deadlines count from"),
+    ("crates/database/src/operation.rs: LAST", "in debug builds, what a thread's latest check was of"),
+    ("crates/database/src/operation.rs: NEXT", "in debug builds, a number for each operation"),
     ("crates/query/src/collation/parse.rs: KEPT", "collators, a cache of what is the same for all"),
     ("crates/query/src/expression/date/zone.rs: DATABASE", "time zones, read once"),
     ("crates/query/src/regex/cache.rs: CACHE", "compiled patterns, a cache of what is the same for all"),

@@ -5,9 +5,13 @@ use crate::view::View;
 use base::{Error, ErrorCode, Result, err};
 use parking_lot::Mutex;
 use query::Interrupt;
+#[cfg(debug_assertions)]
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+#[cfg(debug_assertions)]
+use storage::stretch::{self, Stretch};
 
 /// Runs a piece of work that may take long, so that the thread it runs on is not missed by
 /// others. Set by whoever owns the threads.
@@ -41,6 +45,9 @@ pub struct Operation {
     snapshot: OnceLock<(u64, View)>,
     /// The transaction that it is a statement of.
     transaction: OnceLock<Arc<OpenTransaction>>,
+    /// Tells it from all other operations of this process.
+    #[cfg(debug_assertions)]
+    serial: u64,
     /// How far long work has come.
     progress: Mutex<Option<Arc<Progress>>>,
 }
@@ -76,6 +83,13 @@ fn micros_now() -> u64 {
     epoch().elapsed().as_micros() as u64
 }
 
+/// A number that no other operation has.
+#[cfg(debug_assertions)]
+fn next_serial() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Relaxed)
+}
+
 /// How long an operation that nobody thought long runs before it gives way for the first time, and
 /// how long at most between one time and the next, in microseconds.
 const WAY_FIRST_MICROS: u64 = 4_000;
@@ -103,6 +117,8 @@ impl Operation {
             docs_examined: AtomicI64::new(0),
             snapshot: OnceLock::new(),
             transaction: OnceLock::new(),
+            #[cfg(debug_assertions)]
+            serial: next_serial(),
             progress: Mutex::default(),
         }
     }
@@ -205,6 +221,20 @@ impl Operation {
         }
     }
 
+    /// Panics where this thread has worked too long on this operation since it last asked. What it did for others in
+    /// between isn't counted, nor what came before the first question.
+    #[cfg(debug_assertions)]
+    fn assert_asked_often(&self) {
+        thread_local! {
+            static LAST: Cell<(u64, Stretch)> = Cell::default();
+        }
+        let (serial, last) = LAST.get();
+        if serial == self.serial {
+            last.assert_within(stretch::BETWEEN_CHECKS, "between two checks of an operation");
+        }
+        LAST.set((self.serial, Stretch::begin()));
+    }
+
     /// Gives the thread's other clients away in the middle of work that nobody thought long: the
     /// thread itself goes on with the work.
     fn give_way(&self, now: u64) {
@@ -266,6 +296,8 @@ pub(crate) fn wait_through<T>(
 
 impl Interrupt for Operation {
     fn check(&self) -> Result<()> {
+        #[cfg(debug_assertions)]
+        self.assert_asked_often();
         let killed = self.killed.load(Relaxed);
         if killed != 0 {
             return Err(Error::new(ErrorCode::from_number(killed), "operation was interrupted"));
@@ -274,7 +306,7 @@ impl Interrupt for Operation {
             return Err(err!(InterruptedAtShutdown, "interrupted at shutdown"));
         }
         let deadline = self.deadline.load(Relaxed);
-        // Nobody else counts, or it would do no harm to lose one.
+        // Only the thread that runs the operation counts; where two do, a lost count delays a look at the clock.
         let checks = self.checks.load(Relaxed).wrapping_add(1);
         self.checks.store(checks, Relaxed);
         if deadline == 0 && !checks.is_multiple_of(CHECKS_PER_LOOK) {

@@ -19,6 +19,7 @@ pub mod memory;
 pub mod mutants;
 mod overlay;
 pub mod store;
+pub mod stretch;
 pub mod sync;
 pub mod testing;
 

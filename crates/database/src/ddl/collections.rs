@@ -5,6 +5,7 @@ use crate::clustered;
 use crate::collection::{Collection, Data, Options};
 use crate::commit::Committed;
 use crate::database::Database;
+use crate::ddl::views::check_pipeline;
 use crate::logged::LoggedCommand;
 use crate::operation::Operation;
 use crate::options;
@@ -62,6 +63,13 @@ impl Database {
                 return Ok(Some(Committed::default()));
             }
         }
+        // A pipeline is parsed before the commit lock is taken, unless the name seems to be in use.
+        let mut is_checked = options.view.is_none();
+        if let (Some(view), None) = (&options.view, self.known_catalog().get(namespace)) {
+            check_writable(namespace)?;
+            check_pipeline(namespace, view, context)?;
+            is_checked = true;
+        }
         let created = self.change_catalog(operation, |change| {
             if let Some(existing) = change.catalog().get(namespace) {
                 if existing.options.to_document() == options.to_document() {
@@ -74,9 +82,10 @@ impl Database {
                 ));
             }
             check_writable(namespace)?;
-            if options.view.is_some() {
-                change.check_view(namespace, &options, context)?;
+            if let (Some(view), false) = (&options.view, is_checked) {
+                check_pipeline(namespace, view, context)?;
             }
+            change.check_view(namespace, &options)?;
             change.create_as(namespace, options.clone(), uuid).map(Some)
         })?;
         Ok(created.map(|(_, committed)| committed))

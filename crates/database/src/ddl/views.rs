@@ -118,26 +118,29 @@ impl Resolved {
     }
 }
 
+/// Checks a view's pipeline by itself: that it parses, and writes nothing.
+///
+/// Errors: those of parsing; OptionNotSupportedOnView.
+pub(crate) fn check_pipeline(namespace: &Namespace, view: &View, context: &Context) -> Result<()> {
+    Namespace::new(namespace.database(), &view.on)?;
+    let pipeline = Pipeline::parse(view.pipeline.view().as_array().unwrap_or(Array::EMPTY), context)?;
+    if pipeline.writes() {
+        return Err(err!(
+            OptionNotSupportedOnView,
+            "The aggregation stage {} in location {} of the pipeline cannot be used in the view definition of {namespace} because it writes to disk",
+            pipeline.names().last().unwrap_or_default(),
+            pipeline.len().saturating_sub(1)
+        ));
+    }
+    Ok(())
+}
+
 impl CatalogChange<'_> {
-    /// Checks a view about to be made: its pipeline parses, writes nothing, and reads no view that
-    /// reads it in turn.
-    pub(crate) fn check_view(
-        &self,
-        namespace: &Namespace,
-        options: &Options,
-        context: &Context,
-    ) -> Result<()> {
+    /// Checks a view about to be made against the others: it reads no view that reads it in turn.
+    ///
+    /// Errors: GraphContainsCycle, ViewDepthLimitExceeded, OptionNotSupportedOnView.
+    pub(crate) fn check_view(&self, namespace: &Namespace, options: &Options) -> Result<()> {
         let Some(view) = &options.view else { return Ok(()) };
-        Namespace::new(namespace.database(), &view.on)?;
-        let pipeline = Pipeline::parse(view.pipeline.view().as_array().unwrap_or(Array::EMPTY), context)?;
-        if pipeline.writes() {
-            return Err(err!(
-                OptionNotSupportedOnView,
-                "The aggregation stage {} in location {} of the pipeline cannot be used in the view definition of {namespace} because it writes to disk",
-                pipeline.names().last().unwrap_or_default(),
-                pipeline.len().saturating_sub(1)
-            ));
-        }
         let views = Views::of(self.catalog(), namespace, view);
         views.check(namespace)?;
         views.check_collation(self.catalog(), namespace, &options.collation)
@@ -159,13 +162,23 @@ impl Database {
         pipeline: Value<'_>,
         context: &Context,
     ) -> Result<Committed> {
+        let view = View { on: on.to_string(), pipeline: pipeline.to_owned() };
+        // Parsed once, and not under the commit lock where what is there is a view, as it nearly always is.
+        let mut is_checked = false;
+        if self.known_catalog().get(namespace).is_some_and(|collection| collection.is_view()) {
+            check_pipeline(namespace, &view, context)?;
+            is_checked = true;
+        }
         self.must_change_catalog(context.interrupt.as_ref(), |change| {
             let mut collection = crate::collection::Collection::clone(change.catalog().require(namespace)?);
             if !collection.is_view() {
                 return Err(err!(InvalidOptions, "ns: {namespace} is not a view"));
             }
-            collection.options.view = Some(View { on: on.to_string(), pipeline: pipeline.to_owned() });
-            change.check_view(namespace, &collection.options, context)?;
+            if !is_checked {
+                check_pipeline(namespace, &view, context)?;
+            }
+            collection.options.view = Some(view.clone());
+            change.check_view(namespace, &collection.options)?;
             change.put_collection(collection).map(drop)
         })
     }

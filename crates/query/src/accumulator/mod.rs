@@ -65,6 +65,10 @@ pub(crate) trait Accumulator: Send {
     /// made of.
     fn absorb(&mut self, saved: Value<'_>) -> Result<()>;
 
+    /// Says, before anything is added, that arguments will be taken back, and the result asked for in between.
+    /// Only for those that [fold](Self::folding) by removing.
+    fn expect_removals(&mut self) {}
+
     /// Takes an argument back that was added before all others that are left. Only for those that
     /// [fold](Self::folding) by removing.
     fn remove(&mut self, _argument: Option<Value<'_>>) {}

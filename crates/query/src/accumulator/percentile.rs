@@ -96,7 +96,7 @@ pub(crate) struct Ranked {
     median: bool,
     ranks: Vec<f64>,
     numbers: Vec<f64>,
-    /// Whether the numbers are kept in order, as they are once one was taken back.
+    /// Whether the numbers are kept in order, as they are where some will be taken back.
     sorted: bool,
     limit: usize,
 }
@@ -178,11 +178,15 @@ impl Accumulator for Ranked {
         Folding::Removes
     }
 
+    fn expect_removals(&mut self) {
+        self.numbers.sort_by(f64::total_cmp);
+        self.sorted = true;
+    }
+
     fn remove(&mut self, argument: Option<Value<'_>>) {
         let Some(number) = argument.and_then(|value| value.as_number()) else { return };
         if !self.sorted {
-            self.numbers.sort_by(f64::total_cmp);
-            self.sorted = true;
+            self.expect_removals();
         }
         let number = number.to_f64();
         if let Ok(at) = self.numbers.binary_search_by(|other| other.total_cmp(&number)) {

@@ -164,6 +164,7 @@ impl Stage for Running {
         let Some(document) = self.input.next()? else { return Ok(None) };
         let shaped = self.stage.projection.apply(document.view(), None, &self.context, &self.arena)?;
         self.arena.reset();
+        self.context.steps(shaped.bytes().len() / 1024)?;
         Ok(Some(shaped.into()))
     }
 }

@@ -82,7 +82,10 @@ impl Stage for Running {
     fn next(&mut self) -> Result<Option<DocumentCow>> {
         let Some(document) = self.input.next()? else { return Ok(None) };
         let replaced = match self.stage.new_root.evaluate(document.view(), &self.context, &self.arena)? {
-            Some(Value::Document(root)) => root.to_owned().into(),
+            Some(Value::Document(root)) => {
+                self.context.steps(root.bytes().len() / 1024)?;
+                root.to_owned().into()
+            }
             other => return Err(self.stage.not_a_document(other, document.view())),
         };
         self.arena.reset();

@@ -14,6 +14,7 @@ use base::Result;
 use parking_lot::Mutex;
 use pcre2::bytes::{CaptureLocations, Regex as Code};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// PCRE's error for a match that took too many steps.
 const TOO_MANY_STEPS: i32 = -47;
@@ -21,6 +22,14 @@ const TOO_MANY_STEPS: i32 = -47;
 /// What one window may take: counted steps by bytes of text, each of which may be run through for
 /// each step. Some hundred milliseconds at the very worst.
 const WINDOW_WORK: usize = 300_000_000;
+
+/// A window grows where one took no longer than this, and shrinks where one took longer than the other:
+/// how far a pattern runs from one position shows only when it does.
+const QUICK: Duration = Duration::from_micros(200);
+const SLOW: Duration = Duration::from_millis(2);
+
+/// Bytes that the first window may run through, were each position to run to the text's end.
+const FIRST_WINDOW: usize = 1 << 22;
 
 /// How many steps are allowed over texts of no more bytes: a repeated group takes some for each
 /// repetition, which don't run far.
@@ -177,18 +186,31 @@ impl Compiled {
         let utf = !(text.is_ascii() && self.works_on_bytes());
         let steps = steps_for(text.len(), utf);
         let most = (text.len() / 256).clamp(WINDOW_MAX, WINDOW_MOST);
-        let (mut window, mut from) = ((steps / 4).clamp(1, most), start);
+        let most = (steps / 4).clamp(1, most);
+        // Powers of four, so that there are few variants. Where each window has PCRE check the text again, few windows
+        // are worth more than short ones.
+        let first = if utf { most } else { (FIRST_WINDOW / text.len().max(1)).clamp(1, most) };
+        let (mut window, mut from) = (1 << (first.ilog2() & !1), start);
         loop {
             interrupt.check_now(true)?;
+            let begun = Instant::now();
             let Ok(code) = self.variant(Variant { utf, steps, window: Some(window) }) else {
                 return self.search_whole(text, start, steps, locations);
             };
             match run(&code, text, from, &mut locations) {
                 Ok(true) => return Ok(true),
-                Ok(false) => match text.get(from..).and_then(|rest| skip(rest, window, utf)) {
-                    Some(skipped) => from += skipped,
-                    None => return Ok(false),
-                },
+                Ok(false) => {
+                    let Some(skipped) = text.get(from..).and_then(|rest| skip(rest, window, utf)) else {
+                        return Ok(false);
+                    };
+                    from += skipped;
+                    match begun.elapsed() {
+                        _ if utf => {}
+                        took if took < QUICK && 4 * window <= most => window *= 4,
+                        took if took > SLOW => window = (window / 4).max(1),
+                        _ => {}
+                    }
+                }
                 Err(error) if error.code() == TOO_MANY_STEPS && window > 1 => window = (window / 16).max(1),
                 Err(error) => return Err(matching_error(&error)),
             }
@@ -310,7 +332,6 @@ mod tests {
     use crate::context::Uninterrupted;
     use base::err;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-    use std::time::{Duration, Instant};
 
     fn first(pattern: &str, text: &str) -> Option<(usize, usize)> {
         let regex = Regex::new(pattern, "").unwrap();

@@ -112,10 +112,15 @@ impl<'a> Arguments<'a> {
     /// Slides: arguments are taken back as they leave the frame.
     fn removed(&self, frames: &[Range<usize>], tick: &mut Tick) -> Result<Vec<ValueBuf>> {
         let mut results = Vec::with_capacity(frames.len());
-        let (mut running, mut held) = (self.start()?, 0..0);
+        let start = || {
+            let mut running = self.start()?;
+            running.expect_removals();
+            Ok::<_, base::Error>(running)
+        };
+        let (mut running, mut held) = (start()?, 0..0);
         for frame in frames {
             if frame.start < held.start || frame.end < held.end || frame.start >= held.end {
-                (running, held) = (self.start()?, frame.start..frame.start);
+                (running, held) = (start()?, frame.start..frame.start);
             }
             for at in held.end..frame.end {
                 tick.check()?;
@@ -126,6 +131,7 @@ impl<'a> Arguments<'a> {
                 running.remove(self.get(at));
             }
             held = frame.clone();
+            tick.check()?;
             results.push(running.finish()?);
         }
         Ok(results)

@@ -6,6 +6,7 @@ use super::recent::Recent;
 use super::{
     Beside, Build, Change, Claim, Counts, Exclusive, Expect, Outcome, Owner, Refusal, Sight, Store, Written,
 };
+use crate::stretch::{self, Stretch};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, RwLock};
 use crate::{Durability, Engine, Ident, Position, Result, Snapshot, mutant};
@@ -15,6 +16,11 @@ use std::time::Duration;
 
 /// How long a wait goes on before it asks whether it should.
 const ASK: Duration = Duration::from_millis(10);
+
+/// How much CPU time a commit may use under the lock.
+fn most_under_lock(operations: usize) -> Duration {
+    stretch::UNDER_COMMIT_LOCK + stretch::PER_OPERATION * u32::try_from(operations).unwrap_or(u32::MAX)
+}
 
 /// An engine whose only user is this process.
 pub struct Local {
@@ -54,6 +60,7 @@ struct Writer {
 struct Held<'a> {
     local: &'a Local,
     writer: MutexGuard<'a, Writer>,
+    stretch: Stretch,
 }
 
 impl Local {
@@ -250,15 +257,19 @@ impl Exclusive for Held<'_> {
         if let Some(refusal) = self.local.refusal(&self.writer, &change)? {
             return Ok(Err((refusal, change)));
         }
-        if !changes_catalog {
+        let most = most_under_lock(change.batch.len() + change.expect.len());
+        let written = if changes_catalog {
+            let mut generation = self.local.generation.write();
+            let written = self.local.apply(&mut self.writer, change)?;
+            *generation += 1;
+            applied(*generation);
+            written
+        } else {
             let written = self.local.apply(&mut self.writer, change)?;
             applied(*self.local.generation.read());
-            return Ok(Ok(written));
-        }
-        let mut generation = self.local.generation.write();
-        let written = self.local.apply(&mut self.writer, change)?;
-        *generation += 1;
-        applied(*generation);
+            written
+        };
+        self.stretch.assert_within(most, "under the commit lock, for a change of the catalog");
         Ok(Ok(written))
     }
 }
@@ -283,14 +294,18 @@ impl Store for Local {
     }
 
     fn commit(&self, change: Change) -> Result<Outcome> {
+        let operations = change.batch.len() + change.expect.len();
         let mut writer = self.writer.lock();
+        let stretch = Stretch::begin();
         if self.frozen() > 0 && !mutant!("commits go on while they are held up") {
             return Ok(Err((Refusal::Frozen, change)));
         }
-        match self.refusal(&writer, &change)? {
-            Some(refusal) => Ok(Err((refusal, change))),
-            None => self.apply(&mut writer, change).map(Ok),
-        }
+        let outcome = match self.refusal(&writer, &change)? {
+            Some(refusal) => Err((refusal, change)),
+            None => Ok(self.apply(&mut writer, change)?),
+        };
+        stretch.assert_within(most_under_lock(operations), "under the commit lock");
+        Ok(outcome)
     }
 
     fn lock<'a>(&'a self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Box<dyn Exclusive + 'a>>> {
@@ -298,7 +313,7 @@ impl Store for Local {
             self.wait_for_room(go_on)?;
             let writer = self.writer.lock();
             if self.frozen() == 0 {
-                return Ok(Some(Box::new(Held { local: self, writer })));
+                return Ok(Some(Box::new(Held { local: self, writer, stretch: Stretch::begin() })));
             }
             drop(writer);
             if !go_on() {

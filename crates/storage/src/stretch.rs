@@ -1,0 +1,90 @@
+//! How much CPU time a thread uses at a stretch: bounds that debug builds assert.
+//!
+//! Fairness can't be tested by the clock on machines that do other things besides. What can be asserted anywhere is
+//! how much of its own CPU time a thread uses before it asks whether others are waiting, and while it holds a lock that
+//! others need. Release builds measure nothing, nor do builds for a scheduler that runs all threads on one.
+
+use std::time::Duration;
+
+/// The most CPU time between two questions whether to stop or give way.
+pub const BETWEEN_CHECKS: Duration = Duration::from_millis(5);
+/// The most CPU time under the commit lock, and what each operation of the batch may add.
+pub const UNDER_COMMIT_LOCK: Duration = Duration::from_millis(2);
+/// See [`UNDER_COMMIT_LOCK`].
+pub const PER_OPERATION: Duration = Duration::from_micros(5);
+
+/// How much slower code is that the compiler hasn't optimised, and whose engine
+/// [`Checked`](crate::contract::Checked) reads after. `VELLUM_OPTIMISED=1 cargo test --config profile.dev.opt-level=2`
+/// asserts the bounds themselves.
+#[cfg(all(debug_assertions, not(feature = "shuttle")))]
+const UNOPTIMISED: u32 = match option_env!("VELLUM_OPTIMISED") {
+    Some(_) => 1,
+    None => 20,
+};
+
+/// A stretch of work on one thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stretch {
+    #[cfg(all(debug_assertions, not(feature = "shuttle")))]
+    begun: Duration,
+}
+
+#[cfg(all(debug_assertions, not(feature = "shuttle")))]
+impl Stretch {
+    /// Begins now, on this thread.
+    pub fn begin() -> Stretch {
+        Stretch { begun: used() }
+    }
+
+    /// How much CPU time this thread has used since it began the stretch.
+    pub fn used(self) -> Duration {
+        used().saturating_sub(self.begun)
+    }
+
+    /// Panics where the thread has used more than `most`, as optimised code would count it.
+    pub fn assert_within(self, most: Duration, what: &str) {
+        let (used, most) = (self.used(), most * UNOPTIMISED);
+        assert!(used <= most, "{used:?} of CPU time {what}, where {most:?} is the most");
+    }
+}
+
+#[cfg(any(not(debug_assertions), feature = "shuttle"))]
+impl Stretch {
+    /// Begins nothing: release builds don't measure.
+    pub fn begin() -> Stretch {
+        Stretch::default()
+    }
+
+    /// Nothing.
+    pub fn used(self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Asserts nothing.
+    pub fn assert_within(self, _most: Duration, _what: &str) {}
+}
+
+/// The CPU time that this thread has used since it began.
+#[cfg(all(debug_assertions, not(feature = "shuttle")))]
+fn used() -> Duration {
+    use nix::time::{ClockId, clock_gettime};
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
+#[cfg(all(test, debug_assertions, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleeping_thread_uses_nothing_and_a_busy_one_is_caught() {
+        let stretch = Stretch::begin();
+        std::thread::sleep(Duration::from_millis(30));
+        stretch.assert_within(Duration::from_millis(1), "asleep");
+        let busy = std::thread::spawn(|| {
+            let stretch = Stretch::begin();
+            while stretch.used() <= Duration::from_millis(1) * UNOPTIMISED {}
+            stretch.assert_within(Duration::from_millis(1), "in a loop");
+        });
+        assert!(busy.join().is_err());
+    }
+}
