@@ -31,6 +31,11 @@ impl KeyBuilder {
         KeyBuilder::default()
     }
 
+    /// The same, with room for so many bytes.
+    pub fn with_capacity(bytes: usize) -> KeyBuilder {
+        KeyBuilder { bytes: Vec::with_capacity(bytes), ..KeyBuilder::default() }
+    }
+
     /// Appends a component.
     pub fn push<'v>(&mut self, value: impl Into<Value<'v>>, ascending: bool) -> &mut Self {
         component(value.into(), ascending, None, Some(&mut self.types), &mut self.bytes);

@@ -23,6 +23,7 @@ pub(crate) struct ProjectionCovered {
 }
 
 /// Which parts of an index make up the documents, and how.
+#[derive(Clone)]
 pub(crate) struct Covering {
     /// For each part up to the last that is needed: its direction, and its place in the document.
     parts: Vec<(bool, Option<Vec<String>>)>,

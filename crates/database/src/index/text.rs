@@ -9,6 +9,7 @@ use base::bson::{Builder, Document, DocumentBuf, Path, Value};
 use base::key_string::{Decoder, KeyBuilder};
 use base::{Result, err};
 use query::text::{Language, TextSpec, Version};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Weights lie below this.
@@ -264,14 +265,14 @@ impl TextIndex {
 }
 
 /// A term as keys have it.
-fn key_term(term: &str) -> String {
+fn key_term(term: &str) -> Cow<'_, str> {
     if term.len() <= TERM_MAX {
-        return term.to_string();
+        return Cow::Borrowed(term);
     }
     let end = (0..=TERM_MAX).rev().find(|end| term.is_char_boundary(*end)).unwrap_or_default();
     let mut hash = base::hash::Md5Sum::default();
     hash.update(term.as_bytes());
-    format!("{}{}", term.get(..end).unwrap_or_default(), hash.hex())
+    Cow::Owned(format!("{}{}", term.get(..end).unwrap_or_default(), hash.hex()))
 }
 
 impl IndexSpec {
@@ -294,9 +295,11 @@ impl IndexSpec {
                 false => extra(document, &part.path),
             })
             .collect::<Result<_>>()?;
-        for (term, score) in text.spec.scores(document)? {
-            let term = key_term(&term);
-            let mut builder = KeyBuilder::new();
+        let scores = text.spec.scores(document)?;
+        for (term, score) in scores.iter() {
+            let term = key_term(term);
+            // As much again as the term for its score and the fields beside it.
+            let mut builder = KeyBuilder::with_capacity(term.len() + 24);
             for (at, (part, extra)) in self.parts.iter().zip(&extras).enumerate() {
                 let value = match at.checked_sub(text.prefix) {
                     Some(0) => Value::String(&term),

@@ -2,7 +2,7 @@
 //! whose bounds hold more than they ask for, but whose answer a key knows.
 
 use super::Access;
-use super::bounds::is_positional;
+use super::bounds::{is_positional, needs_value};
 use crate::exec::Covering;
 use crate::index::KeyKind;
 use query::matcher::{Matcher, Node, Part, Predicate};
@@ -48,6 +48,32 @@ pub(crate) fn of(access: &Access, matcher: &Arc<Matcher>) -> Option<KeyFilter> {
     let rest = left.contains(&true).then(|| Part::of(matcher, left));
     let covering = Covering::new(spec, &|part| parts.contains(&Some(part)));
     Some(KeyFilter { keys: Part::of(matcher, of_keys), covering, rest })
+}
+
+/// What the keys of a text index tell of the fields behind the text, which have no arrays.
+pub(super) struct BehindText {
+    /// Which members of the filter.
+    pub(super) members: Vec<bool>,
+    /// How to make documents of keys.
+    pub(super) covering: Covering,
+}
+
+/// The members of a filter that the keys behind a text index's text tell; `text` is where that stands.
+pub(super) fn behind_text(access: &Access, matcher: &Matcher, text: usize) -> Option<BehindText> {
+    let spec = &access.index.spec;
+    // The text takes two parts.
+    let is_behind = |part: usize| part > text + 1;
+    let told = |node: &Node| match node {
+        Node::Field { path, predicate } if !is_positional(path) => {
+            let compares =
+                matches!(predicate, Predicate::Compare(_) | Predicate::In(_)) && needs_value(predicate);
+            (compares || is_told_by_keys(predicate))
+                && spec.parts.iter().enumerate().any(|(at, part)| is_behind(at) && part.path == *path)
+        }
+        _ => false,
+    };
+    let members: Vec<bool> = matcher.members().iter().map(told).collect();
+    members.contains(&true).then(|| BehindText { members, covering: Covering::new(spec, &is_behind) })
 }
 
 /// Whether null and missing, which are one in a key, are one for a predicate too, and its bounds inexact.

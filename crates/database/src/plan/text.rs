@@ -5,8 +5,10 @@
 
 use super::build::Plan;
 use super::choose::{Planning, Source};
-use super::{Access, Read, access};
-use crate::exec::{Fetch, IdStream, IndexScan, Or, OrRecords, RecordStream, Refetch, TextMatch, TextOr};
+use super::{Access, Read, access, key_filter};
+use crate::exec::{
+    Covering, Fetch, IdStream, IndexScan, Or, OrRecords, RecordStream, Refetch, TextMatch, TextOr,
+};
 use crate::index::{Index, KeyKind, TextIndex};
 use base::bson::{Builder, DocumentBuf};
 use base::{Namespace, Result, err};
@@ -24,6 +26,8 @@ pub(crate) struct TextAccess {
     search: Arc<Search>,
     /// What all keys of the search begin with, and the same for explain.
     prefix: (Vec<u8>, DocumentBuf),
+    /// What is held against keys, of the fields behind the text.
+    of_keys: Option<(Part, Covering)>,
     /// What is left of the filter for documents that were found.
     rest: Option<Part>,
     /// Scans for the other branches of the `$or` that the search is in.
@@ -97,24 +101,30 @@ pub(super) fn choose(
     }
     let access = access::bounds(index, &conjuncts);
     let prefix = prefix(&access, text.prefix).ok_or_else(|| refused(unusable))?;
-    let rest = match others.is_empty() && std::ptr::eq(filter, root) {
+    let (of_keys, rest) = match others.is_empty() && std::ptr::eq(filter, root) {
         true => rest(&planning.read.matcher, &access, text.prefix),
-        false => Some(Part::whole(planning.read.matcher.clone())),
+        false => (None, Some(Part::whole(planning.read.matcher.clone()))),
     };
     let (index, text) = (index.clone(), text.clone());
-    Ok(Source::Text(Box::new(TextAccess { index, text, search, prefix, rest, others })))
+    Ok(Source::Text(Box::new(TextAccess { index, text, search, prefix, of_keys, rest, others })))
 }
 
-/// What is left of a filter that isn't proven by the search and the fields in front of the text.
-fn rest(matcher: &Arc<Matcher>, access: &Access, parts: usize) -> Option<Part> {
+/// What is left of a filter that isn't proven by the search and the fields in front of the text: for the keys,
+/// and for the documents.
+fn rest(matcher: &Arc<Matcher>, access: &Access, parts: usize) -> (Option<(Part, Covering)>, Option<Part>) {
+    let told = key_filter::behind_text(access, matcher, parts);
     let in_front = |node: &Node| {
         let mut paths = access.index.spec.parts.iter().take(parts);
         node.path().is_some_and(|path| paths.any(|part| part.path == *path))
     };
     let proven = |at: usize| access.proven.get(at).is_some_and(|proven| *proven);
-    let left = |(at, node): (usize, &Node)| !(matches!(node, Node::Text(_)) || proven(at) && in_front(node));
+    let is_told = |at: usize| told.as_ref().is_some_and(|told| told.members.get(at) == Some(&true));
+    let left = |(at, node): (usize, &Node)| {
+        !(matches!(node, Node::Text(_)) || proven(at) && in_front(node) || is_told(at))
+    };
     let kept: Vec<bool> = matcher.members().iter().enumerate().map(left).collect();
-    kept.contains(&true).then(|| Part::of(matcher, kept))
+    let rest = kept.contains(&true).then(|| Part::of(matcher, kept));
+    (told.map(|told| (Part::of(matcher, told.members), told.covering)), rest)
 }
 
 fn searches(node: &Node) -> bool {
@@ -147,6 +157,10 @@ impl Plan {
         for term in &text.search.terms {
             let key = text.text.term_key(&text.prefix.0, term);
             let scan = IndexScan::over(around, &whole, Range::prefix(&key), false)?;
+            let scan = match text.of_keys.clone() {
+                Some((keys, covering)) => scan.filtered(keys, covering),
+                None => scan,
+            };
             terms.push((scan.keeping_keys(), key.len()));
         }
         let by_score = self.read.sort.iter().flat_map(|sort| sort.by_metadata());

@@ -103,6 +103,12 @@ impl Language {
         }
     }
 
+    /// A number of its own for each language, and for each that has stems alone.
+    pub(super) fn number(self) -> u8 {
+        let stems = self.stems.map_or(0, |stems| 1 + stems as u8);
+        stems * 2 + u8::from(self.name.is_empty())
+    }
+
     /// The language's name in English; empty for a code of version 1, which has stems alone.
     pub(super) fn name(self) -> &'static str {
         self.name

@@ -11,6 +11,7 @@
 //! Terms and scores are MongoDB's to the last digit, so that their order is, too.
 
 mod fold;
+mod known;
 mod language;
 mod matching;
 mod query;
@@ -24,4 +25,5 @@ mod tests;
 
 pub use language::{Language, Version};
 pub use query::{Search, TextQuery};
+pub use score::Scores;
 pub use spec::TextSpec;

@@ -7,7 +7,7 @@ use super::Language;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-type Words = HashSet<&'static str, foldhash::fast::FixedState>;
+pub(super) type Words = HashSet<&'static str, foldhash::fast::FixedState>;
 
 macro_rules! lists {
     ($($name:literal),+) => {

@@ -1,6 +1,8 @@
 //! A text's words: cut, folded, without stop words, each as its stem.
 
-use super::{Language, Version, fold, stop_words};
+use super::known::{self, Known, Term};
+use super::stop_words::{self, Words};
+use super::{Language, Version, fold};
 use rust_stemmers::Stemmer;
 use std::borrow::Cow;
 
@@ -27,41 +29,77 @@ pub(super) fn any(
     options: Options,
     visit: &mut dyn FnMut(&str) -> bool,
 ) -> bool {
-    let stop_words = stop_words::of(language).filter(|_| options.filters);
-    let stemmer = language.algorithm().map(Stemmer::create);
-    let unicode = version == Version::V3;
-    let (english, turkish) = (language.is_english(), language.is_turkish());
+    let mut rules = Rules::new(language, version, options);
+    let (english, unicode) = (language.is_english(), version == Version::V3);
     let ends_word = |letter: char| match unicode {
         true => fold::is_delimiter(letter, english),
         false => is_ascii_delimiter(letter, english),
     };
-    let (mut lowered, mut folded) = (String::new(), String::new());
-    for raw in text.split(ends_word).filter(|word| !word.is_empty()) {
-        lowered.clear();
-        match unicode {
-            true => fold::append(raw, true, false, turkish, &mut lowered),
-            false => {
-                lowered.push_str(raw);
-                lowered.make_ascii_lowercase();
+    let mut words = text.split(ends_word).filter(|word| !word.is_empty());
+    if options != Options::INDEXED {
+        return words.any(|word| rules.term(word).is_some_and(&mut *visit));
+    }
+    let number = known::rules(language, version);
+    Known::with(|known| {
+        words.any(|word| match known.get(word, number) {
+            Some(Term::Stopped) => false,
+            Some(Term::Is(term)) => visit(term),
+            None => {
+                let term = rules.term(word);
+                known.keep(word, number, term);
+                term.is_some_and(&mut *visit)
             }
-        }
-        if stop_words.is_some_and(|words| words.contains(lowered.as_str())) {
-            continue;
-        }
-        let word = if options.keeps_case { raw } else { lowered.as_str() };
-        let stem = stemmer.as_ref().map_or(Cow::Borrowed(word), |stemmer| stemmer.stem(word));
-        let found = if unicode && !options.keeps_diacritics && !stem.is_ascii() {
-            folded.clear();
-            fold::append(&stem, false, true, turkish, &mut folded);
-            visit(&folded)
-        } else {
-            visit(&stem)
-        };
-        if found {
-            return true;
+        })
+    })
+}
+
+/// What becomes of a language's words.
+struct Rules {
+    language: Language,
+    options: Options,
+    unicode: bool,
+    stop_words: Option<&'static Words>,
+    stemmer: Option<Stemmer>,
+    lowered: String,
+    term: String,
+}
+
+impl Rules {
+    fn new(language: Language, version: Version, options: Options) -> Rules {
+        Rules {
+            language,
+            options,
+            unicode: version == Version::V3,
+            stop_words: stop_words::of(language).filter(|_| options.filters),
+            stemmer: language.algorithm().map(Stemmer::create),
+            lowered: String::new(),
+            term: String::new(),
         }
     }
-    false
+
+    /// A word as it is compared; `None` for one that is passed over.
+    fn term(&mut self, raw: &str) -> Option<&str> {
+        let turkish = self.language.is_turkish();
+        self.lowered.clear();
+        match self.unicode {
+            true => fold::append(raw, true, false, turkish, &mut self.lowered),
+            false => {
+                self.lowered.push_str(raw);
+                self.lowered.make_ascii_lowercase();
+            }
+        }
+        if self.stop_words.is_some_and(|words| words.contains(self.lowered.as_str())) {
+            return None;
+        }
+        let word = if self.options.keeps_case { raw } else { self.lowered.as_str() };
+        let stem = self.stemmer.as_ref().map_or(Cow::Borrowed(word), |stemmer| stemmer.stem(word));
+        self.term.clear();
+        match self.unicode && !self.options.keeps_diacritics && !stem.is_ascii() {
+            true => fold::append(&stem, false, true, turkish, &mut self.term),
+            false => self.term.push_str(&stem),
+        }
+        Some(&self.term)
+    }
 }
 
 /// What ends words in indexes of versions 1 and 2: ASCII's punctuation but `_`, and white space.
