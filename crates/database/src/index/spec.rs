@@ -593,7 +593,8 @@ fn partial(filter: DocumentBuf, context: &Context) -> Result<Partial> {
     Ok(Partial { filter, matcher })
 }
 
-/// Partial filters take comparisons, `$exists: true`, `$type`, `$in`, `$and` and `$or` only.
+/// Partial filters take comparisons, `$exists: true`, `$type`, `$in`, what lies in a shape or meets it, `$and`
+/// and `$or` only.
 fn check_partial(filter: Document<'_>, _top: bool) -> Result<()> {
     for element in filter {
         match element.name() {
@@ -618,6 +619,7 @@ fn check_partial_operators(operators: Document<'_>) -> Result<()> {
     for element in operators {
         match element.name() {
             "$eq" | "$gt" | "$gte" | "$lt" | "$lte" | "$in" | "$type" => {}
+            "$geoWithin" | "$within" | "$geoIntersects" => {}
             "$exists" if element.value().is_truthy() => {}
             name if name.starts_with('$') => return Err(unsupported_partial(name)),
             _ => return Ok(()),

@@ -2,7 +2,7 @@
 //! that the filter matches is in it.
 //!
 //! A cautious check, as MongoDB's: it knows comparisons, `$in`, `$exists`, `$type`, `$and` and
-//! `$or`, and otherwise takes only the very same condition.
+//! `$or`, and of shapes takes only the very same condition.
 
 use base::bson::{Type, Value};
 use query::collation::{Collation, depends_on_collation};
@@ -40,6 +40,7 @@ fn predicate_implies(predicate: &Predicate, wanted: &Predicate, collation: &Coll
             comparison_implies(comparison.op, comparison.operand.view(), wanted, collation)
         }
         (Predicate::Type(types), Predicate::Type(wanted)) => types == wanted,
+        (Predicate::Geo(geo), Predicate::Geo(wanted)) => geo.is_as_given(wanted),
         _ => false,
     }
 }
@@ -132,6 +133,11 @@ mod tests {
         assert!(check("{$or: [{a: 1}, {a: 2, b: 3}]}", "{a: {$lte: 2}}"));
         assert!(check("{a: 1, b: 2}", "{$or: [{c: 1}, {b: 2}]}"));
         assert!(check("{a: true}", "{a: {$type: 'bool'}}"));
+        let shape = |of: &str| format!("{{a: {{$geoWithin: {{$box: [[0, 0], [1, {of}]]}}}}, b: 1}}");
+        assert!(check(&shape("1"), "{a: {$geoWithin: {$box: [[0, 0], [1, 1.0]]}}}"));
+        assert!(check(&shape("1"), "{a: {$exists: true}}"));
+        assert!(!check(&shape("1"), "{a: {$geoWithin: {$box: [[0, 0], [1, 2]]}}}"));
+        assert!(!check(&shape("1"), "{a: {$within: {$box: [[0, 0], [1, 1]]}}}"));
         assert!(!check("{a: null}", "{a: {$exists: true}}"));
         assert!(!check("{a: {$gte: 5}}", "{a: {$gt: 5}}"));
         assert!(!check("{a: {$gt: 'x'}}", "{a: {$gt: 5}}"));

@@ -11,6 +11,7 @@ mod geo;
 mod hint;
 mod implies;
 mod key_filter;
+mod metadata;
 mod min_max;
 mod order;
 pub(crate) mod shape;
@@ -21,6 +22,7 @@ mod wildcard;
 
 pub(crate) use build::{Plan, by_id, plan, sort_document};
 pub use hint::Hint;
+pub(crate) use metadata::{no_sort, note, note_none, wanted};
 pub(crate) use text::refuse_missing;
 
 use crate::access::{Access, interval};

@@ -8,10 +8,10 @@ use crate::cursor::{Cursor, Opener};
 use crate::database::Database;
 use crate::index::KeyKind;
 use crate::operation::Operation;
-use crate::plan::{Hint, Read};
+use crate::plan::{Hint, Read, no_sort};
 use crate::view::View;
 use base::bson::{Array, Document, DocumentBuf, Path, Value};
-use base::{Error, Namespace, Result, err};
+use base::{Namespace, Result, err};
 use query::field_path::check_field_name;
 use query::matcher::Matcher;
 use query::pipeline::Environment;
@@ -169,11 +169,6 @@ fn place_field(collection: &Collection) -> Result<String> {
 fn check_names(paths: &[Path]) -> Result<()> {
     let mut names = paths.iter().flat_map(|path| path.components()).map(|component| component.name());
     names.find(|name| name.starts_with('$')).map_or(Ok(()), check_field_name)
-}
-
-/// The error of asking for a sort key where there is no sort.
-pub(super) fn no_sort() -> Error {
-    err!(BadValue, "cannot use sortKey $meta projection without a sort")
 }
 
 impl Database {

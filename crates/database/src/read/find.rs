@@ -1,7 +1,5 @@
 //! find: a filter, an order, a projection.
 
-use super::aggregate::no_sort;
-use super::metadata::note;
 use super::oplog::{OplogScan, Order};
 use super::tail::Tail;
 use super::{AggregateRequest, Nothing};
@@ -10,13 +8,13 @@ use crate::cursor::{Cursor, Opener};
 use crate::database::Database;
 use crate::exec::{Record, RecordStream};
 use crate::operation::Operation;
-use crate::plan::{Hint, Read, refuse_missing};
+use crate::plan::{Hint, Read, note, refuse_missing, wanted};
 use crate::view::View;
 use crate::watch::Interest;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
 use base::{Namespace, Result, err};
 use query::matcher::Matcher;
-use query::{Arena, Context, MetaKind, Projection, SortPattern, Stage};
+use query::{Arena, Context, Projection, SortPattern, Stage};
 use std::sync::Arc;
 
 /// A find, its parts not yet parsed.
@@ -88,18 +86,7 @@ impl<'a> FindRequest<'a> {
             Some(projection) if !self.show_record_id && !self.tailable => projection.fields(),
             _ => None,
         };
-        let metadata = context.metadata.wanted().without(MetaKind::RecordId);
-        let gives = |kind: MetaKind| match kind {
-            MetaKind::TextScore => matches!(matcher.text(), Ok(Some(_))),
-            _ => kind.is_of_places() && matcher.near().is_some(),
-        };
-        let missing = MetaKind::SEARCHED.into_iter().find(|kind| metadata.has(*kind) && !gives(*kind));
-        if let Some(kind) = missing {
-            return Err(kind.unavailable());
-        }
-        if metadata.has(MetaKind::SortKey) && sort.as_ref().is_none_or(|sort| !sort.orders()) {
-            return Err(no_sort());
-        }
+        let metadata = wanted(&matcher, sort.as_deref(), context)?;
         let read = Read {
             sort,
             hint: self.hint.clone(),

@@ -8,7 +8,7 @@ use crate::commit::Committed;
 use crate::database::Database;
 use crate::exec::Record;
 use crate::operation::Operation;
-use crate::plan::{Hint, Read};
+use crate::plan::{Hint, Read, note, note_none, wanted};
 use crate::retry_record::RetryKey;
 use base::bson::{DocumentBuf, DocumentCow, Value, ValueBuf};
 use base::{Namespace, Result};
@@ -65,6 +65,8 @@ pub type AnswerOf<'a> = &'a dyn Fn(&FindAndModifyOutcome) -> Result<DocumentBuf>
 
 impl Database {
     /// Runs a findAndModify; a retryable one records its answer with the commit.
+    ///
+    /// Errors: those of reads and of the change; 40218 and BadValue for metadata that the document won't have.
     pub fn find_and_modify(
         &self,
         operation: &Arc<Operation>,
@@ -78,13 +80,23 @@ impl Database {
             let Some((key, answer)) = retry else { return Ok(None) };
             answer(&request.outcome(before, after)).map(|answer| Some((key, answer)))
         };
+        // What is returned may be projected by what is known of the document that was found.
+        let sort = request.sort.as_ref();
+        let metadata = wanted(&request.matcher, sort, context)?;
         for _ in 0..RETRIES_MAX {
             operation.check()?;
-            let outcome = match self.first_match(operation, namespace, request.read(), context, Some(NAME))? {
+            let read = Read { metadata, ..request.read() };
+            let outcome = match self.first_match(operation, namespace, read, context, Some(NAME))? {
                 Some((collection, record)) => {
+                    if context.metadata.wants_any() {
+                        note(&record, sort, context)?;
+                    }
                     self.change_one(operation, &collection, &record, request, context, &remember)
                 }
-                None => self.insert_instead(operation, namespace, request, context, &remember),
+                None => {
+                    note_none(context);
+                    self.insert_instead(operation, namespace, request, context, &remember)
+                }
             };
             if let Some(outcome) = during(NAME, outcome)? {
                 return Ok(outcome);

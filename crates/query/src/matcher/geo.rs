@@ -28,6 +28,12 @@ pub struct Geo {
 }
 
 impl Geo {
+    /// Whether the condition was given in the same words as another.
+    pub fn is_as_given(&self, other: &Geo) -> bool {
+        let (own, other) = (self.source.view(), other.source.view());
+        base::bson::compare(Value::Document(own), Value::Document(other)).is_eq()
+    }
+
     /// Values that are no geometry, or not in the shape's world, satisfy nothing.
     pub(super) fn test(&self, element: Option<&Element<'_>>) -> bool {
         let Some(value) = element.map(|element| element.value()) else { return false };

@@ -54,7 +54,7 @@ fn run(call: &mut Call<'_>) -> Result<Answer> {
     let request = parts.parse(&surroundings)?;
     let projection = match parts.projection.is_empty() {
         true => None,
-        false => Some(parse_fields(parts.projection, context)?),
+        false => Some(Projection::parse_find(parts.projection, context)?),
     };
     if parts.return_new && projection.as_ref().is_some_and(Projection::needs_position) {
         return Err(err!(BadValue, "cannot use a positional projection and return the new document"));
@@ -121,7 +121,8 @@ impl<'a> Parts<'a> {
     /// Parses filter, sort and update.
     pub(crate) fn parse(&self, surroundings: &super::data::Surroundings) -> Result<FindAndModifyRequest> {
         let sort = (!self.sort.is_empty()).then(|| SortPattern::parse(self.sort)).transpose()?;
-        let sort = sort.map(|sort| sort.collated(&surroundings.context.collation));
+        let context = &surroundings.context;
+        let sort = sort.map(|sort| sort.wanted(context).collated(&context.collation));
         let action = match &self.statement {
             Some(statement) => Action::Update {
                 request: Box::new(statement.parse(&surroundings.context, self.bypass_validation)?),
@@ -158,18 +159,6 @@ fn check(
         _ => return Ok(()),
     };
     Err(err!(FailedToParse, "{problem}"))
-}
-
-/// Parses the fields to be returned.
-///
-/// Errors: those of projections; NotImplemented for `$meta`, which writes keep nothing for.
-fn parse_fields(fields: Document<'_>, context: &Context) -> Result<Projection> {
-    let asked_before = context.metadata.wants_any();
-    let projection = Projection::parse_find(fields, context)?;
-    if context.metadata.wants_any() && !asked_before {
-        return Err(err!(NotImplemented, "$meta is not supported in the fields of findAndModify"));
-    }
-    Ok(projection)
 }
 
 fn project(

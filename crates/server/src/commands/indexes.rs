@@ -34,6 +34,8 @@ fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
     if indexes.is_empty() {
         return Err(err!(BadValue, "Must specify at least one index to create"));
     }
+    // Indexes have the collection's collation, and nothing is read that would tell that it is another by now.
+    call.server.database.catalog();
     let surroundings = call.surroundings_on(&namespace, None, None)?;
     let context = &surroundings.context;
     let specs = indexes
