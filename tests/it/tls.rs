@@ -362,3 +362,53 @@ fn mongods_own_options_mean_the_same() {
     assert!(waits.contains("\"ssl\":\"on\""), "{waits}");
     assert!(served && !plain);
 }
+
+/// What `vellum ping` says, and whether it ended well.
+fn ping(uri: &str) -> (bool, String) {
+    let output =
+        std::process::Command::new(env!("CARGO_BIN_EXE_vellum")).args(["ping", uri]).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn ping_takes_the_options_of_drivers() {
+    let Some(setting) = Setting::new("ping", "require", &["--tls-ca-file", "CA"]) else { return };
+    let uri = |options: String| format!("mongodb://{}/?{options}", setting.server.address());
+    let ca = format!("tls=true&tlsCAFile={}", setting.files.join("ca.pem").display());
+    let own = setting.files.write("client.pem", &setting.authority.certificate("client").pem);
+    let own = format!("tlsCertificateKeyFile={own}");
+    let (good, said) = ping(&uri(format!("{ca}&{own}")));
+    assert!(good && said.contains("answers"), "{said}");
+    let encrypted = crate::root().join("crates/wire/tests/fixtures/aes.pem");
+    let other = Authority::new("Others");
+    let others = setting.files.write("others.pem", &other.pem());
+    for (options, part) in [
+        (String::new(), "MongoDB's protocol"),
+        (ca.clone(), "certificate"),
+        (format!("tls=true&tlsCAFile={others}&{own}"), "UnknownIssuer"),
+        (format!("tls=true&tlsCAFile=/nowhere/ca.pem&{own}"), "/nowhere/ca.pem"),
+        (format!("{ca}&tlsCertificateKeyFile={}", encrypted.display()), "no password"),
+        (own.clone(), "without tls=true"),
+    ] {
+        let (good, said) = ping(&uri(options));
+        assert!(!good && said.to_lowercase().contains(&part.to_lowercase()), "{part}: {said}");
+    }
+    for insecure in ["tlsInsecure=true", "tlsAllowInvalidCertificates=true"] {
+        let (good, said) = ping(&uri(format!("tls=true&tlsCAFile={others}&{own}&{insecure}")));
+        assert!(good, "{said}");
+    }
+    let named =
+        format!("mongodb://localhost:{}/?{ca}&{own}", setting.server.address().rsplit(':').next().unwrap());
+    assert!(ping(&named).0);
+    let ipv6 = |more: &str| {
+        format!(
+            "mongodb://[::ffff:127.0.0.1]:{}/?{ca}&{own}{more}",
+            setting.server.address().rsplit(':').next().unwrap()
+        )
+    };
+    let (good, said) = ping(&ipv6(""));
+    assert!(!good && said.contains("not valid for name"), "{said}");
+    let (good, said) = ping(&ipv6("&tlsAllowInvalidHostnames=true"));
+    assert!(good, "{said}");
+}

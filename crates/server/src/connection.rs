@@ -12,7 +12,9 @@ use crate::fail_point::Failure;
 use crate::server::Server;
 use crate::session::Session;
 use crate::turn::Turn;
-use crate::wire::{Compressor, Header, Opcode, Request, Trouble, compression, message, query};
+use crate::wire::{
+    Compressor, Header, MAX_MESSAGE_SIZE, Opcode, Request, Trouble, compression, message, query,
+};
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Error, err};
 use rustls::ProtocolVersion;
@@ -126,6 +128,19 @@ impl ConnectionState {
         }
     }
 
+    /// Whether nobody has logged in here who would have to.
+    pub(crate) fn is_stranger(&self, server: &Server) -> bool {
+        self.identity.is_none() && server.auth.enabled() && !self.is_system
+    }
+
+    /// How large a message may be: little is taken from those who haven't logged in.
+    pub(crate) fn largest_message(&self, server: &Server) -> usize {
+        match self.is_stranger(server) {
+            true => server.parameters.stranger_message_max(),
+            false => MAX_MESSAGE_SIZE,
+        }
+    }
+
     /// The application's name from the client's metadata, empty where it gave none.
     pub(crate) fn app_name(&self) -> &str {
         self.metadata.as_ref().map_or("", |metadata| app_name(metadata.view()))
@@ -174,7 +189,7 @@ pub(crate) fn handle(
 
 fn handle_frame(state: &mut ConnectionState, server: &Server, frame: &[u8], out: &mut Vec<u8>) -> Outcome {
     let mut unpacked = Vec::new();
-    let (envelope, request) = match open(frame, &mut unpacked) {
+    let (envelope, request) = match open(frame, state.largest_message(server), &mut unpacked) {
         Ok(opened) => opened,
         Err(Trouble::Malformed(what)) => {
             log::warn!(
@@ -207,12 +222,13 @@ fn handle_frame(state: &mut ConnectionState, server: &Server, frame: &[u8], out:
 /// Takes a frame apart, unpacking it first where it is compressed.
 fn open<'a>(
     frame: &'a [u8],
+    most: usize,
     unpacked: &'a mut Vec<u8>,
 ) -> Result<(Envelope, base::Result<Request<'a>>), Trouble> {
     let (outer, _) = Header::split(frame)?;
     let (frame, compressor) = match outer.opcode {
         Opcode::Compressed => {
-            let compressor = compression::unpack(frame, unpacked)?;
+            let compressor = compression::unpack(frame, most, unpacked)?;
             (unpacked.as_slice(), Some(compressor))
         }
         _ => (frame, None),

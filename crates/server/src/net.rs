@@ -26,7 +26,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stream::Stream;
 use tls_stream::TlsStream;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -40,6 +40,10 @@ const STACK_SIZE: usize = 4 * 1024 * 1024;
 
 /// The least bound on threads for commands that wait, in case few connections are allowed.
 const BLOCKING_MIN: usize = 512;
+
+/// How much longer than for a handshake somebody who hasn't logged in may be silent between messages: drivers'
+/// monitors never log in, and ask every ten seconds.
+const IDLE_STRANGER: u32 = 20;
 
 /// How long a stopping server waits for replies under way before it interrupts them.
 const GRACE: Duration = Duration::from_millis(500);
@@ -271,15 +275,42 @@ impl Connection {
         if !self.begin(&mut input).await? {
             return Ok(());
         }
+        let mut complete_by = None;
         loop {
             if self.answer_frames(&mut input).await?.is_break() {
                 return Ok(());
             }
             if input.is_empty() {
                 buffers::give(std::mem::take(&mut input));
+                complete_by = None;
             }
-            if !self.fill(&mut input).await? {
+            let goes_on = match self.state.is_stranger(&self.server) {
+                false => self.fill(&mut input).await?,
+                true => self.fill_in_time(&mut input, &mut complete_by).await?,
+            };
+            if !goes_on {
                 return Ok(());
+            }
+        }
+    }
+
+    /// [`fill`](Connection::fill) for those who haven't logged in, who may neither be silent for long nor send a
+    /// message bit by bit.
+    async fn fill_in_time(
+        &mut self,
+        input: &mut Vec<u8>,
+        complete_by: &mut Option<Instant>,
+    ) -> io::Result<bool> {
+        let time = self.server.settings.handshake_timeout;
+        let until = match input.is_empty() {
+            true => Instant::now() + time * IDLE_STRANGER,
+            false => *complete_by.get_or_insert_with(|| Instant::now() + time),
+        };
+        match tokio::time::timeout_at(until.into(), self.fill(input)).await {
+            Ok(filled) => filled,
+            Err(_) => {
+                self.tell("nobody has logged in, and nothing has come for too long");
+                Ok(false)
             }
         }
     }
@@ -296,11 +327,12 @@ impl Connection {
     async fn begin(&mut self, input: &mut Vec<u8>) -> io::Result<bool> {
         let tls = self.server.settings.tls.clone();
         let time = self.server.settings.handshake_timeout;
+        let is_stranger = self.state.is_stranger(&self.server);
         let begins = self.first(input);
         // Where everybody may come in, silence does no harm.
-        let first = match tls {
-            None => begins.await?,
-            Some(_) => match tokio::time::timeout(time, begins).await {
+        let first = match tls.is_some() || is_stranger {
+            false => begins.await?,
+            true => match tokio::time::timeout(time, begins).await {
                 Ok(first) => first?,
                 Err(_) => {
                     self.tell("it has sent nothing for too long");
@@ -388,6 +420,12 @@ impl Connection {
         let mut done = 0;
         while let Some(rest) = input.get(done..) {
             let length = match frame_length(rest) {
+                Ok(Some(length)) if length > self.state.largest_message(&self.server) => {
+                    self.tell(&format!(
+                        "nobody has logged in, and a message of {length} bytes is too large for that"
+                    ));
+                    return Ok(ControlFlow::Break(()));
+                }
                 Ok(Some(length)) if length <= rest.len() => length,
                 Ok(_) => break,
                 Err(Trouble::Malformed(_)) if First::of(rest) == Some(First::Web) => {

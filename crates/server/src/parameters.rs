@@ -82,6 +82,7 @@ const PARAMETERS: &[Parameter] = &[
     integer(LOG_LEVEL, 0, 0),
     integer("maxTransactionLockRequestTimeoutMillis", 5, -1),
     boolean(NO_TABLE_SCAN, false),
+    integer(STRANGER_MESSAGE_MAX, 16 * 1024, 1),
     fixed("requireApiVersion", false),
     integer("transactionLifetimeLimitSeconds", 60, 1),
     boolean("ttlMonitorEnabled", true),
@@ -96,6 +97,9 @@ const LOG_LEVEL: &str = "logLevel";
 
 /// Refuses plans that scan whole collections.
 const NO_TABLE_SCAN: &str = "notablescan";
+
+/// The largest message of somebody who has to log in and hasn't, in bytes.
+const STRANGER_MESSAGE_MAX: &str = "preAuthMaximumMessageSizeBytes";
 
 /// The present values.
 pub(crate) struct Parameters {
@@ -136,6 +140,14 @@ impl Parameters {
         match self.get(CURSOR_TIMEOUT) {
             Some(Setting::Integer(millis)) => Duration::from_millis(u64::try_from(millis).unwrap_or(0)),
             _ => Duration::from_secs(600),
+        }
+    }
+
+    /// The largest message that is taken from those who have to log in and haven't.
+    pub(crate) fn stranger_message_max(&self) -> usize {
+        match self.get(STRANGER_MESSAGE_MAX) {
+            Some(Setting::Integer(bytes)) => usize::try_from(bytes).unwrap_or(0),
+            _ => 16 * 1024,
         }
     }
 

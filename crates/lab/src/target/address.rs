@@ -106,7 +106,8 @@ pub(super) fn without_secrets(uri: &str) -> String {
     let (authority, tail) = rest.split_at(path);
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     let (before, query) = tail.split_once('?').map_or((tail, None), |(before, query)| (before, Some(query)));
-    let secret = |pair: &&str| !pair.to_ascii_lowercase().starts_with("password=");
+    const SECRET: [&str; 2] = ["password=", "tlscertificatekeyfilepassword="];
+    let secret = |pair: &&str| !SECRET.iter().any(|name| pair.to_ascii_lowercase().starts_with(name));
     let kept = query.map(|query| query.split('&').filter(secret).collect::<Vec<_>>().join("&"));
     let query = kept.filter(|kept| !kept.is_empty()).map(|kept| format!("?{kept}")).unwrap_or_default();
     format!("{scheme}://{host}{before}{query}")
@@ -121,6 +122,7 @@ mod tests {
         for (given, printed) in [
             ("mongodb://u:p%40@h:1/?w=1", "mongodb://h:1/?w=1"),
             ("mongodb://h/", "mongodb://h/"),
+            ("mongodb://h/?tls=true&tlsCertificateKeyFilePassword=x", "mongodb://h/?tls=true"),
             ("postgresql://u:p@h/db?password=x&sslmode=disable", "postgresql://h/db?sslmode=disable"),
             ("postgresql:///db?host=/tmp&password=x", "postgresql:///db?host=/tmp"),
         ] {

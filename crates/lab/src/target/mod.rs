@@ -26,7 +26,7 @@ use crate::result::TargetInfo;
 use address::Address;
 use launch::Started;
 use mongodb::bson::doc;
-use mongodb::options::{ClientOptions, ServerMonitoringMode};
+use mongodb::options::{ClientOptions, ServerMonitoringMode, Tls};
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -184,6 +184,20 @@ impl Target {
     pub(crate) async fn info(&self) -> TargetInfo {
         let fingerprint = fingerprint::take(self).await;
         TargetInfo { name: self.name.clone(), uri: address::without_secrets(&self.uri), fingerprint }
+    }
+
+    /// Whether what is measured is encrypted on its way, and whether somebody has logged in: both cost time.
+    fn traffic(&self) -> String {
+        let (encrypted, user) = match &*self.client {
+            ClientSettings::Mongo(options) => {
+                (matches!(options.tls, Some(Tls::Enabled(_))), options.credential.is_some())
+            }
+            // PostgreSQL is always spoken to without TLS.
+            ClientSettings::Postgres(config) => (false, config.get_user().is_some()),
+        };
+        let encrypted = if encrypted { "encrypted by TLS" } else { "not encrypted" };
+        let user = if user { "by a user" } else { "without a user" };
+        format!("{encrypted}, {user}")
     }
 
     /// The directory that the lab gave this server for its data.

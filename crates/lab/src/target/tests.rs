@@ -153,3 +153,29 @@ fn a_drivers_message_is_cut_where_its_own_affairs_begin() {
     assert_eq!(tidied(long), "Command failed: Error code 26 (NamespaceNotFound): ns not found");
     assert_eq!(tidied("plain"), "plain");
 }
+
+#[tokio::test]
+async fn a_target_tells_how_it_is_spoken_to() {
+    for (uri, expected) in [
+        ("mongodb://h/", "not encrypted, without a user"),
+        ("mongodb://me:secret@h/?tls=true", "encrypted by TLS, by a user"),
+        ("postgresql://me@h/x", "not encrypted, by a user"),
+    ] {
+        let given = given("mine", uri);
+        let (protocol, client) = match uri.starts_with("postgres") {
+            true => (Protocol::Postgres, parse_postgres(&given).unwrap()),
+            false => (Protocol::Mongo, parse_mongo(&given).await.unwrap()),
+        };
+        let target = Target {
+            name: given.name,
+            uri: given.uri,
+            protocol,
+            is_floor: false,
+            client: Arc::new(client),
+            process: None,
+            workspace: Arc::default(),
+            started: None,
+        };
+        assert_eq!(target.traffic(), expected);
+    }
+}

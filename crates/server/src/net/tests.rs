@@ -9,7 +9,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream as Socket;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 /// A server that runs until dropped.
 struct Running {
@@ -220,4 +219,34 @@ fn slow_handshakes_hold_nobody_up() {
     assert!(answer.contains("over HTTP on the native driver port"), "{answer}");
     assert!(began.elapsed() < Duration::from_secs(5));
     drop(slow);
+}
+
+#[test]
+fn strangers_may_neither_send_much_nor_wait_long() {
+    let handshake_timeout = Duration::from_millis(100);
+    let running = Running::start(Settings { auth: true, handshake_timeout, ..Settings::default() });
+    let mut large = running.connect();
+    large.write_all(&ping(&"x".repeat(16 * 1024))[..64]).unwrap();
+    assert!(is_closed(&mut large));
+    let mut silent = running.connect();
+    assert!(is_closed(&mut silent));
+    let mut slow = running.connect();
+    slow.write_all(&ping("")).unwrap();
+    assert!(is_answered(&mut slow));
+    let began = Instant::now();
+    for byte in ping("") {
+        // Until the server has closed.
+        if slow.write_all(&[byte]).is_err() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(is_closed(&mut slow) && began.elapsed() > handshake_timeout);
+    let mut idle = running.connect();
+    idle.write_all(&ping("")).unwrap();
+    assert!(is_answered(&mut idle));
+    std::thread::sleep(handshake_timeout * 4);
+    idle.write_all(&ping("")).unwrap();
+    assert!(is_answered(&mut idle));
+    assert!(is_closed(&mut idle));
 }

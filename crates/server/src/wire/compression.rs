@@ -54,11 +54,11 @@ impl Compressor {
 }
 
 /// Unpacks an OP_COMPRESSED frame into `out`, which then holds the whole inner message with a
-/// header of its own.
+/// header of its own and at most `most` bytes.
 ///
 /// Errors: an unknown compressor, a size beyond the limit or not the true one, damaged data, or
 /// a compressed message inside a compressed one.
-pub(crate) fn unpack(frame: &[u8], out: &mut Vec<u8>) -> Result<Compressor, Trouble> {
+pub(crate) fn unpack(frame: &[u8], most: usize, out: &mut Vec<u8>) -> Result<Compressor, Trouble> {
     let (header, body) = Header::split(frame)?;
     let cut_off = || malformed("OP_COMPRESSED is cut off");
     let number = read_i32(body, 0).ok_or_else(cut_off)?;
@@ -70,7 +70,7 @@ pub(crate) fn unpack(frame: &[u8], out: &mut Vec<u8>) -> Result<Compressor, Trou
         .ok_or_else(|| malformed(format!("OP_COMPRESSED holds unsupported opcode {number}")))?;
     let compressor = Compressor::from_number(compressor)
         .ok_or_else(|| malformed(format!("OP_COMPRESSED with unknown compressor {compressor}")))?;
-    if size > MAX_MESSAGE_SIZE - HEADER_SIZE {
+    if size > most.min(MAX_MESSAGE_SIZE) - HEADER_SIZE.min(most) {
         return Err(malformed(format!("OP_COMPRESSED claims {size} uncompressed bytes")));
     }
     out.clear();
@@ -173,7 +173,7 @@ mod tests {
                 pack(compressor, &mut packed);
                 assert_eq!(header::frame_length(&packed).unwrap(), Some(packed.len()));
                 let mut unpacked = Vec::new();
-                assert_eq!(unpack(&packed, &mut unpacked).unwrap(), compressor, "{size}");
+                assert_eq!(unpack(&packed, MAX_MESSAGE_SIZE, &mut unpacked).unwrap(), compressor, "{size}");
                 assert_eq!(Header::split(&unpacked).unwrap().1, body, "{compressor:?} {size}");
             }
         }
@@ -187,7 +187,7 @@ mod tests {
                 pack(compressor, &mut packed);
                 packed[20..24].copy_from_slice(&claim.to_le_bytes());
                 let mut unpacked = Vec::new();
-                assert!(unpack(&packed, &mut unpacked).is_err(), "{compressor:?} {claim}");
+                assert!(unpack(&packed, MAX_MESSAGE_SIZE, &mut unpacked).is_err(), "{compressor:?} {claim}");
                 assert!(unpacked.len() <= 100_100);
             }
         }
@@ -198,6 +198,6 @@ mod tests {
         let mut packed = message(b"x");
         pack(Compressor::Snappy, &mut packed);
         pack(Compressor::Snappy, &mut packed);
-        assert!(unpack(&packed, &mut Vec::new()).is_err());
+        assert!(unpack(&packed, MAX_MESSAGE_SIZE, &mut Vec::new()).is_err());
     }
 }

@@ -60,7 +60,7 @@ fn swallow(frame: &[u8]) {
     match header.opcode {
         Opcode::Compressed => {
             let mut unpacked = Vec::new();
-            if compression::unpack(frame, &mut unpacked).is_ok() {
+            if compression::unpack(frame, super::MAX_MESSAGE_SIZE, &mut unpacked).is_ok() {
                 swallow(&unpacked);
             }
         }

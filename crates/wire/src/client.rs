@@ -1,0 +1,248 @@
+//! A small client that blocks: one connection, one command after the other, with TLS and a user where the
+//! connection string asks for them. It is for verbs that ask a server something and end.
+
+use crate::scram::{Client as Scram, Mechanism};
+use crate::trust;
+use crate::uri::{ConnectionString, Encryption, Login};
+use base::bson::{Builder, Document, DocumentBuf, Value, validate};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const OP_MSG: u32 = 2013;
+const HEADER: usize = 16;
+/// Flags and the section's kind before the document.
+const PREFIX: usize = 5;
+/// More than any reply that is asked for here.
+const REPLY_MAX: usize = 48_000_000;
+
+/// What is said of bytes that make no reply.
+const NOT_MONGODB: &str = "what answers doesn't speak MongoDB's protocol";
+
+/// A connection to a server.
+pub struct Client {
+    stream: Stream,
+    request_id: u32,
+}
+
+enum Stream {
+    Plain(Timed),
+    Tls(Box<StreamOwned<ClientConnection, Timed>>),
+}
+
+/// A socket whose reading and writing end at a time.
+struct Timed {
+    socket: TcpStream,
+    deadline: Instant,
+}
+
+impl Client {
+    /// Connects to a host, encrypts and logs in, as the connection string says; all of it, and the commands that
+    /// follow, until `deadline`.
+    ///
+    /// # Errors
+    /// Why it didn't come to that.
+    pub fn connect(host: &str, uri: &ConnectionString, deadline: Instant) -> Result<Client, String> {
+        let timed = Timed { socket: reach(host, deadline)?, deadline };
+        let stream = match &uri.tls {
+            None => Stream::Plain(timed),
+            Some(encryption) => Stream::Tls(Box::new(encrypt(host, encryption, timed)?)),
+        };
+        let mut client = Client { stream, request_id: 0 };
+        if let Some(login) = &uri.login {
+            client.log_in(login)?;
+        }
+        Ok(client)
+    }
+
+    /// Sends a command, with its `$db`, and waits for the reply.
+    ///
+    /// # Errors
+    /// A connection that is lost, and a reply that isn't ok: the server's words.
+    pub fn command(&mut self, command: &DocumentBuf) -> Result<DocumentBuf, String> {
+        let reply = self.exchange(command).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => NOT_MONGODB.to_string(),
+            _ => error.to_string(),
+        })?;
+        if reply.view().get("ok").and_then(|ok| ok.as_i64()) == Some(1) {
+            return Ok(reply);
+        }
+        Err(text(reply.view(), "errmsg").unwrap_or("it refused, without a reason").to_string())
+    }
+
+    fn exchange(&mut self, command: &DocumentBuf) -> io::Result<DocumentBuf> {
+        self.request_id += 1;
+        let length = HEADER + PREFIX + command.bytes().len();
+        let mut message = Vec::with_capacity(length);
+        for word in [length as u32, self.request_id, 0, OP_MSG, 0] {
+            message.extend_from_slice(&word.to_le_bytes());
+        }
+        message.push(0);
+        message.extend_from_slice(command.bytes());
+        let stream: &mut dyn Duplex = match &mut self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => stream,
+        };
+        stream.write_all(&message)?;
+        stream.flush()?;
+        let mut header = [0; HEADER];
+        stream.read_exact(&mut header)?;
+        let [a, b, c, d, ..] = header;
+        let length = u32::from_le_bytes([a, b, c, d]) as usize;
+        if !(HEADER + PREFIX..REPLY_MAX).contains(&length) {
+            return Err(not_mongodb());
+        }
+        let mut body = Vec::new();
+        // Nothing is reserved for what the length merely claims.
+        stream.take((length - HEADER) as u64).read_to_end(&mut body)?;
+        let document = body.get(PREFIX..).unwrap_or_default().to_vec();
+        validate(&document).map_err(|_| not_mongodb())?;
+        Ok(DocumentBuf::from_valid(document))
+    }
+
+    fn log_in(&mut self, login: &Login) -> Result<(), String> {
+        let told = |why: String| format!("logging in: {why}");
+        match login.mechanism.as_deref() {
+            Some("MONGODB-X509") => self.log_in_by_certificate(login).map_err(told),
+            named => {
+                let mechanism = match named.and_then(Mechanism::of_name) {
+                    Some(mechanism) => mechanism,
+                    None => self.mechanism(login).map_err(told)?,
+                };
+                self.log_in_by_password(login, mechanism).map_err(told)
+            }
+        }
+    }
+
+    /// The strongest mechanism that the server has for a user, as drivers choose it.
+    fn mechanism(&mut self, login: &Login) -> Result<Mechanism, String> {
+        let mut hello = Builder::new();
+        let user = format!("{}.{}", login.source, login.user.as_deref().unwrap_or_default());
+        hello.append("hello", 1).append("saslSupportedMechs", &user).append("$db", "admin");
+        let reply = self.command(&hello.finish())?;
+        let offered = reply.view().get("saslSupportedMechs").and_then(|offered| offered.as_array());
+        let offers = |mechanism: &Mechanism| {
+            offered.is_some_and(|offered| offered.iter().any(|name| name.as_str() == Some(mechanism.name())))
+        };
+        Ok(Mechanism::ALL.into_iter().find(offers).unwrap_or(Mechanism::Sha1))
+    }
+
+    fn log_in_by_password(&mut self, login: &Login, mechanism: Mechanism) -> Result<(), String> {
+        let (user, password) =
+            (login.user.as_deref().unwrap_or_default(), login.password.as_deref().unwrap_or_default());
+        let scram = Scram::new(mechanism, user, password).map_err(|refusal| refusal.to_string())?;
+        let mut start = Builder::new();
+        start.append("saslStart", 1).append("mechanism", mechanism.name());
+        start.append("payload", Value::Binary { subtype: 0, bytes: scram.first().as_bytes() });
+        start.begin_document("options").append("skipEmptyExchange", true).end();
+        start.append("$db", login.source.as_str());
+        let reply = self.command(&start.finish())?;
+        let (verifier, proof) = scram.reply(payload(reply.view())?).map_err(|refusal| refusal.to_string())?;
+        let mut reply = self.step(login, reply.view(), proof.as_bytes())?;
+        verifier.check(payload(reply.view())?).map_err(|refusal| refusal.to_string())?;
+        // Servers that don't know skipEmptyExchange want one message more.
+        if reply.view().get("done").and_then(|done| done.as_bool()) != Some(true) {
+            reply = self.step(login, reply.view(), &[])?;
+        }
+        match reply.view().get("done").and_then(|done| done.as_bool()) {
+            Some(true) => Ok(()),
+            _ => Err("the conversation doesn't end".to_string()),
+        }
+    }
+
+    fn step(&mut self, login: &Login, before: Document<'_>, payload: &[u8]) -> Result<DocumentBuf, String> {
+        let conversation = before.get("conversationId").ok_or("the reply names no conversation")?;
+        let mut next = Builder::new();
+        next.append("saslContinue", 1).append("conversationId", conversation);
+        next.append("payload", Value::Binary { subtype: 0, bytes: payload });
+        next.append("$db", login.source.as_str());
+        self.command(&next.finish())
+    }
+
+    fn log_in_by_certificate(&mut self, login: &Login) -> Result<(), String> {
+        let mut command = Builder::new();
+        command.append("authenticate", 1).append("mechanism", "MONGODB-X509");
+        if let Some(user) = &login.user {
+            command.append("user", user.as_str());
+        }
+        command.append("$db", login.source.as_str());
+        self.command(&command.finish()).map(drop)
+    }
+}
+
+fn reach(host: &str, deadline: Instant) -> Result<TcpStream, String> {
+    let mut last = "the name has no address".to_string();
+    for address in host.to_socket_addrs().map_err(|error| error.to_string())? {
+        let left = left(deadline).map_err(|error| error.to_string())?;
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = error.to_string(),
+        }
+    }
+    Err(last)
+}
+
+fn encrypt(
+    host: &str,
+    encryption: &Encryption,
+    timed: Timed,
+) -> Result<StreamOwned<ClientConnection, Timed>, String> {
+    let config = trust::config(encryption)?;
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let name = name.trim_start_matches('[').trim_end_matches(']').to_string();
+    let name = ServerName::try_from(name).map_err(|error| error.to_string())?;
+    let session = ClientConnection::new(Arc::new(config), name).map_err(|error| error.to_string())?;
+    let mut stream = StreamOwned::new(session, timed);
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => "the TLS handshake: the server closed the connection".to_string(),
+            _ => format!("the TLS handshake: {error}"),
+        })?;
+    }
+    Ok(stream)
+}
+
+trait Duplex: Read + Write {}
+
+impl<S: Read + Write> Duplex for S {}
+
+fn text<'a>(document: Document<'a>, name: &str) -> Option<&'a str> {
+    document.get(name).and_then(|value| value.as_str())
+}
+
+fn payload(reply: Document<'_>) -> Result<&[u8], String> {
+    match reply.get("payload") {
+        Some(Value::Binary { bytes, .. }) => Ok(bytes),
+        _ => Err("the reply has no payload".to_string()),
+    }
+}
+
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+fn not_mongodb() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, NOT_MONGODB)
+}
+
+impl Read for Timed {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(Some(left(self.deadline)?))?;
+        self.socket.read(bytes)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(Some(left(self.deadline)?))?;
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}

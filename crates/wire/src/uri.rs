@@ -1,0 +1,269 @@
+//! Connection strings: where servers are, who asks, and how to encrypt.
+//!
+//! What says how drivers pool, monitor or read means nothing to a client that asks once, and is passed over. What
+//! says who asks, or how to encrypt, is honoured or refused by name.
+
+use std::path::PathBuf;
+
+const PORT: u16 = 27017;
+
+/// A connection string taken apart.
+#[derive(Clone, PartialEq)]
+pub struct ConnectionString {
+    /// Hosts, each with its port.
+    pub hosts: Vec<String>,
+    /// Who asks, if anybody in particular does.
+    pub login: Option<Login>,
+    /// How to encrypt; `None` where nothing is.
+    pub tls: Option<Encryption>,
+}
+
+/// Who asks.
+#[derive(Clone, PartialEq)]
+pub struct Login {
+    /// The user's name; a certificate may tell it instead.
+    pub user: Option<String>,
+    /// The password, where the mechanism needs one.
+    pub password: Option<String>,
+    /// The database that knows the user.
+    pub source: String,
+    /// How to prove it, where the server isn't to choose.
+    pub mechanism: Option<String>,
+}
+
+/// How to encrypt.
+#[derive(Clone, Default, PartialEq)]
+pub struct Encryption {
+    /// By whom the server's certificate must be signed; else one of the system's authorities.
+    pub ca_file: Option<PathBuf>,
+    /// The client's own certificate and key.
+    pub certificate_key_file: Option<PathBuf>,
+    /// What that key is encrypted with.
+    pub password: Option<String>,
+    /// Whether any certificate will do.
+    pub any_certificate: bool,
+    /// Whether the server may have another name than its certificate.
+    pub any_name: bool,
+}
+
+impl ConnectionString {
+    /// Takes a connection string apart; `HOST:PORT` alone will do.
+    ///
+    /// # Errors
+    /// What can't be honoured, by its name; a password is in no error.
+    pub fn parse(text: &str) -> Result<ConnectionString, String> {
+        if text.starts_with("mongodb+srv://") {
+            return Err("mongodb+srv:// needs DNS: name the host as mongodb://HOST:PORT/".to_string());
+        }
+        let rest = text.strip_prefix("mongodb://").unwrap_or(text);
+        let (authority, path) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
+        // A question mark may follow the hosts at once.
+        let (database, query) = match rest.get(authority.len()..).is_some_and(|rest| rest.starts_with('?')) {
+            true => ("", path),
+            false => path.split_once('?').unwrap_or((path, "")),
+        };
+        let (user, hosts) = match authority.rsplit_once('@') {
+            Some((user, hosts)) => (Some(user), hosts),
+            None => (None, authority),
+        };
+        let hosts: Vec<String> = hosts.split(',').filter(|host| !host.is_empty()).map(with_port).collect();
+        if hosts.is_empty() {
+            return Err("the connection string names no host; expected mongodb://HOST:PORT/".to_string());
+        }
+        let options = Options::parse(query)?;
+        let login = options.login(user, &decoded(database)?)?;
+        Ok(ConnectionString { hosts, login, tls: options.encryption()? })
+    }
+}
+
+/// The options that matter here.
+#[derive(Default)]
+struct Options {
+    tls: Option<bool>,
+    encryption: Encryption,
+    source: Option<String>,
+    mechanism: Option<String>,
+}
+
+impl Options {
+    fn parse(query: &str) -> Result<Options, String> {
+        let mut options = Options::default();
+        for pair in query.split(['&', ';']).filter(|pair| !pair.is_empty()) {
+            let (name, value) =
+                pair.split_once('=').ok_or_else(|| format!("the option {pair} has no value"))?;
+            let value = decoded(value)?;
+            let truth = || match value.as_str() {
+                "true" => Ok(true),
+                "false" => Ok(false),
+                _ => Err(format!("{name}: expected true or false")),
+            };
+            let encryption = &mut options.encryption;
+            match name.to_ascii_lowercase().as_str() {
+                "tls" | "ssl" => options.tls = Some(truth()?),
+                "tlscafile" => encryption.ca_file = Some(value.into()),
+                "tlscertificatekeyfile" => encryption.certificate_key_file = Some(value.into()),
+                "tlscertificatekeyfilepassword" => encryption.password = Some(value),
+                "tlsallowinvalidcertificates" => encryption.any_certificate = truth()?,
+                "tlsallowinvalidhostnames" => encryption.any_name = truth()?,
+                "tlsinsecure" => {
+                    let insecure = truth()?;
+                    (encryption.any_certificate, encryption.any_name) = (insecure, insecure);
+                }
+                "authsource" => options.source = Some(value),
+                "authmechanism" => options.mechanism = Some(value),
+                lower if ["tls", "ssl", "auth"].iter().any(|start| lower.starts_with(start)) => {
+                    return Err(format!("the option {name} can't be honoured"));
+                }
+                _ => {}
+            }
+        }
+        Ok(options)
+    }
+
+    fn login(&self, user: Option<&str>, database: &str) -> Result<Option<Login>, String> {
+        let by_certificate = self.mechanism.as_deref() == Some("MONGODB-X509");
+        if user.is_none() && !by_certificate {
+            return match self.mechanism {
+                Some(_) => Err("authMechanism is given, and no user".to_string()),
+                None => Ok(None),
+            };
+        }
+        let (user, password) = match user.unwrap_or_default().split_once(':') {
+            Some((user, password)) => (decoded(user)?, Some(decoded(password)?)),
+            None => (decoded(user.unwrap_or_default())?, None),
+        };
+        let known = matches!(
+            self.mechanism.as_deref(),
+            None | Some("SCRAM-SHA-1" | "SCRAM-SHA-256" | "MONGODB-X509")
+        );
+        if !known {
+            return Err(format!(
+                "the mechanism {} can't be honoured",
+                self.mechanism.as_deref().unwrap_or_default()
+            ));
+        }
+        if password.is_none() && !by_certificate {
+            return Err("the connection string has a user, and no password".to_string());
+        }
+        let of_database = Some(database.to_string()).filter(|database| !database.is_empty());
+        let source = match by_certificate {
+            true => "$external".to_string(),
+            false => self.source.clone().or(of_database).unwrap_or_else(|| "admin".to_string()),
+        };
+        let user = Some(user).filter(|user| !user.is_empty());
+        Ok(Some(Login { user, password, source, mechanism: self.mechanism.clone() }))
+    }
+
+    fn encryption(self) -> Result<Option<Encryption>, String> {
+        match self.tls {
+            Some(true) => Ok(Some(self.encryption)),
+            _ if self.encryption == Encryption::default() => Ok(None),
+            _ => Err("there are options of TLS without tls=true".to_string()),
+        }
+    }
+}
+
+fn with_port(host: &str) -> String {
+    // A colon inside brackets is part of an IPv6 address.
+    let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
+    if has_port { host.to_string() } else { format!("{host}:{PORT}") }
+}
+
+/// Text whose `%40` are characters again.
+fn decoded(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|_| *byte == b'%');
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        match (byte, digits.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
+            (b'%', None) => return Err("a % in the connection string has to be written as %25".to_string()),
+            (b'%', Some(decoded)) => {
+                bytes.push(decoded);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            (byte, _) => {
+                bytes.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| "the connection string isn't UTF-8 once it is decoded".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> ConnectionString {
+        ConnectionString::parse(text).unwrap_or_else(|why| panic!("{text}: {why}"))
+    }
+
+    #[test]
+    fn hosts_have_ports() {
+        for (text, expected) in [
+            ("mongodb://a", "a:27017"),
+            ("a:5", "a:5"),
+            ("mongodb://me:p%40ss@a:5,b/db?replicaSet=rs0", "a:5 b:27017"),
+            ("mongodb://[::1]/?directConnection=true", "[::1]:27017"),
+            ("mongodb://[::1]:7", "[::1]:7"),
+            ("mongodb://a?w=1", "a:27017"),
+        ] {
+            assert_eq!(parsed(text).hosts.join(" "), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn users_belong_to_a_database() {
+        for (text, user, password, source) in [
+            ("mongodb://me:p%40ss@a", "me", "p@ss", "admin"),
+            ("mongodb://m%3Ae:x@a/app", "m:e", "x", "app"),
+            ("mongodb://me:x@a/app?authSource=users", "me", "x", "users"),
+            ("mongodb://me:@a/?authMechanism=SCRAM-SHA-1", "me", "", "admin"),
+        ] {
+            let login = parsed(text).login.unwrap();
+            assert_eq!(
+                (login.user.as_deref(), login.password.as_deref()),
+                (Some(user), Some(password)),
+                "{text}"
+            );
+            assert_eq!(login.source, source, "{text}");
+        }
+        assert!(parsed("mongodb://a/app").login.is_none());
+        let login =
+            parsed("mongodb://a/?authMechanism=MONGODB-X509&tls=true&tlsCertificateKeyFile=f").login.unwrap();
+        assert_eq!((login.user, login.source.as_str()), (None, "$external"));
+    }
+
+    #[test]
+    fn encryption_is_asked_for() {
+        assert!(parsed("mongodb://a/?tls=false").tls.is_none());
+        let tls =
+            parsed("mongodb://a/?ssl=true&tlsCAFile=%2Fca.pem&tlsAllowInvalidHostnames=true").tls.unwrap();
+        assert_eq!(tls.ca_file, Some(PathBuf::from("/ca.pem")));
+        assert!(tls.any_name && !tls.any_certificate);
+        let tls = parsed("mongodb://a?TLS=true&tlsInsecure=true").tls.unwrap();
+        assert!(tls.any_name && tls.any_certificate);
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_named() {
+        for (text, part) in [
+            ("mongodb+srv://a/", "DNS"),
+            ("mongodb:///", "no host"),
+            ("mongodb://a/?tlsCAFile=x", "without tls=true"),
+            ("mongodb://a/?tls=perhaps", "tls: expected"),
+            ("mongodb://a/?tls=true&tlsCRLFile=x", "tlsCRLFile"),
+            ("mongodb://a/?authMechanismProperties=x:y", "authMechanismProperties"),
+            ("mongodb://me:x@a/?authMechanism=PLAIN", "PLAIN"),
+            ("mongodb://me@a/", "no password"),
+            ("mongodb://me:%zz@a/", "%25"),
+            ("mongodb://a/?authMechanism=SCRAM-SHA-1", "no user"),
+        ] {
+            let why = ConnectionString::parse(text).map(drop).unwrap_err();
+            assert!(why.contains(part), "{text}: {why}");
+        }
+        let why = ConnectionString::parse("mongodb://me:secret%@a/").map(drop).unwrap_err();
+        assert!(!why.contains("secret"), "{why}");
+    }
+}
