@@ -77,6 +77,11 @@ because an index was dropped (175) or a capped collection has overwritten what c
 cursors do get).
 - A find by a collection's UUID is refused: it is what servers ask of one another.
 - `listCollections` doesn't show `system.views`, and views aren't documents of it.
+- Stop words are Snowball's. MongoDB's lists for French and Romanian have more, its Turkish one has others, and a \
+few words differ in Finnish, German, Hungarian, Norwegian and Russian: such words are found here.
+- `$meta` in a filter's `$expr` is refused; what is asked for by `$set` may be filtered.
+- A search for what is near reads rings that don't overlap, so that `searchIntervals` and the numbers of keys in its \
+explain are others.
 - A covered plan yields no null for what is missing: where a key has null, the document is read after all.
 - Pipelines are explained as MongoDB's classic engine does: what the plan doesn't do, `$group` among it, follows \
 `$cursor` in `stages`. No projection to what the rest of a pipeline reads is shown, since none is done; `$merge` is told \

@@ -25,7 +25,9 @@ fn vellum(data: &Path, options: &[&str]) -> (Output, String) {
 fn directory(name: &str) -> Scratch {
     let data = Scratch::new(name);
     let mut server = Server::start_on(&data, &[]).unwrap();
-    let index = "{createIndexes: 'c', indexes: [{key: {n: 1}, name: 'n_1', unique: true}, {key: {a: 1}, name: 'a_1'}]";
+    let index = "{createIndexes: 'c', indexes: [{key: {n: 1}, name: 'n_1', unique: true}, {key: {a: 1}, name: 'a_1'}, \
+                 {key: {words: 'text'}, name: 'words'}, {key: {at: '2dsphere', n: 1}, name: 'at'}, \
+                 {key: {pair: '2d'}, name: 'pair'}]";
     assert_eq!(number(&run(&server, &format!("{index}, $db: 'test'}}")), "ok"), 1);
     for at in 0..50 {
         if at == 40 {
@@ -34,7 +36,8 @@ fn directory(name: &str) -> Scratch {
         }
         let pad = "x".repeat(100 + at);
         let insert = format!(
-            "{{insert: 'c', documents: [{{_id: {at}, n: {at}, a: [1, {at}], pad: '{pad}'}}], $db: 'test'}}"
+            "{{insert: 'c', documents: [{{_id: {at}, n: {at}, a: [1, {at}], words: 'each word{at}', \
+             at: [{at}, 1], pair: [{at}, {at}], pad: '{pad}'}}], $db: 'test'}}"
         );
         assert_eq!(number(&run(&server, &insert), "n"), 1);
     }
@@ -73,7 +76,18 @@ fn repaired(data: &Path, documents: i64, options: &[&str]) -> String {
     assert_eq!(found.view().get("valid").and_then(|valid| valid.as_bool()), Some(true), "{found:?}");
     assert_eq!(number(&found, "nrecords"), documents, "{report}");
     // Each index works.
-    for filter in ["{n: 5}", "{_id: 5}", "{a: 5}"] {
+    let mut filters = vec!["{n: 5}", "{_id: 5}", "{a: 5}"];
+    let listed = format!("{:?}", run(&server, "{listIndexes: 'c', $db: 'test'}"));
+    if listed.contains("words") {
+        filters.extend([
+            "{$text: {$search: 'word5'}}",
+            "{at: {$geoWithin: {$centerSphere: [[5, 1], 0.001]}}}",
+            "{pair: {$geoWithin: {$box: [[4.5, 4.5], [5.5, 5.5]]}}}",
+        ]);
+        let near = "{find: 'c', filter: {pair: {$near: [5, 5]}, n: {$ne: 5}}, limit: 1, $db: 'test'}";
+        assert!(format!("{:?}", run(&server, near)).contains("word"), "{near}");
+    }
+    for filter in filters {
         assert_eq!(number(&run(&server, &format!("{{count: 'c', query: {filter}, $db: 'test'}}")), "n"), 1);
     }
     let again = run(&server, "{insert: 'c', documents: [{_id: 5}], $db: 'test'}");
@@ -85,7 +99,7 @@ fn repaired(data: &Path, documents: i64, options: &[&str]) -> String {
 fn a_sound_directory_loses_nothing() {
     let data = directory("repair-sound");
     let report = repaired(&data, 50, &[]);
-    assert!(report.contains("kept: test.c: 50 documents, 3 indexes") && !report.contains("lost"), "{report}");
+    assert!(report.contains("kept: test.c: 50 documents, 6 indexes") && !report.contains("lost"), "{report}");
 }
 
 #[test]

@@ -103,6 +103,48 @@ fn indexes_are_built_anew() {
 }
 
 #[test]
+fn indexes_of_text_and_places_are_built_anew() {
+    let (name, engine) = (namespace("a.places"), Arc::new(MemoryEngine::new()));
+    let database = open(&engine);
+    for index in [
+        r#"{"key": {"p": 1, "t": "text"}, "name": "t", "default_language": "french"}"#,
+        r#"{"key": {"geo": "2dsphere"}, "name": "geo", "partialFilterExpression": {"p": {"$lt": 3}}}"#,
+        r#"{"key": {"loc": "2d"}, "name": "loc", "bits": 7, "min": 0, "max": 50}"#,
+    ] {
+        let spec = IndexSpec::parse(json(index).view(), &name, &context()).unwrap();
+        database.create_indexes(&Operation::new(0), &name, [spec], &context()).unwrap();
+    }
+    for number in 1..=3 {
+        let document = json(&format!(
+            r#"{{"_id": {number}, "p": {number}, "t": "des mots {number}", "geo": [{number}, 1],
+                "loc": [[{number}, 2], [7, {number}]]}}"#
+        ));
+        let insert = InsertRequest { document: document.view(), bypass_validation: false };
+        database.insert(&Operation::new(0), &name, insert, &context()).unwrap();
+    }
+    let keys = |engine: &Arc<MemoryEngine>| {
+        let found = open(engine).validate(&name, Depth::Full, &context()).unwrap();
+        assert!(found.is_valid(), "{found:?}");
+        found.indexes.iter().map(|index| (index.name.clone(), index.keys)).collect::<Vec<_>>()
+    };
+    let before = keys(&engine);
+    let trees = trees(&engine, "a.places");
+    change(&engine, |batch| {
+        batch.clear(trees[2]);
+        batch.clear(trees[3]);
+        batch.put(trees[4], b"nonsense", b"");
+    });
+    let found = open(&engine).validate(&name, Depth::Full, &context()).unwrap();
+    let wrong: Vec<&str> =
+        found.indexes.iter().filter(|index| !index.errors.is_empty()).map(|index| &*index.name).collect();
+    assert_eq!(wrong, ["t", "geo", "loc"]);
+    let (found, done) = repaired(&engine);
+    assert_eq!(found, counts(&[("a.places", 3)]));
+    assert!(done.notes.is_empty(), "{done:?}");
+    assert_eq!(keys(&engine), before);
+}
+
+#[test]
 fn what_is_no_document_is_lost_and_named() {
     let engine = filled();
     let tree = trees(&engine, "a.first")[0];

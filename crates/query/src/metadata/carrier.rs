@@ -69,3 +69,32 @@ impl DocumentMetadata {
 fn within(joined: Document<'_>) -> Document<'_> {
     joined.get(DOCUMENT).and_then(|document| document.as_document()).unwrap_or(Document::EMPTY)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::MetaKind;
+    use base::bson::extended_json;
+
+    /// A document that a carrier holds back and gives on, and whether it was the same bytes in the same place
+    /// all the time: nothing was copied or put together.
+    fn held(context: &Arc<Context>) -> bool {
+        let document = extended_json::parse("{a: 1, b: 'x'}").unwrap();
+        let place = document.view().bytes().as_ptr();
+        let carrier = Carrier::new(context);
+        let held = carrier.hold(document.into());
+        let stays =
+            held.view().bytes().as_ptr() == place && carrier.look(held.view()).bytes().as_ptr() == place;
+        let released = carrier.release(held);
+        assert_eq!(released.view(), extended_json::parse("{a: 1, b: 'x'}").unwrap().view());
+        stays && released.view().bytes().as_ptr() == place
+    }
+
+    #[test]
+    fn a_document_without_metadata_is_held_back_as_it_is() {
+        let context = Arc::new(Context::for_tests());
+        assert!(held(&context));
+        context.metadata.want(MetaKind::TextScore);
+        assert!(!held(&context));
+    }
+}

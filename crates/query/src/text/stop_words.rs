@@ -1,7 +1,9 @@
-//! Words too frequent to be searched for: Snowball's lists, which are MongoDB's too.
+//! Words too frequent to be searched for: Snowball's lists.
 //!
-//! Two differ. MongoDB has no list for Romanian, so there is none here. Its Turkish list isn't
-//! Snowball's, which has none, and reached it in a broken encoding; here it is PostgreSQL's.
+//! Most of MongoDB's are the same, but for a few words in German, Finnish, Hungarian, Norwegian and Russian. Its
+//! French list has some ninety words more, and for Romanian it has one, spelt without diacritics, where Snowball has
+//! none. Its Turkish list, which isn't Snowball's either, reached it in a broken encoding; here it is PostgreSQL's.
+//! Those lists are MongoDB's own work, so they aren't taken.
 
 use super::Language;
 use std::collections::HashSet;
