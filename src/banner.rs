@@ -63,9 +63,9 @@ pub(crate) fn log_start(address: SocketAddr, config: &Config, start: Start, awai
             "This is Vellum with its memory engine: all data is lost when this server ends",
         );
     }
-    if !settings.bind.is_loopback() {
+    if !settings.bind.is_loopback() && !settings.auth {
         server::logging::startup_warning(&format!(
-            "There are no users: anyone who reaches {} can read and write everything",
+            "Nobody has to log in (--auth): anyone who reaches {} can read and write everything",
             settings.bind
         ));
     }

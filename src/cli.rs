@@ -89,7 +89,7 @@ pub(crate) struct PingOptions {
 pub(crate) struct ServeOptions {
     /// Address to listen on
     ///
-    /// Anyone who reaches it can read and write, as there are no users yet: 127.0.0.1 serves this machine alone.
+    /// Without --auth anyone who reaches it can read and write: 127.0.0.1 serves this machine alone.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = parse_address)]
     pub(crate) bind: IpAddr,
 
@@ -187,6 +187,18 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "HOST:PORT", requires = "replset", value_parser = parse_advertised)]
     pub(crate) advertise: Option<String>,
 
+    /// Let users in, and nobody else
+    ///
+    /// Each may do what their roles allow. The first is made by MONGO_INITDB_ROOT_USERNAME and _PASSWORD, or by whoever is on this machine, as long as there is none. With a first user of the environment this goes without saying.
+    #[arg(long, overrides_with = "no_auth")]
+    pub(crate) auth: bool,
+
+    /// Let everybody in, in spite of users
+    ///
+    /// Who has lost the last administrator's password gets in again so: on a loopback address, for as long as it takes.
+    #[arg(long, hide_short_help = true, overrides_with = "auth")]
+    pub(crate) no_auth: bool,
+
     /// Exit when standard input closes
     ///
     /// So no test run leaves a server behind.
@@ -207,7 +219,7 @@ pub(crate) struct ServeOptions {
 
     /// Let clients set clock and fail points
     ///
-    /// Unless said, they may while --bind is a loopback address.
+    /// Unless said, they may while --bind is a loopback address and nobody has to log in.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true,
         hide_possible_values = true)]
     pub(crate) test_commands: Option<bool>,

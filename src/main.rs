@@ -5,6 +5,7 @@ mod banner;
 mod cli;
 mod config;
 mod descriptors;
+mod first_user;
 mod init_scripts;
 mod lab;
 mod layers;
@@ -17,7 +18,7 @@ mod tls;
 
 use clap::Parser;
 use cli::{Cli, Verb};
-use config::Config;
+use first_user::FirstUser;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
@@ -45,15 +46,15 @@ fn main() -> ExitCode {
         Some(Verb::Ping(options)) => return answer(ping::ping(&options), options.quiet),
     };
     let arguments = tls::censored(std::env::args());
-    let config = options.into_config(arguments).unwrap_or_else(|error| give_up(&error, &expanded.origins));
-    if let Some(name) = first_user(&config) {
-        complain(&format!(
-            "{name} is set, and there are no users yet: everybody who reaches {} could read and write. \
-             Unset it to accept that, or listen on a loopback address.",
-            config.settings.bind
-        ));
-        return ExitCode::from(2);
-    }
+    let first_user = match FirstUser::named(|name| std::env::var(name).ok()) {
+        Ok(user) => user,
+        Err(why) => {
+            complain(&why);
+            return ExitCode::from(2);
+        }
+    };
+    let config = options.into_config(arguments, first_user);
+    let config = config.unwrap_or_else(|error| give_up(&error, &expanded.origins));
     match serve::serve(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -61,14 +62,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The variable by which images of MongoDB are told their first user, where passing over it would leave
-/// a server open that somebody believes to be closed.
-fn first_user(config: &Config) -> Option<&'static str> {
-    const VARIABLES: &[&str] = &["MONGO_INITDB_ROOT_USERNAME", "MONGO_INITDB_ROOT_USERNAME_FILE"];
-    let set = VARIABLES.iter().find(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
-    set.copied().filter(|_| !config.settings.bind.is_loopback())
 }
 
 /// Tells an error of the command line, and what else was set that nobody typed.

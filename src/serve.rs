@@ -58,6 +58,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     signals::watch(config.settings.tls.clone())
         .map_err(|error| Failure::new(Kind::Other, format!("cannot watch for signals: {error}")))?;
     init_scripts::run(&config)?;
+    let is_new = init_scripts::is_new(&config);
     let mut config = config;
     if let Some(bearable) =
         descriptors::raise().filter(|bearable| *bearable < config.settings.connections_max)
@@ -97,6 +98,9 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     }
     let server = Arc::new(Server::new(config.settings.clone(), database.clone()));
     set_parameters(&server, &config.parameters)?;
+    if let Some(user) = config.first_user.as_ref().filter(|_| is_new) {
+        user.make(&server).map_err(|why| Failure::new(Kind::Options, why))?;
+    }
     let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
     if config.parent_pipe {
         stop_with_parent(server.clone());
@@ -149,7 +153,7 @@ fn announce(address: SocketAddr, config: &Config, start: Start, awaits_initiatio
 
 /// Sets parameters as a client would, before there are any.
 fn set_parameters(server: &Arc<Server>, parameters: &[(String, String)]) -> Result<(), Failure> {
-    let mut connection = LocalConnection::new(server);
+    let mut connection = LocalConnection::of_server(server);
     for (name, text) in parameters {
         let value = match (text.as_str(), text.parse::<i64>()) {
             ("true", _) => Value::Boolean(true),

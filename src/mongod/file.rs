@@ -41,7 +41,8 @@ fn leaf(path: &str, value: &Yaml, given: &mut Vec<Given>) -> Result<(), String> 
         ("systemLog.destination", "file") => return Ok(()),
         ("systemLog.destination", _) => return refused("there is no syslog; \"file\" with systemLog.path"),
         ("security.authorization", "disabled") => given.push(("noauth", "true".to_string())),
-        ("security.authorization", _) => return refused("there are no users yet"),
+        ("security.authorization", "enabled") => given.push(("auth", "true".to_string())),
+        ("security.authorization", _) => return refused("enabled or disabled"),
         ("security.javascriptEnabled", "false") => given.push(("noscripting", "true".to_string())),
         ("security.javascriptEnabled", _) => return refused("there is no JavaScript"),
         ("net.unixDomainSocket.enabled", "false") => given.push(("nounixsocket", "true".to_string())),
@@ -103,7 +104,7 @@ mod tests {
         for (text, part) in [
             ("net: {prot: 5}", "Unrecognized option: net.prot"),
             ("net: {tls: {clusterFile: x}}", "net.tls.clusterFile: x means nothing"),
-            ("security: {authorization: enabled}", "no users yet"),
+            ("security: {authorization: perhaps}", "enabled or disabled"),
             ("systemLog: {destination: syslog}", "syslog"),
             ("processManagement: {fork: perhaps}", "expected true or false"),
             ("net: [1]", "expected a string"),

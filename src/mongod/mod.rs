@@ -8,6 +8,7 @@ mod fork;
 mod options;
 mod settings;
 
+use crate::first_user::FirstUser;
 use crate::serve::{Failure, Kind, serve};
 pub(crate) use fork::{leave_terminal, ready};
 use server::logging::{self, Destination};
@@ -61,6 +62,7 @@ fn prepare(words: &[OsString]) -> Result<Option<Options>, String> {
 fn start(options: Options, words: &[OsString]) -> ExitCode {
     let forks = options.has("fork") && !fork::is_child();
     let directory = options.directory();
+    let refuses_users = options.has("noauth");
     let mut config = match options.into_config(crate::tls::censored(std::env::args())) {
         Ok(config) => config,
         Err(why) => return bad_options(&why),
@@ -68,6 +70,11 @@ fn start(options: Options, words: &[OsString]) -> ExitCode {
     // mongod has no such option: images say where scripts are.
     let scripts = std::env::var_os("VELLUM_INIT_SCRIPTS").filter(|_| config.disk.is_some());
     config.init_scripts = scripts.map(PathBuf::from);
+    match FirstUser::named(|name| std::env::var(name).ok()) {
+        Ok(user) => config.first_user = user,
+        Err(why) => return bad_options(&why),
+    }
+    config.settings.auth |= config.first_user.is_some() && !refuses_users;
     if forks {
         return fork::start(words);
     }

@@ -37,7 +37,7 @@ const fn known(name: &'static str, path: &'static str, treatment: Treatment) -> 
 
 /// Every option of mongod 8.0, by name.
 pub(super) const OPTIONS: &[Known] = &[
-    known("auth", "", Refused("there are no users yet")),
+    known("auth", "", Switch),
     known("bind_ip", "net.bindIp", Value),
     known("bind_ip_all", "net.bindIpAll", Switch),
     known("clusterAuthMode", "security.clusterAuthMode", Value),
@@ -122,7 +122,11 @@ pub(super) const OPTIONS: &[Known] = &[
     ),
     known("tlsMode", "net.tls.mode", Value),
     known("tlsOnNormalPorts", "", Refused("--tlsMode requireTLS is its newer name")),
-    known("transitionToAuth", "security.transitionToAuth", Refused("there are no users yet")),
+    known(
+        "transitionToAuth",
+        "security.transitionToAuth",
+        Refused("users are let in with --auth, and nobody without"),
+    ),
     known("unixSocketPrefix", "net.unixDomainSocket.pathPrefix", Refused(NO_SOCKET)),
     known("upgrade", "", Refused("data files need no upgrade")),
     known("verbose", "", Switch),
@@ -272,7 +276,6 @@ mod tests {
             ("--port", "argument for option '--port' is missing"),
             ("--port 1 --port 2", "Multiple occurrences"),
             ("--fork=1", "does not take any arguments"),
-            ("--auth", "no users yet"),
             ("--shardsvr", "no sharding"),
         ] {
             let error = words(line).unwrap_err();

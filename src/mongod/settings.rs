@@ -24,6 +24,9 @@ const CACHE: u64 = 256 << 20;
 /// How often the disk engine makes a checkpoint at the least, in seconds.
 const CHECKPOINT_SECONDS: f64 = 60.0;
 
+/// The parameter of the ways to log in, as it is given.
+const MECHANISMS_PARAMETER: &str = "authenticationMechanisms=";
+
 /// Options by name, the command line's before the file's.
 pub(super) struct Options(pub(super) Vec<Given>);
 
@@ -70,7 +73,7 @@ impl Options {
             }
         };
         let bind = self.bind()?;
-        self.check_key_file(bind)?;
+        let auth = self.auth()?;
         let (parameters, test_commands) = self.parameters()?;
         let replica_set = self.get("replSet").map(set_name).transpose()?;
         let settings = Settings {
@@ -84,6 +87,8 @@ impl Options {
             syncs: !self.has("nojournal"),
             test_commands,
             tls: self.tls()?,
+            auth,
+            mechanisms: self.mechanisms()?,
             connections_max: self.number("maxConns")?.unwrap_or(Settings::default().connections_max),
             ..Settings::default()
         };
@@ -98,13 +103,14 @@ impl Options {
             postgres: None,
             disk,
             init_scripts: None,
+            first_user: None,
             repair: self.has("repair"),
             parent_pipe: false,
             log: self.log()?,
             greeting: Greeting::Nothing,
             pid_file: self.get("pidfilepath").map(PathBuf::from),
             parameters,
-            warnings: self.warnings(),
+            warnings: Vec::new(),
         })
     }
 
@@ -195,16 +201,15 @@ impl Options {
         }
     }
 
-    /// There is nobody to show the key to in a set of one. As nobody has to log in either, the server
-    /// stays where only this machine reaches it.
-    fn check_key_file(&self, bind: IpAddr) -> Result<(), String> {
-        let Some(path) = self.get("keyFile") else { return Ok(()) };
-        std::fs::read(path).map_err(|error| format!("--keyFile {path}: {error}"))?;
-        match bind.is_loopback() {
-            true => Ok(()),
-            false => {
-                Err(format!("--keyFile and {bind}: there are no users yet, so anyone could read and write"))
-            }
+    /// Whether only users get in. A key, by which the members of a set know one another, says so as well, though there
+    /// is nobody to show it to in a set of one.
+    fn auth(&self) -> Result<bool, String> {
+        if let Some(path) = self.get("keyFile") {
+            std::fs::read(path).map_err(|error| format!("--keyFile {path}: {error}"))?;
+        }
+        match (self.has("auth"), self.has("noauth")) {
+            (true, true) => Err("Can't specify both --auth and --noauth options.".to_string()),
+            (asked, refused) => Ok(asked || !refused && self.get("keyFile").is_some()),
         }
     }
 
@@ -228,9 +233,19 @@ impl Options {
         asked.open()
     }
 
-    fn warnings(&self) -> Vec<String> {
-        let key = "--keyFile is given and nobody has to log in: there are no users yet";
-        self.get("keyFile").map(|_| key.to_string()).into_iter().collect()
+    /// The ways to log in.
+    fn mechanisms(&self) -> Result<Vec<String>, String> {
+        let given = self.0.iter().filter(|(name, _)| *name == "setParameter");
+        let Some(list) = given.filter_map(|(_, text)| text.strip_prefix(MECHANISMS_PARAMETER)).next() else {
+            return Ok(Settings::default().mechanisms);
+        };
+        let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names
+            .map(|name| match server::MECHANISMS.contains(&name) {
+                true => Ok(name.to_string()),
+                false => Err(format!("--setParameter {MECHANISMS_PARAMETER}{list}: there is no {name}")),
+            })
+            .collect()
     }
 
     /// Those for `setParameter`, and whether test commands are allowed.
@@ -242,6 +257,8 @@ impl Options {
                 text.split_once('=').ok_or_else(|| format!("Illegal option assignment: \"{text}\""))?;
             match (name, value) {
                 ("enableTestCommands", _) => test_commands = matches!(value, "1" | "true"),
+                // It is read with what the server is told.
+                ("authenticationMechanisms", _) => {}
                 // None is collected.
                 ("diagnosticDataCollectionEnabled", "false" | "0") => {}
                 _ => parameters.push((name.to_string(), value.to_string())),
@@ -323,6 +340,26 @@ mod tests {
     }
 
     #[test]
+    fn users_are_asked_for_in_three_ways() {
+        let key = std::env::temp_dir().join(format!("vellum-key-{}", std::process::id()));
+        std::fs::write(&key, "c2VjcmV0").unwrap();
+        let key_file = format!("--keyFile {}", key.display());
+        for (line, expected) in [
+            ("", false),
+            ("--noauth", false),
+            ("--auth", true),
+            (key_file.as_str(), true),
+            (format!("{key_file} --noauth").as_str(), false),
+        ] {
+            assert_eq!(config(line).unwrap().settings.auth, expected, "{line}");
+        }
+        std::fs::remove_file(key).unwrap();
+        let named = config("--setParameter authenticationMechanisms=SCRAM-SHA-256").unwrap();
+        assert_eq!(named.settings.mechanisms, ["SCRAM-SHA-256"]);
+        assert!(named.parameters.is_empty());
+    }
+
+    #[test]
     fn what_cannot_be_honoured_is_refused_by_name() {
         for (line, part) in [
             ("--storageEngine rocks", "unknown storage engine: rocks"),
@@ -334,6 +371,8 @@ mod tests {
             ("--fork", "--logpath"),
             ("--logappend", "--logpath"),
             ("--keyFile /nowhere/key", "/nowhere/key"),
+            ("--auth --noauth", "both --auth and --noauth"),
+            ("--setParameter authenticationMechanisms=SCRAM-SHA-256,PLAIN", "no PLAIN"),
             ("--profile 1", "--profile 1"),
             ("--tlsMode requireTLS", "needs the file"),
             ("--tlsMode sometimes", "unsupported value for tlsMode sometimes"),

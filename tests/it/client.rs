@@ -1,9 +1,10 @@
 //! A tiny blocking client: OP_MSG over TCP, one reply for one command.
 
-use base::bson::{DocumentBuf, validate};
+use base::bson::{Builder, DocumentBuf, Value, validate};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+use wire::scram::{Client as Scram, Mechanism};
 
 const OP_MSG: u32 = 2013;
 const HEADER_LENGTH: usize = 16;
@@ -60,6 +61,32 @@ impl Client {
         Ok(DocumentBuf::from_valid(document))
     }
 
+    /// Logs in, and returns the last reply: that of a server whose signature is right, or an error.
+    pub(crate) fn login(
+        &mut self,
+        (user, db): (&str, &str),
+        password: &str,
+        mechanism: Mechanism,
+    ) -> io::Result<DocumentBuf> {
+        let wrong = |why| io::Error::new(io::ErrorKind::InvalidData, why);
+        let client = Scram::new(mechanism, user, password).map_err(wrong)?;
+        let mut start = Builder::new();
+        start.append("saslStart", 1).append("mechanism", mechanism.name());
+        start.append("payload", Value::Binary { subtype: 0, bytes: client.first().as_bytes() });
+        start.begin_document("options").append("skipEmptyExchange", true).end().append("$db", db);
+        let reply = self.command(&start.finish())?;
+        let Some(payload) = payload(&reply) else { return Ok(reply) };
+        let (verifier, proof) = client.reply(&payload).map_err(wrong)?;
+        let mut go_on = Builder::new();
+        go_on.append("saslContinue", 1).append("conversationId", 1);
+        go_on.append("payload", Value::Binary { subtype: 0, bytes: proof.as_bytes() }).append("$db", db);
+        let reply = self.command(&go_on.finish())?;
+        if let Some(payload) = self::payload(&reply) {
+            verifier.check(&payload).map_err(wrong)?;
+        }
+        Ok(reply)
+    }
+
     /// Sends a command that isn't answered.
     pub(crate) fn command_unacknowledged(&mut self, command: &DocumentBuf) -> io::Result<()> {
         self.send(command, MORE_TO_COME)
@@ -75,5 +102,13 @@ impl Client {
         message.push(0);
         message.extend_from_slice(command.bytes());
         self.stream.write_all(&message)
+    }
+}
+
+/// What a server says in a conversation of SASL.
+fn payload(reply: &DocumentBuf) -> Option<Vec<u8>> {
+    match reply.view().get("payload") {
+        Some(Value::Binary { bytes, .. }) => Some(bytes.to_vec()),
+        _ => None,
     }
 }

@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     Set,
     /// A replica set that waits for replSetInitiate.
     Uninitiated,
+    /// A standalone that lets nobody in but users.
+    Users,
 }
 
 /// The server; dropping it stops it.
@@ -37,7 +39,7 @@ pub(crate) struct Mirrored {
 impl Mirrored {
     /// Starts it on a free port, and returns its address.
     pub(crate) fn start(kind: Kind) -> (Mirrored, String) {
-        let is_replica_set = kind != Kind::Alone;
+        let is_replica_set = matches!(kind, Kind::Set | Kind::Uninitiated);
         let data = Scratch::new("mirror");
         let options =
             DiskOptions { durability: Durability::None, cache_bytes: 4 << 20, ..DiskOptions::new(&*data) };
@@ -54,6 +56,8 @@ impl Mirrored {
             replica_set,
             awaits_initiation: kind == Kind::Uninitiated,
             ephemeral: !is_replica_set,
+            auth: kind == Kind::Users,
+            test_commands: kind != Kind::Users,
             ..Settings::default()
         };
         let server = Arc::new(server::Server::new(settings, database));

@@ -18,7 +18,9 @@
 //! `use db2` changes the database (`test` at first) from then on; `s2:` means a connection of
 //! that name; `!` says that an error is expected, be it the command's, a write error or a write
 //! concern error; `#` opens a comment. Every script starts on an empty server. What differs from
-//! run to run has names: see [`unstable`](crate::unstable). The scripts of one folder are for a replica set.
+//! run to run has names: see [`unstable`](crate::unstable). `login user@db password`, with a mechanism if it isn't
+//! SCRAM-SHA-256, shows the last reply of logging in. The scripts of some folders are for a replica set, or for a server
+//! that lets nobody in but users.
 
 use crate::client::Client;
 use crate::describe::pretty;
@@ -33,14 +35,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
+use wire::scram::Mechanism;
 
 /// One command of a script.
 struct Step {
     line: usize,
     connection: String,
     expects_error: bool,
-    /// With its `$db`.
+    /// With its `$db`; nothing where somebody logs in.
     command: DocumentBuf,
+    login: Option<Login>,
+}
+
+/// Somebody who logs in.
+struct Login {
+    user: String,
+    db: String,
+    password: String,
+    mechanism: Mechanism,
 }
 
 /// Commands, and the text of the replies expected.
@@ -90,6 +102,12 @@ fn parse_steps(lines: &[&str], first_line: usize, database: &mut String) -> Resu
         let (connection, line) = split_connection(line);
         let expects_error = line.starts_with('!');
         let mut text = line.trim_start_matches('!').trim_start().to_string();
+        if let Some(words) = text.strip_prefix("login ") {
+            let login = read_login(words).ok_or_else(|| format!("line {number}: login user@db password"))?;
+            let command = DocumentBuf::default();
+            steps.push(Step { line: number, connection, expects_error, command, login: Some(login) });
+            continue;
+        }
         // A command goes on as long as it cannot be read.
         let command = loop {
             match parse_prefix(&text) {
@@ -110,9 +128,18 @@ fn parse_steps(lines: &[&str], first_line: usize, database: &mut String) -> Resu
             connection,
             expects_error,
             command: with_database(command, database),
+            login: None,
         });
     }
     Ok(steps)
+}
+
+fn read_login(words: &str) -> Option<Login> {
+    let mut words = words.split_whitespace();
+    let (user, db) = words.next()?.rsplit_once('@')?;
+    let password = words.next()?.to_string();
+    let mechanism = words.next().map_or(Some(Mechanism::Sha256), Mechanism::of_name)?;
+    Some(Login { user: user.to_string(), db: db.to_string(), password, mechanism })
 }
 
 /// Takes `name:` off the start of a line.
@@ -175,7 +202,13 @@ impl Run<'_> {
             self.connections.insert(place.clone(), client);
         }
         let client = self.connections.get_mut(&place).unwrap();
-        let reply = client.command(&command).map_err(|error| {
+        let replied = match &step.login {
+            None => client.command(&command),
+            Some(Login { user, db, password, mechanism }) => {
+                client.login((user, db), password, *mechanism).map(without_payload)
+            }
+        };
+        let reply = replied.map_err(|error| {
             failed(&format!("{error}; the server's log ends\n{}", self.server.log_tail()))
         })?;
         if let Some(id) = cursor_of(reply.view()) {
@@ -207,6 +240,15 @@ impl Run<'_> {
         self.turn += usize::from(front == next);
         front
     }
+}
+
+/// A reply without what differs in every conversation.
+fn without_payload(reply: DocumentBuf) -> DocumentBuf {
+    let mut out = Builder::new();
+    for element in reply.view().iter().filter(|element| element.name() != "payload") {
+        out.append_element(&element);
+    }
+    out.finish()
 }
 
 /// The cursor or the logical session that a command is about.
@@ -248,9 +290,8 @@ fn run_script(server: &Server, text: &str, turns: Turns) -> Result<Outcome, Stri
     let databases: BTreeSet<_> = commands
         .filter_map(|step| step.command.view().get("$db").and_then(|db| db.as_str()).map(str::to_string))
         .collect();
-    server
-        .empty(&databases)
-        .map_err(|error| format!("emptying the server: {error}\n{}", server.log_tail()))?;
+    let emptied = if server.is_guarded() { Ok(()) } else { server.empty(&databases) };
+    emptied.map_err(|error| format!("emptying the server: {error}\n{}", server.log_tail()))?;
     let mut run = Run {
         server,
         connections: BTreeMap::new(),
@@ -333,15 +374,19 @@ const TRANSACTIONS: &str = "replica-set/transactions.script";
 /// Scripts whose replies are others where one server gets every other command, listed likewise.
 const TWO_DATABASES_DIFFERENCES: &str = "tests/scripts/two-databases.differences";
 
-/// The folders of scripts that are for a replica set: a new one each, as they change what can't be taken back.
-const SET_FOLDERS: [(&str, Kind); 2] =
-    [("tests/scripts/replica-set", Kind::Set), ("tests/scripts/uninitiated", Kind::Uninitiated)];
+/// The folders of scripts that are for a replica set, or for a server with users: a new one each, as they change what can't be taken back.
+const SET_FOLDERS: [(&str, Kind); 3] = [
+    ("tests/scripts/replica-set", Kind::Set),
+    ("tests/scripts/uninitiated", Kind::Uninitiated),
+    ("tests/scripts/users", Kind::Users),
+];
 
 #[test]
 fn scripts() {
     run_all("scripts", |kind| match kind {
         Kind::Alone => Server::start(),
         Kind::Set => Server::start_with(&["--replset", "rs0"]),
+        Kind::Users => Server::start_with(&["--auth"]),
         // Only in mongod's place does the program wait.
         Kind::Uninitiated => Some(Server::mirrored(kind)),
     });

@@ -26,6 +26,8 @@ pub(crate) struct Server {
     log: PathBuf,
     /// Instead of a child; held to be stopped with this.
     _within: Option<Within>,
+    /// Whether it lets nobody in but users: whoever wants an empty one starts another.
+    guarded: bool,
 }
 
 /// Servers in this process.
@@ -44,7 +46,14 @@ impl Server {
     /// The same with further options, which a server already running hasn't got.
     pub(crate) fn start_with(options: &[&str]) -> Option<Server> {
         if let Ok(address) = std::env::var("VELLUM_SERVER") {
-            return Some(Server { address, other: None, child: None, log: PathBuf::new(), _within: None });
+            return Some(Server {
+                address,
+                other: None,
+                child: None,
+                log: PathBuf::new(),
+                _within: None,
+                guarded: false,
+            });
         }
         Server::launch(options, None, None)
     }
@@ -69,14 +78,22 @@ impl Server {
     pub(crate) fn mirrored(kind: Kind) -> Server {
         let (held, address) = Mirrored::start(kind);
         let within = Some(Within::Mirrored { _held: held });
-        Server { address, other: None, child: None, log: PathBuf::new(), _within: within }
+        let guarded = kind == Kind::Users;
+        Server { address, other: None, child: None, log: PathBuf::new(), _within: within, guarded }
     }
 
     /// Two servers in this process that share a store: see [`Fronts`].
     pub(crate) fn on_two_databases(kind: Kind) -> Server {
         let (held, [address, other]) = Fronts::start(kind);
         let within = Some(Within::Fronts { _held: held });
-        Server { address, other: Some(other), child: None, log: PathBuf::new(), _within: within }
+        Server {
+            address,
+            other: Some(other),
+            child: None,
+            log: PathBuf::new(),
+            _within: within,
+            guarded: false,
+        }
     }
 
     /// Starts a server with so many kilobytes of address space, for what might take all there is.
@@ -123,7 +140,8 @@ impl Server {
         };
         // Whatever it still prints must not fill the pipe.
         std::thread::spawn(move || io::copy(&mut output, &mut io::sink()));
-        Some(Server { address, other: None, child: Some(child), log, _within: None })
+        let guarded = options.contains(&"--auth");
+        Some(Server { address, other: None, child: Some(child), log, _within: None, guarded })
     }
 
     /// A new connection.
@@ -147,6 +165,11 @@ impl Server {
     /// All that it has written to standard error so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Whether it lets nobody in but users.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.guarded
     }
 
     /// How many servers it is.

@@ -2,6 +2,7 @@
 //! a data directory in use, `ping`, and the lab that isn't there.
 
 use crate::client::Client;
+use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -10,6 +11,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use wire::scram::Mechanism;
 
 /// A directory of a test's own, gone afterwards.
 struct Scratch(PathBuf);
@@ -64,6 +66,12 @@ impl Started {
 
     fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
+    }
+
+    /// A connection.
+    fn client(&self) -> Client {
+        let address = self.banner[0].trim_start_matches("mongodb://").trim_end_matches('/');
+        Client::connect(address, Duration::from_secs(20)).unwrap()
     }
 
     /// Ends the server as its parent's end does; what it logged to standard error.
@@ -150,8 +158,46 @@ fn options_come_from_the_environment_and_a_file() {
     assert!(code == Some(2) && said.contains("'--port'") && said.contains("prot in "), "{said}");
     let (code, said) = output(vellum(&[]).env("VELLUM_PORT", "99999"));
     assert!(code == Some(2) && said.contains("VELLUM_PORT") && said.contains("99999"), "{said}");
-    let (code, said) = output(vellum(&["--bind", "0.0.0.0"]).env("MONGO_INITDB_ROOT_USERNAME", "me"));
-    assert!(code == Some(2) && said.contains("MONGO_INITDB_ROOT_USERNAME"), "{said}");
+    let (code, said) = output(vellum(&[]).env("MONGO_INITDB_ROOT_USERNAME", "me"));
+    assert!(code == Some(2) && said.contains("MONGO_INITDB_ROOT_PASSWORD is missing"), "{said}");
+}
+
+#[test]
+fn the_environment_makes_the_first_user() {
+    let scratch = Scratch::new("first-user");
+    let data = scratch.path("data");
+    let password = scratch.path("password");
+    fs::write(&password, "secret\n").unwrap();
+    let start = |options: &[&str], password: &str| {
+        let arguments = [FREE, &["--data", &data], options].concat();
+        let mut command = vellum(&arguments);
+        command.env("MONGO_INITDB_ROOT_USERNAME", "root").env("MONGO_INITDB_ROOT_PASSWORD_FILE", password);
+        Started::new(&mut command)
+    };
+    let find = parse("{find: 'c', $db: 'test'}").unwrap();
+    let code = |reply: &DocumentBuf| reply.view().get("code").and_then(|code| code.as_i64());
+    let login = |client: &mut Client| {
+        client.login(("root", "admin"), "secret", Mechanism::Sha256).map(|reply| code(&reply)).unwrap()
+    };
+    let server = start(&[], &password);
+    let mut client = server.client();
+    assert_eq!(code(&client.command(&find).unwrap()), Some(13));
+    assert_eq!(login(&mut client), None);
+    assert_eq!(code(&client.command(&find).unwrap()), None);
+    server.end();
+    // In a directory that isn't new the user stays what it is.
+    fs::write(&password, "another").unwrap();
+    let server = start(&[], &password);
+    let mut client = server.client();
+    assert_eq!(login(&mut client), None);
+    let drop = parse("{dropAllUsersFromDatabase: 1, $db: 'admin'}").unwrap();
+    assert_eq!(code(&client.command(&drop).unwrap()), None);
+    assert_eq!(code(&client.command(&find).unwrap()), Some(13), "whoever is gone is logged out");
+    server.end();
+    // And whoever has the machine gets in.
+    let server = start(&["--no-auth"], &password);
+    assert_eq!(code(&server.client().command(&find).unwrap()), None);
+    server.end();
 }
 
 #[test]

@@ -43,6 +43,9 @@ const HIDDEN: &[&str] = &[
     "wallTime",
 ];
 
+/// Kept, their values hidden, where they are text.
+const SECRET: &[&str] = &["salt", "serverKey", "storedKey"];
+
 /// The names given in one script.
 #[derive(Default)]
 pub(crate) struct Names {
@@ -81,6 +84,7 @@ impl Names {
             Value::String(text) if name == "host" && is_this_machine(text) => {
                 Some(Value::String("<host>").to_owned())
             }
+            Value::String(_) if SECRET.contains(&name) => Some(Value::String("<secret>").to_owned()),
             _ if HIDDEN.contains(&name) => Some(Value::String("<time>").to_owned()),
             Value::Double(1.0) if name == "ok" => Some(Value::Int32(1).to_owned()),
             Value::Double(0.0) if name == "ok" => Some(Value::Int32(0).to_owned()),
@@ -93,7 +97,9 @@ impl Names {
             Value::String(_) if name == "_data" => Some(self.name("token", value)),
             Value::String(text) if is_own_address(text) => Some(self.name("address", value)),
             Value::String(text) if name == "errmsg" => Some(self.name_within(text)),
-            Value::Binary { subtype: 4, .. } if matches!(name, "uuid" | "collectionUUID" | "ui") => {
+            Value::Binary { subtype: 4, .. }
+                if matches!(name, "uuid" | "collectionUUID" | "ui" | "userId") =>
+            {
                 Some(Value::String("<uuid>").to_owned())
             }
             _ => None,

@@ -46,6 +46,8 @@ pub(crate) struct Command {
     pub(crate) in_transactions: bool,
     /// Whether it is retryable with a transaction number.
     pub(crate) retryable_write: bool,
+    /// Whether it carries secrets, which others don't see.
+    pub(crate) has_secrets: bool,
     /// What runs it.
     pub(crate) run: Handler,
 }
@@ -71,6 +73,7 @@ impl Command {
             takes_write_concern: matches!(kind, Kind::Write),
             in_transactions: false,
             retryable_write: false,
+            has_secrets: false,
             run,
         }
     }
@@ -80,9 +83,11 @@ impl Command {
         Command::new(name, Kind::Admin, "Not implemented.", refused::not_implemented, needs)
     }
 
-    /// A command that logs a user in, of whom there are none yet.
+    /// A command that logs a user in by means that this server doesn't have.
     const fn login(name: &'static str) -> Command {
-        Command::new(name, Kind::Admin, "Not implemented.", refused::no_users, Needs::Nothing).without_auth()
+        Command::new(name, Kind::Admin, "Not implemented.", refused::login, Needs::Nothing)
+            .without_auth()
+            .has_secrets()
     }
 
     /// Runs on `admin` alone.
@@ -119,6 +124,12 @@ impl Command {
     pub(crate) const fn retryable_write(mut self) -> Command {
         self.retryable_write = true;
         self.in_transactions()
+    }
+
+    /// Carries secrets, which others don't see.
+    pub(crate) const fn has_secrets(mut self) -> Command {
+        self.has_secrets = true;
+        self
     }
 
     /// Whether it commits or aborts transactions.
@@ -161,7 +172,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     indexes::CREATE_INDEXES,
     Command::refused("createRole", Needs::By(needs::create_role)),
     search_indexes::CREATE,
-    Command::refused("createUser", Needs::By(needs::create_user)),
+    users::CREATE,
     current_op::CURRENT_OP,
     statistics::DATA_SIZE,
     maintenance::DB_HASH,
@@ -170,13 +181,13 @@ pub(crate) static COMMANDS: &[Command] = &[
     distinct::DISTINCT,
     collections::DROP,
     Command::refused("dropAllRolesFromDatabase", Needs::Database(Action::DropRole)),
-    Command::refused("dropAllUsersFromDatabase", Needs::Database(Action::DropUser)),
+    users::DROP_ALL,
     collections::DROP_DATABASE,
     indexes::DROP_INDEXES,
     Command::refused("dropRole", Needs::Database(Action::DropRole)),
     search_indexes::DROP,
     clean_slate::DROP_SNAPSHOT,
-    Command::refused("dropUser", Needs::Database(Action::DropUser)),
+    users::DROP,
     sessions::END_SESSIONS,
     explain::EXPLAIN,
     diagnostics::FEATURES,
@@ -195,7 +206,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     parameters::GET_PARAMETER,
     Command::refused("grantPrivilegesToRole", Needs::By(needs::grant_privileges)),
     Command::refused("grantRolesToRole", Needs::By(needs::grant_roles)),
-    Command::refused("grantRolesToUser", Needs::By(needs::grant_roles)),
+    user_roles::GRANT,
     hello::HELLO,
     diagnostics::HOST_INFO,
     insert::INSERT,
@@ -213,7 +224,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     clean_slate::LIST_SNAPSHOTS,
     maintenance::LOCK_INFO,
     admin::LOG_ROTATE,
-    admin::LOGOUT,
+    login::LOGOUT,
     Command::refused("mapReduce", Needs::By(needs::map_reduce)),
     diagnostics::PING,
     plan_cache::CLEAR,
@@ -239,11 +250,11 @@ pub(crate) static COMMANDS: &[Command] = &[
     clean_slate::RESTORE_DATABASE,
     Command::refused("revokePrivilegesFromRole", Needs::By(needs::revoke_privileges)),
     Command::refused("revokeRolesFromRole", Needs::By(needs::revoke_roles)),
-    Command::refused("revokeRolesFromUser", Needs::By(needs::revoke_roles)),
+    user_roles::REVOKE,
     Command::refused("rolesInfo", Needs::By(needs::roles_info)),
     admin::ROTATE_CERTIFICATES,
-    Command::login("saslContinue"),
-    Command::login("saslStart"),
+    login::CONTINUE,
+    login::START,
     server_status::SERVER_STATUS,
     cluster_parameters::SET,
     default_concerns::SET,
@@ -257,8 +268,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     update::UPDATE,
     Command::refused("updateRole", Needs::By(needs::update_role)),
     search_indexes::UPDATE,
-    Command::refused("updateUser", Needs::By(needs::update_user)),
-    diagnostics::USERS_INFO,
+    users::UPDATE,
+    users_info::USERS_INFO,
     validate::VALIDATE,
     Command::refused("validateDBMetadata", Needs::Database(Action::Validate)),
     vellum_clock::VELLUM_CLOCK,

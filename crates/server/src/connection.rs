@@ -5,7 +5,7 @@
 //! for that client and the end of its connection.
 
 use crate::activity::Activity;
-use crate::auth::Identity;
+use crate::auth::{Conversation, Identity};
 use crate::call::Wait;
 use crate::dispatch::{self, Context, Outcome as Ran};
 use crate::fail_point::Failure;
@@ -32,6 +32,8 @@ pub(crate) struct ConnectionState {
     pub(crate) local: SocketAddr,
     /// Who has logged in.
     pub(crate) identity: Option<Arc<Identity>>,
+    /// The conversation of somebody who is about to.
+    pub(crate) conversation: Option<Box<Conversation>>,
     /// Whether it is the server itself that asks: it may do everything.
     pub(crate) is_system: bool,
     /// How the connection is encrypted, if it is, and for whom.
@@ -115,6 +117,7 @@ impl ConnectionState {
             activity,
             local,
             identity: None,
+            conversation: None,
             is_system: false,
             peer: None,
             metadata: None,

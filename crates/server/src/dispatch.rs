@@ -2,6 +2,7 @@
 
 use crate::access;
 use crate::arguments::{Arguments, Topology};
+use crate::auth::{EXTERNAL, login, redact};
 use crate::call::{Answer, Call, Wait};
 use crate::command::{self, Command, Kind};
 use crate::connection::{self, Began, ConnectionState};
@@ -138,11 +139,15 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn checked(&mut self, state: &mut ConnectionState, reply: &mut Builder) -> Result<Ran> {
         let (server, command) = (self.server, self.command);
-        base::namespace::check_database_name(self.request.database)?;
+        // No database, but a place for users whom somebody else knows.
+        if self.request.database != EXTERNAL {
+            base::namespace::check_database_name(self.request.database)?;
+        }
         if command.admin_only && self.request.database != "admin" {
             return Err(err!(Unauthorized, "{} may only be run against the admin database.", command.name));
         }
-        server.auth.check(server, state, command, self.request.database)?;
+        login::refresh(server, state)?;
+        server.auth.check(server, state, command)?;
         access::check(server, state, self.request, command)?;
         let topology = Topology { is_replica_set: server.is_replicated() };
         let arguments = Arguments::read(self.request.body, command, &topology)?;
@@ -188,7 +193,24 @@ impl<'a> Run<'a> {
         use_session(state, self.server, arguments)?;
         let operation_id = self.server.activities.next_operation_id();
         let place = (self.request.database, self.collection());
-        state.activity.begin(operation_id, self.command.name, arguments.session, place, self.request.body);
+        let body = self.request.body;
+        match self.command.has_secrets {
+            true => {
+                let shown = redact::without_secrets(body);
+                state.activity.begin(operation_id, self.command.name, arguments.session, place, shown.view());
+            }
+            // What the server itself does is part of somebody's command, who may have to be kept from it.
+            false if state.is_system || redact::is_secret(place.0, place.1) => {
+                state.activity.begin(
+                    operation_id,
+                    self.command.name,
+                    arguments.session,
+                    place,
+                    Document::EMPTY,
+                );
+            }
+            false => state.activity.begin(operation_id, self.command.name, arguments.session, place, body),
+        }
         state.began = Some(Began { operation_id, at: Instant::now() });
         Ok(())
     }

@@ -10,7 +10,6 @@
 mod access;
 mod activity;
 mod arguments;
-#[allow(dead_code, reason = "users log in as soon as the commands for it are there")]
 mod auth;
 mod background;
 mod buffers;
@@ -53,5 +52,5 @@ pub use commands::VERSION;
 pub use heap::keep_to_few_heaps;
 pub use local::LocalConnection;
 pub use net::serve;
-pub use server::{Server, Settings, seed};
+pub use server::{MECHANISMS, Server, Settings, seed};
 pub use tls::{Tls, TlsMode, TlsOptions};

@@ -30,6 +30,13 @@ impl LocalConnection {
         LocalConnection { server: server.clone(), activity, state }
     }
 
+    /// Connects as the server itself, who needs no user and may do everything.
+    pub fn of_server(server: &Arc<Server>) -> LocalConnection {
+        let mut connection = LocalConnection::new(server);
+        connection.state.is_system = true;
+        connection
+    }
+
     /// Runs a command, `$db` included, and returns its reply; `None` where the server hangs up.
     pub fn command(&mut self, command: Document<'_>) -> Option<DocumentBuf> {
         let mut reply = Vec::new();

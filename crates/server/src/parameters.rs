@@ -84,6 +84,8 @@ const PARAMETERS: &[Parameter] = &[
     boolean(NO_TABLE_SCAN, false),
     integer(STRANGER_MESSAGE_MAX, 16 * 1024, 1),
     fixed("requireApiVersion", false),
+    integer("scramIterationCount", 10_000, 5000),
+    integer("scramSHA256IterationCount", 15_000, 5000),
     integer("transactionLifetimeLimitSeconds", 60, 1),
     boolean("ttlMonitorEnabled", true),
     integer("ttlMonitorSleepSecs", 60, 1),

@@ -21,6 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// The ways to log in that are there unless options say which.
+pub const MECHANISMS: [&str; 3] = ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"];
+
 /// What the binary decided, checked.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -54,6 +57,8 @@ pub struct Settings {
     pub test_commands: bool,
     /// Whether only users get in, and each may do what their roles allow.
     pub auth: bool,
+    /// The ways to log in, by their names.
+    pub mechanisms: Vec<String>,
     /// Whether reads that an index would help are collected, for strictReport and the end.
     pub strict: bool,
 }
@@ -77,6 +82,7 @@ impl Default for Settings {
             handshake_timeout: Duration::from_secs(30),
             test_commands: true,
             auth: false,
+            mechanisms: MECHANISMS.map(str::to_string).to_vec(),
             strict: false,
         }
     }
@@ -164,7 +170,7 @@ impl Server {
             set: OnceLock::new(),
             cluster_parameters: ClusterParameters::default(),
             fail_points,
-            auth: Auth::new(settings.auth),
+            auth: Auth::new(settings.auth, settings.mechanisms.clone()),
             settings,
             occupied: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),

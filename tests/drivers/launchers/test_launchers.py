@@ -120,7 +120,7 @@ def test_a_user_that_is_not_there_is_told_what_to_do(tmp_path):
 
 @pytest.mark.parametrize("words, code, part", [
     (["--shardsvr"], 2, "--shardsvr"),
-    (["--auth"], 2, "--auth means nothing to Vellum: there are no users yet"),
+    (["--auth", "--noauth"], 2, "both --auth and --noauth"),
     (["--nonsense"], 2, "unrecognised option '--nonsense'"),
     (["--dbpath", "/nowhere/at/all"], 100, "NonExistentPath"),
     (["--dbpath", "{tmp}", "--bind_ip", "192.0.2.1"], 48, "192.0.2.1"),

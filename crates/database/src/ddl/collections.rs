@@ -357,7 +357,8 @@ pub fn check_writable(namespace: &Namespace) -> Result<()> {
 /// Errors: InvalidNamespace.
 pub(crate) fn check_creatable(namespace: &Namespace) -> Result<()> {
     let name = namespace.collection();
-    let allowed = ["system.js", "system.users", "system.profile", "system.views", "system.version"];
+    let allowed =
+        ["system.js", "system.users", "system.roles", "system.profile", "system.views", "system.version"];
     let is_own = namespace.database() == "config" || namespace.as_str() == "local.system.replset";
     if name.starts_with("system.") && !allowed.contains(&name) && !is_own {
         return Err(err!(InvalidNamespace, "Invalid system namespace: {namespace}"));

@@ -104,14 +104,15 @@ pub(crate) fn resolve(server: &Server, roles: &[RoleName]) -> Result<Resolved> {
     Ok(resolved)
 }
 
-/// All that somebody with these roles may do, and every role that they have, inherited ones included.
+/// All that somebody with these roles may do, and every role that they have, inherited ones included; and the list of
+/// authentication restrictions of each role that has any.
 ///
 /// Errors: the store's.
-pub(crate) fn privileges_of(server: &Server, roles: &[RoleName]) -> Result<Arc<Privileges>> {
+pub(crate) fn privileges_of(server: &Server, roles: &[RoleName]) -> Result<(Arc<Privileges>, Vec<ValueBuf>)> {
     let resolved = resolve(server, roles)?;
     let mut all = roles.to_vec();
     all.extend(resolved.inherited.into_iter().filter(|role| !roles.contains(role)));
-    Ok(Arc::new(Privileges::new(resolved.privileges).through(all)))
+    Ok((Arc::new(Privileges::new(resolved.privileges).through(all)), resolved.restrictions))
 }
 
 /// Refuses roles that there aren't.
@@ -121,7 +122,7 @@ pub(crate) fn check_exist(server: &Server, roles: &[RoleName]) -> Result<()> {
     let mut unknown: Vec<String> = Vec::new();
     for role in roles {
         if !builtin::is_builtin(role) && document(server, role)?.is_none() {
-            let name = role.to_string();
+            let name = format!("'{role}'");
             if !unknown.contains(&name) {
                 unknown.push(name);
             }
@@ -136,28 +137,28 @@ pub(crate) fn check_exist(server: &Server, roles: &[RoleName]) -> Result<()> {
 
 /// Reads a role's name, given as `{role, db}` or as text for one of the current database.
 ///
-/// Errors: those of MongoDB for wrong shapes.
+/// Errors: BadValue for what names no role.
 pub(crate) fn read_name(value: Value<'_>, current: &str) -> Result<RoleName> {
     match value {
         Value::String("") => Err(err!(BadValue, "Role name must be non-empty")),
         Value::String(name) => Ok(RoleName::new(name, current)),
-        Value::Document(named) => {
-            let text = |field: &str| match named.get(field) {
-                Some(Value::String(text)) => Ok(text),
-                Some(other) => Err(err!(
-                    TypeMismatch,
-                    "\"{field}\" had the wrong type. Expected string, found {}",
-                    other.kind().alias()
-                )),
-                None => Err(err!(NoSuchKey, "Missing expected field \"{field}\"")),
-            };
-            Ok(RoleName::new(text("role")?, text("db")?))
-        }
-        other => Err(err!(
+        Value::Document(parts) => Ok(RoleName::new(part(parts, "role")?, part(parts, "db")?)),
+        _ => Err(err!(BadValue, "Role name must be either a document or string")),
+    }
+}
+
+fn part<'a>(parts: Document<'a>, name: &str) -> Result<&'a str> {
+    if let Some(unknown) = parts.iter().find(|part| !["role", "db"].contains(&part.name())) {
+        return Err(err!(BadValue, "RoleName contains an unknown field named: '{}", unknown.name()));
+    }
+    match parts.get(name) {
+        Some(Value::String(text)) => Ok(text),
+        Some(other) => Err(err!(
             BadValue,
-            "Role and user names must be either strings or objects, but found {}",
+            "RoleName must contain a string field named: {name}. But, has type {}",
             other.kind().alias()
         )),
+        None => Err(err!(BadValue, "RoleName must contain a field named: {name}")),
     }
 }
 

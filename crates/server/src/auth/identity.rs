@@ -3,6 +3,7 @@
 use super::names::{RoleName, UserName};
 use crate::access::Privileges;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A user who has logged in, as they were when they were last read.
 #[derive(Clone, Debug)]
@@ -16,9 +17,12 @@ pub(crate) struct Identity {
     /// How they logged in.
     pub(crate) mechanism: &'static str,
     /// What the user's sessions are told apart by.
+    #[allow(dead_code, reason = "sessions are everybody's until roles are there")]
     pub(crate) digest: [u8; 32],
     /// What the roles allow, inherited ones included.
     pub(crate) privileges: Arc<Privileges>,
     /// The generation of users and roles that this was read at.
     pub(crate) generation: u64,
+    /// When.
+    pub(crate) read: Instant,
 }

@@ -5,39 +5,64 @@
 //! read again as soon as anything has been written to users or roles ([`Auth::generation`]). What an identity may do is
 //! the matter of `access`.
 
+mod conversation;
+mod delays;
 pub(crate) mod identity;
+pub(crate) mod login;
 pub(crate) mod names;
+pub(crate) mod redact;
+pub(crate) mod restrictions;
 pub(crate) mod store;
+pub(crate) mod user;
 
+pub(crate) use conversation::{Conversation, Opening};
 pub(crate) use identity::Identity;
 
 use crate::command::Command;
 use crate::connection::ConnectionState;
+use crate::parameters::Setting;
 use crate::server::Server;
 use base::{Result, err};
+use delays::Delays;
+use names::UserName;
 use parking_lot::Mutex;
+use std::sync::OnceLock;
+use user::User;
+use wire::scram::Mechanism;
+use wire::secret;
+
+/// The database of users whose passwords, if they have any, are somebody else's matter.
+pub(crate) const EXTERNAL: &str = "$external";
+
+/// Logging in by a certificate.
+pub(crate) const X509: &str = "MONGODB-X509";
 
 /// What the server knows of authentication.
 pub(crate) struct Auth {
     enabled: bool,
+    /// The ways to log in that are switched on.
+    mechanisms: Vec<String>,
+    /// What salts of users that aren't there are made with.
+    secret: OnceLock<[u8; 32]>,
+    /// Who has to wait before the next try.
+    pub(crate) delays: Delays,
+    /// Held by whoever changes users or roles, which is read, changed and written back.
+    pub(crate) changing: Mutex<()>,
     /// At which generation it was last looked whether there is any user or role, and what was found.
     has_any: Mutex<(u64, bool)>,
 }
 
-/// What the localhost exception lets through, for `access` to look at.
-fn is_excepted(command: &str, database: &str) -> bool {
-    match command {
-        "createUser" => matches!(database, "admin" | "$external"),
-        "grantRolesToUser" => database == "admin",
-        "replSetInitiate" | "replSetReconfig" | "replSetGetStatus" | "replSetGetConfig" => true,
-        _ => false,
-    }
-}
-
 impl Auth {
-    /// Whether anything needs a user is what the options said.
-    pub(crate) fn new(enabled: bool) -> Auth {
-        Auth { enabled, has_any: Mutex::new((0, false)) }
+    /// Whether anything needs a user, and how users may log in, is what the options said.
+    pub(crate) fn new(enabled: bool, mechanisms: Vec<String>) -> Auth {
+        Auth {
+            enabled,
+            mechanisms,
+            secret: OnceLock::new(),
+            delays: Delays::default(),
+            changing: Mutex::new(()),
+            has_any: Mutex::new((0, false)),
+        }
     }
 
     /// Whether only users get in, and each may do what their roles allow.
@@ -45,18 +70,63 @@ impl Auth {
         self.enabled
     }
 
+    /// Whether a way to log in is switched on.
+    pub(crate) fn takes(&self, mechanism: &str) -> bool {
+        self.mechanisms.iter().any(|known| known == mechanism)
+    }
+
+    /// The ways to log in that are switched on.
+    pub(crate) fn mechanisms(&self) -> &[String] {
+        &self.mechanisms
+    }
+
+    /// How a user can log in. One that isn't there could by any password.
+    ///
+    /// Errors: the store's.
+    pub(crate) fn mechanisms_of(&self, server: &Server, user: &UserName) -> Result<Vec<&'static str>> {
+        let found = store::user(server, user)?.and_then(|found| User::read(found.view()));
+        let has = |mechanism: Mechanism| match &found {
+            Some(user) => user.credential(mechanism).is_some(),
+            None => user.db != EXTERNAL,
+        };
+        let is_external = found.as_ref().is_some_and(|user| user.is_external) && user.db == EXTERNAL;
+        let by_password = Mechanism::ALL.into_iter().filter(|mechanism| has(*mechanism)).map(Mechanism::name);
+        let by_certificate = is_external.then_some(X509);
+        Ok(by_password.chain(by_certificate).filter(|name| self.takes(name)).collect())
+    }
+
+    /// How often new passwords are hashed.
+    pub(crate) fn iterations(&self, server: &Server, mechanism: Mechanism) -> u32 {
+        let (name, otherwise) = match mechanism {
+            Mechanism::Sha1 => ("scramIterationCount", 10_000),
+            Mechanism::Sha256 => ("scramSHA256IterationCount", 15_000),
+        };
+        match server.parameters.get(name) {
+            Some(Setting::Integer(count)) => u32::try_from(count).unwrap_or(otherwise),
+            _ => otherwise,
+        }
+    }
+
+    /// What nobody else knows, drawn when it is first needed.
+    fn secret(&self) -> std::result::Result<&[u8; 32], String> {
+        if let Some(secret) = self.secret.get() {
+            return Ok(secret);
+        }
+        let drawn = secret::random()?;
+        Ok(self.secret.get_or_init(|| drawn))
+    }
+
+    /// Whether there is nobody to log in, and nobody has to: a server for tests, as most are.
+    pub(crate) fn is_pointless(&self, server: &Server) -> bool {
+        !self.enabled && !self.has_any(server)
+    }
+
     /// Refuses a command that needs a user on a connection that has none. What the user may do is asked elsewhere.
     ///
     /// Errors: Unauthorized.
-    pub(crate) fn check(
-        &self,
-        server: &Server,
-        state: &ConnectionState,
-        command: &Command,
-        database: &str,
-    ) -> Result<()> {
+    pub(crate) fn check(&self, server: &Server, state: &ConnectionState, command: &Command) -> Result<()> {
         let is_free = !self.enabled || command.without_auth || state.is_system || state.identity.is_some();
-        match is_free || self.localhost_exception(server, state) && is_excepted(command.name, database) {
+        match is_free || self.localhost_exception(server, state) {
             true => Ok(()),
             false => Err(err!(Unauthorized, "Command {} requires authentication", command.name)),
         }

@@ -80,9 +80,9 @@ fn find_once(
     Ok(found)
 }
 
-/// Runs a write of the server's own, `$db` included.
+/// Runs a command of the server's own, `$db` included.
 ///
-/// Errors: the write's.
-pub(crate) fn write(server: &Server, command: Document<'_>) -> Result<DocumentBuf> {
+/// Errors: the command's.
+pub(crate) fn run(server: &Server, command: Document<'_>) -> Result<DocumentBuf> {
     direct::run(server, command)
 }

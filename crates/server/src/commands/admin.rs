@@ -98,20 +98,6 @@ fn log_rotate(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// The row of `logout`.
-pub(crate) const LOGOUT: Command =
-    Command::new("logout", Kind::Admin, "Forgets who is logged in: nobody.", plain, Needs::Nothing)
-        .stable_api()
-        .without_auth();
-
-/// Takes no fields and has nothing to say.
-fn plain(call: &mut Call<'_>) -> Result<Answer> {
-    let mut fields = call.fields();
-    fields.command_value();
-    fields.finish()?;
-    Ok(Answer::Done)
-}
-
 /// The row of `profile`.
 pub(crate) const PROFILE: Command = Command::new(
     "profile",

@@ -1,6 +1,7 @@
 //! Small commands that tell about the server and the machine: ping, buildInfo, hostInfo, ….
 
 use crate::access::{Action, Needs, needs};
+use crate::auth::names::UserName;
 use crate::call::{Answer, Call};
 use crate::command::{COMMANDS, Command, Kind};
 use crate::logging::now_millis;
@@ -27,23 +28,6 @@ fn ping(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
-    Ok(Answer::Done)
-}
-
-/// The row of `usersInfo`.
-pub(crate) const USERS_INFO: Command =
-    Command::new("usersInfo", Kind::Read, "Lists the users.", users_info, Needs::By(needs::users_info));
-
-/// There are no users yet, whichever are asked for.
-fn users_info(call: &mut Call<'_>) -> Result<Answer> {
-    let mut fields = call.fields();
-    fields.command_value();
-    for detail in ["showCredentials", "showCustomData", "showPrivileges", "showAuthenticationRestrictions"] {
-        fields.flag(detail)?;
-    }
-    fields.document("filter")?;
-    fields.finish()?;
-    call.reply.begin_array("users").end();
     Ok(Answer::Done)
 }
 
@@ -166,6 +150,9 @@ fn get_cmd_line_opts(call: &mut Call<'_>) -> Result<Answer> {
     if let Some(name) = &settings.replica_set {
         call.reply.begin_document("replication").append("replSet", name).end();
     }
+    if call.server.auth.enabled() {
+        call.reply.begin_document("security").append("authorization", "enabled").end();
+    }
     call.reply.begin_document("storage").append("engine", settings.engine).end().end();
     Ok(Answer::Done)
 }
@@ -174,7 +161,7 @@ fn get_cmd_line_opts(call: &mut Call<'_>) -> Result<Answer> {
 pub(crate) const CONNECTION_STATUS: Command = Command::new(
     "connectionStatus",
     Kind::Admin,
-    "Tells who is logged in here: nobody.",
+    "Tells who is logged in here.",
     connection_status,
     Needs::Nothing,
 )
@@ -185,9 +172,18 @@ fn connection_status(call: &mut Call<'_>) -> Result<Answer> {
     fields.command_value();
     let privileges = fields.flag("showPrivileges")?.unwrap_or(false);
     fields.finish()?;
+    let identity = call.connection.identity.clone();
     let reply = &mut call.reply;
-    reply.begin_document("authInfo").begin_array("authenticatedUsers").end();
-    reply.begin_array("authenticatedUserRoles").end();
+    reply.begin_document("authInfo").begin_array("authenticatedUsers");
+    if let Some(identity) = &identity {
+        let UserName { name, db } = &identity.user;
+        reply.push_document().append("user", name).append("db", db).end();
+    }
+    reply.end().begin_array("authenticatedUserRoles");
+    for role in identity.iter().flat_map(|identity| &identity.roles) {
+        reply.push_document().append("role", &role.role).append("db", &role.db).end();
+    }
+    reply.end();
     if privileges {
         reply.begin_array("authenticatedUserPrivileges").end();
     }

@@ -3,6 +3,7 @@
 //! With a topologyVersion and maxAwaitTimeMS the reply is held back until something changes or
 //! the time is over; where the client allows it, replies then go on without being asked for.
 
+use super::login;
 use crate::access::Needs;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
@@ -32,12 +33,14 @@ const APP_NAME_MAX: usize = 128;
 pub(crate) const HELLO: Command =
     Command::new("hello", Kind::Admin, "Tells who this server is and what it can.", hello, Needs::Nothing)
         .stable_api()
-        .without_auth();
+        .without_auth()
+        .has_secrets();
 
 /// The row of `isMaster`, hello's older name.
 pub(crate) const IS_MASTER: Command =
     Command::new("isMaster", Kind::Admin, "The older name of hello.", is_master, Needs::Nothing)
-        .without_auth();
+        .without_auth()
+        .has_secrets();
 
 fn hello(call: &mut Call<'_>) -> Result<Answer> {
     answer(call, "isWritablePrimary")
@@ -52,7 +55,8 @@ struct Greeting<'a> {
     hello_ok: bool,
     client: Option<Document<'a>>,
     compression: Vec<Compressor>,
-    wants_mechanisms: bool,
+    mechanisms_of: Option<&'a str>,
+    begins_login: Option<Document<'a>>,
     awaits: Option<Awaits>,
 }
 
@@ -77,6 +81,7 @@ fn answer(call: &mut Call<'_>, primary: &str) -> Result<Answer> {
         call.streams = Some(topology_counter(call));
     }
     append_reply(call, &greeting, primary);
+    append_login(call, &greeting)?;
     Ok(Answer::Done)
 }
 
@@ -88,11 +93,12 @@ impl<'a> Greeting<'a> {
             hello_ok: fields.flag("helloOk")?.unwrap_or(false),
             client: fields.document("client")?,
             compression: compressors(&mut fields)?,
-            wants_mechanisms: fields.string("saslSupportedMechs")?.is_some(),
+            mechanisms_of: fields.string("saslSupportedMechs")?,
+            begins_login: fields.document("speculativeAuthenticate")?,
             awaits: awaits(call, &mut fields)?,
         };
         // The one command whose unknown fields MongoDB passes over: clients announce in it what
-        // older servers don't know, and without users there is nobody to authenticate early.
+        // older servers don't know.
         drop(fields.rest());
         Ok(greeting)
     }
@@ -235,9 +241,17 @@ fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
         }
         call.reply.end();
     }
-    if greeting.wants_mechanisms {
-        call.reply.begin_array("saslSupportedMechs").end();
+}
+
+/// What a client asks who is about to log in, and that it does so already.
+fn append_login(call: &mut Call<'_>, greeting: &Greeting<'_>) -> Result<()> {
+    if let Some(user) = greeting.mechanisms_of {
+        login::append_mechanisms(call, user)?;
     }
+    if let Some(asked) = greeting.begins_login {
+        login::begin_early(call, asked);
+    }
+    Ok(())
 }
 
 /// The same for serverStatus.

@@ -51,14 +51,14 @@ fn get_parameter(call: &mut Call<'_>) -> Result<Answer> {
 enum Shown {
     Setting(Setting),
     Version,
-    Mechanisms,
+    Mechanisms(Vec<String>),
 }
 
 /// Every parameter, its value, and whether it can be changed at run time.
 fn all_parameters(call: &Call<'_>) -> Vec<(&'static str, Shown, bool)> {
     let test_commands = Setting::Boolean(call.server.fail_points.allowed());
     let mut parameters = vec![
-        ("authenticationMechanisms", Shown::Mechanisms, false),
+        ("authenticationMechanisms", Shown::Mechanisms(call.server.auth.mechanisms().to_vec()), false),
         ("enableTestCommands", Shown::Setting(test_commands), false),
         ("featureCompatibilityVersion", Shown::Version, false),
     ];
@@ -82,8 +82,12 @@ fn append_value(reply: &mut Builder, name: &str, value: &Shown) {
         Shown::Version => {
             reply.begin_document(name).append("version", FEATURE_VERSION).end();
         }
-        Shown::Mechanisms => {
-            reply.begin_array(name).end();
+        Shown::Mechanisms(mechanisms) => {
+            reply.begin_array(name);
+            for mechanism in mechanisms {
+                reply.push(mechanism);
+            }
+            reply.end();
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Commands of MongoDB's that are known and not implemented: refused by their own names.
 
+use super::login;
 use crate::call::{Answer, Call};
 use base::{Result, err};
 
@@ -8,14 +9,14 @@ pub(crate) fn not_implemented(call: &mut Call<'_>) -> Result<Answer> {
     Err(err!(NotImplemented, "the command '{}' is not implemented", call.command.name))
 }
 
-/// Refuses whoever wants to log in, and says what to do: drivers show the error to people, who have no other sign of
-/// what their connection string asks for.
+/// Refuses to log somebody in by other means than a conversation of SASL.
 ///
-/// Errors: AuthenticationFailed.
-pub(crate) fn no_users(_: &mut Call<'_>) -> Result<Answer> {
-    Err(err!(
-        AuthenticationFailed,
-        "Authentication failed: this server has no users yet. Connect without user and password: take USER:PASSWORD@ \
-         and authSource out of the connection string"
-    ))
+/// Errors: MechanismUnavailable; AuthenticationFailed where there are no users.
+pub(crate) fn login(call: &mut Call<'_>) -> Result<Answer> {
+    if call.server.auth.is_pointless(call.server) {
+        return Err(login::no_users());
+    }
+    let mut fields = call.fields();
+    let mechanism = fields.string("mechanism")?.unwrap_or("MONGODB-X509");
+    Err(err!(MechanismUnavailable, "Received authentication for mechanism {mechanism} which is not enabled"))
 }

@@ -16,7 +16,7 @@ const QUERY_FAILURE: i32 = 2;
 /// Takes an OP_QUERY apart into the handshake that it must be.
 ///
 /// Errors: [`Trouble::Malformed`] where the framing is broken; inside, UnsupportedOpQueryCommand
-/// for any command but hello and isMaster, and 5739101 for a query proper, as MongoDB since 6.0.
+/// for any command but those of a handshake, and 5739101 for a query proper, as MongoDB since 6.0.
 pub(crate) fn parse(body: &[u8]) -> std::result::Result<Result<Request<'_>>, Trouble> {
     let cut_off = || malformed("OP_QUERY is cut off");
     read_i32(body, 0).ok_or_else(cut_off)?;
@@ -39,7 +39,7 @@ fn handshake<'a>(namespace: &'a [u8], query: &'a [u8]) -> Result<Request<'a>> {
     let body = unwrap_query(checked(query)?);
     let request = Request { body, database, sequences: Vec::new() };
     let name = request.name();
-    if !["hello", "isMaster", "ismaster"].contains(&name) {
+    if !["hello", "isMaster", "ismaster", "saslContinue", "saslStart"].contains(&name) {
         return Err(err!(
             UnsupportedOpQueryCommand,
             "Unsupported OP_QUERY command: {name}. The client driver may require an upgrade. For more details \

@@ -119,6 +119,11 @@ impl Mechanism {
         stretched
     }
 
+    /// A hash that only whoever knows the key can make: what salts of users that aren't there come from.
+    pub fn keyed_hash(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+        self.sign(key, parts)
+    }
+
     /// The hash of bytes.
     pub(super) fn hash(self, bytes: &[u8]) -> Vec<u8> {
         match self {

@@ -1,0 +1,175 @@
+//! A conversation of SASL: SCRAM's steps, each a command of the client's, and what is remembered between them.
+//!
+//! A user that isn't there is talked to like one that is, with a salt that is always the same for the same name, and
+//! fails at the same step as somebody with a wrong password.
+
+use super::login::{self, Failure, Login};
+use super::names::UserName;
+use super::user::User;
+use super::{Auth, store};
+use crate::connection::ConnectionState;
+use crate::server::Server;
+use base::{Result, err};
+use wire::scram::{Credential, First, Mechanism, Server as Scram};
+use wire::secret;
+
+/// What a client begins a conversation with.
+pub(crate) struct Opening {
+    mechanism: Mechanism,
+    /// Who wants in.
+    pub(crate) user: UserName,
+    /// Whether it came within a hello.
+    is_speculative: bool,
+    /// Whether the client needs no empty message at the end.
+    skips_empty: bool,
+    first: First,
+}
+
+/// A conversation under way.
+pub(crate) struct Conversation {
+    mechanism: Mechanism,
+    user: UserName,
+    is_speculative: bool,
+    skips_empty: bool,
+    step: Step,
+}
+
+enum Step {
+    /// The client's proof is waited for. Of a user that isn't there, no credential is known.
+    Proof(Box<Scram>, Option<Credential>),
+    /// The proof was right, and the client's empty message is waited for.
+    Empty(Credential),
+}
+
+/// What the server says next.
+pub(crate) struct Said {
+    /// Whether that was the last, and the client is in.
+    pub(crate) done: bool,
+    /// The message.
+    pub(crate) message: String,
+}
+
+impl Opening {
+    /// Reads the first message of a client that asks for a mechanism.
+    ///
+    /// Errors: MechanismUnavailable; AuthenticationFailed.
+    pub(crate) fn read(
+        server: &Server,
+        state: &ConnectionState,
+        (mechanism, db): (&str, &str),
+        message: &[u8],
+        (is_speculative, skips_empty): (bool, bool),
+    ) -> Result<Opening> {
+        let enabled = Mechanism::of_name(mechanism).filter(|_| server.auth.takes(mechanism));
+        let Some(found) = enabled else {
+            let why = format!("Received authentication for mechanism {mechanism} which is not enabled");
+            return Err(err!(MechanismUnavailable, "{why}"));
+        };
+        let failure = |user: &str, why: &str| {
+            let user = UserName::new(user, db);
+            login::failed(
+                server,
+                state,
+                &Failure { user: &user, mechanism: found.name(), is_speculative, why },
+            )
+        };
+        let first = First::read(found, message).map_err(|refusal| failure("", &refusal.0))?;
+        Ok(Opening {
+            mechanism: found,
+            user: UserName::new(&first.user, db),
+            is_speculative,
+            skips_empty,
+            first,
+        })
+    }
+
+    /// Begins the conversation on a connection, in the place of one that was under way there.
+    ///
+    /// Errors: AuthenticationFailed; the store's.
+    pub(crate) fn begin(self, server: &Server, state: &mut ConnectionState) -> Result<Said> {
+        state.conversation = None;
+        let known = store::user(server, &self.user)?.and_then(|found| User::read(found.view()));
+        let known = known.and_then(|user| user.credential(self.mechanism).cloned());
+        let shown = match &known {
+            Some(credential) => Ok(credential.clone()),
+            None => server.auth.credential_of_nobody(server, self.mechanism, &self.user),
+        };
+        let (mechanism, user) = (self.mechanism, self.user);
+        let replied = shown.map_err(wire::scram::Refusal).and_then(|credential| self.first.reply(credential));
+        let (scram, message) = replied.map_err(|refusal| {
+            let is_speculative = self.is_speculative;
+            let failure =
+                Failure { user: &user, mechanism: mechanism.name(), is_speculative, why: &refusal.0 };
+            login::failed(server, state, &failure)
+        })?;
+        state.conversation = Some(Box::new(Conversation {
+            mechanism,
+            user,
+            is_speculative: self.is_speculative,
+            skips_empty: self.skips_empty,
+            step: Step::Proof(Box::new(scram), known),
+        }));
+        Ok(Said { done: false, message })
+    }
+}
+
+impl Conversation {
+    /// Goes on with the client's next message. A conversation that fails, or is done, is over.
+    ///
+    /// Errors: AuthenticationFailed; those of somebody being logged in already.
+    pub(crate) fn go_on(
+        self,
+        server: &Server,
+        state: &mut ConnectionState,
+        message: &[u8],
+        api_strict: bool,
+    ) -> Result<Said> {
+        let Conversation { mechanism, user, is_speculative, skips_empty, step } = self;
+        let (credential, message) = match step {
+            Step::Empty(credential) => (credential, None),
+            Step::Proof(scram, known) => {
+                let refused = match (scram.finish(message), known) {
+                    (Ok(message), Some(credential)) => Ok((credential, message)),
+                    (Ok(_), None) | (Err(_), None) => Err("the user has no credentials for it".to_string()),
+                    (Err(refusal), Some(_)) => Err(refusal.0),
+                };
+                let (credential, message) = refused.map_err(|why| {
+                    let failure =
+                        Failure { user: &user, mechanism: mechanism.name(), is_speculative, why: &why };
+                    login::failed(server, state, &failure)
+                })?;
+                (credential, Some(message))
+            }
+        };
+        if let Some(message) = message.as_ref().filter(|_| !skips_empty) {
+            let step = Step::Empty(credential);
+            state.conversation =
+                Some(Box::new(Conversation { mechanism, user, is_speculative, skips_empty, step }));
+            return Ok(Said { done: false, message: message.clone() });
+        }
+        let login = Login { user: &user, mechanism: mechanism.name(), is_speculative, api_strict };
+        // The password may have been changed since the conversation began.
+        login::enter(server, state, &login, |user| user.credential(mechanism) == Some(&credential))?;
+        Ok(Said { done: true, message: message.unwrap_or_default() })
+    }
+}
+
+impl Auth {
+    /// What somebody is shown who asks for a user that isn't there: for one name always the same salt, as of a user that
+    /// is. No proof is right for it.
+    fn credential_of_nobody(
+        &self,
+        server: &Server,
+        mechanism: Mechanism,
+        user: &UserName,
+    ) -> std::result::Result<Credential, String> {
+        let secret = self.secret()?;
+        let mut salt = mechanism.keyed_hash(secret, &[user.id().as_bytes()]);
+        salt.truncate(mechanism.salt_size());
+        let size = mechanism.key_size();
+        let mut keys = secret::random::<64>()?.to_vec();
+        keys.truncate(2 * size);
+        let server_key = keys.split_off(size);
+        Ok(Credential { iterations: self.iterations(server, mechanism), salt, stored_key: keys, server_key })
+    }
+}

@@ -1,0 +1,178 @@
+//! Letting somebody in, keeping what is known of them true, and telling the log about either outcome.
+
+use super::identity::Identity;
+use super::names::UserName;
+use super::restrictions::{self, Ends};
+use super::store;
+use super::user::User;
+use crate::access::role;
+use crate::connection::ConnectionState;
+use crate::server::Server;
+use crate::session_id::digest_of;
+use base::bson::{Document, Value};
+use base::{Error, Result, err};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long an identity is believed on a store that others write to, who raise no generation here.
+const SHARED_MEMORY: Duration = Duration::from_secs(1);
+
+/// Somebody who has proven who they are.
+pub(crate) struct Login<'a> {
+    /// Who.
+    pub(crate) user: &'a UserName,
+    /// By what.
+    pub(crate) mechanism: &'static str,
+    /// Whether it began within a hello.
+    pub(crate) is_speculative: bool,
+    /// Whether only the stable API may be used, which has nobody log in twice.
+    pub(crate) api_strict: bool,
+}
+
+/// Somebody who hasn't.
+pub(crate) struct Failure<'a> {
+    /// Whom they wanted to be.
+    pub(crate) user: &'a UserName,
+    /// By what.
+    pub(crate) mechanism: &'static str,
+    /// Whether it began within a hello.
+    pub(crate) is_speculative: bool,
+    /// What was wrong, which the log tells, and nobody else.
+    pub(crate) why: &'a str,
+}
+
+/// Lets a user in whose document, as it is now, `is_proven` holds for.
+///
+/// Errors: AuthenticationFailed; 5626701 to 5626703 where somebody is logged in here already; the store's.
+pub(crate) fn enter(
+    server: &Server,
+    state: &mut ConnectionState,
+    login: &Login<'_>,
+    is_proven: impl FnOnce(&User) -> bool,
+) -> Result<()> {
+    let generation = server.auth.generation(server);
+    let Login { user, mechanism, is_speculative, .. } = *login;
+    let fail = |state: &ConnectionState, why: &str| {
+        failed(server, state, &Failure { user, mechanism, is_speculative, why })
+    };
+    let Some(document) = store::user(server, user)? else { return Err(fail(state, "the user is gone")) };
+    let Some(found) = User::read(document.view()) else {
+        return Err(fail(state, "the user's document can't be read"));
+    };
+    if !is_proven(&found) {
+        return Err(fail(state, "the user's credentials have changed meanwhile"));
+    }
+    server.auth.delays.succeeded(user, state.activity.client.ip());
+    if let Some(known) = &state.identity {
+        return again(known, login);
+    }
+    let Some(identity) = identify(server, state, document.view(), found, mechanism, generation)? else {
+        return Err(fail(state, "the user may not log in from here, or to this address"));
+    };
+    state.identity = Some(Arc::new(identity));
+    log::info!(
+        id = 5286306, c = "ACCESS", client = state.activity.client.to_string().as_str(),
+        isSpeculative = is_speculative, isClusterMember = false, mechanism = mechanism,
+        user = user.name.as_str(), db = user.db.as_str(), result = 0; "Successfully authenticated"
+    );
+    Ok(())
+}
+
+/// What becomes of somebody who logs in where somebody is logged in.
+fn again(known: &Identity, login: &Login<'_>) -> Result<()> {
+    if known.user == *login.user {
+        log::warn!(
+            id = 5626700, c = "ACCESS", user = login.user.to_string().as_str();
+            "Client has attempted to reauthenticate as a single user"
+        );
+        return match login.api_strict {
+            true => Err(err!(5626703, "Each client connection may only be authenticated once")),
+            false => Ok(()),
+        };
+    }
+    if known.user.db == login.user.db {
+        return Err(err!(
+            5626701,
+            "Each client connection may only be authenticated once. Previously authenticated as: {}",
+            known.user
+        ));
+    }
+    Err(err!(
+        5626702,
+        "Client has attempted to authenticate on multiple databases.Already authenticated as: {}",
+        known.user
+    ))
+}
+
+/// Reads the identity of a connection again where users or roles have been written to since it was read. Whoever is
+/// gone, or may no longer come from there, is logged out.
+///
+/// Errors: the store's.
+pub(crate) fn refresh(server: &Server, state: &mut ConnectionState) -> Result<()> {
+    let Some(known) = &state.identity else { return Ok(()) };
+    let generation = server.auth.generation(server);
+    let is_old = server.settings.shared && known.read.elapsed() > SHARED_MEMORY;
+    if known.generation == generation && !is_old {
+        return Ok(());
+    }
+    let document = store::user(server, &known.user)?;
+    let found = document.and_then(|document| Some((User::read(document.view())?, document)));
+    let found = match found.filter(|(found, _)| found.id == known.user_id) {
+        Some((found, document)) => {
+            identify(server, state, document.view(), found, known.mechanism, generation)?
+        }
+        None => None,
+    };
+    if found.is_none() {
+        log::info!(
+            id = 20245, c = "ACCESS", user = known.user.to_string().as_str();
+            "Removed user from session cache of user information: they are gone, or may not come from there any more"
+        );
+    }
+    state.identity = found.map(Arc::new);
+    Ok(())
+}
+
+/// What is known of a user whose document is this; `None` where the user, or a role, may not come from there.
+///
+/// Errors: the store's.
+fn identify(
+    server: &Server,
+    state: &ConnectionState,
+    document: Document<'_>,
+    user: User,
+    mechanism: &'static str,
+    generation: u64,
+) -> Result<Option<Identity>> {
+    let (privileges, restrictions) = role::privileges_of(server, &user.roles)?;
+    let ends = Ends { client: state.activity.client.ip(), server: state.local.ip() };
+    let allows = |list: Value<'_>| list.as_array().is_some_and(|list| restrictions::allow(list, ends));
+    let own = document.get("authenticationRestrictions");
+    if !own.is_none_or(allows) || !restrictions.iter().all(|list| allows(list.view())) {
+        return Ok(None);
+    }
+    Ok(Some(Identity {
+        digest: digest_of(&user.name.name, &user.name.db),
+        user: user.name,
+        user_id: user.id,
+        roles: user.roles,
+        mechanism,
+        privileges,
+        generation,
+        read: Instant::now(),
+    }))
+}
+
+/// Notes that somebody didn't get in. What they are told is the same, whatever was wrong.
+pub(crate) fn failed(server: &Server, state: &ConnectionState, failure: &Failure<'_>) -> Error {
+    let Failure { user, mechanism, is_speculative, why } = *failure;
+    if !user.name.is_empty() {
+        server.auth.delays.failed(user, state.activity.client.ip(), Instant::now());
+    }
+    log::info!(
+        id = 5286307, c = "ACCESS", client = state.activity.client.to_string().as_str(),
+        isSpeculative = is_speculative, isClusterMember = false, mechanism = mechanism,
+        user = user.name.as_str(), db = user.db.as_str(), error = why, result = 18; "Failed to authenticate"
+    );
+    err!(AuthenticationFailed, "Authentication failed.")
+}

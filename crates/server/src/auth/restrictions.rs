@@ -1,0 +1,141 @@
+//! Where a user may log in from, and to which of the server's addresses: `authenticationRestrictions`.
+//!
+//! A list of documents, of which one must hold: `{clientSource: [network, …], serverAddress: [network, …]}`. A network
+//! is an address, or several as `10.0.0.0/8`.
+
+use crate::fields::Fields;
+use base::bson::{Array, Builder, Value};
+use base::{Result, err};
+use ipnet::IpNet;
+use std::net::IpAddr;
+
+/// The fields of a restriction.
+const FIELDS: [&str; 2] = ["clientSource", "serverAddress"];
+
+/// Both ends of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    /// Where the client is.
+    pub(crate) client: IpAddr,
+    /// Which address it dialled.
+    pub(crate) server: IpAddr,
+}
+
+/// Whether connections between these ends are among those that a list of restrictions lets log in; what can't be read
+/// lets nobody.
+pub(crate) fn allow(restrictions: Array<'_>, ends: Ends) -> bool {
+    let mut all = restrictions.iter().peekable();
+    if all.peek().is_none() {
+        return true;
+    }
+    all.any(|restriction| {
+        let Some(restriction) = restriction.as_document() else { return false };
+        FIELDS.iter().zip([ends.client, ends.server]).all(|(name, address)| {
+            let Some(networks) = restriction.get(name) else { return true };
+            let Some(networks) = networks.as_array() else { return false };
+            networks.iter().any(|network| {
+                let network = network.as_str().and_then(network_of);
+                network.is_some_and(|network| network.contains(&address.to_canonical()))
+            })
+        })
+    })
+}
+
+/// Checks a list that a command brings, and appends it.
+///
+/// Errors: those of the fields; BadValue for what is no network.
+pub(crate) fn append_checked(document: &mut Builder, place: &str, restrictions: Array<'_>) -> Result<()> {
+    document.begin_array("authenticationRestrictions");
+    for restriction in restrictions.iter() {
+        let Value::Document(restriction) = restriction else {
+            return Err(err!(
+                TypeMismatch,
+                "BSON field '{place}.authenticationRestrictions' is the wrong type '{}', expected type 'object'",
+                restriction.kind().alias()
+            ));
+        };
+        let mut fields = Fields::of_document("address restriction", restriction);
+        document.push_document();
+        for name in FIELDS {
+            let Some(networks) = fields.strings(name)? else { continue };
+            document.begin_array(name);
+            for network in networks {
+                if network_of(network).is_none() {
+                    return Err(err!(BadValue, "Invalid IP address or CIDR string: {network}"));
+                }
+                document.push(network);
+            }
+            document.end();
+        }
+        document.end();
+        fields.finish()?;
+    }
+    document.end();
+    Ok(())
+}
+
+fn network_of(text: &str) -> Option<IpNet> {
+    text.parse::<IpNet>().ok().or_else(|| Some(text.parse::<IpAddr>().ok()?.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::DocumentBuf;
+
+    fn list(build: impl FnOnce(&mut Builder)) -> DocumentBuf {
+        let mut builder = Builder::new();
+        builder.begin_array("r");
+        build(&mut builder);
+        builder.end();
+        builder.finish()
+    }
+
+    fn allows(list: &DocumentBuf, client: &str) -> bool {
+        let ends = Ends { client: client.parse().unwrap(), server: "127.0.0.1".parse().unwrap() };
+        allow(list.view().get("r").unwrap().as_array().unwrap(), ends)
+    }
+
+    #[test]
+    fn one_restriction_of_several_must_hold_whole() {
+        assert!(allows(&list(|_| ()), "10.1.1.1"));
+        let lists = list(|b| {
+            b.push_document().begin_array("clientSource").push("10.0.0.0/8").push("::1").end();
+            b.begin_array("serverAddress").push("127.0.0.1").end().end();
+            b.push_document().begin_array("clientSource").push("192.168.1.1").end();
+            b.begin_array("serverAddress").push("192.168.1.2").end().end();
+        });
+        for (client, expected) in [
+            ("10.1.2.3", true),
+            ("::ffff:10.1.2.3", true),
+            ("::1", true),
+            ("11.0.0.1", false),
+            ("192.168.1.1", false),
+        ] {
+            assert_eq!(allows(&lists, client), expected, "{client}");
+        }
+        let nonsense = list(|b| {
+            b.push_document().append("clientSource", "10.0.0.0/8").end().push(1);
+            b.push_document().begin_array("clientSource").push("everywhere").end().end();
+        });
+        assert!(!allows(&nonsense, "10.1.2.3"));
+    }
+
+    #[test]
+    fn lists_are_checked() {
+        let checked = |list: &DocumentBuf| {
+            let mut out = Builder::new();
+            append_checked(&mut out, "createUser", list.view().get("r").unwrap().as_array().unwrap())
+        };
+        checked(&list(|b| _ = b.push_document().begin_array("clientSource").push("10.0.0.1").end().end()))
+            .unwrap();
+        let refused = |build: fn(&mut Builder)| checked(&list(build)).unwrap_err().code().number();
+        assert_eq!(refused(|b| _ = b.push(1)), 14);
+        assert_eq!(refused(|b| _ = b.push_document().append("clientSource", 1).end()), 14);
+        assert_eq!(refused(|b| _ = b.push_document().append("source", 1).end()), 40415);
+        assert_eq!(
+            refused(|b| _ = b.push_document().begin_array("clientSource").push("10.0.0.0/99").end().end()),
+            2
+        );
+    }
+}

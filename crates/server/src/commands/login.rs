@@ -1,0 +1,203 @@
+//! Logging in and out: saslStart, saslContinue, logout, and what hello says of both.
+
+use crate::access::Needs;
+use crate::auth::names::UserName;
+use crate::auth::{Conversation, Opening};
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::{Builder, Document, Value};
+use base::{Error, Result, err};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use std::time::{Duration, Instant};
+
+/// The number of every conversation: there is one at a time.
+const CONVERSATION_ID: i32 = 1;
+
+/// The row of `saslStart`.
+pub(crate) const START: Command =
+    Command::new("saslStart", Kind::Admin, "Begins to log in.", start, Needs::Nothing)
+        .without_auth()
+        .stable_api()
+        .has_secrets();
+
+fn start(call: &mut Call<'_>) -> Result<Answer> {
+    if call.server.auth.is_pointless(call.server) {
+        return Err(no_users());
+    }
+    let asked = Start::read(&mut call.fields(), true)?;
+    let opening = asked.open(call, call.request.database, false)?;
+    let client = call.connection.activity.client.ip();
+    let is_first = call.connection.waiting_until.is_none();
+    let turn = match is_first {
+        true => call.server.auth.delays.turn(&opening.user, client, Instant::now()),
+        false => Some(Duration::ZERO),
+    };
+    let Some(turn) = turn else {
+        log::info!(
+            id = 5286307, c = "ACCESS", client = call.connection.activity.client.to_string().as_str(),
+            user = opening.user.to_string().as_str(), result = 18;
+            "Failed to authenticate: too many tries for this user from this address wait already"
+        );
+        return Err(err!(AuthenticationFailed, "Authentication failed."));
+    };
+    if (!is_first || !turn.is_zero())
+        && let Some(answer) = call.wait(turn, |_| false)
+    {
+        return Ok(answer);
+    }
+    let said = opening.begin(call.server, call.connection)?;
+    append_said(call.reply, said.done, &said.message, asked.is_text);
+    Ok(Answer::Done)
+}
+
+/// The fields of a `saslStart`, be it a command or a part of hello.
+struct Start<'a> {
+    mechanism: &'a str,
+    message: Vec<u8>,
+    is_text: bool,
+    skips_empty: bool,
+}
+
+impl<'a> Start<'a> {
+    fn read(fields: &mut Fields<'a>, is_command: bool) -> Result<Start<'a>> {
+        if is_command {
+            fields.command_value();
+        } else {
+            fields.any("saslStart")?;
+        }
+        let mechanism = fields.required("mechanism", Fields::string)?;
+        let (message, is_text) = payload(fields)?;
+        let options = fields.document("options")?;
+        let skips_empty = match options {
+            None => false,
+            Some(options) => {
+                let mut options = Fields::of_document("saslStart.options", options);
+                let skips = options.boolean("skipEmptyExchange")?.unwrap_or(false);
+                options.finish()?;
+                skips
+            }
+        };
+        fields.any("autoAuthorize")?;
+        fields.finish()?;
+        Ok(Start { mechanism, message, is_text, skips_empty })
+    }
+
+    fn open(&self, call: &Call<'_>, db: &str, is_speculative: bool) -> Result<Opening> {
+        let manner = (is_speculative, self.skips_empty);
+        Opening::read(call.server, call.connection, (self.mechanism, db), &self.message, manner)
+    }
+}
+
+/// Takes a message, which clients send as bytes, and some as text in base64; whether it was text, as the answer is then.
+fn payload(fields: &mut Fields<'_>) -> Result<(Vec<u8>, bool)> {
+    match fields.required("payload", Fields::any)? {
+        Value::Binary { bytes, .. } => Ok((bytes.to_vec(), false)),
+        Value::String(text) => match BASE64_STANDARD.decode(text) {
+            Ok(bytes) => Ok((bytes, true)),
+            Err(_) => Err(err!(FailedToParse, "the payload is not base64")),
+        },
+        other => Err(fields.wrong_type("payload", other.kind(), "binData")),
+    }
+}
+
+fn append_said(reply: &mut Builder, done: bool, message: &str, is_text: bool) {
+    reply.append("conversationId", CONVERSATION_ID).append("done", done);
+    match is_text {
+        true => reply.append("payload", &BASE64_STANDARD.encode(message)),
+        false => reply.append("payload", Value::Binary { subtype: 0, bytes: message.as_bytes() }),
+    };
+}
+
+/// The row of `saslContinue`.
+pub(crate) const CONTINUE: Command =
+    Command::new("saslContinue", Kind::Admin, "Goes on logging in.", go_on, Needs::Nothing)
+        .without_auth()
+        .stable_api()
+        .has_secrets();
+
+fn go_on(call: &mut Call<'_>) -> Result<Answer> {
+    if call.server.auth.is_pointless(call.server) {
+        return Err(no_users());
+    }
+    let mut fields = call.fields();
+    fields.command_value();
+    let id = fields.required("conversationId", Fields::integer)?;
+    let (message, is_text) = payload(&mut fields)?;
+    fields.finish()?;
+    let conversation: Option<Box<Conversation>> = call.connection.conversation.take();
+    let conversation = conversation.ok_or_else(|| err!(ProtocolError, "No SASL session state found"))?;
+    if id != i64::from(CONVERSATION_ID) {
+        return Err(err!(ProtocolError, "sasl: Mismatched conversation id"));
+    }
+    let said = conversation.go_on(call.server, call.connection, &message, call.arguments.api_strict)?;
+    append_said(call.reply, said.done, &said.message, is_text);
+    Ok(Answer::Done)
+}
+
+/// Answers the `speculativeAuthenticate` of a hello, where the client may begin at once; where not, it asks again with
+/// `saslStart`, and learns what is wrong.
+pub(crate) fn begin_early(call: &mut Call<'_>, asked: Document<'_>) {
+    if call.server.auth.is_pointless(call.server) {
+        return;
+    }
+    let mut fields = Fields::of_document("speculative saslStart", asked);
+    let Ok(Some(db)) = fields.string("db") else { return };
+    let Ok(start) = Start::read(&mut fields, false) else { return };
+    let Ok(opening) = start.open(call, db, true) else { return };
+    let client = call.connection.activity.client.ip();
+    if !call.server.auth.delays.is_free(&opening.user, client) {
+        return;
+    }
+    if let Ok(said) = opening.begin(call.server, call.connection) {
+        call.reply.begin_document("speculativeAuthenticate");
+        append_said(call.reply, said.done, &said.message, start.is_text);
+        call.reply.end();
+    }
+}
+
+/// Answers the `saslSupportedMechs` of a hello: how this user can log in. One that isn't there could by any means, so
+/// that nobody learns who is there.
+///
+/// Errors: BadValue for what names no user; the store's.
+pub(crate) fn append_mechanisms(call: &mut Call<'_>, user: &str) -> Result<()> {
+    let Some((db, name)) = user.split_once('.') else {
+        return Err(err!(BadValue, "UserName must contain a '.' separated database.user pair"));
+    };
+    call.reply.begin_array("saslSupportedMechs");
+    if !call.server.auth.is_pointless(call.server) {
+        let user = UserName::new(name, db);
+        for mechanism in call.server.auth.mechanisms_of(call.server, &user)? {
+            call.reply.push(mechanism);
+        }
+    }
+    call.reply.end();
+    Ok(())
+}
+
+/// The row of `logout`.
+pub(crate) const LOGOUT: Command =
+    Command::new("logout", Kind::Admin, "Forgets who is logged in.", logout, Needs::Nothing)
+        .stable_api()
+        .without_auth();
+
+fn logout(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    if call.connection.identity.as_ref().is_some_and(|identity| identity.user.db == call.request.database) {
+        call.connection.identity = None;
+    }
+    Ok(Answer::Done)
+}
+
+/// Tells somebody who wants to log in where there are no users what to do: drivers show the error to people, who have
+/// no other sign of what their connection string asks for.
+pub(crate) fn no_users() -> Error {
+    err!(
+        AuthenticationFailed,
+        "Authentication failed: this server has no users yet. Connect without user and password: take USER:PASSWORD@ \
+         and authSource out of the connection string"
+    )
+}

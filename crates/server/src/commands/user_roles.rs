@@ -1,0 +1,68 @@
+//! Giving roles to users and taking them away.
+
+use super::users::{change_user, named_roles, named_user, not_found};
+use crate::access::{Needs, needs, role};
+use crate::auth::names::RoleName;
+use crate::auth::store;
+use crate::auth::user::{User, append_roles};
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::Builder;
+use base::{Result, err};
+
+/// The row of `grantRolesToUser`.
+pub(crate) const GRANT: Command = Command::new(
+    "grantRolesToUser",
+    Kind::Write,
+    "Gives roles to a user.",
+    grant_roles,
+    Needs::By(needs::grant_roles),
+);
+
+fn grant_roles(call: &mut Call<'_>) -> Result<Answer> {
+    change_roles(call, |roles, named| {
+        for role in named {
+            if !roles.contains(&role) {
+                roles.push(role);
+            }
+        }
+    })
+}
+
+/// The row of `revokeRolesFromUser`.
+pub(crate) const REVOKE: Command = Command::new(
+    "revokeRolesFromUser",
+    Kind::Write,
+    "Takes roles from a user.",
+    revoke_roles,
+    Needs::By(needs::revoke_roles),
+);
+
+fn revoke_roles(call: &mut Call<'_>) -> Result<Answer> {
+    change_roles(call, |roles, named| roles.retain(|role| !named.contains(role)))
+}
+
+fn change_roles(
+    call: &mut Call<'_>,
+    change: impl FnOnce(&mut Vec<RoleName>, Vec<RoleName>),
+) -> Result<Answer> {
+    let mut fields = call.fields();
+    let user = named_user(call, &mut fields)?;
+    let named = fields.required("roles", Fields::array)?;
+    fields.finish()?;
+    if named.is_empty() {
+        return Err(err!(BadValue, "{} command requires a non-empty \"roles\" array", call.command.name));
+    }
+    let named = named_roles(named, &user.db)?;
+    let _changing = call.server.auth.changing.lock();
+    let document = store::user(call.server, &user)?;
+    let found = document.and_then(|document| User::read(document.view())).ok_or_else(|| not_found(&user))?;
+    role::check_exist(call.server, &named)?;
+    let mut roles = found.roles;
+    change(&mut roles, named);
+    let mut set = Builder::new();
+    append_roles(set.begin_document("$set"), &roles);
+    set.end();
+    change_user(call, &user, None, set.finish().view())
+}

@@ -1,0 +1,356 @@
+//! Making, changing and dropping users. What is written are ordinary documents in `admin.system.users`.
+
+use crate::access::{Action, Needs, needs, role};
+use crate::auth::names::{RoleName, UserName};
+use crate::auth::user::{append_credential, append_roles};
+use crate::auth::{EXTERNAL, restrictions, store};
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::{Array, Builder, Document, DocumentBuf, Value};
+use base::{Error, ErrorCode, Result, err};
+use wire::scram::{Credential, Mechanism};
+use wire::secret;
+
+/// The version of MongoDB's arrangement of users that documents here follow.
+const SCHEMA_VERSION: i32 = 5;
+
+/// The row of `createUser`.
+pub(crate) const CREATE: Command =
+    Command::new("createUser", Kind::Write, "Makes a user.", create, Needs::By(needs::create_user))
+        .has_secrets();
+
+/// What a command says of a user.
+struct Asked<'a> {
+    user: UserName,
+    password: Option<&'a str>,
+    digests: bool,
+    mechanisms: Option<Vec<&'a str>>,
+    custom_data: Option<Document<'a>>,
+    roles: Option<Vec<RoleName>>,
+    restrictions: Option<Array<'a>>,
+}
+
+impl<'a> Asked<'a> {
+    fn read(call: &Call<'a>, needs_roles: bool) -> Result<Asked<'a>> {
+        let mut fields = call.fields();
+        let user = named_user(call, &mut fields)?;
+        let password = fields.string("pwd")?;
+        let custom_data = fields.document("customData")?;
+        let roles = match fields.peek("roles") {
+            Some(Value::Null) => return Err(err!(10065, "invalid parameter: expected an object (roles)")),
+            None if needs_roles => Some(fields.required("roles", Fields::array)?),
+            _ => fields.array("roles")?,
+        };
+        let asked = Asked {
+            password,
+            digests: fields.boolean("digestPassword")?.unwrap_or(true),
+            mechanisms: fields.strings("mechanisms")?,
+            custom_data,
+            roles: roles.map(|roles| named_roles(roles, &user.db)).transpose()?,
+            restrictions: fields.array("authenticationRestrictions")?,
+            user,
+        };
+        fields.finish()?;
+        if asked.mechanisms.as_ref().is_some_and(Vec::is_empty) {
+            return Err(err!(BadValue, "mechanisms field must not be empty"));
+        }
+        Ok(asked)
+    }
+
+    /// The document of the credentials: what is known of the password by each mechanism.
+    fn credentials(&self, call: &Call<'_>) -> Result<DocumentBuf> {
+        let mut credentials = Builder::new();
+        let Some(password) = self.password else {
+            credentials.append("external", true);
+            return Ok(credentials.finish());
+        };
+        // MongoDB makes them in this order.
+        for mechanism in [Mechanism::Sha1, Mechanism::Sha256] {
+            if self.wants(call, mechanism)? {
+                let credential = self.credential(call, mechanism, password)?;
+                append_credential(&mut credentials, mechanism, &credential);
+            }
+        }
+        Ok(credentials.finish())
+    }
+
+    fn wants(&self, call: &Call<'_>, mechanism: Mechanism) -> Result<bool> {
+        let Some(names) = &self.mechanisms else { return Ok(call.server.auth.takes(mechanism.name())) };
+        for name in names {
+            if Mechanism::of_name(name).is_none() {
+                return Err(err!(BadValue, "Unknown auth mechanism '{name}'"));
+            }
+            if !call.server.auth.takes(name) {
+                return Err(err!(BadValue, "{name} not supported in authMechanisms"));
+            }
+        }
+        Ok(names.contains(&mechanism.name()))
+    }
+
+    fn credential(&self, call: &Call<'_>, mechanism: Mechanism, password: &str) -> Result<Credential> {
+        let iterations = call.server.auth.iterations(call.server, mechanism);
+        let salt = |bytes: Vec<u8>| bytes.into_iter().take(mechanism.salt_size()).collect();
+        let random = secret::random::<32>().map_err(|why| err!(InternalError, "{why}"))?;
+        if mechanism == Mechanism::Sha256 {
+            if !self.digests {
+                return Err(err!(BadValue, "Use of SCRAM-SHA-256 requires undigested passwords"));
+            }
+            if password.is_empty() {
+                return Err(err!(
+                    50687,
+                    "Error preflighting UTF-8 conversion: U_STRING_NOT_TERMINATED_WARNING"
+                ));
+            }
+        }
+        let operation = call.operation();
+        operation.expect_long();
+        operation.run(|| match self.digests {
+            false => Ok(Credential::of_digested(password, salt(random.to_vec()), iterations)),
+            true => {
+                let made =
+                    Credential::new(mechanism, &self.user.name, password, salt(random.to_vec()), iterations);
+                made.map_err(|_| {
+                    err!(50692, "Error preflighting normalization: U_STRINGPREP_PROHIBITED_ERROR")
+                })
+            }
+        })
+    }
+}
+
+/// The user whom the command's own field names.
+pub(super) fn named_user(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<UserName> {
+    match fields.command_value() {
+        Value::String(name) => Ok(UserName::new(name, call.request.database)),
+        other => Err(fields.wrong_type(call.command.name, other.kind(), "string")),
+    }
+}
+
+/// The roles that a command names.
+pub(super) fn named_roles(roles: Array<'_>, db: &str) -> Result<Vec<RoleName>> {
+    roles.iter().map(|name| role::read_name(name, db)).collect()
+}
+
+fn create(call: &mut Call<'_>) -> Result<Answer> {
+    let asked = Asked::read(call, true)?;
+    let user = &asked.user;
+    if user.db == "local" {
+        return Err(err!(BadValue, "Cannot create users in the local database"));
+    }
+    if user.name.contains('\0') {
+        return Err(err!(BadValue, "Username cannot contain NULL characters"));
+    }
+    match (asked.password, user.db == EXTERNAL) {
+        (None, false) => {
+            return Err(err!(
+                BadValue,
+                "Must provide a 'pwd' field for all user documents, except those with '$external' as the user's \
+                 source db"
+            ));
+        }
+        (Some(_), true) => return Err(external_password()),
+        _ => {}
+    }
+    let credentials = asked.credentials(call)?;
+    let mut document = Builder::new();
+    document.append("_id", &user.id());
+    document.append("userId", Value::Binary { subtype: 4, bytes: &uuid()? });
+    document.append("user", &user.name).append("db", &user.db).append("credentials", &credentials);
+    if let Some(restrictions) = asked.restrictions.filter(|restrictions| !restrictions.is_empty()) {
+        restrictions::append_checked(&mut document, "createUser", restrictions)?;
+    }
+    document.append_optional("customData", asked.custom_data);
+    let wanted = asked.roles.unwrap_or_default();
+    append_roles(&mut document, &wanted);
+    if user.name.is_empty() {
+        return Err(err!(BadValue, "User document needs 'user' field to be non-empty"));
+    }
+    let _changing = call.server.auth.changing.lock();
+    role::check_exist(call.server, &wanted)?;
+    prepare_store(call)?;
+    let mut insert = Builder::new();
+    insert.append("insert", store::USERS).begin_array("documents").push(&document.finish()).end();
+    store::run(call.server, admin(insert).view()).map_err(|error| match error.code() {
+        ErrorCode::DuplicateKey => err!(51003, "User \"{user}\" already exists"),
+        _ => error,
+    })?;
+    call.acknowledge(None)?;
+    Ok(Answer::Done)
+}
+
+/// Makes sure of the index that keeps names apart, and of the document that tells how users are arranged.
+fn prepare_store(call: &Call<'_>) -> Result<()> {
+    let mut index = Builder::new();
+    index.append("createIndexes", store::USERS).begin_array("indexes").push_document();
+    index.begin_document("key").append("user", 1).append("db", 1).end();
+    index.append("name", "user_1_db_1").append("unique", true).end().end();
+    store::run(call.server, admin(index).view())?;
+    let mut version = Builder::new();
+    version.append("update", "system.version").begin_array("updates").push_document();
+    version.begin_document("q").append("_id", "authSchema").end();
+    version.begin_document("u").begin_document("$set").append("currentVersion", SCHEMA_VERSION).end().end();
+    version.append("upsert", true).end().end();
+    store::run(call.server, admin(version).view()).map(drop)
+}
+
+/// A command of the server's own on `admin`, which waits for nobody: the command that it is part of does.
+fn admin(mut command: Builder) -> DocumentBuf {
+    command.begin_document("writeConcern").append("w", 1).end().append("$db", "admin");
+    command.finish()
+}
+
+fn uuid() -> Result<[u8; 16]> {
+    let mut uuid = secret::random::<16>().map_err(|why| err!(InternalError, "{why}"))?;
+    uuid[6] = (uuid[6] & 0x0F) | 0x40;
+    uuid[8] = (uuid[8] & 0x3F) | 0x80;
+    Ok(uuid)
+}
+
+fn external_password() -> Error {
+    err!(BadValue, "Cannot set the password for users defined on the '$external' database")
+}
+
+/// The row of `updateUser`.
+pub(crate) const UPDATE: Command =
+    Command::new("updateUser", Kind::Write, "Changes a user.", update, Needs::By(needs::update_user))
+        .has_secrets();
+
+fn update(call: &mut Call<'_>) -> Result<Answer> {
+    let asked = Asked::read(call, false)?;
+    let (mut set, mut unset) = (Builder::new(), Builder::new());
+    let mut found_credentials = None;
+    if asked.password.is_some() {
+        if asked.user.db == EXTERNAL {
+            return Err(external_password());
+        }
+        set.append("credentials", &asked.credentials(call)?);
+    } else if let Some(kept) = &asked.mechanisms {
+        found_credentials = Some(trim_credentials(call, &asked.user, kept, &mut unset)?);
+    }
+    set.append_optional("customData", asked.custom_data);
+    match asked.restrictions {
+        Some(none) if none.is_empty() => _ = unset.append("authenticationRestrictions", ""),
+        Some(restrictions) => restrictions::append_checked(&mut set, "updateUser", restrictions)?,
+        None => {}
+    }
+    if let Some(roles) = &asked.roles {
+        append_roles(&mut set, roles);
+    }
+    let (set, unset) = (set.finish(), unset.finish());
+    if set.view().is_empty() && unset.view().is_empty() {
+        return Err(err!(BadValue, "Must specify at least one field to update in updateUser"));
+    }
+    let _changing = call.server.auth.changing.lock();
+    if let Some(roles) = &asked.roles {
+        role::check_exist(call.server, roles)?;
+    }
+    prepare_store(call)?;
+    let mut change = Builder::new();
+    for (operator, fields) in [("$set", &set), ("$unset", &unset)] {
+        if !fields.view().is_empty() {
+            change.append(operator, fields);
+        }
+    }
+    change_user(call, &asked.user, found_credentials.as_ref(), change.finish().view())
+}
+
+/// Notes which credentials go where only some mechanisms are kept; returns those that there are.
+fn trim_credentials(
+    call: &Call<'_>,
+    user: &UserName,
+    kept: &[&str],
+    unset: &mut Builder,
+) -> Result<DocumentBuf> {
+    let document = store::user(call.server, user)?.ok_or_else(|| not_found(user))?;
+    let credentials = document.view().get("credentials").and_then(|credentials| credentials.as_document());
+    let credentials = credentials.ok_or_else(|| {
+        err!(UnsupportedFormat, "Unable to trim credentials from a user document with no credentials")
+    })?;
+    if kept.iter().any(|name| credentials.get(name).is_none()) {
+        return Err(err!(BadValue, "mechanisms field must be a subset of previously set mechanisms"));
+    }
+    if !Mechanism::ALL.iter().any(|mechanism| kept.contains(&mechanism.name())) {
+        return Err(err!(
+            BadValue,
+            "mechanisms field must contain at least one previously set known mechanism"
+        ));
+    }
+    for mechanism in Mechanism::ALL {
+        if !kept.contains(&mechanism.name()) {
+            unset.append(&format!("credentials.{}", mechanism.name()), "");
+        }
+    }
+    Ok(credentials.to_owned())
+}
+
+/// Changes a user's document, with these credentials if any are given, and waits for it.
+pub(super) fn change_user(
+    call: &mut Call<'_>,
+    user: &UserName,
+    credentials: Option<&DocumentBuf>,
+    change: Document<'_>,
+) -> Result<Answer> {
+    let mut update = Builder::new();
+    update.append("update", store::USERS).begin_array("updates").push_document();
+    update.begin_document("q").append("user", &user.name).append("db", &user.db);
+    update.append_optional("credentials", credentials);
+    update.end().append("u", change).end().end();
+    let reply = store::run(call.server, admin(update).view())?;
+    if count(&reply) == 0 {
+        return Err(err!(UserNotFound, "User {user} not found"));
+    }
+    call.acknowledge(None)?;
+    Ok(Answer::Done)
+}
+
+fn count(reply: &DocumentBuf) -> i64 {
+    reply.view().get("n").and_then(|count| count.as_i64()).unwrap_or_default()
+}
+
+pub(super) fn not_found(user: &UserName) -> Error {
+    err!(UserNotFound, "Could not find user \"{}\" for db \"{}\"", user.name, user.db)
+}
+
+/// The row of `dropUser`.
+pub(crate) const DROP: Command =
+    Command::new("dropUser", Kind::Write, "Drops a user.", drop_user, Needs::Database(Action::DropUser));
+
+fn drop_user(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let user = named_user(call, &mut fields)?;
+    fields.finish()?;
+    if remove(call, Some(&user.name))? == 0 {
+        return Err(err!(UserNotFound, "User '{user}' not found"));
+    }
+    call.acknowledge(None)?;
+    Ok(Answer::Done)
+}
+
+/// The row of `dropAllUsersFromDatabase`.
+pub(crate) const DROP_ALL: Command = Command::new(
+    "dropAllUsersFromDatabase",
+    Kind::Write,
+    "Drops all users of a database.",
+    drop_all,
+    Needs::Database(Action::DropUser),
+);
+
+fn drop_all(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    let removed = remove(call, None)?;
+    call.reply.append_number("n", removed);
+    call.acknowledge(None)?;
+    Ok(Answer::Done)
+}
+
+/// Removes a user of the command's database, or all; returns how many.
+fn remove(call: &Call<'_>, name: Option<&str>) -> Result<i64> {
+    let _changing = call.server.auth.changing.lock();
+    let mut delete = Builder::new();
+    delete.append("delete", store::USERS).begin_array("deletes").push_document();
+    delete.begin_document("q").append_optional("user", name).append("db", call.request.database).end();
+    delete.append("limit", 0).end().end();
+    Ok(count(&store::run(call.server, admin(delete).view())?))
+}

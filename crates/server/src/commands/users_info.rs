@@ -1,0 +1,204 @@
+//! `usersInfo`: users as their documents tell, without what nobody has to see.
+
+use crate::access::{Needs, needs};
+use crate::auth::names::UserName;
+use crate::auth::store;
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::{Result, err};
+
+/// The row of the table.
+pub(crate) const USERS_INFO: Command =
+    Command::new("usersInfo", Kind::Read, "Tells about users.", users_info, Needs::By(needs::users_info));
+
+/// Whom the command asks for.
+enum Whom {
+    /// Everybody of every database.
+    Everybody,
+    /// Everybody of this one.
+    OfDatabase,
+    /// These.
+    Named(Vec<UserName>),
+}
+
+/// What it asks for.
+struct Asked<'a> {
+    whom: Whom,
+    credentials: bool,
+    custom_data: bool,
+    privileges: bool,
+    restrictions: bool,
+    filter: Option<Document<'a>>,
+}
+
+fn users_info(call: &mut Call<'_>) -> Result<Answer> {
+    let asked = Asked::read(call)?;
+    let users = match (&asked.whom, asked.privileges || asked.restrictions) {
+        (Whom::Named(names), true) if asked.filter.is_none() => one_by_one(call, names, &asked)?,
+        (_, true) => {
+            return Err(err!(
+                IllegalOperation,
+                "Privilege or restriction details require exact-match usersInfo queries"
+            ));
+        }
+        (_, false) => by_pipeline(call, &asked)?,
+    };
+    call.reply.begin_array("users");
+    for user in &users {
+        call.reply.push(user);
+    }
+    call.reply.end();
+    Ok(Answer::Done)
+}
+
+impl<'a> Asked<'a> {
+    fn read(call: &Call<'a>) -> Result<Asked<'a>> {
+        let mut fields = call.fields();
+        let whom = Whom::read(fields.command_value(), call.request.database)?;
+        let asked = Asked {
+            whom,
+            credentials: fields.flag("showCredentials")?.unwrap_or(false),
+            custom_data: fields.flag("showCustomData")?.unwrap_or(true),
+            privileges: fields.flag("showPrivileges")?.unwrap_or(false),
+            restrictions: fields.flag("showAuthenticationRestrictions")?.unwrap_or(false),
+            filter: fields.document("filter")?,
+        };
+        fields.finish()?;
+        Ok(asked)
+    }
+}
+
+impl Whom {
+    fn read(value: Value<'_>, db: &str) -> Result<Whom> {
+        match value {
+            Value::Document(parts) if is_for_all(parts) => Ok(Whom::Everybody),
+            Value::Array(names) => {
+                let names = names.iter().map(|name| read_name(name, db)).collect::<Result<Vec<_>>>()?;
+                match names.is_empty() {
+                    true => Err(err!(BadValue, "$and/$or/$nor must be a nonempty array")),
+                    false => Ok(Whom::Named(names)),
+                }
+            }
+            other if other.as_number().is_some_and(|number| number.to_i64_clamped() == 1) => {
+                Ok(Whom::OfDatabase)
+            }
+            other => Ok(Whom::Named(vec![read_name(other, db)?])),
+        }
+    }
+}
+
+fn is_for_all(parts: Document<'_>) -> bool {
+    let mut parts = parts.iter();
+    let first = parts.next().is_some_and(|part| part.name() == "forAllDBs" && part.value().is_truthy());
+    first && parts.next().is_none()
+}
+
+/// Reads a user's name, given as text, for one of the command's own database, or as `{user, db}`.
+fn read_name(name: Value<'_>, db: &str) -> Result<UserName> {
+    let parts = match name {
+        Value::String(name) => return Ok(UserName::new(name, db)),
+        Value::Document(parts) => parts,
+        _ => return Err(err!(BadValue, "UserName must be either a string or an object")),
+    };
+    if let Some(unknown) = parts.iter().find(|part| !["user", "db"].contains(&part.name())) {
+        return Err(err!(BadValue, "UserName contains an unknown field named: '{}", unknown.name()));
+    }
+    let part = |name: &str| match parts.get(name) {
+        Some(Value::String(text)) => Ok(text),
+        Some(other) => Err(err!(
+            BadValue,
+            "UserName must contain a string field named: {name}. But, has type {}",
+            other.kind().alias()
+        )),
+        None => Err(err!(BadValue, "UserName must contain a field named: {name}")),
+    };
+    Ok(UserName::new(part("user")?, part("db")?))
+}
+
+/// Named users, each read for itself, with what only such a question is answered with.
+fn one_by_one(call: &Call<'_>, names: &[UserName], asked: &Asked<'_>) -> Result<Vec<DocumentBuf>> {
+    if asked.privileges {
+        return Err(err!(NotImplemented, "BSON field 'usersInfo.showPrivileges' is not implemented"));
+    }
+    let mut users = Vec::new();
+    for name in names {
+        let Some(found) = store::user(call.server, name)? else { continue };
+        users.push(shown(found.view(), asked));
+    }
+    Ok(users)
+}
+
+/// A user's document with what was asked for.
+fn shown(user: Document<'_>, asked: &Asked<'_>) -> DocumentBuf {
+    let mut shown = Builder::new();
+    for element in user {
+        match element.name() {
+            "credentials" => {
+                append_mechanisms(&mut shown, element.value());
+                if asked.credentials {
+                    shown.append_element(&element);
+                }
+            }
+            "customData" if !asked.custom_data => {}
+            "authenticationRestrictions" if !asked.restrictions => {}
+            _ => _ = shown.append_element(&element),
+        }
+    }
+    if asked.restrictions && user.get("authenticationRestrictions").is_none() {
+        shown.begin_array("authenticationRestrictions").end();
+    }
+    shown.finish()
+}
+
+fn append_mechanisms(shown: &mut Builder, credentials: Value<'_>) {
+    shown.begin_array("mechanisms");
+    for credential in credentials.as_document().into_iter().flatten() {
+        shown.push(credential.name());
+    }
+    shown.end();
+}
+
+/// Users found by an aggregation, as MongoDB finds them, so that `filter` sees what is shown.
+fn by_pipeline(call: &Call<'_>, asked: &Asked<'_>) -> Result<Vec<DocumentBuf>> {
+    let mut command = Builder::new();
+    command.append("aggregate", store::USERS).begin_array("pipeline");
+    match &asked.whom {
+        Whom::Everybody => {}
+        Whom::OfDatabase => {
+            command.push_document().begin_document("$match").append("db", call.request.database).end().end();
+        }
+        Whom::Named(names) => {
+            command.push_document().begin_document("$match").begin_array("$or");
+            for UserName { name, db } in names {
+                command.push_document().append("user", name).append("db", db).end();
+            }
+            command.end().end().end();
+        }
+    }
+    command.push_document().begin_document("$sort").append("user", 1).append("db", 1).end().end();
+    command.push_document().begin_document("$addFields").begin_document("mechanisms");
+    command.begin_document("$map").begin_document("input").append("$objectToArray", "$credentials").end();
+    command.append("as", "credential").append("in", "$$credential.k").end().end().end().end();
+    command.push_document().begin_array("$unset").push("authenticationRestrictions");
+    if !asked.credentials {
+        command.push("credentials");
+    }
+    if !asked.custom_data {
+        command.push("customData");
+    }
+    command.end().end();
+    if let Some(filter) = asked.filter {
+        command.push_document().append("$match", filter).end();
+    }
+    command.end().begin_document("cursor").append("batchSize", i32::MAX).end();
+    command.begin_document("$readPreference").append("mode", "primaryPreferred").end().append("$db", "admin");
+    let reply = store::run(call.server, command.finish().view())?;
+    let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document());
+    if cursor.and_then(|cursor| cursor.get("id")).and_then(|id| id.as_i64()) != Some(0) {
+        return Err(err!(BSONObjectTooLarge, "the users do not fit into one reply: ask for fewer of them"));
+    }
+    let batch = cursor.and_then(|cursor| cursor.get("firstBatch")).and_then(|batch| batch.as_array());
+    let users = batch.into_iter().flat_map(|batch| batch.iter());
+    Ok(users.filter_map(|user| Some(user.as_document()?.to_owned())).collect())
+}
