@@ -412,3 +412,129 @@ fn ping_takes_the_options_of_drivers() {
     let (good, said) = ping(&ipv6("&tlsAllowInvalidHostnames=true"));
     assert!(good, "{said}");
 }
+
+const SUBJECT: &str = "CN=client,O=Vellum,C=DE";
+
+fn text(reply: &DocumentBuf, name: &str) -> String {
+    reply.view().get(name).and_then(|value| value.as_str()).unwrap_or("").to_string()
+}
+
+fn is_ok(reply: &DocumentBuf) -> bool {
+    reply.view().get("ok").and_then(|ok| ok.as_i64()) == Some(1)
+}
+
+#[test]
+fn a_certificate_logs_its_owner_in() {
+    let more = ["--auth", "--tls-ca-file", "CA", "--tls-allow-connections-without-certificates"];
+    let Some(setting) = Setting::new("x509", "require", &more) else { return };
+    let made = setting.authority.certificate("client");
+    let mut client = setting.secure(Some(&made)).unwrap();
+    let count = "{count: 'c', $db: 'test'}";
+    assert!(!is_ok(&run(&mut client, count).unwrap()));
+    let create = format!(
+        "{{createUser: '{SUBJECT}', roles: [{{role: 'readWriteAnyDatabase', db: 'admin'}}, {{role: 'userAdminAnyDatabase', db: 'admin'}}], \
+         $db: '$external'}}"
+    );
+    let created = run(&mut client, &create).unwrap();
+    assert!(is_ok(&created), "{created:?}");
+    let authenticate = "{authenticate: 1, mechanism: 'MONGODB-X509', $db: '$external'}";
+    let reply = run(&mut client, authenticate).unwrap();
+    assert!(
+        is_ok(&reply) && text(&reply, "user") == SUBJECT && text(&reply, "dbname") == "$external",
+        "{reply:?}"
+    );
+    assert!(is_ok(&run(&mut client, count).unwrap()));
+    assert!(!is_ok(&run(&mut client, "{serverStatus: 1, $db: 'admin'}").unwrap()));
+    let status = run(&mut client, "{connectionStatus: 1, $db: 'admin'}").unwrap();
+    assert!(format!("{status:?}").contains(SUBJECT), "{status:?}");
+
+    // Within the hello, with the name and without, as drivers do.
+    for named in ["", &format!("user: '{SUBJECT}', ")] {
+        let mut early = setting.secure(Some(&made)).unwrap();
+        let hello = format!(
+            "{{hello: 1, speculativeAuthenticate: {{authenticate: 1, mechanism: 'MONGODB-X509', {named}db: '$external'}}, \
+             $db: 'admin'}}"
+        );
+        let reply = run(&mut early, &hello).unwrap();
+        let begun =
+            reply.view().get("speculativeAuthenticate").and_then(|begun| begun.as_document()).unwrap();
+        assert_eq!(begun.get("user").and_then(|user| user.as_str()), Some(SUBJECT));
+        assert!(is_ok(&run(&mut early, count).unwrap()));
+    }
+
+    let refused = |shows: Option<&Made>, command: &str, code: i64, part: &str| {
+        let mut client = setting.secure(shows).unwrap();
+        let reply = run(&mut client, command).unwrap();
+        let found = reply.view().get("code").and_then(|code| code.as_i64());
+        assert!(found == Some(code) && text(&reply, "errmsg").contains(part), "{command}: {reply:?}");
+        assert!(!is_ok(&run(&mut client, count).unwrap()), "{command}");
+    };
+    refused(None, authenticate, 18, "No verified subject");
+    refused(
+        Some(&setting.authority.certificate("somebody else")),
+        authenticate,
+        18,
+        "Authentication failed.",
+    );
+    let as_another = "{authenticate: 1, mechanism: 'MONGODB-X509', user: 'CN=root', $db: '$external'}";
+    refused(Some(&made), as_another, 18, "no x.509 client certificate matching");
+    refused(Some(&made), "{authenticate: 1, mechanism: 'MONGODB-X509', $db: 'test'}", 17, "$external");
+    refused(
+        Some(&made),
+        "{authenticate: 1, mechanism: 'MONGODB-CR', user: 'a', $db: 'test'}",
+        334,
+        "MONGODB-CR",
+    );
+
+    // A user without a password, whose name anybody may say.
+    let by_password = format!(
+        "{{saslStart: 1, mechanism: 'SCRAM-SHA-256', payload: {{$binary: {{base64: '{}', subType: '00'}}}}, $db: '$external'}}",
+        "biwsbj1DTixyPWFiY2RlZmdoaWprbA=="
+    );
+    let mut stranger = setting.secure(None).unwrap();
+    let begun = run(&mut stranger, &by_password).unwrap();
+    assert!(!is_ok(&run(&mut stranger, count).unwrap()), "{begun:?}");
+
+    let ca = setting.files.join("ca.pem").display().to_string();
+    let own = setting.files.write("client.pem", &made.pem);
+    let uri = format!(
+        "mongodb://{}/?tls=true&tlsCAFile={ca}&tlsCertificateKeyFile={own}&authMechanism=MONGODB-X509",
+        setting.server.address()
+    );
+    let (good, said) = ping(&uri);
+    assert!(good, "{said}");
+    let dropped = run(&mut client, &format!("{{dropUser: '{SUBJECT}', $db: '$external'}}")).unwrap();
+    assert!(is_ok(&dropped), "{dropped:?}");
+    assert!(!is_ok(&run(&mut client, count).unwrap()));
+    let (good, said) = ping(&uri);
+    assert!(!good && said.contains("logging in"), "{said}");
+}
+
+#[test]
+fn a_certificate_needs_tls() {
+    let Some(server) = Server::start_with(&["--auth"]) else { return };
+    let mut client = server.connect().unwrap();
+    let reply = run(&mut client, "{authenticate: 1, mechanism: 'MONGODB-X509', $db: '$external'}").unwrap();
+    assert!(text(&reply, "errmsg").contains("SSL support is required"), "{reply:?}");
+}
+
+#[test]
+fn ping_logs_in() {
+    let Some(server) = Server::start_with(&["--auth"]) else { return };
+    let mut client = server.connect().unwrap();
+    let create = "{createUser: 'ro:ot', pwd: 'p@ss/', roles: ['root'], $db: 'admin'}";
+    assert!(is_ok(&run(&mut client, create).unwrap()));
+    let (good, said) = ping(&format!("mongodb://{}/", server.address()));
+    assert!(good, "{said}");
+    for mechanism in ["", "?authMechanism=SCRAM-SHA-1", "?authMechanism=SCRAM-SHA-256"] {
+        let (good, said) = ping(&format!("mongodb://ro%3Aot:p%40ss%2F@{}/{mechanism}", server.address()));
+        assert!(good, "{mechanism}: {said}");
+    }
+    for wrong in ["ro%3Aot:guess", "nobody:p%40ss%2F"] {
+        let (good, said) = ping(&format!("mongodb://{wrong}@{}/", server.address()));
+        assert!(
+            !good && said.contains("logging in: Authentication failed") && !said.contains("guess"),
+            "{said}"
+        );
+    }
+}

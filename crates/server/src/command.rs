@@ -83,13 +83,6 @@ impl Command {
         Command::new(name, Kind::Admin, "Not implemented.", refused::not_implemented, needs)
     }
 
-    /// A command that logs a user in by means that this server doesn't have.
-    const fn login(name: &'static str) -> Command {
-        Command::new(name, Kind::Admin, "Not implemented.", refused::login, Needs::Nothing)
-            .without_auth()
-            .has_secrets()
-    }
-
     /// Runs on `admin` alone.
     pub(crate) const fn admin_only(mut self) -> Command {
         self.admin_only = true;
@@ -154,7 +147,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     transactions::ABORT_TRANSACTION,
     aggregate::AGGREGATE,
     apply_ops::APPLY_OPS,
-    Command::login("authenticate"),
+    authenticate::AUTHENTICATE,
     diagnostics::BUILD_INFO,
     bulk_write::BULK_WRITE,
     check_sharding_index::CHECK_SHARDING_INDEX,

@@ -1,5 +1,6 @@
 //! Logging in and out: saslStart, saslContinue, logout, and what hello says of both.
 
+use super::authenticate;
 use crate::access::Needs;
 use crate::auth::names::UserName;
 use crate::auth::{Conversation, Opening};
@@ -141,6 +142,9 @@ fn go_on(call: &mut Call<'_>) -> Result<Answer> {
 pub(crate) fn begin_early(call: &mut Call<'_>, asked: Document<'_>) {
     if call.server.auth.is_pointless(call.server) {
         return;
+    }
+    if asked.get("authenticate").is_some() {
+        return authenticate::begin_early(call, asked);
     }
     let mut fields = Fields::of_document("speculative saslStart", asked);
     let Ok(Some(db)) = fields.string("db") else { return };

@@ -1,0 +1,103 @@
+//! `authenticate`: logging in by the certificate that the connection was opened with (MONGODB-X509).
+//!
+//! The user is the certificate's subject, on `$external`; who has one needs no password. A client may name the user,
+//! and then it must be that one.
+
+use super::login::no_users;
+use crate::access::Needs;
+use crate::auth::login::{self, Failure, Login};
+use crate::auth::names::UserName;
+use crate::auth::{EXTERNAL, X509};
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::Document;
+use base::{Result, err};
+
+/// The row of `authenticate`.
+pub(crate) const AUTHENTICATE: Command =
+    Command::new("authenticate", Kind::Admin, "Logs in by a certificate.", authenticate, Needs::Nothing)
+        .without_auth()
+        .has_secrets();
+
+fn authenticate(call: &mut Call<'_>) -> Result<Answer> {
+    if call.server.auth.is_pointless(call.server) {
+        return Err(no_users());
+    }
+    let mut fields = call.fields();
+    fields.command_value();
+    let asked = Asked::read(fields, call.request.database)?;
+    let name = enter(call, &asked, false)?;
+    call.reply.append("dbname", EXTERNAL).append("user", &name);
+    Ok(Answer::Done)
+}
+
+/// What a client asks for.
+struct Asked<'a> {
+    mechanism: &'a str,
+    user: Option<&'a str>,
+    db: &'a str,
+}
+
+impl<'a> Asked<'a> {
+    fn read(mut fields: Fields<'a>, db: &'a str) -> Result<Asked<'a>> {
+        let mechanism = fields.string("mechanism")?.unwrap_or(X509);
+        let user = fields.string("user")?.filter(|user| !user.is_empty());
+        // Other mechanisms have fields of their own; it is they that are refused.
+        match mechanism {
+            X509 => fields.finish()?,
+            _ => drop(fields.rest()),
+        }
+        Ok(Asked { mechanism, user, db })
+    }
+}
+
+/// Logs in whom the certificate is for. Returns the name.
+///
+/// Errors: MechanismUnavailable, ProtocolError, AuthenticationFailed; those of somebody being logged in already.
+fn enter(call: &mut Call<'_>, asked: &Asked<'_>, is_speculative: bool) -> Result<String> {
+    let Asked { mechanism, db, .. } = *asked;
+    if mechanism != X509 || !call.server.auth.takes(X509) {
+        return Err(err!(
+            MechanismUnavailable,
+            "Received authentication for mechanism {mechanism} which is not enabled"
+        ));
+    }
+    if call.connection.peer.is_none() {
+        return Err(err!(ProtocolError, "SSL support is required for the MONGODB-X509 mechanism."));
+    }
+    if db != EXTERNAL {
+        return Err(err!(ProtocolError, "X.509 authentication must always use the $external database."));
+    }
+    let subject = call.connection.peer.as_ref().and_then(|peer| peer.subject.clone());
+    let (name, why) = match (subject, asked.user) {
+        (None, _) => (String::new(), Some("No verified subject name available from client")),
+        (Some(subject), Some(user)) if user != subject => {
+            (subject, Some("There is no x.509 client certificate matching the user."))
+        }
+        (Some(subject), _) => (subject, None),
+    };
+    let user = UserName::new(name, EXTERNAL);
+    if let Some(why) = why {
+        let failure = Failure { user: &user, mechanism: X509, is_speculative, why };
+        // Who has a certificate may know what is wrong with it: that tells nothing of users.
+        login::failed(call.server, call.connection, &failure);
+        return Err(err!(AuthenticationFailed, "{why}"));
+    }
+    let login = Login { user: &user, mechanism: X509, is_speculative, api_strict: call.arguments.api_strict };
+    login::enter(call.server, call.connection, &login, |user| user.is_external)?;
+    Ok(user.name)
+}
+
+/// Answers the `speculativeAuthenticate` of a hello that asks for this; where it comes to nothing, the client asks again,
+/// and learns what is wrong.
+pub(super) fn begin_early(call: &mut Call<'_>, asked: Document<'_>) {
+    let mut fields = Fields::of_document("speculative authenticate", asked);
+    let Ok(Some(db)) = fields.string("db") else { return };
+    let Ok(_) = fields.any("authenticate") else { return };
+    let Ok(asked) = Asked::read(fields, db) else { return };
+    if let Ok(name) = enter(call, &asked, true) {
+        call.reply.begin_document("speculativeAuthenticate");
+        call.reply.append("dbname", EXTERNAL).append("user", &name).end();
+    }
+}
