@@ -10,8 +10,13 @@ use std::collections::BTreeSet;
 
 /// Scripts that show many refused names in a row; a name that is a command there needs no script
 /// of its own.
-const TABLES: &[&str] =
-    &["refused.script", "replication.script", "../users/users.script", "../users/login.script"];
+const TABLES: &[&str] = &[
+    "refused.script",
+    "replication.script",
+    "../users/users.script",
+    "../users/login.script",
+    "../users/roles.script",
+];
 
 /// The names among these that have no script in the folder.
 fn without_script<'n>(folder: &str, names: impl Iterator<Item = &'n str>) -> Vec<String> {

@@ -98,6 +98,11 @@ impl Activity {
         }
     }
 
+    /// Who is on the connection.
+    pub(crate) fn user(&self) -> Option<UserName> {
+        self.current.lock().user.clone()
+    }
+
     /// Says what killOp has to stop.
     pub(crate) fn adopt(&self, operation: Arc<Operation>) {
         let mut current = self.current.lock();

@@ -5,7 +5,7 @@
 
 use crate::command::Command;
 use crate::read_concern;
-use crate::session_id;
+use crate::session_id::{self, Named};
 use crate::transaction_rules::{self, Given, Part};
 use crate::write_concern::WriteConcern;
 use base::bson::{Document, Element, Value};
@@ -18,6 +18,8 @@ use std::time::Duration;
 pub(crate) struct Arguments<'a> {
     /// The logical session.
     pub(crate) session: Option<SessionId>,
+    /// The same as the client named it, before it was known whose it is.
+    pub(crate) named_session: Option<Named>,
     /// The number of the retryable write, or of the transaction, within its session.
     pub(crate) transaction_number: Option<i64>,
     /// How the command takes part in a transaction, where it does.
@@ -86,7 +88,7 @@ impl<'a> Arguments<'a> {
         for element in body.iter().skip(1).filter(|element| is_generic(element.name())) {
             let value = element.value();
             match element.name() {
-                "lsid" => arguments.session = Some(session_id::read(value)?),
+                "lsid" => arguments.named_session = Some(session_id::read(value)?),
                 "txnNumber" => arguments.transaction_number = Some(transaction_number(value)?),
                 "stmtId" => arguments.statement_id = Some(statement_id(value)?),
                 "stmtIds" => {
@@ -124,6 +126,7 @@ impl<'a> Arguments<'a> {
             }
         }
         arguments.api_strict = api.check(command)?;
+        arguments.session = arguments.named_session.map(|named| named.id);
         given.session = arguments.session.is_some();
         given.number = arguments.transaction_number;
         arguments.transaction = given.part(command, topology.is_replica_set)?;

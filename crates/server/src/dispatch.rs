@@ -150,7 +150,10 @@ impl<'a> Run<'a> {
         server.auth.check(server, state, command)?;
         access::check(server, state, self.request, command)?;
         let topology = Topology { is_replica_set: server.is_replicated() };
-        let arguments = Arguments::read(self.request.body, command, &topology)?;
+        let mut arguments = Arguments::read(self.request.body, command, &topology)?;
+        if let Some(named) = arguments.named_session {
+            arguments.session = access::session::own(server, state, named)?;
+        }
         let in_transaction = arguments.transaction.is_some();
         self.context = LabelContext {
             retryable_write: arguments.transaction_number.is_some() && !in_transaction,

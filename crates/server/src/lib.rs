@@ -5,8 +5,6 @@
 //! may carry (`arguments`), the handler in `commands` takes its declared `fields`, makes one call
 //! and writes its reply behind the header; `net` sends it.
 
-// What asks for roles comes with the commands that make them.
-#[allow(dead_code)]
 mod access;
 mod activity;
 mod arguments;

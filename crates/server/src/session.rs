@@ -250,9 +250,9 @@ impl Sessions {
         !session.ended.load(Ordering::Acquire)
     }
 
-    /// Starts a session with a number of its own.
-    pub(crate) fn start(&self) -> Result<SessionId> {
-        let id = SessionId::of_nobody(self.random.uuid());
+    /// Starts a session with a number of its own for a user, told by their digest.
+    pub(crate) fn start(&self, user: [u8; 32]) -> Result<SessionId> {
+        let id = SessionId::new(self.random.uuid(), user);
         self.touch(id).map(|session| session.id)
     }
 
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn sessions_end_and_expire() {
         let sessions = Sessions::new(1, Arc::new(SystemClock));
-        let id = sessions.start().unwrap();
+        let id = sessions.start(database::NOBODY).unwrap();
         assert_eq!((id.uuid[6] >> 4, id.uuid[8] >> 6, sessions.len()), (4, 2, 1));
         let held = sessions.touch(id).unwrap();
         assert!(sessions.refresh(&held));

@@ -8,12 +8,21 @@ use base64::prelude::BASE64_STANDARD;
 use database::{SessionId, uuid_text};
 use sha2::{Digest, Sha256};
 
+/// A session as a client names it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    /// Its id, of nobody where the client doesn't say whose it is.
+    pub(crate) id: SessionId,
+    /// Whether the client says whose it is.
+    pub(crate) has_user: bool,
+}
+
 /// Reads `{id: UUID, uid: digest}`. Clients leave the digest of their user to the server; one that speaks
 /// for others gives it.
 ///
 /// Errors: TypeMismatch, InvalidUUID, IDLFailedToParse, IDLUnknownField, UnsupportedFormat as MongoDB;
 /// NotImplemented for what only members of a cluster send.
-pub(crate) fn read(value: Value<'_>) -> Result<SessionId> {
+pub(crate) fn read(value: Value<'_>) -> Result<Named> {
     let document = value
         .as_document()
         .ok_or_else(|| err!(TypeMismatch, "BSON field 'lsid' is the wrong type, expected type 'object'"))?;
@@ -28,7 +37,8 @@ pub(crate) fn read(value: Value<'_>) -> Result<SessionId> {
     fields.refuse_unless_default("txnNumber")?;
     fields.refuse_unless_default("txnUUID")?;
     fields.finish()?;
-    Ok(user.map_or(SessionId::of_nobody(uuid), |user| SessionId::new(uuid, user)))
+    let id = user.map_or(SessionId::of_nobody(uuid), |user| SessionId::new(uuid, user));
+    Ok(Named { id, has_user: user.is_some() })
 }
 
 /// Reads a user's digest.
@@ -73,7 +83,7 @@ mod tests {
     fn read_of(build: impl FnOnce(&mut Builder)) -> Result<SessionId> {
         let mut lsid = Builder::new();
         build(&mut lsid);
-        read((&lsid.finish()).into())
+        read((&lsid.finish()).into()).map(|named| named.id)
     }
 
     #[test]
@@ -105,7 +115,7 @@ mod tests {
     fn nonsense_is_refused() {
         let id = Value::Binary { subtype: 4, bytes: &[1; 16] };
         let code = |result: Result<SessionId>| result.unwrap_err().code().number();
-        assert_eq!(code(read(Value::Int32(1))), 14);
+        assert_eq!(code(read(Value::Int32(1)).map(|named| named.id)), 14);
         assert_eq!(code(read_of(|_| ())), 40_414);
         assert_eq!(code(read_of(|b| _ = b.append("id", 1))), 14);
         assert_eq!(code(read_of(|b| _ = b.append("id", Value::Binary { subtype: 4, bytes: &[1] }))), 207);

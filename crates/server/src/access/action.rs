@@ -6,7 +6,8 @@ use base::{Result, err};
 macro_rules! actions {
     ($($variant:ident = $name:literal,)*) => {
         /// An action type.
-        #[allow(clippy::upper_case_acronyms)]
+        // Their names are MongoDB's.
+        #[allow(clippy::enum_variant_names)]
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
         pub(crate) enum Action {

@@ -21,6 +21,11 @@ pub(crate) fn is_of(tag: &CursorTag, user: Option<&UserName>) -> bool {
     tag.downcast_ref::<Owner>().is_some_and(|owner| owner.user.as_ref() == user)
 }
 
+/// Who opened a cursor.
+pub(crate) fn user_of(tag: &CursorTag) -> Option<&UserName> {
+    tag.downcast_ref::<Owner>()?.user.as_ref()
+}
+
 /// What a cursor is to remember that a command leaves open; nothing where nobody is asked.
 pub(crate) fn tag(call: &Call<'_>) -> Option<CursorTag> {
     if !super::is_asked(call.server, call.connection) {

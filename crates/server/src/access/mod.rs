@@ -13,6 +13,9 @@ pub(crate) mod privilege;
 mod redact;
 pub(crate) mod resource;
 pub(crate) mod role;
+pub(crate) mod session;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use action::Action;
 pub(crate) use needs::Needs;
@@ -96,7 +99,7 @@ pub(crate) fn check(
     state.activity.belongs_to(state.identity.as_ref().map(|identity| &identity.user));
     asked(server, state, request).check(&command.needs).map_err(|error| match error.code() {
         ErrorCode::Unauthorized => {
-            let shown = redact::command(command.name, request.body);
+            let shown = redact::shown(command, request.body);
             err!(Unauthorized, "not authorized on {} to execute command {shown}", request.database)
         }
         _ => error,

@@ -1,37 +1,33 @@
-//! Commands as errors show them: without secrets.
+//! Commands as refusals show them: without secrets.
 
+use crate::auth::redact::{SECRETS, without_secrets};
+use crate::command::Command;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 
-/// Fields that hold secrets.
-const SECRETS: [&str; 4] = ["key", "payload", "pwd", "speculativeAuthenticate"];
-
 /// The document of a command, its secrets taken out.
-pub(super) fn command(name: &str, body: Document<'_>) -> DocumentBuf {
-    match name {
-        "authenticate" | "createUser" | "hello" | "isMaster" | "saslContinue" | "saslStart"
-        | "updateUser" => without_secrets(body, false),
+pub(super) fn shown(command: &Command, body: Document<'_>) -> DocumentBuf {
+    match command.name {
         // They carry other commands.
-        "applyOps" | "explain" => without_secrets(body, true),
+        "applyOps" | "explain" => {
+            let mut out = Builder::new();
+            append(&mut out, body);
+            out.finish()
+        }
+        _ if command.has_secrets => without_secrets(body),
         _ => body.to_owned(),
     }
 }
 
-fn without_secrets(document: Document<'_>, deep: bool) -> DocumentBuf {
-    let mut out = Builder::new();
-    append(&mut out, document, deep);
-    out.finish()
-}
-
-fn append(out: &mut Builder, document: Document<'_>, deep: bool) {
+fn append(out: &mut Builder, document: Document<'_>) {
     for element in document {
         match element.value() {
             _ if SECRETS.contains(&element.name()) => _ = out.append(element.name(), "xxx"),
-            Value::Document(inner) if deep => {
-                append(out.begin_document(element.name()), inner, deep);
+            Value::Document(inner) => {
+                append(out.begin_document(element.name()), inner);
                 out.end();
             }
-            Value::Array(inner) if deep => {
-                append(out.begin_array(element.name()), inner.as_document(), deep);
+            Value::Array(inner) => {
+                append(out.begin_array(element.name()), inner.as_document());
                 out.end();
             }
             _ => _ = out.append_element(&element),
@@ -42,18 +38,20 @@ fn append(out: &mut Builder, document: Document<'_>, deep: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::find;
 
     #[test]
     fn secrets_are_not_shown() {
+        let shown = |name: &str, body: &DocumentBuf| shown(find(name).unwrap(), body.view()).to_string();
         let mut user = Builder::new();
         user.append("createUser", "u").append("pwd", "secret").begin_array("roles").end();
         let user = user.finish();
-        let shown = command("createUser", user.view()).to_string();
-        assert!(shown.contains("xxx") && !shown.contains("secret"), "{shown}");
+        let text = shown("createUser", &user);
+        assert!(text.contains("xxx") && !text.contains("secret"), "{text}");
         let mut nested = Builder::new();
         nested.begin_array("applyOps").push(&user).end();
-        let shown = command("applyOps", nested.finish().view()).to_string();
-        assert!(shown.contains("xxx") && !shown.contains("secret"), "{shown}");
-        assert!(command("insert", user.view()).to_string().contains("secret"));
+        let text = shown("applyOps", &nested.finish());
+        assert!(text.contains("xxx") && !text.contains("secret"), "{text}");
+        assert!(shown("insert", &user).contains("secret"));
     }
 }

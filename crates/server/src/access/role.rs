@@ -122,7 +122,7 @@ pub(crate) fn check_exist(server: &Server, roles: &[RoleName]) -> Result<()> {
     let mut unknown: Vec<String> = Vec::new();
     for role in roles {
         if !builtin::is_builtin(role) && document(server, role)?.is_none() {
-            let name = format!("'{role}'");
+            let name = role.to_string();
             if !unknown.contains(&name) {
                 unknown.push(name);
             }
@@ -160,6 +160,31 @@ fn part<'a>(parts: Document<'a>, name: &str) -> Result<&'a str> {
         )),
         None => Err(err!(BadValue, "RoleName must contain a field named: {name}")),
     }
+}
+
+/// Appends what somebody with these roles has by them: `inheritedRoles`, which are these and theirs,
+/// `inheritedPrivileges` and `inheritedAuthenticationRestrictions`.
+///
+/// Errors: the store's.
+pub(crate) fn append_resolved(
+    server: &Server,
+    out: &mut Builder,
+    roles: &[RoleName],
+    restrictions: bool,
+) -> Result<()> {
+    let resolved = resolve(server, roles)?;
+    let mut inherited = roles.to_vec();
+    inherited.extend(resolved.inherited.into_iter().filter(|role| !roles.contains(role)));
+    append_names(out, "inheritedRoles", &inherited);
+    append_privileges(out, "inheritedPrivileges", &resolved.privileges);
+    if restrictions {
+        out.begin_array("inheritedAuthenticationRestrictions");
+        for restrictions in &resolved.restrictions {
+            out.push(restrictions.view());
+        }
+        out.end();
+    }
+    Ok(())
 }
 
 /// Appends `{role, db}` for each role to an array.

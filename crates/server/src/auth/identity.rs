@@ -17,7 +17,6 @@ pub(crate) struct Identity {
     /// How they logged in.
     pub(crate) mechanism: &'static str,
     /// What the user's sessions are told apart by.
-    #[allow(dead_code, reason = "sessions are everybody's until roles are there")]
     pub(crate) digest: [u8; 32],
     /// What the roles allow, inherited ones included.
     pub(crate) privileges: Arc<Privileges>,

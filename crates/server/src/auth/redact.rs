@@ -3,7 +3,7 @@
 use base::bson::{Builder, Document, DocumentBuf};
 
 /// The fields of commands that hold secrets.
-const SECRETS: [&str; 4] = ["key", "payload", "pwd", "speculativeAuthenticate"];
+pub(crate) const SECRETS: [&str; 4] = ["key", "payload", "pwd", "speculativeAuthenticate"];
 
 /// The command without its secrets.
 pub(crate) fn without_secrets(body: Document<'_>) -> DocumentBuf {

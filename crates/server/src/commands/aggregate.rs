@@ -189,7 +189,7 @@ impl<'a> Parts<'a> {
             pipeline: self.pipeline,
             hint: self.hint.clone(),
             allow_disk_use: self.allow_disk_use,
-            sources: Some(super::sources::for_server(call.server, self.pipeline)),
+            sources: Some(super::sources::for_server(call.server, call.connection, self.pipeline)),
         }
     }
 }

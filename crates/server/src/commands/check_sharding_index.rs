@@ -1,7 +1,7 @@
 //! `checkShardingIndex`: whether a collection has an index that a shard key could use. MongoDB's
 //! own routers ask it; there is nothing in it that needs shards.
 
-use crate::access::{Action, Needs};
+use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use base::bson::{Document, Value, equal};
@@ -14,7 +14,7 @@ pub(crate) const CHECK_SHARDING_INDEX: Command = Command::new(
     Kind::Admin,
     "Tells whether a collection has an index for a shard key.",
     check_sharding_index,
-    Needs::Collection(Action::Find),
+    Needs::By(needs::find_in_named),
 );
 
 fn check_sharding_index(call: &mut Call<'_>) -> Result<Answer> {

@@ -1,9 +1,11 @@
 //! `currentOp` and `killOp`: what runs now, and stopping it.
 
-use crate::access::{Needs, needs};
+use crate::access::{self, Needs, needs};
 use crate::activity::{Activity, Current};
+use crate::auth::names::UserName;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
+use crate::connection::ConnectionState;
 use crate::fields::Fields;
 use crate::logging::{format_time, now_millis};
 use crate::server::Server;
@@ -11,6 +13,7 @@ use crate::session::Session;
 use crate::session_id;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Result, err};
+use database::SessionId;
 use std::sync::Arc;
 
 /// The row of `currentOp`.
@@ -27,7 +30,7 @@ fn current_op(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
     let idle_too = fields.flag("$all")?.unwrap_or(false);
-    fields.flag("$ownOps")?;
+    let own_only = fields.flag("$ownOps")?.unwrap_or(false);
     fields.flag("$truncateOps")?;
     // What is left are conditions on the entries.
     let conditions = fields.rest();
@@ -39,10 +42,11 @@ fn current_op(call: &mut Call<'_>) -> Result<Answer> {
             condition.name()
         ));
     }
+    let seen = Seen::by(call.server, call.connection, own_only);
     call.reply.begin_array("inprog");
     for activity in call.server.activities.all() {
         let current = activity.current();
-        if current.is_none() && !idle_too {
+        if current.is_none() && !idle_too || !seen.shows(&activity) {
             continue;
         }
         let entry = entry(call.server, &activity, current);
@@ -51,6 +55,9 @@ fn current_op(call: &mut Call<'_>) -> Result<Answer> {
         }
     }
     for session in call.server.sessions.all() {
+        if !seen.shows_session(&session.id) {
+            continue;
+        }
         let Some(entry) = idle_transaction(call.server, &session) else { continue };
         if conditions.iter().all(|condition| holds(entry.view(), condition.name(), condition.value())) {
             call.reply.push(&entry);
@@ -66,15 +73,58 @@ fn current_op(call: &mut Call<'_>) -> Result<Answer> {
 
 /// Every operation that runs now, as the stage `$currentOp` shows them; with `idleCursors` also the cursors
 /// that nobody reads at the moment.
-pub(crate) fn documents(server: &Server, options: Document<'_>) -> Vec<DocumentBuf> {
-    let running =
-        |activity: &Arc<Activity>| activity.current().map(|current| entry(server, activity, Some(current)));
+pub(crate) fn documents(server: &Server, state: &ConnectionState, options: Document<'_>) -> Vec<DocumentBuf> {
+    let all = options.get("allUsers").is_some_and(|all| all.is_truthy());
+    let seen = Seen::by(server, state, !all);
+    let running = |activity: &Arc<Activity>| {
+        let current = activity.current().filter(|_| seen.shows(activity))?;
+        Some(entry(server, activity, Some(current)))
+    };
     let mut entries: Vec<DocumentBuf> = server.activities.all().iter().filter_map(running).collect();
-    entries.extend(server.sessions.all().iter().filter_map(|session| idle_transaction(server, session)));
+    let sessions = server.sessions.all();
+    let sessions = sessions.iter().filter(|session| seen.shows_session(&session.id));
+    entries.extend(sessions.filter_map(|session| idle_transaction(server, session)));
     if options.get("idleCursors").is_some_and(|wanted| wanted.is_truthy()) {
-        entries.extend(server.database.cursors.idle().iter().map(idle_cursor));
+        let idle = server.database.cursors.idle();
+        entries.extend(idle.iter().filter(|cursor| seen.shows_cursor(cursor)).map(idle_cursor));
     }
     entries
+}
+
+/// Whose operations are shown: everybody's, or one user's.
+struct Seen {
+    only: Option<(Option<UserName>, [u8; 32])>,
+}
+
+impl Seen {
+    /// Where nobody is asked what they may do, everybody's are everybody's.
+    fn by(server: &Server, state: &ConnectionState, own_only: bool) -> Seen {
+        let user = || state.identity.as_ref().map(|identity| identity.user.clone());
+        let only = own_only && access::is_asked(server, state);
+        Seen { only: only.then(|| (user(), access::session::digest(server, state))) }
+    }
+
+    fn shows(&self, activity: &Activity) -> bool {
+        self.only.as_ref().is_none_or(|(user, _)| user.is_some() && activity.user() == *user)
+    }
+
+    fn shows_session(&self, session: &SessionId) -> bool {
+        self.only.as_ref().is_none_or(|(_, digest)| session.user() == digest)
+    }
+
+    fn shows_cursor(&self, cursor: &database::IdleCursor) -> bool {
+        let is_own = |user: &Option<UserName>| {
+            cursor.tag.as_ref().is_some_and(|tag| access::cursor::is_of(tag, user.as_ref()))
+        };
+        self.only.as_ref().is_none_or(|(user, _)| is_own(user))
+    }
+}
+
+/// Says whose an operation is.
+fn append_user(entry: &mut Builder, user: Option<&UserName>) {
+    let Some(user) = user else { return };
+    entry.begin_array("effectiveUsers").push_document();
+    entry.append("user", &user.name).append("db", &user.db).end().end();
 }
 
 /// A cursor that is open and not being read.
@@ -82,6 +132,7 @@ fn idle_cursor(cursor: &database::IdleCursor) -> DocumentBuf {
     let mut entry = Builder::new();
     entry.append("type", "idleCursor").append("ns", cursor.namespace.as_str());
     entry.append("active", false).append("currentOpTime", &format_time(now_millis()));
+    append_user(&mut entry, cursor.tag.as_ref().and_then(access::cursor::user_of));
     if let Some(session) = &cursor.session {
         session_id::append(entry.begin_document("lsid"), session);
         entry.end();
@@ -136,6 +187,7 @@ fn entry(server: &Server, activity: &Activity, current: Option<Current>) -> Docu
     entry.append("type", "op").append("desc", &format!("conn{}", activity.connection_id));
     entry.append("connectionId", activity.connection_id).append("client", &activity.client.to_string());
     entry.append("active", current.is_some()).append("currentOpTime", &format_time(now_millis()));
+    append_user(&mut entry, activity.user().as_ref());
     if let Some(current) = current {
         let micros = current.started.elapsed().as_micros() as i64;
         entry.append("opid", current.operation_id as i64).append("secs_running", micros / 1_000_000);

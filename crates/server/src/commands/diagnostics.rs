@@ -1,6 +1,6 @@
 //! Small commands that tell about the server and the machine: ping, buildInfo, hostInfo, ….
 
-use crate::access::{Action, Needs, needs};
+use crate::access::{Action, Needs, needs, role};
 use crate::auth::names::UserName;
 use crate::call::{Answer, Call};
 use crate::command::{COMMANDS, Command, Kind};
@@ -180,12 +180,13 @@ fn connection_status(call: &mut Call<'_>) -> Result<Answer> {
         reply.push_document().append("user", name).append("db", db).end();
     }
     reply.end().begin_array("authenticatedUserRoles");
-    for role in identity.iter().flat_map(|identity| &identity.roles) {
+    for role in identity.iter().flat_map(|identity| identity.privileges.roles()) {
         reply.push_document().append("role", &role.role).append("db", &role.db).end();
     }
     reply.end();
     if privileges {
-        reply.begin_array("authenticatedUserPrivileges").end();
+        let list = identity.as_ref().map_or(&[][..], |identity| identity.privileges.list());
+        role::append_privileges(reply, "authenticatedUserPrivileges", list);
     }
     reply.end();
     Ok(Answer::Done)

@@ -1,11 +1,11 @@
 //! `listDatabases` and `listCollections`.
 
 use super::cursor_reply;
-use crate::access::{Needs, needs};
+use crate::access::{self, Action, Needs, Resource, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use base::bson::{Builder, Document, DocumentBuf, Value};
-use base::{Namespace, Result};
+use base::{Namespace, Result, err};
 use database::collection::Collection;
 use database::language::Matcher;
 use std::collections::BTreeSet;
@@ -21,9 +21,9 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
     fields.command_value();
     let filter = fields.document("filter")?.unwrap_or(Document::EMPTY);
     let name_only = fields.flag("nameOnly")?.unwrap_or(false);
-    // Without users everybody may see everything.
-    fields.flag("authorizedDatabases")?;
+    let authorized = fields.flag("authorizedDatabases")?;
     fields.finish()?;
+    let only_own = shows_only_own(call, authorized)?;
     let surroundings = call.surroundings();
     let matcher = Matcher::parse(filter, &surroundings.context)?;
     let database = call.server.database.clone();
@@ -31,6 +31,9 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
     let mut total = 0i64;
     call.reply.begin_array("databases");
     for name in with_system_databases(catalog.databases()) {
+        if only_own && !access::privileges(call.server, call.connection).touches(name) {
+            continue;
+        }
         let mut size = 0;
         let mut empty = true;
         for collection in catalog.collections(name) {
@@ -62,6 +65,20 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
+/// Whether only those databases are shown on which whoever asks may do anything: all are for those who may list all.
+///
+/// Errors: Unauthorized where all are asked for by somebody who may not see all.
+fn shows_only_own(call: &Call<'_>, authorized: Option<bool>) -> Result<bool> {
+    if !access::is_asked(call.server, call.connection) {
+        return Ok(false);
+    }
+    let sees_all = access::may(call.server, call.connection, Resource::Cluster, Action::ListDatabases);
+    match authorized {
+        Some(false) if !sees_all => Err(err!(Unauthorized, "Insufficient permissions to list all databases")),
+        authorized => Ok(!sees_all || authorized == Some(true)),
+    }
+}
+
 /// The names with those of the databases that every MongoDB has, also while they are empty.
 fn with_system_databases<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'a str> {
     names.into_iter().chain(["admin", "config", "local"]).collect()
@@ -82,7 +99,7 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
     fields.command_value();
     let filter = fields.document("filter")?.unwrap_or(Document::EMPTY);
     let name_only = fields.flag("nameOnly")?.unwrap_or(false);
-    fields.flag("authorizedCollections")?;
+    let authorized = fields.flag("authorizedCollections")?.unwrap_or(false);
     let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "listCollections")?;
     fields.refuse_unless_default("includePendingDrops")?;
     fields.finish()?;
@@ -90,13 +107,20 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
     let matcher = Matcher::parse(filter, &surroundings.context)?;
     let catalog = call.server.database.catalog();
     let mut found = Vec::new();
+    let asks = authorized && access::is_asked(call.server, call.connection);
     for collection in catalog.collections(call.request.database) {
+        let own = Resource::Collection(call.request.database, collection.namespace.collection());
+        if asks && access::privileges(call.server, call.connection).on(own).is_empty() {
+            continue;
+        }
         let whole = describe(collection);
         if matcher.matches(whole.view(), &surroundings.context)? {
             found.push(if name_only { name_and_type(collection) } else { whole });
         }
     }
+    let log = Resource::Collection("local", "oplog.rs");
     if call.request.database == "local"
+        && !(asks && access::privileges(call.server, call.connection).on(log).is_empty())
         && let Some(size) = call.server.database.log_limit()
     {
         let whole = describe_log(size, name_only);

@@ -84,6 +84,8 @@ pub(crate) mod replication;
 pub(crate) mod replication_changes;
 pub(crate) mod replication_member;
 pub(crate) mod retry;
+pub(crate) mod roles;
+pub(crate) mod roles_info;
 pub(crate) mod search_indexes;
 pub(crate) mod server_status;
 pub(crate) mod sessions;

@@ -1,25 +1,24 @@
 //! Logical sessions: starting, refreshing, ending and killing them.
 
-use crate::access::{Action, Needs, needs};
+use crate::access::{Action, Needs, needs, session};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use crate::session::TIMEOUT_MINUTES;
-use crate::session_id;
+use crate::session_id::{self, Named};
 use base::bson::{Document, Value};
 use base::{Result, err};
-use database::{NOBODY, SessionId};
+use database::SessionId;
 
 /// The row of `startSession`.
 pub(crate) const START_SESSION: Command =
-    Command::new("startSession", Kind::Admin, "Starts a logical session.", start, Needs::Nothing)
-        .without_auth();
+    Command::new("startSession", Kind::Admin, "Starts a logical session.", start, Needs::Nothing);
 
 fn start(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
-    let id = call.server.sessions.start()?;
+    let id = call.server.sessions.start(session::digest(call.server, call.connection))?;
     call.reply.begin_document("id").append("id", Value::Binary { subtype: 4, bytes: &id.uuid }).end();
     call.reply.append("timeoutMinutes", TIMEOUT_MINUTES);
     Ok(Answer::Done)
@@ -31,7 +30,7 @@ pub(crate) const REFRESH_SESSIONS: Command =
         .stable_api();
 
 fn refresh(call: &mut Call<'_>) -> Result<Answer> {
-    for id in listed_sessions(call)? {
+    for id in own_sessions(call, Action::Impersonate)? {
         call.server.sessions.touch(id)?;
     }
     Ok(Answer::Done)
@@ -45,7 +44,7 @@ pub(crate) const END_SESSIONS: Command =
         .takes_write_concern();
 
 fn end(call: &mut Call<'_>) -> Result<Answer> {
-    for id in listed_sessions(call)? {
+    for id in own_sessions(call, Action::Impersonate)? {
         call.server.end_session(&id);
         call.server.database.cursors.kill_session(&id);
     }
@@ -67,10 +66,11 @@ pub(crate) const KILL_SESSIONS: Command =
     Command::new("killSessions", Kind::Admin, "Stops what runs in sessions.", kill, Needs::Nothing);
 
 fn kill(call: &mut Call<'_>) -> Result<Answer> {
-    let ids = listed_sessions(call)?;
-    // Without a list those of whoever asks: of nobody, as there are no users.
+    let ids = own_sessions(call, Action::KillAnySession)?;
+    let own = session::digest(call.server, call.connection);
+    // Without a list those of whoever asks.
     kill_sessions(call, |id| match ids.as_slice() {
-        [] => *id.user() == NOBODY,
+        [] => *id.user() == own,
         ids => ids.contains(id),
     });
     Ok(Answer::Done)
@@ -108,10 +108,11 @@ fn user_in(place: &str, user: Value<'_>) -> Result<[u8; 32]> {
     Ok(session_id::digest_of(name, database))
 }
 
-/// The users whose sessions `$listLocalSessions` is to list, by their digests; `None` is all.
+/// The users whose sessions `$listLocalSessions` is to list, by their digests; `None` is all. Where it names none they
+/// are those of whoever asks.
 ///
 /// Errors: UnsupportedFormat where it asks for both.
-pub(crate) fn listed_users(specification: Document<'_>) -> Result<Option<Vec<[u8; 32]>>> {
+pub(crate) fn listed_users(specification: Document<'_>, own: [u8; 32]) -> Result<Option<Vec<[u8; 32]>>> {
     const PLACE: &str = "$listLocalSessions";
     let mut fields = Fields::of_document(PLACE, specification);
     let all = fields.boolean("allUsers")?.unwrap_or(false);
@@ -126,7 +127,7 @@ pub(crate) fn listed_users(specification: Document<'_>) -> Result<Option<Vec<[u8
         Some(users) if !users.is_empty() => {
             users.iter().map(|user| user_in(PLACE, user)).collect::<Result<_>>().map(Some)
         }
-        _ => Ok((!all).then(|| vec![NOBODY])),
+        _ => Ok((!all).then(|| vec![own])),
     }
 }
 
@@ -161,8 +162,9 @@ impl Pattern {
         let document = pattern.as_document().ok_or_else(|| wrong_list(call, &pattern))?;
         let mut fields = Fields::of_document("killAllSessionsByPattern", document);
         let session = fields.any("lsid")?.map(session_id::read).transpose()?;
+        let session = session.map(|named| own(call, named, Action::KillAnySession)).transpose()?.flatten();
         let user = fields.any("uid")?.map(session_id::user_digest).transpose()?;
-        // Whom to act for, where there are users.
+        // Whom to act for while killing, which is for those who forward such commands.
         fields.refuse_unless_default("users")?;
         fields.refuse_unless_default("roles")?;
         fields.finish()?;
@@ -180,13 +182,19 @@ impl Pattern {
     }
 }
 
+/// The session that the client means, which may be another user's only for those who may do what `also` says.
+fn own(call: &Call<'_>, named: Named, also: Action) -> Result<Option<SessionId>> {
+    session::own_or(call.server, call.connection, named, also)
+}
+
 /// The sessions named in the command's own field.
-fn listed_sessions(call: &Call<'_>) -> Result<Vec<SessionId>> {
+fn own_sessions(call: &Call<'_>, also: Action) -> Result<Vec<SessionId>> {
     let mut fields = call.fields();
     let list = fields.command_value();
     fields.finish()?;
     let list = list.as_array().ok_or_else(|| wrong_list(call, &list))?;
-    list.iter().map(session_id::read).collect()
+    let named = list.iter().map(session_id::read).collect::<Result<Vec<_>>>()?;
+    named.into_iter().filter_map(|named| own(call, named, also).transpose()).collect()
 }
 
 fn wrong_list(call: &Call<'_>, found: &Value<'_>) -> base::Error {

@@ -1,6 +1,8 @@
 //! Aggregation stages that only the server can answer.
 
 use super::sessions::listed_users;
+use crate::access::session;
+use crate::connection::ConnectionState;
 use crate::server::Server;
 use base::bson::{Array, Builder, Document, DocumentBuf};
 use base::err;
@@ -9,22 +11,23 @@ use std::sync::Arc;
 
 /// Answers `$currentOp`, `$listLocalSessions` and the latencies of `$collStats` with the state of now, as far
 /// as a pipeline's first stage asks for it.
-pub(crate) fn for_server(server: &Server, pipeline: Array<'_>) -> Sources {
+pub(crate) fn for_server(server: &Server, state: &ConnectionState, pipeline: Array<'_>) -> Sources {
     let first = pipeline.iter().next().and_then(|stage| stage.as_document()?.first());
     let name = first.map_or("", |stage| stage.name());
     let argument = first.and_then(|stage| stage.value().as_document()).unwrap_or(Document::EMPTY);
     let operations = match name {
-        "$currentOp" => super::current_op::documents(server, argument),
+        "$currentOp" => super::current_op::documents(server, state, argument),
         _ => Vec::new(),
     };
     let usage =
         (name == "$collStats" && argument.find("latencyStats").is_some()).then(|| server.activities.usage());
     let sessions = server.sessions.clone();
+    let own = session::digest(server, state);
     Arc::new(move |stage, specification| match stage {
         "$currentOp" => Ok(operations.clone()),
         "$listLocalSessions" => {
             let specification = specification.as_document().unwrap_or(Document::EMPTY);
-            Ok(sessions.documents(listed_users(specification)?.as_deref()))
+            Ok(sessions.documents(listed_users(specification, own)?.as_deref()))
         }
         "latencyStats" => {
             let namespace = specification.as_str().unwrap_or_default();

@@ -88,7 +88,7 @@ pub(crate) const DATA_SIZE: Command = Command::new(
     Kind::Read,
     "Tells the size of a collection's documents.",
     data_size,
-    Needs::By(needs::data_size),
+    Needs::By(needs::find_in_named),
 );
 
 fn data_size(call: &mut Call<'_>) -> Result<Answer> {

@@ -1,6 +1,6 @@
 //! `usersInfo`: users as their documents tell, without what nobody has to see.
 
-use crate::access::{Needs, needs};
+use crate::access::{Needs, needs, role};
 use crate::auth::names::UserName;
 use crate::auth::store;
 use crate::call::{Answer, Call};
@@ -118,13 +118,13 @@ fn read_name(name: Value<'_>, db: &str) -> Result<UserName> {
 
 /// Named users, each read for itself, with what only such a question is answered with.
 fn one_by_one(call: &Call<'_>, names: &[UserName], asked: &Asked<'_>) -> Result<Vec<DocumentBuf>> {
-    if asked.privileges {
-        return Err(err!(NotImplemented, "BSON field 'usersInfo.showPrivileges' is not implemented"));
-    }
     let mut users = Vec::new();
     for name in names {
         let Some(found) = store::user(call.server, name)? else { continue };
-        users.push(shown(found.view(), asked));
+        let mut user = Builder::new();
+        user.append_all(shown(found.view(), asked).view());
+        role::append_resolved(call.server, &mut user, &role::named_in(found.view()), true)?;
+        users.push(user.finish());
     }
     Ok(users)
 }

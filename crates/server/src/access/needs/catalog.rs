@@ -15,9 +15,9 @@ pub(crate) fn create(asked: &mut Asked<'_>) -> Result<()> {
         asked.need(own, Action::ConvertToCapped)?;
     }
     let is_view = values(asked.body, "viewOn").any(|on| !on.is_nullish());
-    if is_view || !asked.may(own, Action::Insert) {
-        asked.need(own, Action::CreateCollection)?;
-    }
+    // Whoever may insert makes a collection by that anyhow.
+    let by_insert = !is_view && !asked.may(own, Action::CreateCollection) && asked.may(own, Action::Insert);
+    asked.need(own, if by_insert { Action::Insert } else { Action::CreateCollection })?;
     view(asked)
 }
 

@@ -78,8 +78,8 @@ pub(super) fn full(name: &str) -> Resource<'_> {
     Resource::named(database, Some(collection))
 }
 
-/// `dataSize`: its own field names a database, too.
-pub(crate) fn data_size(asked: &mut Asked<'_>) -> Result<()> {
+/// `dataSize` and `checkShardingIndex`: reading the collection that their own field names with its database.
+pub(crate) fn find_in_named(asked: &mut Asked<'_>) -> Result<()> {
     let resource = match asked.value().and_then(|value| value.as_str()) {
         Some(name) => full(name),
         None => Resource::Database(asked.database),

@@ -17,13 +17,11 @@ pub(crate) fn current_op(asked: &mut Asked<'_>) -> Result<()> {
 
 /// `killOp`: nothing for one's own operation.
 pub(crate) fn kill_op(asked: &mut Asked<'_>) -> Result<()> {
-    if asked.may(Resource::Cluster, Action::Killop) {
-        return Ok(());
-    }
     let number = asked.body.get("op").and_then(|number| number.as_number());
     let number = number.and_then(|number| u64::try_from(number.to_i64_clamped()).ok());
-    let is_own = number.is_some_and(|number| asked.activities.is_of(number, asked.user()));
-    match is_own {
+    // To look at all connections is worth it only for those without the right.
+    let may = asked.may(Resource::Cluster, Action::Killop);
+    match !may && number.is_some_and(|number| asked.activities.is_of(number, asked.user())) {
         true => Ok(()),
         false => asked.need(Resource::Cluster, Action::Killop),
     }
@@ -76,7 +74,7 @@ pub(crate) fn profile(asked: &mut Asked<'_>) -> Result<()> {
     let only_looks = looks && asked.body.get("slowms").or(asked.body.get("sampleRate")).is_none();
     let profiled = Resource::Collection(asked.database, "system.profile");
     if only_looks && asked.may(profiled, Action::Find) {
-        return Ok(());
+        return asked.need(profiled, Action::Find);
     }
     asked.need(Resource::Database(asked.database), Action::EnableProfiler)
 }
@@ -138,6 +136,10 @@ fn applied(asked: &mut Asked<'_>, kind: &str, name: &str, operation: Document<'_
                 "startIndexBuild" | "commitIndexBuild" | "abortIndexBuild" => {
                     let collection = command.first().and_then(|first| first.value().as_str());
                     asked.need(Resource::named(database, collection), Action::CreateIndex)
+                }
+                "dropIndex" | "deleteIndex" => {
+                    let collection = command.first().and_then(|first| first.value().as_str());
+                    asked.need(Resource::named(database, collection), Action::DropIndex)
                 }
                 name if crate::command::find(name).is_none() => {
                     asked.need(Resource::Cluster, Action::Internal)

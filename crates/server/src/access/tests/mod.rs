@@ -1,0 +1,126 @@
+//! What is allowed to whom, tried over connections in memory.
+
+mod samples;
+mod scenes;
+mod table;
+
+use crate::auth::Identity;
+use crate::auth::names::UserName;
+use crate::connection::{ConnectionState, Outcome, handle};
+use crate::direct;
+use crate::server::{Server, Settings};
+use crate::session_id;
+use base::bson::{Document, DocumentBuf, extended_json};
+use database::{Database, SystemClock};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Instant;
+use storage::store::LogOptions;
+
+/// A server that asks everybody what they may do.
+fn guarded() -> Arc<Server> {
+    let settings = Settings { auth: true, replica_set: Some("rs0".to_string()), ..Settings::default() };
+    let engine = Arc::new(storage::MemoryEngine::new());
+    let log = Some(LogOptions { bytes: 1 << 20 });
+    let database = Database::open_with(engine, Arc::new(SystemClock), 1, log).unwrap();
+    Arc::new(Server::new(settings, database))
+}
+
+fn parse(text: &str) -> DocumentBuf {
+    extended_json::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// Runs a command of the server's own.
+fn system(server: &Server, text: &str) -> DocumentBuf {
+    direct::run(server, parse(text).view()).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// One connection.
+struct Client {
+    server: Arc<Server>,
+    state: ConnectionState,
+}
+
+impl Client {
+    /// A connection from elsewhere on which nobody has logged in.
+    fn nobody(server: &Arc<Server>) -> Client {
+        let activity = server.activities.open(([10, 0, 0, 1], 50_000).into());
+        let state = ConnectionState::new(activity, ([127, 0, 0, 1], 27_017).into());
+        Client { server: server.clone(), state }
+    }
+
+    /// A connection of a user with these roles, `role@database` each.
+    fn user(server: &Arc<Server>, name: &str, roles: &[&str]) -> Client {
+        let mut client = Client::nobody(server);
+        client.log_in(name, roles);
+        client
+    }
+
+    /// Has the user on the connection have these roles from now on: the next command reads them.
+    fn log_in(&mut self, name: &str, roles: &[&str]) {
+        let role = |role: &&str| {
+            let (role, database) = role.split_once('@').unwrap();
+            format!(r#"{{role: "{role}", db: "{database}"}}"#)
+        };
+        let roles: Vec<String> = roles.iter().map(role).collect();
+        let user =
+            format!(r#"{{user: "{name}", db: "admin", credentials: {{}}, roles: [{}]}}"#, roles.join(", "));
+        system(
+            &self.server,
+            &format!(
+                r#"{{update: "system.users", updates: [{{q: {{_id: "admin.{name}"}}, u: {user}, upsert: true}}],
+                    $db: "admin"}}"#
+            ),
+        );
+        self.state.identity.get_or_insert_with(|| {
+            Arc::new(Identity {
+                user: UserName::new(name, "admin"),
+                user_id: None,
+                privileges: Arc::default(),
+                roles: Vec::new(),
+                mechanism: "SCRAM-SHA-256",
+                digest: session_id::digest_of(name, "admin"),
+                // Of no time, so that it is read again.
+                generation: u64::MAX,
+                read: Instant::now(),
+            })
+        });
+        crate::auth::login::refresh(&self.server, &mut self.state).unwrap();
+        assert!(self.state.identity.is_some());
+    }
+
+    /// Runs a command, `$db` included.
+    fn run(&mut self, command: Document<'_>) -> DocumentBuf {
+        let frame = direct::frame(command);
+        loop {
+            let mut reply = Vec::new();
+            match handle(&mut self.state, &self.server, &frame, &mut reply) {
+                Outcome::Wait(mut wait) => {
+                    while !(wait.ready)(Waker::noop()) && Instant::now() < wait.until {
+                        std::thread::yield_now();
+                    }
+                }
+                _ => return direct::document(&reply).unwrap_or_else(DocumentBuf::empty),
+            }
+        }
+    }
+
+    /// The same for a command as text.
+    fn ask(&mut self, text: &str) -> DocumentBuf {
+        self.run(parse(text).view())
+    }
+
+    /// The code and the message of a refusal; 0 and nothing otherwise.
+    fn code(&mut self, text: &str) -> (i64, String) {
+        let reply = self.ask(text);
+        let reply = reply.view();
+        let message = reply.get("errmsg").and_then(|message| message.as_str()).unwrap_or_default();
+        (reply.get("code").and_then(|code| code.as_i64()).unwrap_or_default(), message.to_string())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.server.activities.close(&self.state.activity);
+    }
+}

@@ -1,0 +1,390 @@
+//! Making, changing and dropping roles: documents in `admin.system.roles`.
+
+use crate::access::privilege::{self, Privilege};
+use crate::access::{Action, Needs, builtin, needs, role};
+use crate::auth::names::RoleName;
+use crate::auth::restrictions;
+use crate::auth::store::{self, ROLES, USERS};
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use crate::server::Server;
+use base::bson::{Array, Builder, Document, DocumentBuf, Value};
+use base::{ErrorCode, Result, err};
+
+/// The row of `createRole`.
+pub(crate) const CREATE: Command =
+    Command::new("createRole", Kind::Write, "Makes a role.", create, Needs::By(needs::create_role));
+
+fn create(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let role = own_role(call, &mut fields)?;
+    let privileges = privileges(&mut fields)?.ok_or_else(|| missing(call, "privileges"))?;
+    let roles = roles(call, &mut fields)?.ok_or_else(|| missing(call, "roles"))?;
+    let restrictions = fields.array("authenticationRestrictions")?;
+    fields.finish()?;
+    match role.db.as_str() {
+        "local" => return Err(err!(BadValue, "Cannot create roles in the local database")),
+        "$external" => return Err(err!(BadValue, "Cannot create roles in the $external database")),
+        _ if builtin::is_builtin(&role) => {
+            return Err(err!(BadValue, "Cannot create roles with the same name as a built-in role"));
+        }
+        _ => {}
+    }
+    let server = call.server;
+    let changing = server.auth.changing.lock();
+    check_grantable(server, &role, &roles)?;
+    check_within(&role, &privileges)?;
+    let mut document = Builder::new();
+    document.append("_id", &role.id()).append("role", &role.role).append("db", &role.db);
+    role::append_privileges(&mut document, "privileges", &privileges);
+    role::append_names(&mut document, "roles", &roles);
+    append_restrictions(&mut document, "createRole", restrictions)?;
+    let mut insert = Builder::new();
+    insert.append("insert", ROLES).begin_array("documents").push(&document.finish()).end();
+    insert.append("$db", "admin");
+    match store::run(server, insert.finish().view()) {
+        Err(error) if error.code() == ErrorCode::DuplicateKey => {
+            return Err(err!(51002, "Role \"{role}\" already exists"));
+        }
+        written => written?,
+    };
+    drop(changing);
+    call.acknowledge(None)?;
+    Ok(Answer::Done)
+}
+
+/// The row of `updateRole`.
+pub(crate) const UPDATE: Command =
+    Command::new("updateRole", Kind::Write, "Changes a role.", update, Needs::By(needs::update_role));
+
+fn update(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let role = own_role(call, &mut fields)?;
+    let privileges = privileges(&mut fields)?;
+    let roles = roles(call, &mut fields)?;
+    let restrictions = fields.array("authenticationRestrictions")?;
+    fields.finish()?;
+    if privileges.is_none() && roles.is_none() && restrictions.is_none() {
+        return Err(err!(BadValue, "Must specify at least one field to update in updateRole"));
+    }
+    let changing = call.server.auth.changing.lock();
+    check_changeable(call.server, &role)?;
+    let mut set = Builder::new();
+    if let Some(privileges) = &privileges {
+        check_within(&role, privileges)?;
+        role::append_privileges(&mut set, "privileges", privileges);
+    }
+    if let Some(roles) = &roles {
+        check_grantable(call.server, &role, roles)?;
+        role::append_names(&mut set, "roles", roles);
+    }
+    append_restrictions(&mut set, "updateRole", restrictions)?;
+    let lifts = restrictions.is_some_and(|restrictions| restrictions.is_empty());
+    change(call.server, &role, set.finish().view(), lifts)?;
+    drop(changing);
+    call.acknowledge(None)?;
+    Ok(Answer::Done)
+}
+
+/// The row of `dropRole`.
+pub(crate) const DROP: Command = Command::new(
+    "dropRole",
+    Kind::Write,
+    "Drops a role, and takes it from whoever has it.",
+    drop_role,
+    Needs::Database(Action::DropRole),
+);
+
+fn drop_role(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let role = own_role(call, &mut fields)?;
+    fields.finish()?;
+    let changing = call.server.auth.changing.lock();
+    check_changeable(call.server, &role)?;
+    let mut granted = Builder::new();
+    granted.append("role", &role.role).append("db", &role.db);
+    remove(call.server, granted.finish().view())?;
+    drop(changing);
+    call.acknowledge(None)?;
+    Ok(Answer::Done)
+}
+
+/// The row of `dropAllRolesFromDatabase`.
+pub(crate) const DROP_ALL: Command = Command::new(
+    "dropAllRolesFromDatabase",
+    Kind::Write,
+    "Drops every role of a database that isn't built in.",
+    drop_all,
+    Needs::Database(Action::DropRole),
+);
+
+fn drop_all(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    let changing = call.server.auth.changing.lock();
+    let mut granted = Builder::new();
+    granted.append("db", call.request.database);
+    let dropped = remove(call.server, granted.finish().view())?;
+    drop(changing);
+    call.reply.append_number("n", dropped);
+    call.acknowledge(None)?;
+    Ok(Answer::Done)
+}
+
+/// The row of `grantPrivilegesToRole`.
+pub(crate) const GRANT_PRIVILEGES: Command = Command::new(
+    "grantPrivilegesToRole",
+    Kind::Write,
+    "Adds privileges to a role.",
+    grant_privileges,
+    Needs::By(needs::grant_privileges),
+);
+
+/// The row of `revokePrivilegesFromRole`.
+pub(crate) const REVOKE_PRIVILEGES: Command = Command::new(
+    "revokePrivilegesFromRole",
+    Kind::Write,
+    "Takes privileges from a role.",
+    revoke_privileges,
+    Needs::By(needs::revoke_privileges),
+);
+
+fn grant_privileges(call: &mut Call<'_>) -> Result<Answer> {
+    change_privileges(call, true)
+}
+
+fn revoke_privileges(call: &mut Call<'_>) -> Result<Answer> {
+    change_privileges(call, false)
+}
+
+fn change_privileges(call: &mut Call<'_>, grants: bool) -> Result<Answer> {
+    let mut fields = call.fields();
+    let role = own_role(call, &mut fields)?;
+    let given = privileges(&mut fields)?.ok_or_else(|| missing(call, "privileges"))?;
+    fields.finish()?;
+    check_not_empty(call, "privileges", given.is_empty())?;
+    let changing = call.server.auth.changing.lock();
+    let document = check_changeable(call.server, &role)?;
+    let mut privileges = role::privileges_in(document.view());
+    if grants {
+        check_within(&role, &given)?;
+        given.into_iter().for_each(|one| privilege::add(&mut privileges, one));
+    } else {
+        for known in &mut privileges {
+            let taken = given.iter().find(|one| one.resource == known.resource);
+            known.actions = taken.map_or(known.actions, |taken| known.actions.without(taken.actions));
+        }
+        privileges.retain(|known| !known.actions.is_empty());
+    }
+    let mut set = Builder::new();
+    role::append_privileges(&mut set, "privileges", &privileges);
+    change(call.server, &role, set.finish().view(), false)?;
+    drop(changing);
+    call.acknowledge(None)?;
+    Ok(Answer::Done)
+}
+
+/// The row of `grantRolesToRole`.
+pub(crate) const GRANT_ROLES: Command = Command::new(
+    "grantRolesToRole",
+    Kind::Write,
+    "Has a role inherit others.",
+    grant_roles,
+    Needs::By(needs::grant_roles),
+);
+
+/// The row of `revokeRolesFromRole`.
+pub(crate) const REVOKE_ROLES: Command = Command::new(
+    "revokeRolesFromRole",
+    Kind::Write,
+    "Has a role no longer inherit others.",
+    revoke_roles,
+    Needs::By(needs::revoke_roles),
+);
+
+fn grant_roles(call: &mut Call<'_>) -> Result<Answer> {
+    change_roles(call, true)
+}
+
+fn revoke_roles(call: &mut Call<'_>) -> Result<Answer> {
+    change_roles(call, false)
+}
+
+fn change_roles(call: &mut Call<'_>, grants: bool) -> Result<Answer> {
+    let mut fields = call.fields();
+    let role = own_role(call, &mut fields)?;
+    let given = roles(call, &mut fields)?.ok_or_else(|| missing(call, "roles"))?;
+    fields.finish()?;
+    check_not_empty(call, "roles", given.is_empty())?;
+    let changing = call.server.auth.changing.lock();
+    let document = check_changeable(call.server, &role)?;
+    let mut roles = role::named_in(document.view());
+    if grants {
+        check_grantable(call.server, &role, &given)?;
+        roles.extend(given);
+        dedup(&mut roles);
+    } else {
+        roles.retain(|known| !given.contains(known));
+    }
+    let mut set = Builder::new();
+    role::append_names(&mut set, "roles", &roles);
+    change(call.server, &role, set.finish().view(), false)?;
+    drop(changing);
+    call.acknowledge(None)?;
+    Ok(Answer::Done)
+}
+
+/// The role that the command's own field names.
+///
+/// Errors: BadValue for an empty name, TypeMismatch for none.
+fn own_role(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<RoleName> {
+    match fields.command_value() {
+        Value::String("") => Err(err!(BadValue, "Role name must be non-empty")),
+        Value::String(name) if name.contains('\0') => {
+            Err(err!(BadValue, "Role name cannot contain NULL characters"))
+        }
+        Value::String(name) => Ok(RoleName::new(name, call.request.database)),
+        other => Err(fields.wrong_type(call.command.name, other.kind(), "string")),
+    }
+}
+
+fn missing(call: &Call<'_>, field: &str) -> base::Error {
+    err!(IDLFailedToParse, "BSON field '{}.{field}' is missing but a required field", call.command.name)
+}
+
+fn check_not_empty(call: &Call<'_>, field: &str, is_empty: bool) -> Result<()> {
+    match is_empty {
+        true => Err(err!(BadValue, "{} command requires a non-empty \"{field}\" array", call.command.name)),
+        false => Ok(()),
+    }
+}
+
+/// Takes `privileges`, those of one resource put together.
+fn privileges(fields: &mut Fields<'_>) -> Result<Option<Vec<Privilege>>> {
+    let Some(list) = fields.documents("privileges")? else { return Ok(None) };
+    let mut privileges = Vec::new();
+    for document in list.iter() {
+        privilege::add(&mut privileges, Privilege::parse(document)?);
+    }
+    Ok(Some(privileges))
+}
+
+/// Takes `roles`.
+fn roles(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<Option<Vec<RoleName>>> {
+    let Some(list) = fields.array("roles")? else { return Ok(None) };
+    let names = list.iter().map(|name| role::read_name(name, call.request.database));
+    let mut names = names.collect::<Result<Vec<_>>>()?;
+    dedup(&mut names);
+    Ok(Some(names))
+}
+
+/// Leaves the first of each role.
+fn dedup(roles: &mut Vec<RoleName>) {
+    let mut seen = Vec::new();
+    roles.retain(|role| {
+        let is_new = !seen.contains(role);
+        if is_new {
+            seen.push(role.clone());
+        }
+        is_new
+    });
+}
+
+fn append_restrictions(out: &mut Builder, place: &str, restrictions: Option<Array<'_>>) -> Result<()> {
+    match restrictions {
+        Some(restrictions) if !restrictions.is_empty() => {
+            restrictions::append_checked(out, place, restrictions)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The document of a role that may be changed.
+///
+/// Errors: InvalidRoleModification for a built-in role, RoleNotFound.
+fn check_changeable(server: &Server, role: &RoleName) -> Result<DocumentBuf> {
+    if builtin::is_builtin(role) {
+        return Err(err!(InvalidRoleModification, "{role} is a built-in role and cannot be modified"));
+    }
+    role::document(server, role)?.ok_or_else(|| err!(RoleNotFound, "Could not find role: {role}"))
+}
+
+/// Refuses roles that a role can't inherit: unknown ones, those of another database unless it is one of `admin`, and
+/// those that inherit it.
+fn check_grantable(server: &Server, role: &RoleName, given: &[RoleName]) -> Result<()> {
+    if given.contains(role) {
+        return Err(err!(InvalidRoleModification, "Cannot grant role {role} to itself."));
+    }
+    if role.db != "admin" && given.iter().any(|other| other.db != role.db) {
+        return Err(err!(
+            InvalidRoleModification,
+            "Roles on the '{}' database cannot be granted roles from other databases",
+            role.db
+        ));
+    }
+    let context = |error: base::Error| {
+        base::Error::new(error.code(), format!("Cannot grant roles to '{role}': {}", error.message()))
+    };
+    role::check_exist(server, given).map_err(context)?;
+    match role::resolve(server, given).map_err(context)?.inherited.contains(role) {
+        true => Err(err!(
+            InvalidRoleModification,
+            "Granting roles to {role} would introduce a cycle in the role graph"
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Refuses privileges beyond the role's database, unless it is one of `admin`.
+fn check_within(role: &RoleName, privileges: &[Privilege]) -> Result<()> {
+    match role.db == "admin" || privileges.iter().all(|privilege| privilege.resource.is_within(&role.db)) {
+        true => Ok(()),
+        false => Err(err!(
+            InvalidRoleModification,
+            "Roles on the '{}' database cannot be granted privileges that target other databases or the cluster",
+            role.db
+        )),
+    }
+}
+
+/// Sets fields of a role's document; with `lifts` it loses its authentication restrictions.
+fn change(server: &Server, role: &RoleName, set: Document<'_>, lifts: bool) -> Result<()> {
+    let mut update = Builder::new();
+    update.append("update", ROLES).begin_array("updates").push_document();
+    update.begin_document("q").append("_id", &role.id()).end().begin_document("u");
+    if !set.is_empty() {
+        update.append("$set", set);
+    }
+    if lifts {
+        update.begin_document("$unset").append("authenticationRestrictions", "").end();
+    }
+    update.end().end().end().append("$db", "admin");
+    let written = store::run(server, update.finish().view())?;
+    match count(written.view()) {
+        0 => Err(err!(RoleNotFound, "Role {role} not found")),
+        _ => Ok(()),
+    }
+}
+
+/// Takes roles from all users and roles that have them, then drops them. How many were dropped.
+fn remove(server: &Server, granted: Document<'_>) -> Result<i64> {
+    for collection in [USERS, ROLES] {
+        let mut update = Builder::new();
+        update.append("update", collection).begin_array("updates").push_document();
+        update.begin_document("q").begin_document("roles").append("$elemMatch", granted).end().end();
+        update.begin_document("u").begin_document("$pull").append("roles", granted).end().end();
+        update.append("multi", true).end().end().append("$db", "admin");
+        store::run(server, update.finish().view())?;
+    }
+    let mut delete = Builder::new();
+    delete.append("delete", ROLES).begin_array("deletes").push_document();
+    delete.append("q", granted).append("limit", 0).end().end().append("$db", "admin");
+    let written = store::run(server, delete.finish().view())?;
+    Ok(count(written.view()))
+}
+
+fn count(reply: Document<'_>) -> i64 {
+    reply.get("n").and_then(|n| n.as_i64()).unwrap_or_default()
+}

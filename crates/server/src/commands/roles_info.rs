@@ -1,0 +1,186 @@
+//! `rolesInfo`: which roles there are, and what they come to.
+
+use crate::access::{Needs, builtin, needs, role};
+use crate::auth::names::RoleName;
+use crate::auth::store::{self, ROLES};
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use crate::server::Server;
+use base::bson::{Builder, Document, Value};
+use base::{Result, err};
+
+/// The row of the table.
+pub(crate) const INFO: Command =
+    Command::new("rolesInfo", Kind::Read, "Tells of roles.", info, Needs::By(needs::roles_info));
+
+/// What is shown of each role.
+#[derive(Clone, Copy)]
+struct Shown {
+    privileges: bool,
+    restrictions: bool,
+}
+
+fn info(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let wanted = fields.command_value();
+    let (privileges, as_fragment) = show_privileges(&mut fields)?;
+    let builtin_too = fields.flag("showBuiltinRoles")?.unwrap_or(false);
+    let restrictions = fields.flag("showAuthenticationRestrictions")?.unwrap_or(false);
+    fields.finish()?;
+    let shown = Shown { privileges, restrictions };
+    let database = call.request.database;
+    let roles: Vec<RoleName> = match wanted {
+        Value::Array(names) => {
+            names.iter().map(|name| role::read_name(name, database)).collect::<Result<_>>()?
+        }
+        name @ (Value::String(_) | Value::Document(_)) => vec![role::read_name(name, database)?],
+        number if number.as_number().is_some_and(|number| number.to_f64() == 1.0) => {
+            if as_fragment {
+                return Err(err!(IllegalOperation, "Cannot get user fragment for all roles in a database"));
+            }
+            append_all(call, shown, builtin_too)?;
+            return Ok(Answer::Done);
+        }
+        other => {
+            return Err(err!(
+                BadValue,
+                "UserName or RoleName must be either a string, an object, an array, or 1, but found {}",
+                other.kind().alias()
+            ));
+        }
+    };
+    if as_fragment {
+        append_fragment(call, &roles, shown)?;
+        return Ok(Answer::Done);
+    }
+    call.reply.begin_array("roles");
+    for role in &roles {
+        if let Some(document) = described(call.server, role)? {
+            append_role(call.server, call.reply.push_document(), document.view(), role, shown)?;
+            call.reply.end();
+        }
+    }
+    call.reply.end();
+    Ok(Answer::Done)
+}
+
+/// Takes `showPrivileges`: whether they are shown, and whether as a part of a user.
+fn show_privileges(fields: &mut Fields<'_>) -> Result<(bool, bool)> {
+    match fields.any("showPrivileges")? {
+        None | Some(Value::Null) => Ok((false, false)),
+        Some(Value::String("asUserFragment")) => Ok((true, true)),
+        Some(Value::String(other)) => Err(err!(
+            FailedToParse,
+            "Failed to parse 'showPrivileges'. 'showPrivileges' should either be a boolean or the string \
+             'asUserFragment', given: '{other}'"
+        )),
+        Some(Value::Boolean(shown)) => Ok((shown, false)),
+        Some(value) => match value.as_number() {
+            Some(number) => Ok((!number.is_zero(), false)),
+            None => Err(err!(
+                FailedToParse,
+                "Failed to parse 'showPrivileges'. 'showPrivileges' should either be a boolean or the string \
+                 'asUserFragment'"
+            )),
+        },
+    }
+}
+
+/// The document of a role, a built-in one's made up.
+fn described(server: &Server, role: &RoleName) -> Result<Option<base::bson::DocumentBuf>> {
+    let Some(privileges) = builtin::privileges(role) else { return role::document(server, role) };
+    let mut document = Builder::new();
+    document.append("db", &role.db).append("role", &role.role);
+    document.begin_array("roles").end();
+    role::append_privileges(&mut document, "privileges", &privileges);
+    Ok(Some(document.finish()))
+}
+
+/// Every role of the database, the built-in ones first.
+fn append_all(call: &mut Call<'_>, shown: Shown, builtin_too: bool) -> Result<()> {
+    let (server, database) = (call.server, call.request.database);
+    call.reply.begin_array("roles");
+    for name in if builtin_too { builtin::of_database(database) } else { Vec::new() } {
+        let privileges = builtin::privileges(&name).unwrap_or_default();
+        let out = call.reply.push_document();
+        out.append("role", &name.role).append("db", &name.db).append("isBuiltin", true);
+        out.begin_array("roles").end().begin_array("inheritedRoles").end();
+        if shown.privileges {
+            role::append_privileges(out, "privileges", &privileges);
+            role::append_privileges(out, "inheritedPrivileges", &privileges);
+        }
+        if shown.restrictions {
+            out.begin_array("authenticationRestrictions").end();
+            out.begin_array("inheritedAuthenticationRestrictions").end();
+        }
+        out.end();
+    }
+    let mut filter = Builder::new();
+    filter.append("db", database);
+    for document in store::find(server, ROLES, filter.finish().view())? {
+        let document = document.view();
+        let text = |field: &str| document.get(field).and_then(|value| value.as_str()).unwrap_or_default();
+        let name = RoleName::new(text("role"), text("db"));
+        append_role(server, call.reply.push_document(), document, &name, shown)?;
+        call.reply.end();
+    }
+    call.reply.end();
+    Ok(())
+}
+
+fn append_role(
+    server: &Server,
+    out: &mut Builder,
+    document: Document<'_>,
+    role: &RoleName,
+    shown: Shown,
+) -> Result<()> {
+    let mut restrictions = None;
+    for element in document {
+        match element.name() {
+            "privileges" if !shown.privileges => {}
+            "authenticationRestrictions" => restrictions = Some(element.value()),
+            _ => _ = out.append_element(&element),
+        }
+    }
+    let has_any = restrictions.and_then(|list| list.as_array()).filter(|list| !list.is_empty());
+    if shown.restrictions {
+        out.begin_array("authenticationRestrictions");
+        if let Some(own) = has_any {
+            out.push(Value::Array(own));
+        }
+        out.end();
+    }
+    let direct = role::named_in(document);
+    let resolved = role::resolve(server, &direct)?;
+    let mut inherited = direct.clone();
+    inherited.extend(resolved.inherited.into_iter().filter(|role| !direct.contains(role)));
+    role::append_names(out, "inheritedRoles", &inherited);
+    if shown.privileges {
+        let mut privileges = role::privileges_in(document);
+        privileges.extend(resolved.privileges);
+        role::append_privileges(out, "inheritedPrivileges", &privileges);
+    }
+    if shown.restrictions {
+        out.begin_array("inheritedAuthenticationRestrictions");
+        if let Some(own) = has_any {
+            out.push(Value::Array(own));
+        }
+        for restrictions in &resolved.restrictions {
+            out.push(restrictions.view());
+        }
+        out.end();
+    }
+    out.append("isBuiltin", builtin::is_builtin(role));
+    Ok(())
+}
+
+/// What somebody with these roles would be shown to have.
+fn append_fragment(call: &mut Call<'_>, roles: &[RoleName], shown: Shown) -> Result<()> {
+    let out = call.reply.begin_document("userFragment");
+    role::append_names(out, "roles", roles);
+    role::append_resolved(call.server, out, roles, shown.restrictions)?;
+    out.end();
+    Ok(())
+}
