@@ -3,6 +3,7 @@ package vellumtest
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"reflect"
 	"runtime"
@@ -18,6 +19,13 @@ import (
 
 // Args are options of the shared server beyond its port, such as "--replset", "rs0". Set them in TestMain.
 var Args []string
+
+// User, set in TestMain, has a shared server that only users get into: url.UserPassword("root", "secret").
+var User *url.Userinfo
+
+// URIOptions are added to the shared server's connection string, such as "tlsCAFile=ca.pem" where Args ask for TLS. Set
+// them in TestMain.
+var URIOptions string
 
 const nameBytesMax = 63
 
@@ -40,7 +48,7 @@ type template struct {
 }
 
 func connect() (connection, error) {
-	server, err := Start(Args...)
+	server, err := start(User, URIOptions, Args)
 	if err != nil {
 		return connection{}, err
 	}

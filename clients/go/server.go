@@ -12,7 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -54,11 +57,30 @@ func (w *lastWords) String() string {
 // Start runs the program that VELLUM_BINARY names, or the one that a release of this module carries, or else the
 // vellum on the path, with these further options. The error of a server that doesn't start is the server's own message.
 func Start(args ...string) (*Server, error) {
+	return start(nil, "", args)
+}
+
+// StartAs does the same for a server that only users get into. The first is this one, who may do everything; URI has
+// their password.
+func StartAs(user *url.Userinfo, args ...string) (*Server, error) {
+	return start(user, "", args)
+}
+
+func start(user *url.Userinfo, uriOptions string, args []string) (*Server, error) {
 	program, err := findProgram()
 	if err != nil {
 		return nil, fmt.Errorf("vellum did not start: %w", err)
 	}
 	cmd := exec.Command(program, append([]string{"serve", "--port", "0", "--parent-pipe"}, args...)...)
+	if user != nil {
+		password, _ := user.Password()
+		cmd.Env = append(os.Environ(), "MONGO_INITDB_ROOT_USERNAME="+user.Username(), "MONGO_INITDB_ROOT_PASSWORD="+password)
+		// The clock is for tests, and off where there are users, unless it is asked for.
+		asked := func(arg string) bool { return strings.HasPrefix(arg, "--test-commands") }
+		if !slices.ContainsFunc(args, asked) {
+			cmd.Args = append(cmd.Args, "--test-commands")
+		}
+	}
 	said := &lastWords{}
 	cmd.Stderr = said
 	stdin, err := cmd.StdinPipe()
@@ -80,7 +102,24 @@ func Start(args ...string) (*Server, error) {
 		ended := cmd.Wait()
 		return nil, fmt.Errorf("vellum did not start: %w", errors.Join(errors.New(said.String()), ended))
 	}
-	return &Server{URI: uri, cmd: cmd, stdin: stdin}, nil
+	return &Server{URI: connectionString(uri, user, uriOptions), cmd: cmd, stdin: stdin}, nil
+}
+
+// connectionString adds a user, and what only clients know: where certificates are, say.
+func connectionString(uri string, user *url.Userinfo, options string) string {
+	if user != nil {
+		password, _ := user.Password()
+		login := url.QueryEscape(user.Username()) + ":" + url.QueryEscape(password)
+		// A blank is %20 there, and + is itself.
+		uri = strings.Replace(uri, "://", "://"+strings.ReplaceAll(login, "+", "%20")+"@", 1)
+	}
+	if options == "" {
+		return uri
+	}
+	if strings.Contains(uri, "?") {
+		return uri + "&" + options
+	}
+	return uri + "?" + options
 }
 
 // Stop ends the server and waits until it is gone.

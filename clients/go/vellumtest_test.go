@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -152,5 +153,42 @@ func TestTheServerDiesWithAKilledParent(t *testing.T) {
 	_ = holder.Wait()
 	if !ends(uri) {
 		t.Error("the server outlived its parent")
+	}
+}
+
+func TestUsersAlone(t *testing.T) {
+	server, err := StartAs(url.UserPassword("root", "p@ss: /+word"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Stop() }()
+	_, rest, _ := strings.Cut(server.URI, "@")
+	for uri, good := range map[string]bool{server.URI: true, "mongodb://" + rest: false} {
+		client, err := mongo.Connect(options.Client().ApplyURI(uri))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = client.Database("test").RunCommand(t.Context(), bson.D{{Key: "count", Value: "c"}}).Err()
+		if (err == nil) != good {
+			t.Errorf("%s: %v", uri, err)
+		}
+		_ = client.Disconnect(t.Context())
+	}
+}
+
+func TestEncrypted(t *testing.T) {
+	certificate := "../../crates/wire/tests/fixtures/plain.pem"
+	server, err := start(nil, "tlsCAFile="+certificate, []string{"--tls-mode", "require", "--tls-certificate-key-file", certificate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Stop() }()
+	client, err := mongo.Connect(options.Client().ApplyURI(server.URI))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Disconnect(t.Context()) }()
+	if err := client.Ping(t.Context(), nil); err != nil {
+		t.Error(err)
 	}
 }

@@ -14,7 +14,33 @@ export interface InstanceOptions {
   /** Milliseconds, at least 1000; 30,000 unless said. */
   launchTimeout?: number;
   replSet?: string;
-  auth?: false;
+  /** Whether only users get in; who they are says the other `auth`. */
+  auth?: boolean;
+}
+
+/** With it only users get in. */
+export interface AuthOptions {
+  /** True unless said, where there is an `auth`. */
+  enable?: boolean;
+  disable?: boolean;
+  /** `mongodb-memory-server-root` unless said. */
+  customRootName?: string;
+  /** `rootuser` unless said. */
+  customRootPwd?: string;
+  extraUsers?: ExtraUser[];
+  force?: false;
+}
+
+export interface ExtraUser {
+  createUser: string;
+  pwd: string;
+  roles: (string | { role: string; db: string })[];
+  /** `admin` unless said. */
+  database?: string;
+  customData?: Record<string, unknown>;
+  mechanisms?: ("SCRAM-SHA-1" | "SCRAM-SHA-256")[];
+  authenticationRestrictions?: { clientSource?: string[]; serverAddress?: string[] }[];
+  digestPassword?: boolean;
 }
 
 export interface DisposeOptions {
@@ -39,7 +65,7 @@ export interface ServerOptions {
   instance?: InstanceOptions;
   binary?: BinaryOptions;
   spawn?: Omit<SpawnOptions, "stdio" | "detached">;
-  auth?: { enable?: false };
+  auth?: AuthOptions;
   dispose?: DisposeOptions;
 }
 
@@ -54,6 +80,7 @@ export interface ReplSetOptions {
       electionTimeoutMillis?: number;
       catchUpTimeoutMillis?: number;
     };
+    auth?: AuthOptions;
     spawn?: ServerOptions["spawn"];
     dispose?: DisposeOptions;
   };
@@ -104,6 +131,8 @@ declare class VellumServer extends EventEmitter implements CleanSlate {
   /** A server alone: new, starting, running, stopped; a replica set: init, running, stopped. */
   readonly state: "new" | "init" | "starting" | "running" | "stopped";
   readonly instanceInfo: InstanceInfo | undefined;
+  /** The first user, where only users get in. */
+  readonly auth: Required<Pick<AuthOptions, "enable" | "customRootName" | "customRootPwd">> | undefined;
   start(forceSamePort?: boolean): Promise<void>;
   stop(cleanup?: CleanupOptions): Promise<boolean>;
   cleanup(options?: CleanupOptions): Promise<void>;

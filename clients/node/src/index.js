@@ -12,7 +12,7 @@ const { CleanSlate, attach } = require("./slate");
 class VellumServer extends EventEmitter {
   #options;
   #running;
-  #slate = new CleanSlate(() => this.getUri());
+  #slate = new CleanSlate(() => this.#ownUri());
   #state;
 
   constructor(options, state) {
@@ -41,11 +41,35 @@ class VellumServer extends EventEmitter {
       const changes = options.portGeneration && !forceSamePort;
       const port = options.port && changes && !(await isFree(options.port)) ? 0 : options.port ?? 0;
       this.#running = await launch({ ...options, port });
+      await this.#makeUsers();
       this.#become("running");
     } catch (error) {
+      await this.#end();
       if (before !== "init") this.#become(before);
       throw error;
     }
+  }
+
+  /** The users that `auth` names beside the first. */
+  async #makeUsers() {
+    for (const { command, database } of this.#options.auth?.extraUsers ?? []) {
+      await this.#slate.run(command, database);
+    }
+  }
+
+  /** What the server's own commands go over: with the first user, and TLS as the server that was started here has it. */
+  #ownUri() {
+    const { auth } = this.#options;
+    const uri = this.getUri();
+    const login = auth ? `${encodeURIComponent(auth.user)}:${encodeURIComponent(auth.password)}@` : "";
+    const trust = /[?&]tls=true/.test(uri) ? "&tlsAllowInvalidCertificates=true" : "";
+    return uri.replace("://", `://${login}`) + trust;
+  }
+
+  /** Whom only users get in for: the first of them, undefined where everybody gets in. */
+  get auth() {
+    const { auth } = this.#options;
+    return auth && { enable: true, customRootName: auth.user, customRootPwd: auth.password };
   }
 
   /** The server's process, undefined while it doesn't run. */
@@ -80,11 +104,17 @@ class VellumServer extends EventEmitter {
     if (cleanup?.force && this.#options.dbPath) {
       throw new Error("cleanup.force is not supported by @vellum/memory-server: dbPath is yours to remove");
     }
+    if (!(await this.#end())) return false;
+    this.#become("stopped");
+    return true;
+  }
+
+  /** Ends the process; whether there was one. */
+  async #end() {
     await this.#slate.close();
     if (!this.#running) return false;
     await stop(this.#running.child);
     this.#running = undefined;
-    this.#become("stopped");
     return true;
   }
 

@@ -13,8 +13,14 @@ const MESSAGE_MAX = 64 * 1024;
  * Starts the server. It ends when its standard input closes, which the operating system does for a killed
  * process too; so it never outlives this one.
  */
-function launch({ args = [], port = 0, binary, timeout = 30_000, spawn: spawning = {} } = {}) {
+function launch({ args = [], port = 0, binary, timeout = 30_000, spawn: spawning = {}, auth } = {}) {
   const command = findBinary(binary);
+  if (auth) {
+    const first = { MONGO_INITDB_ROOT_USERNAME: auth.user, MONGO_INITDB_ROOT_PASSWORD: auth.password };
+    spawning = { ...spawning, env: { ...(spawning.env ?? process.env), ...first } };
+    // The clock is for tests, and off where there are users, unless it is asked for.
+    if (!args.some((arg) => arg.startsWith("--test-commands"))) args = [...args, "--test-commands"];
+  }
   // Detached: the terminal's Ctrl-C is for the test runner, whose teardown needs the server.
   const child = spawn(command, ["serve", "--port", String(port), "--parent-pipe", ...args], {
     ...spawning,

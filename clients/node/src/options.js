@@ -13,11 +13,26 @@ function check(where, given, known, refused = {}) {
   }
 }
 
-const NO_USERS = "there are no users yet";
+/** The first user's name and password, unless others are given: mongodb-memory-server's own. */
+const ROOT = { user: "mongodb-memory-server-root", password: "rootuser" };
 
-/** `auth`, which may say that it isn't wanted. */
-function checkAuth(where, auth) {
-  if (auth?.enable === true) throw new Error(`${where}auth is not supported by @vellum/memory-server: ${NO_USERS}`);
+/** `auth`, as the first user and those to make besides; undefined where nobody has to log in. */
+function readAuth(where, auth) {
+  check(where, auth ?? {}, ["enable", "disable", "customRootName", "customRootPwd", "extraUsers", "force"], {
+    keyfileContent: "there is no other member to show a key to",
+  });
+  if (auth?.force) throw new Error(`${where}force is not supported by @vellum/memory-server: the first user is made with new data`);
+  if (!auth || auth.disable || !(auth.enable ?? true)) return undefined;
+  const { customRootName = ROOT.user, customRootPwd = ROOT.password, extraUsers = [] } = auth;
+  return { user: customRootName, password: customRootPwd, extraUsers: extraUsers.map(readUser) };
+}
+
+/** What `createUser` is to be sent, and where. */
+function readUser({ createUser, pwd, roles, database = "admin", customData, mechanisms, authenticationRestrictions, digestPassword, ...rest }) {
+  check("auth.extraUsers.", rest, []);
+  const given = { createUser, pwd, roles, customData, mechanisms, authenticationRestrictions, digestPassword };
+  const command = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+  return { command, database };
 }
 
 function checkBinary(binary) {
@@ -35,9 +50,10 @@ const ENGINES = [undefined, "ephemeralForTest", "wiredTiger", "inMemory"];
 /** One server's options, told apart. */
 function readInstance(where, instance) {
   check(where, instance, ["args", "port", "ip", "dbName", "dbPath", "storageEngine", "launchTimeout", "portGeneration", "replSet", "auth"], {
-    replicaMemberConfig: "a set has one member, the primary", keyfileLocation: NO_USERS,
+    replicaMemberConfig: "a set has one member, the primary", keyfileLocation: "there is no other member to show a key to",
   });
-  if (instance.auth) throw new Error(`${where}auth is not supported by @vellum/memory-server: ${NO_USERS}`);
+  // The other `auth` makes users; this one only has the server ask for them.
+  const asks = Boolean(instance.auth) && !(instance.args ?? []).includes("--auth");
   if (!ENGINES.includes(instance.storageEngine)) {
     throw new Error(`${where}storageEngine ${instance.storageEngine} is not supported by @vellum/memory-server`);
   }
@@ -46,6 +62,7 @@ function readInstance(where, instance) {
   return {
     args: [
       ...args,
+      ...(asks ? ["--auth"] : []),
       ...(ip ? ["--bind", ip] : []),
       ...(onDisk ? ["--data", dbPath] : []),
       ...(replSet ? ["--replset", replSet] : []),
@@ -71,9 +88,8 @@ function readDispose(dispose) {
 /** The options of MongoMemoryServer. */
 function readServer({ instance = {}, binary = {}, spawn = {}, auth, dispose = {}, ...rest }) {
   check("", rest, []);
-  checkAuth("", auth);
   checkBinary(binary);
-  return { ...readInstance("instance.", instance), binary: binary.systemBinary, spawn: readSpawn(spawn), dispose: readDispose(dispose) };
+  return { ...readInstance("instance.", instance), auth: readAuth("auth.", auth), binary: binary.systemBinary, spawn: readSpawn(spawn), dispose: readDispose(dispose) };
 }
 
 /** The options of MongoMemoryReplSet. */
@@ -82,7 +98,6 @@ function readReplSet({ replSet = {}, binary = {}, instanceOpts = [], instance = 
   checkBinary(binary);
   const { name = "testset", count = 1, configSettings = {}, auth, spawn = {}, dispose = {}, args = [], ...more } = replSet;
   check("replSet.", more, ["ip", "dbName", "storageEngine", "port", "dbPath", "launchTimeout"]);
-  checkAuth("replSet.", auth);
   // What they settle between members: there is one, elected before anybody can ask.
   check("replSet.configSettings.", configSettings, [
     "chainingAllowed", "heartbeatTimeoutSecs", "heartbeatIntervalMillis", "electionTimeoutMillis", "catchUpTimeoutMillis",
@@ -93,7 +108,7 @@ function readReplSet({ replSet = {}, binary = {}, instanceOpts = [], instance = 
   const member = { ...instance, ...more, ...instanceOpts[0] };
   member.args = [...args, ...(instance.args ?? []), ...(instanceOpts[0]?.args ?? [])];
   return {
-    ...readInstance("instanceOpts.", { ...member, replSet: name }),
+    ...readInstance("instanceOpts.", { ...member, replSet: name }), auth: readAuth("replSet.auth.", auth),
     binary: binary.systemBinary, spawn: readSpawn(spawn), dispose: readDispose(dispose),
   };
 }

@@ -49,9 +49,14 @@ class CleanSlate {
     this.#connection = undefined;
   }
 
-  async #run(command) {
+  #run(command) {
+    return this.run(command, "admin");
+  }
+
+  /** Runs any command. */
+  async run(command, database) {
     this.#connection ??= new Connection(typeof this.#uri === "function" ? this.#uri() : this.#uri);
-    return this.#connection.command(command);
+    return this.#connection.command(command, database);
   }
 }
 

@@ -3,7 +3,10 @@
 "use strict";
 
 const net = require("node:net");
+const tls = require("node:tls");
 const { deserialize, serialize } = require("bson");
+const { logIn } = require("./scram");
+const { parse } = require("./uri");
 
 const OP_MSG = 2013;
 /** Header, flags and the kind of the section. */
@@ -22,23 +25,36 @@ class CommandError extends Error {
 
 /** A connection, which sends one command after another. It keeps no process alive while it waits for none. */
 class Connection {
-  #address;
+  #at;
   #socket;
   #buffer = Buffer.alloc(0);
   #waiting;
   #turn = Promise.resolve();
 
   constructor(uri) {
-    const found = /^mongodb:\/\/(?:[^@/]*@)?(\[[^\]]+\]|[^:/,]+)(?::(\d+))?/.exec(uri);
-    if (!found) throw new Error(`${uri} is not a connection string of one server`);
-    this.#address = { host: found[1].replace(/^\[|\]$/g, ""), port: Number(found[2] ?? 27017) };
+    this.#at = parse(uri);
   }
 
-  /** Runs a command on `admin`. Errors: CommandError, those of the socket. */
-  command(command) {
-    const answer = this.#turn.then(() => this.#send({ ...command, $db: "admin" }));
+  /** Runs a command on `admin`, or another database. Errors: CommandError, those of the socket. */
+  command(command, database = "admin") {
+    const answer = this.#turn.then(async () => {
+      if (!this.#socket) {
+        this.#socket = this.#open();
+        if (this.#at.login) await this.#logIn();
+      }
+      return this.#send({ ...command, $db: database });
+    });
     this.#turn = answer.catch(() => {});
     return answer;
+  }
+
+  async #logIn() {
+    try {
+      await logIn(this.#at.login, (command, source) => this.#send({ ...command, $db: source }));
+    } catch (error) {
+      this.close();
+      throw error;
+    }
   }
 
   /** Closes the connection; a further command opens another. */
@@ -55,15 +71,21 @@ class Connection {
     message.set(body, PREFIX);
     return new Promise((resolve, reject) => {
       this.#waiting = { resolve, reject };
-      const socket = (this.#socket ??= this.#open());
-      socket.ref();
-      socket.write(message);
+      if (!this.#socket) {
+        this.#settle("reject", new Error("the server has closed the connection"));
+        return;
+      }
+      this.#socket.ref();
+      this.#socket.write(message);
     });
   }
 
   #open() {
     this.#buffer = Buffer.alloc(0);
-    const socket = net.connect(this.#address);
+    const { address, tls: how } = this.#at;
+    // Nobody is named by an address.
+    const servername = net.isIP(address.host) ? "" : address.host;
+    const socket = how ? tls.connect({ servername, ...address, ...how }) : net.connect(address);
     const ended = (error) => {
       if (this.#socket === socket) this.#socket = undefined;
       this.#settle("reject", error ?? new Error("the server has closed the connection"));

@@ -51,10 +51,10 @@ test("a replica set is one from its first reply", async () => {
 
 test("what is not supported is refused by name", () => {
   for (const [options, part] of [
-    [{ instance: { auth: true } }, /instance\.auth is not supported/],
     [{ instance: { nonsense: 1 } }, /instance\.nonsense/],
     [{ instance: { storageEngine: "rocks" } }, /storageEngine rocks/],
-    [{ auth: { enable: true } }, /auth is not supported.*no users/],
+    [{ auth: { force: true } }, /auth\.force is not supported/],
+    [{ auth: { extraUsers: [{ createUser: "a", nonsense: 1 }] } }, /extraUsers\.nonsense/],
     [{ binary: { version: "6.0.4" } }, /binary\.version 6\.0\.4/],
     [{ binary: { arch: "arm64" } }, /binary\.arch/],
     [{ spawn: { stdio: "inherit" } }, /spawn\.stdio/],
@@ -62,7 +62,7 @@ test("what is not supported is refused by name", () => {
   ]) assert.throws(() => new MongoMemoryServer(options), part);
   for (const [options, part] of [
     [{ replSet: { configSettings: { nonsense: 1 } } }, /configSettings\.nonsense/],
-    [{ replSet: { auth: { enable: true } } }, /replSet\.auth/],
+    [{ replSet: { auth: { keyfileContent: "x" } } }, /replSet\.auth\.keyfileContent/],
     [{ instanceOpts: [{ replicaMemberConfig: { priority: 0 } }] }, /replicaMemberConfig/],
     [{ instanceOpts: [{}, {}] }, /one member/],
   ]) assert.throws(() => new MongoMemoryReplSet(options), part);
@@ -169,4 +169,51 @@ test("the runners' set-up files start and stop one server", async () => {
     await stop();
     assert.ok(await ends(uri));
   }
+});
+
+test("only users get in, where there are some", async (context) => {
+  const extraUsers = [{ createUser: "app", pwd: "p@ss: ,=word", roles: ["readWrite"], database: "mine" }];
+  const kinds = [
+    [MongoMemoryServer, (auth) => ({ auth })],
+    [MongoMemoryReplSet, (auth) => ({ replSet: { auth } })],
+  ];
+  for (const [Kind, options] of kinds) {
+    const server = await Kind.create(options({ extraUsers }));
+    context.after(() => server.stop());
+    const connect = (username, password, authSource) =>
+      MongoClient.connect(server.getUri(), username ? { auth: { username, password }, authSource } : {});
+    const stranger = await connect();
+    await assert.rejects(stranger.db("mine").collection("c").findOne(), /requires authentication/);
+    await stranger.close();
+    const { customRootName, customRootPwd } = server.auth;
+    assert.deepEqual([customRootName, customRootPwd], ["mongodb-memory-server-root", "rootuser"]);
+    const root = await connect(customRootName, customRootPwd, "admin");
+    await root.db("other").collection("c").insertOne({});
+    await root.close();
+    const app = await connect("app", extraUsers[0].pwd, "mine");
+    await app.db("mine").collection("c").insertOne({});
+    await server.reset("mine");
+    assert.equal(await app.db("mine").collection("c").countDocuments(), 0);
+    await app.close();
+  }
+  await assert.rejects(
+    MongoMemoryServer.create({ auth: { extraUsers: [{ createUser: "a", pwd: "b", roles: ["nonsense"] }] } }), /nonsense/,
+  );
+});
+
+test("traffic may be encrypted", async (context) => {
+  const certificate = path.join(__dirname, "../../../crates/wire/tests/fixtures/plain.pem");
+  const args = ["--tls-mode", "require", "--tls-certificate-key-file", certificate];
+  const server = await MongoMemoryServer.create({ instance: { args } });
+  context.after(() => server.stop());
+  assert.match(server.getUri(), /tls=true/);
+  const client = await MongoClient.connect(server.getUri(), { tlsCAFile: certificate });
+  await client.db("mine").collection("c").insertOne({});
+  await server.reset("mine");
+  assert.equal(await client.db("mine").collection("c").countDocuments(), 0);
+  await client.close();
+  const slate = attach(`${server.getUri()}&tlsCAFile=${encodeURIComponent(certificate)}`);
+  await slate.reset("mine");
+  await slate.close();
+  await assert.rejects(attach(server.getUri()).reset("mine"), /certificate/);
 });

@@ -1,6 +1,7 @@
 """The server as a process: it starts, says why it doesn't, and never outlives its users."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -87,3 +88,25 @@ def test_a_shared_server_ends_with_the_last_of_its_users(tmp_path):
     assert answers(again.uri)
     again.close()
     assert ends(again.uri)
+
+
+def test_a_server_with_a_user_lets_nobody_else_in():
+    with vellum_db.Server(user=("root", "p@ss:/word")) as server:
+        with pymongo.MongoClient(server.uri) as client:
+            client.test.c.insert_one({"_id": 1})
+            vellum_db.fork(client, "test", "other")
+            vellum_db.clock(client, freeze=True)
+            assert client.other.c.count_documents({}) == 1
+            host = server.uri.rpartition("@")[2]
+        with pymongo.MongoClient(f"mongodb://{host}") as stranger:
+            with pytest.raises(pymongo.errors.OperationFailure, match="requires authentication"):
+                stranger.test.c.find_one()
+
+
+def test_a_server_may_be_encrypted():
+    fixtures = pathlib.Path(__file__).parents[3] / "crates/wire/tests/fixtures"
+    certificate = str(fixtures / "plain.pem")
+    options = ["--tls-mode", "require", "--tls-certificate-key-file", certificate]
+    with vellum_db.Server(options, uri_options=f"tlsCAFile={certificate}") as server:
+        assert "tls=true" in server.uri and answers(server.uri)
+        assert not answers(server.uri.split("?")[0])

@@ -11,6 +11,8 @@ async_mongo_client  test      a ``pymongo.AsyncMongoClient`` (with pytest-asynci
 async_mongo_db      test      the fresh database, through it
 vellum_template     session   override it: return a function that fills the database every test gets a fork of
 vellum_args         session   override it: further options of the server, ``["--replset", "rs0"]``
+vellum_user         session   override it: ``("root", "secret")`` has a server that only users get into
+vellum_uri_options  session   override it: further options of ``vellum_uri``, ``"tlsCAFile=ca.pem"``
 ==================  ========  ==========================================================================
 
 ``--vellum-binary`` names the server's program, ``--vellum-uri`` a server that is running already.
@@ -52,8 +54,24 @@ def vellum_args() -> Sequence[str]:
 
 
 @pytest.fixture(scope="session")
+def vellum_user() -> Optional[tuple[str, str]]:
+    """Name and password of the first user; override to have users."""
+    return None
+
+
+@pytest.fixture(scope="session")
+def vellum_uri_options() -> str:
+    """What the connection string needs besides: where certificates are."""
+    return ""
+
+
+@pytest.fixture(scope="session")
 def _vellum(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, vellum_args: Sequence[str]
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    vellum_args: Sequence[str],
+    vellum_user: Optional[tuple[str, str]],
+    vellum_uri_options: str,
 ) -> Iterator[SharedServer]:
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -62,7 +80,12 @@ def _vellum(
     options = request.config
     try:
         shared = SharedServer(
-            folder, vellum_args, options.getoption("--vellum-binary"), options.getoption("--vellum-uri")
+            folder,
+            vellum_args,
+            options.getoption("--vellum-binary"),
+            options.getoption("--vellum-uri"),
+            vellum_user,
+            vellum_uri_options,
         )
     except StartError as error:
         pytest.exit(f"vellum did not start: {error}", returncode=3)

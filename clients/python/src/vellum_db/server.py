@@ -17,6 +17,7 @@ import pathlib
 import subprocess
 import tempfile
 import threading
+import urllib.parse
 from typing import IO, Iterator, Optional, Sequence
 
 from .program import StartError, find_binary
@@ -30,15 +31,42 @@ START_SECONDS = 30
 STOP_SECONDS = 10
 
 
+#: A name and a password.
+User = tuple[str, str]
+
+
+def _connection_string(uri: str, user: Optional[User], uri_options: str) -> str:
+    """The server's connection string with a user, and with what only its clients know: where certificates are, say."""
+    start, rest = uri.split("://", 1)
+    if user is not None:
+        name, password = (urllib.parse.quote(part, safe="") for part in user)
+        rest = f"{name}:{password}@{rest}"
+    if uri_options:
+        rest += ("&" if "?" in rest else "?") + uri_options
+    return f"{start}://{rest}"
+
+
 def _launch(
-    binary: Optional[str], args: Sequence[str], stdin: int, log: pathlib.Path
+    binary: Optional[str], args: Sequence[str], stdin: int, log: pathlib.Path, user: Optional[User] = None
 ) -> tuple[subprocess.Popen[bytes], str]:
     """Start a server and read its connection string, or raise what it said instead."""
     command = [find_binary(binary), "serve", "--port", "0", "--parent-pipe", *args]
+    environment = None
+    if user is not None:
+        # The clock is for tests, and off where there are users, unless it is asked for.
+        if not any(arg.startswith("--test-commands") for arg in args):
+            command.append("--test-commands")
+        name, password = user
+        environment = {**os.environ, "MONGO_INITDB_ROOT_USERNAME": name, "MONGO_INITDB_ROOT_PASSWORD": password}
     with log.open("wb") as errors:
         # A session of its own: the terminal's Ctrl-C is for the test runner, whose teardown needs the server.
         process = subprocess.Popen(
-            command, stdin=stdin, stdout=subprocess.PIPE, stderr=errors, start_new_session=os.name != "nt"
+            command,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=os.name != "nt",
+            env=environment,
         )
     assert process.stdout is not None
     alarm = threading.Timer(START_SECONDS, process.kill)
@@ -56,13 +84,24 @@ def _launch(
 
 
 class Server:
-    """A server of this process's own: started at once, ended by ``stop``, ``with``, or the end of the process."""
+    """A server of this process's own: started at once, ended by ``stop``, ``with``, or the end of the process.
 
-    def __init__(self, args: Sequence[str] = (), binary: Optional[str] = None):
+    With a ``user`` only users get in, and that one, who may do everything, is the first; ``uri`` has their password.
+    ``uri_options`` are added to ``uri``: ``tlsCAFile=…`` where ``args`` ask for TLS.
+    """
+
+    def __init__(
+        self,
+        args: Sequence[str] = (),
+        binary: Optional[str] = None,
+        user: Optional[User] = None,
+        uri_options: str = "",
+    ):
         self.folder = tempfile.TemporaryDirectory(prefix="vellum-")
         log = pathlib.Path(self.folder.name, "vellum.log")
         try:
-            self.process, self.uri = _launch(binary, args, subprocess.PIPE, log)
+            self.process, uri = _launch(binary, args, subprocess.PIPE, log, user)
+            self.uri = _connection_string(uri, user, uri_options)
         except BaseException:
             self.folder.cleanup()
             raise
@@ -96,21 +135,25 @@ class SharedServer:
         args: Sequence[str] = (),
         binary: Optional[str] = None,
         uri: Optional[str] = None,
+        user: Optional[User] = None,
+        uri_options: str = "",
     ):
         self._folder = folder
+        self._user = user
         self._pipe: Optional[int] = None
         self._users: Optional[IO[str]] = None
         self._own: Optional[Server] = None
         if uri is not None:
             self.uri = uri
         elif fcntl is None:
-            self._own = Server(args, binary)
+            self._own = Server(args, binary, user, uri_options)
             self._folder = pathlib.Path(self._own.folder.name)
             self.uri = self._own.uri
         else:
             with self.lock("server"):
                 found = self._join()
-                self.uri = found if found is not None else self._start(args, binary)
+                started = found if found is not None else self._start(args, binary)
+                self.uri = _connection_string(started, user, uri_options)
                 self._users = open(self._folder / "vellum-users.lock", "w")
                 fcntl.flock(self._users, fcntl.LOCK_SH)
 
@@ -169,7 +212,7 @@ class SharedServer:
             self._pipe = os.open(pipe, os.O_WRONLY)
             # The server waits for the end of its input; only opening the pipe must not wait.
             os.set_blocking(reading, True)
-            process, uri = _launch(binary, args, reading, self._folder / "vellum.log")
+            process, uri = _launch(binary, args, reading, self._folder / "vellum.log", self._user)
         except StartError:
             if self._pipe is not None:
                 os.close(self._pipe)

@@ -51,7 +51,14 @@ public final class VellumExtension implements ParameterResolver {
 
     private static VellumServer server(ExtensionContext context) {
         Store root = context.getRoot().getStore(NAMESPACE);
-        return root.getOrComputeIfAbsent(VellumServer.class, type -> new VellumServer(options()), VellumServer.class);
+        return root.getOrComputeIfAbsent(VellumServer.class, type -> server(), VellumServer.class);
+    }
+
+    /** The server that the system properties ask for. */
+    private static VellumServer server() {
+        String user = System.getProperty("vellum.user");
+        String password = System.getProperty("vellum.password", "");
+        return VellumServer.start(user, password, System.getProperty("vellum.uriOptions", ""), options());
     }
 
     /** Options of the server, from the system property {@code vellum.options}, separated by spaces. */

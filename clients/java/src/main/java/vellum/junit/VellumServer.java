@@ -6,12 +6,14 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.UncheckedIOException;
+import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
 import org.bson.Document;
 
 /**
@@ -33,16 +35,41 @@ public final class VellumServer implements AutoCloseable {
      * @throws IllegalStateException with the server's own message if it doesn't start
      */
     public VellumServer(String... options) {
+        this(null, null, "", List.of(options));
+    }
+
+    /**
+     * Starts a server that only users get into, the first of whom, who may do everything, has this name and password;
+     * {@link #uri()} has both.
+     *
+     * @param user the name, or null where everybody gets in
+     * @param uriOptions added to the connection string, such as {@code appName=tests}, or empty
+     */
+    public static VellumServer start(String user, String password, String uriOptions, String... options) {
+        return new VellumServer(user, password, uriOptions, List.of(options));
+    }
+
+    private VellumServer(String user, String password, String uriOptions, List<String> options) {
         String program = Program.find();
         List<String> command = new ArrayList<>(List.of(program, "serve", "--port", "0", "--parent-pipe"));
-        command.addAll(List.of(options));
+        command.addAll(options);
+        // The clock is for tests, and off where there are users, unless it is asked for.
+        if (user != null && command.stream().noneMatch(option -> option.startsWith("--test-commands"))) {
+            command.add("--test-commands");
+        }
+        String started;
         try {
             log = Files.createTempFile("vellum-", ".log");
-            process = new ProcessBuilder(command).redirectError(log.toFile()).start();
+            ProcessBuilder builder = new ProcessBuilder(command).redirectError(log.toFile());
+            if (user != null) {
+                builder.environment().put("MONGO_INITDB_ROOT_USERNAME", user);
+                builder.environment().put("MONGO_INITDB_ROOT_PASSWORD", password);
+            }
+            process = builder.start();
             // Not closed: the pipe's other end is the server's to write to.
             var output = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
-            uri = output.readLine();
-            if (uri == null || !uri.startsWith("mongodb://")) {
+            started = output.readLine();
+            if (started == null || !started.startsWith("mongodb://")) {
                 process.destroyForcibly();
                 String said = Files.readString(log).strip();
                 Files.deleteIfExists(log);
@@ -51,7 +78,21 @@ public final class VellumServer implements AutoCloseable {
         } catch (IOException error) {
             throw new UncheckedIOException("vellum did not start: " + error.getMessage(), error);
         }
+        uri = connectionString(started, user, password, uriOptions);
         client = MongoClients.create(uri);
+    }
+
+    private static String connectionString(String started, String user, String password, String options) {
+        String uri = started;
+        if (user != null) {
+            uri = uri.replaceFirst("://", Matcher.quoteReplacement("://" + escaped(user) + ":" + escaped(password) + "@"));
+        }
+        return options.isEmpty() ? uri : uri + (uri.contains("?") ? "&" : "?") + options;
+    }
+
+    /** As names and passwords stand in connection strings, where a blank is no plus. */
+    private static String escaped(String text) {
+        return URLEncoder.encode(text, StandardCharsets.UTF_8).replace("+", "%20");
     }
 
     /** The connection string. */

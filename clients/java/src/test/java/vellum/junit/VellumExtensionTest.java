@@ -6,17 +6,24 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.mongodb.ConnectionString;
+import com.mongodb.MongoClientSettings;
 import com.mongodb.MongoException;
 import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoClients;
 import com.mongodb.client.MongoDatabase;
 import java.io.BufferedReader;
+import java.io.FileInputStream;
 import java.io.InputStreamReader;
+import java.security.KeyStore;
+import java.security.cert.CertificateFactory;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Consumer;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.TrustManagerFactory;
 import org.bson.Document;
 import org.junit.jupiter.api.RepeatedTest;
 import org.junit.jupiter.api.Test;
@@ -98,6 +105,42 @@ class VellumExtensionTest {
             return true;
         } catch (MongoException error) {
             return false;
+        }
+    }
+
+    @Test
+    void onlyUsersGetIn() throws Exception {
+        try (VellumServer server = VellumServer.start("root", "p@ss: /word", "")) {
+            server.client().getDatabase("test").getCollection("c").insertOne(new Document("_id", 1));
+            server.fork("test", "other");
+            String host = server.uri().substring(server.uri().lastIndexOf('@') + 1);
+            try (MongoClient stranger = MongoClients.create("mongodb://" + host)) {
+                assertThrows(MongoException.class, () -> count(stranger.getDatabase("other")));
+            }
+        }
+    }
+
+    @Test
+    void trafficMayBeEncrypted() throws Exception {
+        String certificate = "../../crates/wire/tests/fixtures/plain.pem";
+        KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
+        trusted.load(null);
+        try (var file = new FileInputStream(certificate)) {
+            trusted.setCertificateEntry("server", CertificateFactory.getInstance("X.509").generateCertificate(file));
+        }
+        TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        trust.init(trusted);
+        SSLContext context = SSLContext.getInstance("TLS");
+        context.init(null, trust.getTrustManagers(), null);
+        try (VellumServer server = VellumServer.start(null, null, "appName=tests",
+                "--tls-mode", "require", "--tls-certificate-key-file", certificate)) {
+            assertTrue(server.uri().endsWith("/?tls=true&appName=tests"), server.uri());
+            MongoClientSettings settings = MongoClientSettings.builder()
+                    .applyConnectionString(new ConnectionString(server.uri()))
+                    .applyToSslSettings(ssl -> ssl.context(context)).build();
+            try (MongoClient client = MongoClients.create(settings)) {
+                assertEquals(0, count(client.getDatabase("test")));
+            }
         }
     }
 }
