@@ -8,6 +8,7 @@
 pub(crate) mod action;
 pub(crate) mod builtin;
 pub(crate) mod cursor;
+mod grants;
 pub(crate) mod needs;
 pub(crate) mod privilege;
 mod redact;

@@ -4,8 +4,21 @@ use crate::auth::redact::{SECRETS, without_secrets};
 use crate::command::Command;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 
-/// The document of a command, its secrets taken out.
-pub(super) fn shown(command: &Command, body: Document<'_>) -> DocumentBuf {
+/// The longest text of a command in a refusal, in bytes: an insert may be as large as a reply can be.
+const SHOWN_MAX: usize = 16 * 1024;
+
+/// The text of a command, its secrets taken out, and its end where it is long.
+pub(super) fn shown(command: &Command, body: Document<'_>) -> String {
+    let mut text = without(command, body).to_string();
+    if text.len() > SHOWN_MAX {
+        let end = (0..=SHOWN_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}
+
+fn without(command: &Command, body: Document<'_>) -> DocumentBuf {
     match command.name {
         // They carry other commands.
         "applyOps" | "explain" => {
@@ -42,7 +55,7 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown() {
-        let shown = |name: &str, body: &DocumentBuf| shown(find(name).unwrap(), body.view()).to_string();
+        let shown = |name: &str, body: &DocumentBuf| shown(find(name).unwrap(), body.view());
         let mut user = Builder::new();
         user.append("createUser", "u").append("pwd", "secret").begin_array("roles").end();
         let user = user.finish();
@@ -53,5 +66,11 @@ mod tests {
         let text = shown("applyOps", &nested.finish());
         assert!(text.contains("xxx") && !text.contains("secret"), "{text}");
         assert!(shown("insert", &user).contains("secret"));
+        let mut long = Builder::new();
+        long.begin_array("documents");
+        (0..SHOWN_MAX).for_each(|_| _ = long.push("ä"));
+        long.end();
+        let text = shown("insert", &long.finish());
+        assert!(text.len() <= SHOWN_MAX + 3 && text.ends_with("..."));
     }
 }

@@ -368,3 +368,48 @@ fn secrets_stand_in_no_refusal() {
         r#"not authorized on d to execute command { createUser: "u", pwd: "xxx", roles: [], $db: "d" }"#
     );
 }
+
+#[test]
+fn whoever_grants_must_be_allowed_to_where_it_counts() {
+    let server = guarded();
+    fill(&server);
+    let mut admin = Client::user(&server, "ua", &["userAdmin@d"]);
+    for refused in [
+        r#"{createUser: "u", pwd: "p", roles: [{role: "root", db: "admin"}], $db: "d"}"#,
+        r#"{createUser: "u", pwd: "p", roles: [{role: "read", db: "e"}], $db: "d"}"#,
+        r#"{createUser: "u", pwd: "p", roles: [], $db: "e"}"#,
+        r#"{createUser: "u", pwd: "p", roles: [{role: "read", db: "d", db: "e"}], $db: "d"}"#,
+        r#"{createRole: "r", privileges: [{resource: {cluster: true}, actions: ["top"]}], roles: [], $db: "d"}"#,
+        r#"{createRole: "r", privileges: [{resource: {db: "e", collection: ""}, actions: ["find"]}], roles: [], $db: "d"}"#,
+        r#"{grantRolesToUser: "ua", roles: ["root"], $db: "admin"}"#,
+        r#"{updateUser: "ua", roles: ["root"], $db: "admin"}"#,
+        r#"{usersInfo: {forAllDBs: true}, $db: "d"}"#,
+        r#"{usersInfo: {user: "x", db: "e"}, $db: "d"}"#,
+    ] {
+        assert_eq!(admin.code(refused).0, UNAUTHORIZED, "{refused}");
+    }
+    for allowed in [
+        r#"{createUser: "u", pwd: "p", roles: ["dbOwner"], $db: "d"}"#,
+        r#"{createRole: "r", privileges: [{resource: {db: "d", collection: ""}, actions: ["find"]}], roles: [], $db: "d"}"#,
+        r#"{usersInfo: 1, $db: "d"}"#,
+        r#"{usersInfo: {user: "ua", db: "admin"}, $db: "d"}"#,
+    ] {
+        assert_eq!(admin.code(allowed), (0, String::new()), "{allowed}");
+    }
+}
+
+#[test]
+fn somebody_may_change_their_own_password_by_a_right_of_its_own() {
+    let server = guarded();
+    system(
+        &server,
+        r#"{createRole: "own", privileges: [{resource: {db: "admin", collection: ""}, actions: ["changeOwnPassword"]}],
+            roles: [], $db: "admin"}"#,
+    );
+    let mut two = Client::user(&server, "two", &[]);
+    let mut one = Client::user(&server, "one", &["own@admin"]);
+    assert_eq!(one.code(r#"{updateUser: "one", pwd: "new", $db: "admin"}"#), (0, String::new()));
+    assert_eq!(one.code(r#"{updateUser: "one", customData: {}, $db: "admin"}"#).0, UNAUTHORIZED);
+    assert_eq!(one.code(r#"{updateUser: "two", pwd: "new", $db: "admin"}"#).0, UNAUTHORIZED);
+    assert_eq!(two.code(r#"{updateUser: "two", pwd: "new", $db: "admin"}"#).0, UNAUTHORIZED);
+}
