@@ -12,10 +12,7 @@ use crate::session_id::digest_of;
 use base::bson::{Document, Value};
 use base::{Error, Result, err};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How long an identity is believed on a store that others write to, who raise no generation here.
-const SHARED_MEMORY: Duration = Duration::from_secs(1);
+use std::time::Instant;
 
 /// Somebody who has proven who they are.
 pub(crate) struct Login<'a> {
@@ -111,7 +108,7 @@ fn again(known: &Identity, login: &Login<'_>) -> Result<()> {
 pub(crate) fn refresh(server: &Server, state: &mut ConnectionState) -> Result<()> {
     let Some(known) = &state.identity else { return Ok(()) };
     let generation = server.auth.generation(server);
-    let is_old = server.settings.shared && known.read.elapsed() > SHARED_MEMORY;
+    let is_old = server.settings.shared && known.read.elapsed() > super::SHARED_MEMORY;
     if known.generation == generation && !is_old {
         return Ok(());
     }

@@ -27,9 +27,13 @@ use delays::Delays;
 use names::UserName;
 use parking_lot::Mutex;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 use user::User;
 use wire::scram::Mechanism;
 use wire::secret;
+
+/// How long what was read is believed on a store that others write to, who raise no generation here.
+const SHARED_MEMORY: Duration = Duration::from_secs(1);
 
 /// The database of users whose passwords, if they have any, are somebody else's matter.
 pub(crate) const EXTERNAL: &str = "$external";
@@ -48,8 +52,8 @@ pub(crate) struct Auth {
     pub(crate) delays: Delays,
     /// Held by whoever changes users or roles, which is read, changed and written back.
     pub(crate) changing: Mutex<()>,
-    /// At which generation it was last looked whether there is any user or role, and what was found.
-    has_any: Mutex<(u64, bool)>,
+    /// At which generation, and when, it was last looked whether there is any user or role, and what was found.
+    has_any: Mutex<Option<(u64, Instant, bool)>>,
 }
 
 impl Auth {
@@ -61,7 +65,7 @@ impl Auth {
             secret: OnceLock::new(),
             delays: Delays::default(),
             changing: Mutex::new(()),
-            has_any: Mutex::new((0, false)),
+            has_any: Mutex::new(None),
         }
     }
 
@@ -141,14 +145,16 @@ impl Auth {
     /// by an exception because the disk fails.
     pub(crate) fn has_any(&self, server: &Server) -> bool {
         let generation = self.generation(server);
-        let known = *self.has_any.lock();
-        if known.0 == generation {
-            return known.1;
+        if let Some((at, since, found)) = *self.has_any.lock()
+            && at == generation
+            && !(server.settings.shared && since.elapsed() > SHARED_MEMORY)
+        {
+            return found;
         }
         let found = store::has_any(server, store::USERS)
             .and_then(|users| Ok(users || store::has_any(server, store::ROLES)?));
         match found {
-            Ok(found) => *self.has_any.lock() = (generation, found),
+            Ok(found) => *self.has_any.lock() = Some((generation, Instant::now(), found)),
             Err(ref error) => log::warn!(c = "ACCESS"; "reading users and roles: {error}"),
         }
         found.unwrap_or(true)
@@ -159,3 +165,6 @@ impl Auth {
         server.database.access_generation()
     }
 }
+
+#[cfg(test)]
+mod tests;
