@@ -16,6 +16,7 @@ const TABLES: &[&str] = &[
     "../users/users.script",
     "../users/login.script",
     "../users/roles.script",
+    "../users/_mergeAuthzCollections.script",
 ];
 
 /// The names among these that have no script in the folder.

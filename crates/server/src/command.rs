@@ -144,6 +144,7 @@ impl Command {
 
 /// Every command, sorted by name.
 pub(crate) static COMMANDS: &[Command] = &[
+    merge_users::MERGE,
     transactions::ABORT_TRANSACTION,
     aggregate::AGGREGATE,
     apply_ops::APPLY_OPS,

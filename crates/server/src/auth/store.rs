@@ -19,7 +19,18 @@ pub(crate) const ROLES: &str = "system.roles";
 ///
 /// Errors: the filter's; the store's.
 pub(crate) fn find(server: &Server, collection: &str, filter: Document<'_>) -> Result<Vec<DocumentBuf>> {
-    find_some(server, collection, filter, 0)
+    find_in(server, &Namespace::new("admin", collection)?, filter)
+}
+
+/// The documents of any collection that match.
+///
+/// Errors: the filter's; the store's.
+pub(crate) fn find_in(
+    server: &Server,
+    namespace: &Namespace,
+    filter: Document<'_>,
+) -> Result<Vec<DocumentBuf>> {
+    find_some(server, namespace, filter, 0)
 }
 
 /// The document of a user, if there is one.
@@ -28,24 +39,26 @@ pub(crate) fn find(server: &Server, collection: &str, filter: Document<'_>) -> R
 pub(crate) fn user(server: &Server, user: &UserName) -> Result<Option<DocumentBuf>> {
     let mut filter = Builder::new();
     filter.append("_id", &user.id()).append("user", &user.name).append("db", &user.db);
-    Ok(find_some(server, USERS, filter.finish().view(), 1)?.pop())
+    let users = Namespace::new("admin", USERS)?;
+    Ok(find_some(server, &users, filter.finish().view(), 1)?.pop())
 }
 
 /// Whether a collection of `admin` has any document.
 ///
 /// Errors: the store's.
 pub(super) fn has_any(server: &Server, collection: &str) -> Result<bool> {
-    Ok(!find_some(server, collection, Document::EMPTY, 1)?.is_empty())
+    let namespace = Namespace::new("admin", collection)?;
+    Ok(!find_some(server, &namespace, Document::EMPTY, 1)?.is_empty())
 }
 
 fn find_some(
     server: &Server,
-    collection: &str,
+    namespace: &Namespace,
     filter: Document<'_>,
     limit: u64,
 ) -> Result<Vec<DocumentBuf>> {
     loop {
-        match find_once(server, collection, filter, limit) {
+        match find_once(server, namespace, filter, limit) {
             // It was planned by an old catalog of a store that others share.
             Err(error) if error.code() == ErrorCode::StaleConfig => {}
             found => return found,
@@ -55,7 +68,7 @@ fn find_some(
 
 fn find_once(
     server: &Server,
-    collection: &str,
+    namespace: &Namespace,
     filter: Document<'_>,
     limit: u64,
 ) -> Result<Vec<DocumentBuf>> {
@@ -63,8 +76,7 @@ fn find_once(
     let operation = Arc::new(database.operation(0));
     let context = Context::new(database.now_millis(), server.random(), operation.clone());
     let request = FindRequest { limit, ..FindRequest::new(filter) };
-    let namespace = Namespace::new("admin", collection)?;
-    let mut cursor = database.find(&operation, &namespace, &request, &Arc::new(context))?;
+    let mut cursor = database.find(&operation, namespace, &request, &Arc::new(context))?;
     let mut found = Vec::new();
     let mut ended = false;
     while !ended {

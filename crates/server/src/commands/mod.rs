@@ -77,6 +77,7 @@ pub(crate) mod kill_cursors;
 pub(crate) mod listings;
 pub(crate) mod login;
 pub(crate) mod maintenance;
+pub(crate) mod merge_users;
 pub(crate) mod parameters;
 pub(crate) mod plan_cache;
 pub(crate) mod refused;

@@ -71,9 +71,12 @@ pub(crate) fn create_user(asked: &mut Asked<'_>) -> Result<()> {
 pub(crate) fn update_user(asked: &mut Asked<'_>) -> Result<()> {
     let name = asked.value().and_then(|name| name.as_str());
     let is_own = asked.user().is_some_and(|own| Some(own.name.as_str()) == name && own.db == asked.database);
-    for (field, others, own) in
-        [("pwd", ChangePassword, ChangeOwnPassword), ("customData", ChangeCustomData, ChangeOwnCustomData)]
-    {
+    for (field, others, own) in [
+        ("pwd", ChangePassword, ChangeOwnPassword),
+        // Credentials go, as if the password were another.
+        ("mechanisms", ChangePassword, ChangeOwnPassword),
+        ("customData", ChangeCustomData, ChangeOwnCustomData),
+    ] {
         if asked.body.find(field).is_some() && !(is_own && asked.may(own_database(asked), own)) {
             asked.need(own_database(asked), others)?;
         }
@@ -83,6 +86,23 @@ pub(crate) fn update_user(asked: &mut Asked<'_>) -> Result<()> {
         on_roles(asked, GrantRole)?;
     }
     on_restrictions(asked)
+}
+
+/// `_mergeAuthzCollections`: whoever may make any user and any role, and read where those of the dump are.
+pub(crate) fn merge_users(asked: &mut Asked<'_>) -> Result<()> {
+    let made = [CreateUser, CreateRole, GrantRole, RevokeRole];
+    let dropped = [DropUser, DropRole];
+    let dropped = dropped.iter().filter(|_| asked.has("drop"));
+    for action in made.iter().chain(dropped).copied().collect::<Vec<_>>() {
+        asked.need(Resource::AnyNormal, action)?;
+    }
+    for name in ["tempUsersCollection", "tempRolesCollection"] {
+        for from in values(asked.body, name).filter_map(|from| from.as_str()).collect::<Vec<_>>() {
+            let (database, collection) = from.split_once('.').unwrap_or((from, ""));
+            asked.need(Resource::named(database, Some(collection)), Find)?;
+        }
+    }
+    Ok(())
 }
 
 /// `grantRolesToUser` and `grantRolesToRole`.

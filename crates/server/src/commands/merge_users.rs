@@ -1,0 +1,116 @@
+//! `_mergeAuthzCollections`: users and roles of a dump, which mongorestore has put into collections of its own, take
+//! their places.
+
+use crate::access::{Needs, needs};
+use crate::auth::store;
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::{Namespace, Result, err};
+
+/// The row of the table.
+pub(crate) const MERGE: Command = Command::new(
+    "_mergeAuthzCollections",
+    Kind::Write,
+    "Takes over the users and roles of a dump.",
+    merge,
+    Needs::By(needs::merge_users),
+)
+.admin_only();
+
+/// A kind of documents that is taken over.
+struct Part {
+    /// Where they belong.
+    target: &'static str,
+    /// The field of the name.
+    name: &'static str,
+    /// The fields that have to be lists, and those that have to be documents.
+    lists: &'static [&'static str],
+    documents: &'static [&'static str],
+}
+
+const USERS: Part =
+    Part { target: store::USERS, name: "user", lists: &["roles"], documents: &["credentials"] };
+const ROLES: Part =
+    Part { target: store::ROLES, name: "role", lists: &["roles", "privileges"], documents: &[] };
+
+fn merge(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let users = fields.string("tempUsersCollection")?.filter(|name| !name.is_empty());
+    let roles = fields.string("tempRolesCollection")?.filter(|name| !name.is_empty());
+    let db = fields.required("db", Fields::string)?;
+    let drops = fields.required("drop", Fields::flag)?;
+    fields.finish()?;
+    if users.is_none() && roles.is_none() {
+        return Err(err!(
+            BadValue,
+            "Must provide at least one of \"tempUsersCollection\" and \"tempRolesCollection\""
+        ));
+    }
+    let _changing = call.server.auth.changing.lock();
+    for (part, from) in [(USERS, users), (ROLES, roles)] {
+        if let Some(from) = from {
+            take_over(call, &part, &Namespace::parse(from)?, db, drops)?;
+        }
+    }
+    call.acknowledge(None)?;
+    Ok(Answer::Done)
+}
+
+/// Puts the documents of a collection where they belong, those of one database if it is named. Nothing is changed
+/// unless all of them are what they should be.
+fn take_over(call: &Call<'_>, part: &Part, from: &Namespace, db: &str, drops: bool) -> Result<()> {
+    let mut filter = Builder::new();
+    if !db.is_empty() {
+        filter.append("db", db);
+    }
+    let filter = filter.finish();
+    let found = store::find_in(call.server, from, filter.view())?;
+    found.iter().try_for_each(|document| check(part, document.view()))?;
+    for document in &found {
+        let mut update = Builder::new();
+        update.append("update", part.target).begin_array("updates").push_document();
+        update.begin_document("q").append_optional("_id", document.view().get("_id")).end();
+        update.append("u", document).append("upsert", true).end().end();
+        run(call, update)?;
+    }
+    if !drops {
+        return Ok(());
+    }
+    let mut delete = Builder::new();
+    delete.append("delete", part.target).begin_array("deletes").push_document();
+    delete.begin_document("q").append_all(filter.view());
+    delete.begin_document("_id").begin_array("$nin");
+    for id in found.iter().filter_map(|document| document.view().get("_id")) {
+        delete.push(id);
+    }
+    delete.end().end().end().append("limit", 0).end().end();
+    run(call, delete).map(drop)
+}
+
+fn run(call: &Call<'_>, mut command: Builder) -> Result<DocumentBuf> {
+    command.begin_document("writeConcern").append("w", 1).end().append("$db", "admin");
+    store::run(call.server, command.finish().view())
+}
+
+/// Refuses what is no user, or no role.
+fn check(part: &Part, document: Document<'_>) -> Result<()> {
+    let text =
+        |name: &str| document.get(name).and_then(|value| value.as_str()).filter(|text| !text.is_empty());
+    let wrong = |what: String| Err(err!(BadValue, "Invalid document for {}: {what}", part.target));
+    let (Some(name), Some(db)) = (text(part.name), text("db")) else {
+        return wrong(format!("it needs '{}' and 'db' to be non-empty strings", part.name));
+    };
+    if text("_id") != Some(format!("{db}.{name}").as_str()) {
+        return wrong(format!("'_id' of {name}@{db} is another one"));
+    }
+    let is_list = |name: &&&str| matches!(document.get(name), Some(Value::Array(_)));
+    let is_document = |name: &&&str| matches!(document.get(name), Some(Value::Document(_)));
+    let missing = part.lists.iter().find(|name| !is_list(name));
+    match missing.or(part.documents.iter().find(|name| !is_document(name))) {
+        Some(missing) => wrong(format!("'{missing}' of {name}@{db} is missing, or of another type")),
+        None => Ok(()),
+    }
+}
