@@ -89,7 +89,12 @@ impl Opening {
     pub(crate) fn begin(self, server: &Server, state: &mut ConnectionState) -> Result<Said> {
         state.conversation = None;
         let known = store::user(server, &self.user)?.and_then(|found| User::read(found.view()));
+        let is_there = known.is_some();
         let known = known.and_then(|user| user.credential(self.mechanism).cloned());
+        if self.is_speculative && is_there && known.is_none() {
+            // The client guessed at the mechanism: it has asked for the right ones in the same hello.
+            return Err(err!(AuthenticationFailed, "Authentication failed."));
+        }
         let shown = match &known {
             Some(credential) => Ok(credential.clone()),
             None => server.auth.credential_of_nobody(server, self.mechanism, &self.user),
