@@ -2,6 +2,10 @@
 
 /// The name of a command, and a request of it. More than one row of a name says what the request asks for besides.
 pub(super) const SAMPLES: &[(&str, &str)] = &[
+    (
+        "_mergeAuthzCollections",
+        r#"{_mergeAuthzCollections: 1, tempUsersCollection: "d.c", db: "", drop: true, $db: "admin"}"#,
+    ),
     ("abortTransaction", r#"{abortTransaction: 1, $db: "admin"}"#),
     ("aggregate", r#"{aggregate: "c", pipeline: [], cursor: {}, $db: "d"}"#),
     (
