@@ -139,6 +139,14 @@ func workloads() []workload {
 				bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}})
 			return err
 		}},
+		{"update $inc of one document", 20_000, func(ctx context.Context, db *mongo.Database) error {
+			return fill(ctx, db, "points", 1)
+		}, func(ctx context.Context, db *mongo.Database, _ int) error {
+			_, err := db.Collection("points").UpdateOne(ctx, bson.D{{Key: "_id", Value: 0}},
+				bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}})
+			return err
+		}},
+		{"transaction of two updates", 5_000, twoPerWorker, twoUpdates},
 		{"delete_many, empty collection", 20_000, func(ctx context.Context, db *mongo.Database) error {
 			_, err := db.Collection("empty").DeleteMany(ctx, bson.D{})
 			return err
@@ -212,6 +220,31 @@ func workloads() []workload {
 	}
 }
 
+// twoPerWorker fills a collection with documents of which each worker changes two of its own.
+func twoPerWorker(ctx context.Context, db *mongo.Database) error {
+	return fill(ctx, db, "points", 1000)
+}
+
+// twoUpdates changes two documents in one transaction, which a replica set allows and a standalone doesn't.
+func twoUpdates(ctx context.Context, db *mongo.Database, worker int) error {
+	session, err := db.Client().StartSession()
+	if err != nil {
+		return err
+	}
+	defer session.EndSession(ctx)
+	_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
+		for at := range 2 {
+			_, err := db.Collection("points").UpdateOne(ctx, bson.D{{Key: "_id", Value: 2*worker + at}},
+				bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}})
+			if err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	})
+	return err
+}
+
 // insertMany is the one workload whose operations are documents of a batch.
 func insertMany(ctx context.Context, db *mongo.Database, _ int) error {
 	batch := make([]any, 1000)
@@ -230,6 +263,7 @@ func main() {
 	flag.Parse()
 	ctx := context.Background()
 	fmt.Printf("%-48s %5s %12s %16s\n", "work", "conns", "per second", "server CPU µs/op")
+	inTransactions := isSet(ctx, *uri)
 	for _, field := range strings.Split(*connections, ",") {
 		workers, err := strconv.Atoi(field)
 		if err != nil {
@@ -240,7 +274,7 @@ func main() {
 			log.Fatal(err)
 		}
 		for _, work := range append(workloads(), cleanSlates()...) {
-			if wanted(work.name, *only) {
+			if wanted(work.name, *only) && (inTransactions || !strings.Contains(work.name, "transaction")) {
 				measure(ctx, client.Database("bench"), work, workers, *pid)
 			}
 		}
@@ -248,6 +282,20 @@ func main() {
 			log.Fatal(err)
 		}
 	}
+}
+
+// isSet tells whether the server is a replica set.
+func isSet(ctx context.Context, uri string) bool {
+	client, err := mongo.Connect(options.Client().ApplyURI(uri))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Disconnect(ctx)
+	var hello struct{ SetName string }
+	if err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+		log.Fatal(err)
+	}
+	return hello.SetName != ""
 }
 
 func wanted(name, only string) bool {

@@ -143,7 +143,7 @@ impl Context {
     /// Errors: what the interrupt says.
     #[inline]
     pub(crate) fn steps(&self, steps: usize) -> Result<()> {
-        // Nobody counts beside this, or it would do no harm to lose some.
+        // Only the thread that runs the operation counts; where two do, a lost count delays the next question.
         let taken = self.steps.load(Relaxed).saturating_add(steps);
         if taken < STEPS_PER_CHECK {
             self.steps.store(taken, Relaxed);

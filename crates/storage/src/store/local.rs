@@ -169,8 +169,8 @@ impl Local {
         let after = |latest: u64| (latest + step).max(earliest) + u64::from(ticks.saturating_sub(1));
         let taken = self.time.fetch_update(Ordering::AcqRel, Ordering::Acquire, |latest| Some(after(latest)));
         let time = after(taken.unwrap_or_else(|latest| latest));
-        let next_log = match &writer.log {
-            Some(present) if !log.is_empty() => Some(present.extended(&mut batch, time, log)),
+        let logged = match &writer.log {
+            Some(present) if !log.is_empty() => Some(present.extend(&mut batch, time, log)),
             _ => None,
         };
         batch.set_time(time);
@@ -185,9 +185,9 @@ impl Local {
         }
         let position = self.engine.commit(batch)?;
         writer.recent.note(places, time);
-        if let Some(next_log) = next_log {
-            self.log_steps.store(next_log.steps(), Ordering::Relaxed);
-            writer.log = Some(next_log);
+        if let (Some(extension), Some(present)) = (logged, &mut writer.log) {
+            present.note(extension);
+            self.log_steps.store(present.steps(), Ordering::Relaxed);
             // Where nothing is ever synced unasked, the majority waits for nothing either.
             if self.engine.has_journal() && self.engine.durability() != Durability::None {
                 self.note_synced(writer);

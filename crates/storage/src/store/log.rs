@@ -37,7 +37,7 @@ pub struct LogEntry {
 }
 
 /// The writing end, in the hands of whoever holds the commit lock.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Log {
     segments: VecDeque<Segment>,
     next_number: u64,
@@ -48,6 +48,20 @@ pub(super) struct Log {
 struct Segment {
     number: u64,
     bytes: u64,
+}
+
+/// What a commit adds to the log.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extension {
+    begun: Option<Begun>,
+    bytes: u64,
+}
+
+/// A tree that begins with a commit, and how many of the oldest end with it.
+#[derive(Debug, Clone, Copy)]
+struct Begun {
+    segment: Segment,
+    dropped: usize,
 }
 
 impl Segment {
@@ -107,35 +121,45 @@ impl Log {
         engine.commit(batch).map(drop)
     }
 
-    /// Adds an entry to the batch that it tells of. Gives the log as it is once that is committed.
-    pub(super) fn extended(&self, batch: &mut Batch, time: u64, parts: Vec<(u32, Value)>) -> Log {
-        let mut next = self.clone();
-        if next.segments.back().is_none_or(|last| last.bytes >= next.bytes_max / STEPS) {
-            next.begin_segment(batch, time);
+    /// Adds an entry to the batch that it tells of. Gives what is to be [noted](Self::note) once that is committed.
+    pub(super) fn extend(&self, batch: &mut Batch, time: u64, parts: Vec<(u32, Value)>) -> Extension {
+        let last = self.segments.back().copied().filter(|last| last.bytes < self.bytes_max / STEPS);
+        let begun = last.is_none().then(|| self.begin_segment(batch, time));
+        let ident = last.or(begun.map(|begun| begun.segment)).map_or(LOG, Segment::ident);
+        let mut bytes = 0;
+        for (part, value) in parts {
+            bytes += 12 + value.len() as u64;
+            batch.put(ident, key(time, part), value);
         }
-        if let Some(last) = next.segments.back_mut() {
-            for (part, value) in parts {
-                last.bytes += 12 + value.len() as u64;
-                batch.put(last.ident(), key(time, part), value);
-            }
-        }
-        next
+        Extension { begun, bytes }
     }
 
-    fn begin_segment(&mut self, batch: &mut Batch, time: u64) {
+    fn begin_segment(&self, batch: &mut Batch, time: u64) -> Begun {
         let segment = Segment { number: self.next_number, bytes: 0 };
-        self.next_number += 1;
         batch.create(segment.ident());
         batch.put(LOG, segment.number.to_be_bytes(), time.to_be_bytes());
-        self.segments.push_back(segment);
-        let mut held: u64 = self.segments.iter().map(|segment| segment.bytes).sum();
-        while held > self.bytes_max
-            && self.segments.len() > 1
-            && let Some(oldest) = self.segments.pop_front()
-        {
+        let (mut held, mut dropped) = (self.bytes(), 0);
+        for oldest in &self.segments {
+            if held <= self.bytes_max {
+                break;
+            }
             held -= oldest.bytes;
+            dropped += 1;
             batch.drop_ident(oldest.ident());
             batch.delete(LOG, oldest.number.to_be_bytes());
+        }
+        Begun { segment, dropped }
+    }
+
+    /// Goes on as what has been committed left it.
+    pub(super) fn note(&mut self, extension: Extension) {
+        if let Some(Begun { segment, dropped }) = extension.begun {
+            self.next_number = segment.number + 1;
+            self.segments.drain(..dropped);
+            self.segments.push_back(segment);
+        }
+        if let Some(last) = self.segments.back_mut() {
+            last.bytes += extension.bytes;
         }
     }
 
@@ -298,9 +322,9 @@ mod tests {
             let mut batch = Batch::new();
             let value = Value::from([7; 88].as_slice());
             let parts = (0..1 + time as u32 % 2).map(|part| (part, value.clone())).collect();
-            let next = log.extended(&mut batch, time, parts);
+            let extension = log.extend(&mut batch, time, parts);
             engine.commit(batch).unwrap();
-            log = next;
+            log.note(extension);
         }
         assert!(log.bytes() <= 17_000, "{}", log.bytes());
         let all = entries(&engine, Bound::Unbounded, Direction::Forward);
@@ -314,9 +338,9 @@ mod tests {
         log.set_limit(8_000);
         for time in 401..=420u64 {
             let mut batch = Batch::new();
-            let next = log.extended(&mut batch, time, vec![(0, Value::from([7; 88].as_slice()))]);
+            let extension = log.extend(&mut batch, time, vec![(0, Value::from([7; 88].as_slice()))]);
             engine.commit(batch).unwrap();
-            log = next;
+            log.note(extension);
         }
         assert!(log.bytes() <= 8_600, "{}", log.bytes());
         let again = Log::open(&engine, LogOptions { bytes: 16_000 }).unwrap();
