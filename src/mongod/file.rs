@@ -50,7 +50,9 @@ fn leaf(path: &str, value: &Yaml, given: &mut Vec<Given>) -> Result<(), String> 
         ("storage.journal.enabled", "false") => given.push(("nojournal", "true".to_string())),
         ("systemLog.verbosity", _) => given.push(("verbose", text)),
         ("operationProfiling.mode", "off") => given.push(("profile", "0".to_string())),
-        ("operationProfiling.mode", _) => return refused("there is no profiler"),
+        ("operationProfiling.mode", "slowOp") => given.push(("profile", "1".to_string())),
+        ("operationProfiling.mode", "all") => given.push(("profile", "2".to_string())),
+        ("operationProfiling.mode", _) => return refused("off, slowOp or all"),
         _ => {
             let known = find_in_file(path).ok_or_else(|| format!("Unrecognized option: {path}"))?;
             match (known.treatment, text.as_str()) {

@@ -89,6 +89,11 @@ impl Options {
             tls: self.tls()?,
             auth,
             mechanisms: self.mechanisms()?,
+            profiling: (
+                self.number("profile")?.unwrap_or(0),
+                self.number("slowms")?,
+                self.number("slowOpSampleRate")?,
+            ),
             connections_max: self.number("maxConns")?.unwrap_or(Settings::default().connections_max),
             ..Settings::default()
         };
@@ -124,7 +129,12 @@ impl Options {
             &["snappy,zstd,zlib"],
             "clients choose among snappy, zstd and zlib",
         )?;
-        self.only("profile", &["0"], "there is no profiler")?;
+        if self.number::<i32>("profile")?.is_some_and(|level| !(0..=2).contains(&level)) {
+            return Err("Bad value for profile: it is 0, 1 or 2".to_string());
+        }
+        if self.number::<f64>("slowOpSampleRate")?.is_some_and(|rate| !(0.0..=1.0).contains(&rate)) {
+            return Err("slowOpSampleRate must be between 0.0 and 1.0 inclusive".to_string());
+        }
         self.only("timeStampFormat", &["iso8601-utc"], "times in the log are UTC")?;
         if self.number::<f64>("syncdelay")?.is_some_and(|delay| delay > 0.0 && delay < CHECKPOINT_SECONDS) {
             let why = "a checkpoint is made after 60 seconds at the latest, or as changes need room";
@@ -374,6 +384,8 @@ mod tests {
             ("--auth --noauth", "both --auth and --noauth"),
             ("--setParameter authenticationMechanisms=SCRAM-SHA-256,PLAIN", "no PLAIN"),
             ("--profile 1", "--profile 1"),
+            ("--profile 3", "Bad value for profile: it is 0, 1 or 2"),
+            ("--slowOpSampleRate 2", "slowOpSampleRate must be between"),
             ("--tlsMode requireTLS", "needs the file"),
             ("--tlsMode sometimes", "unsupported value for tlsMode sometimes"),
             ("--tlsMode requireTLS --tlsCertificateKeyFile /nowhere/a.pem", "/nowhere/a.pem: No such file"),

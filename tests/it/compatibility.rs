@@ -90,7 +90,7 @@ as it was given.
 `compact` and `refreshLogicalSessionCacheNow` have nothing to do, `lockInfo` and `connPoolStats` nothing to tell, \
 `collStats` nothing of one index but its size.
 - `admin.system.version` and `local.startup_log` are empty; `getParameter` tells the feature compatibility version.
-- `$collStats` has no histograms and no `queryExecStats`; `profile` takes no `filter`, nor levels above 0.
+- `$collStats` has no histograms and no `queryExecStats`. Entries of `system.profile` have an `_id`, and no `locks`, `execStats`, inserted keys or times spent waiting; `bulkWrite` has one entry.
 ";
 
 /// A heading and the names, those refused apart.

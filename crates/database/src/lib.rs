@@ -36,6 +36,7 @@ mod option_field;
 mod options;
 mod plan;
 mod plan_cache;
+mod profile;
 mod read;
 pub mod repair;
 mod retry_record;

@@ -16,6 +16,14 @@ use storage::store::Change;
 /// The database that each member of a set has to itself: its changes are nobody else's.
 const UNLOGGED: &str = "local";
 
+/// The collection that a database's profiler writes to.
+pub(crate) const PROFILE: &str = "system.profile";
+
+/// Whether a collection is each member's own: all of `local`, and what profilers write.
+fn is_unlogged(namespace: &Namespace) -> bool {
+    namespace.database() == UNLOGGED || namespace.collection() == PROFILE
+}
+
 /// A change to a document, until its commit is put together.
 #[derive(Debug)]
 pub(crate) struct Logged {
@@ -104,7 +112,8 @@ pub(crate) struct LoggedCommand {
 
 impl LoggedCommand {
     fn new(collection: &Collection, object: DocumentBuf, before: Option<DocumentBuf>) -> LoggedCommand {
-        let database = collection.namespace.database().to_string();
+        let namespace = &collection.namespace;
+        let database = if is_unlogged(namespace) { UNLOGGED } else { namespace.database() }.to_string();
         LoggedCommand { database, uuid: Some(collection.uuid), object, before }
     }
 
@@ -246,7 +255,7 @@ pub(crate) fn put_changes(
     mut logged: Vec<Logged>,
     retry: Option<RetryKey>,
 ) {
-    logged.retain(|logged| logged.namespace.database() != UNLOGGED);
+    logged.retain(|logged| !is_unlogged(&logged.namespace));
     if logged.is_empty() {
         return;
     }

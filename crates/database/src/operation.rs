@@ -1,5 +1,6 @@
 //! One running operation: when it must stop, and how long work gives way to other clients.
 
+use crate::index::Index;
 use crate::open_transaction::OpenTransaction;
 use crate::view::View;
 use base::{Error, ErrorCode, Result, err};
@@ -41,6 +42,10 @@ pub struct Operation {
     pub keys_examined: AtomicI64,
     /// Documents examined so far.
     pub docs_examined: AtomicI64,
+    /// How it found documents, latest plan last.
+    plans: Mutex<Vec<PlanUse>>,
+    /// Whether it found a document by its `_id`, past all plans.
+    by_id: AtomicBool,
     /// What a snapshot read sees, and its cluster time.
     snapshot: OnceLock<(u64, View)>,
     /// The transaction that it is a statement of.
@@ -50,6 +55,15 @@ pub struct Operation {
     serial: u64,
     /// How far long work has come.
     progress: Mutex<Option<Arc<Progress>>>,
+}
+
+/// What a plan reads, as `planSummary` shows it.
+#[derive(Clone)]
+pub(crate) enum PlanUse {
+    /// A stage that reads no index.
+    Stage(&'static str),
+    /// A stage that reads an index.
+    Index(&'static str, Arc<Index>),
 }
 
 /// How far a piece of long work has come, as `currentOp` shows it.
@@ -96,6 +110,8 @@ const WAY_FIRST_MICROS: u64 = 4_000;
 const WAY_MOST_MICROS: u64 = 64_000;
 /// Another thread has taken the clients over by then, most times; if not, next time.
 const WAY_PAUSE: Duration = Duration::from_micros(300);
+/// Plans noted of one operation, which may run one for each document that `$lookup` joins.
+const PLANS_MAX: usize = 32;
 /// Checks between two looks at the clock.
 const CHECKS_PER_LOOK: u32 = 16;
 
@@ -115,6 +131,8 @@ impl Operation {
             no_table_scan: false,
             keys_examined: AtomicI64::new(0),
             docs_examined: AtomicI64::new(0),
+            plans: Mutex::default(),
+            by_id: AtomicBool::new(false),
             snapshot: OnceLock::new(),
             transaction: OnceLock::new(),
             #[cfg(debug_assertions)]
@@ -170,6 +188,42 @@ impl Operation {
     /// The transaction that it is a statement of.
     pub fn transaction(&self) -> Option<&Arc<OpenTransaction>> {
         self.transaction.get()
+    }
+
+    /// Notes a plan that it runs.
+    pub(crate) fn note_plan(&self, uses: impl Iterator<Item = PlanUse>) {
+        let mut plans = self.plans.lock();
+        if plans.len() < PLANS_MAX {
+            plans.extend(uses);
+        }
+    }
+
+    /// Notes that it finds a document by its `_id`.
+    pub(crate) fn note_by_id(&self) {
+        self.by_id.store(true, Relaxed);
+    }
+
+    /// How it has found documents so far, in the words of MongoDB's `planSummary`; `None` where it hasn't looked
+    /// for any.
+    pub fn plan_summary(&self) -> Option<String> {
+        let by_id = self.by_id.load(Relaxed).then(|| "EXPRESS_IXSCAN { _id: 1 }".to_string());
+        let mut parts: Vec<String> = by_id.into_iter().collect();
+        for used in self.plans.lock().iter() {
+            let part = match used {
+                PlanUse::Stage(stage) => stage.to_string(),
+                PlanUse::Index(stage, index) => format!("{stage} {}", index.spec.key),
+            };
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
+    /// Forgets how it has found documents: what follows is another statement.
+    pub fn forget_plans(&self) {
+        self.by_id.store(false, Relaxed);
+        self.plans.lock().clear();
     }
 
     /// Begins to count the steps of a piece of long work.

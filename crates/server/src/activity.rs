@@ -54,6 +54,26 @@ pub(crate) struct Current {
     waiting: Option<Waker>,
     /// What stops it, where it is one that can take long.
     pub(crate) operation: Option<Arc<Operation>>,
+    /// What that had examined before: keys and documents. It may be a cursor's.
+    examined: (i64, i64),
+}
+
+/// The operation that a command has used.
+pub(crate) struct Used {
+    pub(crate) operation: Arc<Operation>,
+    before: (i64, i64),
+}
+
+impl Used {
+    /// How many keys and documents it has examined for this command.
+    pub(crate) fn examined(&self) -> (i64, i64) {
+        let (keys, documents) = examined(&self.operation);
+        (keys - self.before.0, documents - self.before.1)
+    }
+}
+
+fn examined(operation: &Operation) -> (i64, i64) {
+    (operation.keys_examined.load(Ordering::Relaxed), operation.docs_examined.load(Ordering::Relaxed))
 }
 
 impl Current {
@@ -109,7 +129,14 @@ impl Activity {
         if let Some(reason) = current.killed {
             operation.kill_with(reason);
         }
+        current.examined = examined(&operation);
         current.operation = Some(operation);
+    }
+
+    /// The operation that the present command uses, if it has begun one.
+    pub(crate) fn operation(&self) -> Option<Used> {
+        let current = self.current.lock();
+        Some(Used { operation: current.operation.clone()?, before: current.examined })
     }
 
     /// Why it has been told to stop, if it has; if not, the waker is woken once it is.
@@ -190,6 +217,7 @@ impl Activities {
                 killed: None,
                 waiting: None,
                 operation: None,
+                examined: (0, 0),
             }),
             usage: Mutex::default(),
             past: self.past.clone(),

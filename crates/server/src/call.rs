@@ -4,9 +4,10 @@ use crate::arguments::{Arguments, is_generic};
 use crate::command::Command;
 use crate::connection::ConnectionState;
 use crate::fields::Fields;
+use crate::profiler::Notes;
 use crate::server::Server;
 use crate::wire::Request;
-use base::bson::Builder;
+use base::bson::{Builder, Document};
 use database::{OpenTransaction, Operation};
 use std::sync::Arc;
 use std::task::Waker;
@@ -35,6 +36,8 @@ pub(crate) struct Call<'a> {
     /// Set by a handler that goes on replying, to the topology's version that it told: the same
     /// request is then handled again.
     pub(crate) streams: Option<i64>,
+    /// What the command's statements did each, where the profiler listens.
+    pub(crate) notes: Option<Notes>,
     /// Set by a handler that reads a change stream.
     pub(crate) reads_stream: bool,
 }
@@ -61,6 +64,18 @@ impl<'a> Call<'a> {
     /// The command's own fields, to be taken one by one.
     pub(crate) fn fields(&self) -> Fields<'a> {
         Fields::of_command(self.request, is_generic)
+    }
+
+    /// Notes a statement that has ended, where the profiler listens.
+    pub(crate) fn note(
+        &mut self,
+        statement: Document<'_>,
+        operation: &Operation,
+        count: impl FnOnce(&mut Builder),
+    ) {
+        if let Some(notes) = &mut self.notes {
+            notes.add(statement, operation, count);
+        }
     }
 
     /// What the database is given for work that may take long: it stops at maxTimeMS, killOp and

@@ -7,6 +7,7 @@ use crate::call::{Answer, Call, Wait};
 use crate::command::{self, Command, Kind};
 use crate::connection::{self, Began, ConnectionState};
 use crate::fail_point::{Failure, Target};
+use crate::profiler::{self, Finished, Notes};
 use crate::reply::{self, LabelContext};
 use crate::server::Server;
 use crate::transaction_rules::{self, Part};
@@ -65,6 +66,8 @@ pub(crate) fn run(
         return refuse(server, reply, &error);
     };
     let began = Instant::now();
+    // As it is before: the command that changes it isn't told of by what it sets.
+    let setting = server.profiler.setting(request.database);
     let mut run = Run {
         server,
         request,
@@ -74,6 +77,7 @@ pub(crate) fn run(
         context: LabelContext::default(),
         labels: None,
         write_concern_error: None,
+        notes: setting.as_ref().map(|_| Notes::default()),
     };
     let result = run.checked(state, &mut reply);
     if let (Some(counter), false) = (server.counters.commands.get(at), matches!(result, Ok(Ran::Wait(_)))) {
@@ -81,12 +85,19 @@ pub(crate) fn run(
         counter.failed.add(u64::from(result.is_err()));
         let took = began.elapsed();
         counter.micros.add(took.as_micros() as u64);
-        if server.slow.logs(took, || server.random()) {
-            let ns = format!("{}.{}", request.database, run.collection());
-            log::info!(
-                id = 51803, c = "COMMAND", command = command.name, ns = ns.as_str(),
-                durationMillis = took.as_millis() as u64; "Slow query"
-            );
+        if (setting.is_some() || server.profiler.slow.is_slow(took)) && !state.is_system {
+            let told = reply.so_far();
+            let finished = Finished {
+                request,
+                command,
+                collection: run.collection(),
+                state,
+                outcome: result.as_ref().map(|_| told.view()),
+                notes: run.notes.take(),
+                reply_length: told.bytes().len(),
+                took,
+            };
+            profiler::tell(server, setting.as_deref(), &finished);
         }
     }
     match result {
@@ -131,6 +142,8 @@ struct Run<'a> {
     header_size: usize,
     context: LabelContext,
     labels: Option<Vec<String>>,
+    /// What the statements did each, where the profiler listens.
+    notes: Option<Notes>,
     /// What a failing write says of its write concern besides: its statements may have had
     /// effects before it failed.
     write_concern_error: Option<Error>,
@@ -260,6 +273,7 @@ impl<'a> Run<'a> {
             exhaust_allowed: self.exhaust_allowed,
             operation_id,
             streams: None,
+            notes: self.notes.take(),
             reads_stream: false,
         };
         let before = self.server.database.latest_position();
@@ -273,6 +287,7 @@ impl<'a> Run<'a> {
             }
         };
         let streams = call.streams;
+        self.notes = call.notes.take();
         self.context.change_stream |= call.reads_stream;
         self.context.no_writes &= answer.is_err() && self.server.database.latest_position() == before;
         if in_transaction && let Some(session) = &state.session {

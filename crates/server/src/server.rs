@@ -8,10 +8,10 @@ use crate::default_concerns::DefaultConcerns;
 use crate::fail_point::FailPoints;
 use crate::logging::now_millis;
 use crate::parameters::{Parameters, Setting};
+use crate::profiler::Profiler;
 use crate::replica_set::ReplicaSet;
 use crate::session::Sessions;
 use crate::signal::Signal;
-use crate::slow::SlowOperations;
 use crate::tls::{Tls, Told};
 use crate::transaction::TransactionCounters;
 use base::bson::{Builder, ObjectId};
@@ -53,6 +53,9 @@ pub struct Settings {
     pub tls: Option<Arc<Tls>>,
     /// How long a client may take to begin, and for the handshake of TLS.
     pub handshake_timeout: Duration,
+    /// Which operations are profiled and logged until `profile` says otherwise: the level of every database, what
+    /// counts as slow in milliseconds, and the share of slow operations that are told of.
+    pub profiling: (i32, Option<i64>, Option<f64>),
     /// Whether clients may make commands fail and set the clock.
     pub test_commands: bool,
     /// Whether only users get in, and each may do what their roles allow.
@@ -78,6 +81,7 @@ impl Default for Settings {
             ephemeral: true,
             syncs: true,
             connections_max: 65_536,
+            profiling: (0, None, None),
             tls: None,
             handshake_timeout: Duration::from_secs(30),
             test_commands: true,
@@ -99,7 +103,8 @@ pub struct Server {
     pub(crate) transactions: TransactionCounters,
     pub(crate) fail_points: FailPoints,
     pub(crate) parameters: Parameters,
-    pub(crate) slow: SlowOperations,
+    /// Which operations `system.profile` and the log tell of.
+    pub(crate) profiler: Profiler,
     pub(crate) default_concerns: DefaultConcerns,
     /// Whom the log has told why they aren't served.
     pub(crate) told: Told,
@@ -159,7 +164,7 @@ impl Server {
             counters: Counters::default(),
             transactions: TransactionCounters::default(),
             parameters: Parameters::default(),
-            slow: SlowOperations::default(),
+            profiler: Profiler::new(settings.profiling),
             default_concerns: DefaultConcerns::default(),
             told: Told::default(),
             unlocked: Arc::default(),

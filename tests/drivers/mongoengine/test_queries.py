@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mongoengine as me
 import pytest
+from mongoengine.context_managers import query_counter
 from mongoengine.queryset.visitor import Q
 
 
@@ -202,3 +203,15 @@ def test_query_options() -> None:
     assert Person.objects(name="Anna").explain()["queryPlanner"]["namespace"] == "odm.person"
     with pytest.raises(me.OperationError):
         Person.objects(__raw__={"age": {"$nothing": 1}}).update(set__age=1)
+
+
+def test_queries_are_counted_by_the_profiler() -> None:
+    """query_counter turns the profiler on and counts its entries."""
+    with query_counter() as counter:
+        assert counter == 0
+        Person.objects(age=30).first()
+        assert counter == 1
+        list(Person.objects(age__gte=18))
+        Person.objects(name="Anna").update(set__age=18)
+        Person(name="Emil").save()
+        assert counter == 4

@@ -132,6 +132,14 @@ impl Builder {
         self.len() <= 4
     }
 
+    /// A copy of the document so far, with what is open closed.
+    pub fn so_far(&self) -> DocumentBuf {
+        let begin = self.open.first().map_or(0, |frame| frame.start);
+        let bytes = self.bytes.get(begin..).unwrap_or_default().to_vec();
+        let open = self.open.iter().map(|frame| Frame { start: frame.start - begin, ..*frame }).collect();
+        Builder { bytes, open }.finish()
+    }
+
     /// Closes all that is open and returns the document.
     pub fn finish(self) -> DocumentBuf {
         debug_assert!(self.open.first().is_none_or(|frame| frame.start == 0), "into_buffer is meant");

@@ -6,7 +6,7 @@ use crate::collection::{Collection, Data, Options};
 use crate::commit::Committed;
 use crate::database::Database;
 use crate::ddl::views::check_pipeline;
-use crate::logged::LoggedCommand;
+use crate::logged::{LoggedCommand, PROFILE};
 use crate::operation::Operation;
 use crate::options;
 use crate::validator::Validator;
@@ -58,7 +58,7 @@ impl Database {
                 return Err(err!(NamespaceExists, "Collection {namespace} already exists."));
             }
             if options.view.is_none() {
-                check_writable(namespace)?;
+                check_makeable(namespace)?;
                 self.create_within(transaction, namespace, options)?;
                 return Ok(Some(Committed::default()));
             }
@@ -66,7 +66,7 @@ impl Database {
         // A pipeline is parsed before the commit lock is taken, unless the name seems to be in use.
         let mut is_checked = options.view.is_none();
         if let (Some(view), None) = (&options.view, self.known_catalog().get(namespace)) {
-            check_writable(namespace)?;
+            check_makeable(namespace)?;
             check_pipeline(namespace, view, context)?;
             is_checked = true;
         }
@@ -81,7 +81,7 @@ impl Database {
                     existing.options.to_document()
                 ));
             }
-            check_writable(namespace)?;
+            check_makeable(namespace)?;
             if let (Some(view), false) = (&options.view, is_checked) {
                 check_pipeline(namespace, view, context)?;
             }
@@ -350,6 +350,16 @@ pub fn check_writable(namespace: &Namespace) -> Result<()> {
         return Err(err!(InvalidNamespace, "cannot write to {namespace}"));
     }
     check_creatable(namespace)
+}
+
+/// Whether clients may make a collection of this name: also the profiler's, whose size they may want to choose.
+///
+/// Errors: InvalidNamespace.
+fn check_makeable(namespace: &Namespace) -> Result<()> {
+    match namespace.collection() {
+        PROFILE => check_creatable(namespace),
+        _ => check_writable(namespace),
+    }
 }
 
 /// `system.` collections are not for clients to create, but for the few that MongoDB lets them.

@@ -45,6 +45,14 @@ impl NearAccess {
         }
         Ok(NearAccess { access, part, near })
     }
+
+    /// The stage's name.
+    pub(crate) fn stage(&self) -> &'static str {
+        match self.access.index.spec.geo {
+            Some(GeoIndex::Flat(_)) => "GEO_NEAR_2D",
+            _ => "GEO_NEAR_2DSPHERE",
+        }
+    }
 }
 
 /// A record that has been read and measured.
@@ -279,12 +287,8 @@ impl GeoNear {
 
     fn explain_near(&self, out: &mut Explainer) {
         let spec = &self.near.access.index.spec;
-        let name = match spec.geo {
-            Some(GeoIndex::Flat(_)) => "GEO_NEAR_2D",
-            _ => "GEO_NEAR_2DSPHERE",
-        };
         let executed = out.executed();
-        let builder = out.stage(name, None, &self.stats);
+        let builder = out.stage(self.near.stage(), None, &self.stats);
         builder.append("keyPattern", &spec.key).append("indexName", spec.name.as_str());
         builder.append("indexVersion", 2i32);
         if executed {

@@ -11,7 +11,7 @@ use crate::exec::{
     SortMerge, SortOptions, Surroundings, lookup,
 };
 use crate::index::{Index, IndexSpec};
-use crate::operation::Operation;
+use crate::operation::{Operation, PlanUse};
 use crate::view::View;
 use base::bson::{Builder, DocumentBuf, Type};
 use base::{Result, err};
@@ -73,6 +73,7 @@ pub(crate) fn by_id(
     let snapshot = view.snapshot.as_ref();
     let found = lookup(operation, snapshot, index.ident, data.ident, &key, filter, context);
     index.uses.fetch_add(1, Relaxed);
+    operation.note_by_id();
     // What goes wrong is told as that of any plan: when the first record is asked for.
     Ok(Some(Box::new(Found(found.map(|(_, _, record)| record).transpose()))))
 }
@@ -253,6 +254,33 @@ impl Plan {
         });
     }
 
+    /// What `planSummary` says of it.
+    pub(crate) fn uses(&self) -> Vec<PlanUse> {
+        let scan = |access: &Access| PlanUse::Index("IXSCAN", access.index.clone());
+        match &self.source {
+            Source::Eof => vec![PlanUse::Stage("EOF")],
+            Source::Collection { .. } => vec![PlanUse::Stage("COLLSCAN")],
+            Source::Unique(access) if access.index.spec.clustered => {
+                vec![PlanUse::Stage("EXPRESS_CLUSTERED_IXSCAN")]
+            }
+            Source::Unique(access) => vec![PlanUse::Index("EXPRESS_IXSCAN", access.index.clone())],
+            Source::Index(candidate) => {
+                let stage = match (candidate.distinct, self.counts(candidate)) {
+                    (Some(_), _) => "DISTINCT_SCAN",
+                    (None, true) => "COUNT_SCAN",
+                    (None, false) => "IXSCAN",
+                };
+                vec![PlanUse::Index(stage, candidate.access.index.clone())]
+            }
+            Source::Union(scans) => scans.iter().map(scan).collect(),
+            Source::Near(near) => vec![PlanUse::Index(near.stage(), near.access.index.clone())],
+            Source::Text(text) => {
+                let searched = PlanUse::Index("IXSCAN", text.index.clone());
+                std::iter::once(searched).chain(text.others.iter().map(scan)).collect()
+            }
+        }
+    }
+
     /// Calls `visit` with each index that the source reads.
     pub(crate) fn each_index(&self, mut visit: impl FnMut(&Index)) {
         match &self.source {
@@ -343,6 +371,13 @@ impl Plan {
         Ok((stream, false))
     }
 
+    /// Whether an index's keys are counted, no document being needed.
+    fn counts(&self, candidate: &Candidate) -> bool {
+        let proven = candidate.access.proves_all() && self.range.is_none();
+        let needs_nothing = self.read.covering.as_ref().is_some_and(Vec::is_empty);
+        needs_nothing && proven && self.read.sort.is_none()
+    }
+
     fn index(
         &self,
         candidate: &Candidate,
@@ -352,8 +387,7 @@ impl Plan {
         let around = &self.surroundings;
         let access = &candidate.access;
         let proven = access.proves_all() && self.range.is_none();
-        let needs_nothing = self.read.covering.as_ref().is_some_and(Vec::is_empty);
-        if needs_nothing && proven && self.read.sort.is_none() {
+        if self.counts(candidate) {
             return Ok((Box::new(CountScan(self.scan(candidate)?)), false));
         }
         if let (Some(part), Some(path)) = (candidate.distinct, &self.read.distinct) {

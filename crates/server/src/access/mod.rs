@@ -11,7 +11,7 @@ pub(crate) mod cursor;
 mod grants;
 pub(crate) mod needs;
 pub(crate) mod privilege;
-mod redact;
+pub(crate) mod redact;
 pub(crate) mod resource;
 pub(crate) mod role;
 pub(crate) mod session;

@@ -18,7 +18,8 @@ pub(super) fn shown(command: &Command, body: Document<'_>) -> String {
     text
 }
 
-fn without(command: &Command, body: Document<'_>) -> DocumentBuf {
+/// The document of a command, its secrets taken out.
+pub(crate) fn without(command: &Command, body: Document<'_>) -> DocumentBuf {
     match command.name {
         // They carry other commands.
         "applyOps" | "explain" => {

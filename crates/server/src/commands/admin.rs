@@ -5,8 +5,11 @@ use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::commands::parameters::FEATURE_VERSION;
 use crate::logging;
+use crate::profiler::{self, Filter, Setting};
 use base::bson::Value;
 use base::{Result, err};
+use database::language::Matcher;
+use std::sync::Arc;
 
 /// The row of `getLog`.
 pub(crate) const GET_LOG: Command = Command::new(
@@ -102,7 +105,7 @@ fn log_rotate(call: &mut Call<'_>) -> Result<Answer> {
 pub(crate) const PROFILE: Command = Command::new(
     "profile",
     Kind::Admin,
-    "Sets which slow operations are logged.",
+    "Sets which operations system.profile and the log tell of.",
     profile,
     Needs::By(needs::profile),
 );
@@ -112,22 +115,51 @@ fn profile(call: &mut Call<'_>) -> Result<Answer> {
     let level = fields.command_value().as_i64();
     let threshold = fields.integer("slowms")?;
     let sample_rate = fields.number("sampleRate")?;
-    fields.refuse_unless_default("filter")?;
+    let filter = fields.any("filter")?;
     fields.finish()?;
-    match level {
-        Some(-1 | 0) => {}
-        Some(1 | 2) => {
-            return Err(err!(NotImplemented, "the profiler ('profile' above 0) is not implemented"));
-        }
-        _ => return Err(err!(BadValue, "Profiling level must be between -1 and 2")),
-    }
+    let Some(level) =
+        level.and_then(|level| i32::try_from(level).ok()).filter(|level| (-1..=2).contains(level))
+    else {
+        return Err(err!(BadValue, "Profiling level must be between -1 and 2"));
+    };
     if sample_rate.is_some_and(|rate| !(0.0..=1.0).contains(&rate)) {
         return Err(err!(BadValue, "'sampleRate' must be between 0.0 and 1.0 inclusive"));
     }
-    let slow = &call.server.slow;
-    call.reply.append("was", 0).append_number("slowms", slow.threshold());
+    if level > 0 && call.server.settings.shared {
+        return Err(err!(
+            BadValue,
+            "Profiling is not permitted where several servers share their data: the 'profile' field should be 0 to \
+             change 'slowms', 'sampleRate' or 'filter' settings for logging, or -1 to view current values"
+        ));
+    }
+    let database = call.request.database;
+    let before = call.server.profiler.setting(database).as_deref().cloned().unwrap_or_default();
+    let filter = match filter {
+        None => before.filter.clone(),
+        Some(Value::String("unset")) => None,
+        Some(Value::Document(document)) => {
+            let matcher = Matcher::parse_query(document, &profiler::context(call.server))?;
+            Some(Filter { document: document.to_owned(), matcher: Arc::new(matcher) })
+        }
+        Some(_) => return Err(err!(BadValue, "Expected an object, or the string 'unset'.")),
+    };
+    let slow = &call.server.profiler.slow;
+    call.reply.append("was", before.level).append_number("slowms", slow.threshold());
     call.reply.append("sampleRate", slow.sample_rate());
+    if let Some(filter) = &before.filter {
+        call.reply.append("filter", &filter.document);
+        call.reply.append(
+            "note",
+            "When a filter expression is set, slowms and sampleRate are not used for profiling and slow-query log lines.",
+        );
+    }
     slow.set(threshold, sample_rate);
+    if level > 0 {
+        let operation = call.operation();
+        call.server.database.create_profile(&operation, database, &profiler::context(call.server))?;
+    }
+    let level = if level < 0 { before.level } else { level };
+    call.server.profiler.set(database, Setting { level, filter });
     Ok(Answer::Done)
 }
 

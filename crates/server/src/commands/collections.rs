@@ -51,6 +51,9 @@ fn drop_collection(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     fields.finish()?;
+    if namespace.collection() == "system.profile" && call.server.profiler.level(namespace.database()) > 0 {
+        return Err(err!(IllegalOperation, "turn off profiling before dropping system.profile collection"));
+    }
     let Some((dropped, committed)) =
         call.server.database.drop_collection(call.operation().as_ref(), &namespace)?
     else {

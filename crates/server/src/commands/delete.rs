@@ -22,6 +22,8 @@ pub(crate) const DELETE: Command =
 /// One element of `deletes`, not yet parsed.
 pub(crate) struct Statement<'a> {
     pub(crate) filter: Document<'a>,
+    /// The whole, as it was given.
+    document: Document<'a>,
     pub(crate) single: bool,
     pub(crate) hint: Option<Hint>,
     pub(crate) collation: Option<Collation>,
@@ -69,6 +71,9 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
         };
         match outcome {
             Ok((n, committed)) => {
+                call.note(statement.document, &surroundings.operation, |counts| {
+                    counts.append_number("ndeleted", n as i64);
+                });
                 deleted += n as i64;
                 batch.committed(committed);
                 batch.record(position, || delete_answer(n));
@@ -97,7 +102,7 @@ pub(crate) fn read(document: Document<'_>) -> Result<Statement<'_>> {
     if limit != 0.0 && limit != 1.0 {
         return Err(err!(FailedToParse, "The limit field in delete objects must be 0 or 1. Got {limit}"));
     }
-    Ok(Statement { filter, single: limit == 1.0, hint, collation })
+    Ok(Statement { filter, document, single: limit == 1.0, hint, collation })
 }
 
 /// Parses a delete statement.

@@ -23,6 +23,8 @@ pub(crate) const UPDATE: Command =
 pub(crate) struct Statement<'a> {
     /// Which documents.
     pub(crate) filter: Document<'a>,
+    /// The whole, as it was given.
+    document: Document<'a>,
     /// What becomes of them.
     pub(crate) update: Value<'a>,
     /// Whether all that match.
@@ -80,6 +82,13 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
             Ok(outcome) => {
                 batch.record(position, || outcome.to_answer());
                 batch.committed(outcome.committed);
+                call.note(statement.document, &surroundings.operation, |counts| {
+                    counts.append_number("nMatched", outcome.matched as i64);
+                    counts.append_number("nModified", outcome.modified as i64);
+                    if outcome.upserted.is_some() {
+                        counts.append_number("nUpserted", 1).append("upsert", true);
+                    }
+                });
                 matched += outcome.matched as i32;
                 modified += outcome.modified as i32;
                 upserted.extend(outcome.upserted.map(|id| (position, id)));
@@ -123,6 +132,7 @@ impl<'a> Statement<'a> {
         }
         let statement = Statement {
             filter,
+            document,
             update,
             multi: fields.flag("multi")?.unwrap_or(false),
             upsert: fields.flag("upsert")?.unwrap_or(false),
@@ -151,6 +161,7 @@ impl<'a> Statement<'a> {
     ) -> Statement<'a> {
         Statement {
             filter,
+            document: Document::EMPTY,
             update,
             multi,
             upsert,

@@ -86,6 +86,7 @@ fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> 
         operation_id: call.operation_id,
         exhaust_allowed: false,
         streams: None,
+        notes: None,
         reads_stream: false,
     };
     match (row.run)(&mut inner)? {

@@ -39,11 +39,15 @@ impl SlowOperations {
         }
     }
 
+    /// Whether an operation that took so long is slow.
+    pub(crate) fn is_slow(&self, took: Duration) -> bool {
+        i64::try_from(took.as_millis()).unwrap_or(i64::MAX) > self.threshold()
+    }
+
     /// Whether to log an operation that took so long. `random` yields any number.
     pub(crate) fn logs(&self, took: Duration, random: impl FnOnce() -> u64) -> bool {
-        let millis = i64::try_from(took.as_millis()).unwrap_or(i64::MAX);
         let unit = || (random() >> 11) as f64 / (1u64 << 53) as f64;
-        millis > self.threshold() && unit() < self.sample_rate()
+        self.is_slow(took) && unit() < self.sample_rate()
     }
 }
 

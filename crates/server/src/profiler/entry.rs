@@ -1,0 +1,189 @@
+//! What the profiler and the log tell of an operation: MongoDB's fields, as far as there is something behind them.
+
+use super::{Note, Notes};
+use crate::access::redact;
+use crate::auth::redact::is_secret;
+use crate::command::Command;
+use crate::connection::ConnectionState;
+use crate::logging::now_millis;
+use crate::wire::Request;
+use base::Error;
+use base::bson::{Builder, Document, DocumentBuf, Value};
+use std::time::Duration;
+
+/// The longest command that is shown whole, in bytes; of a longer one the beginning is shown as text.
+const COMMAND_MAX: usize = 50 * 1024;
+
+/// An operation that is over.
+pub(crate) struct Finished<'a> {
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) command: &'static Command,
+    /// The collection that it names, or `$cmd`.
+    pub(crate) collection: &'a str,
+    pub(crate) state: &'a ConnectionState,
+    /// What it replied, or why it failed.
+    pub(crate) outcome: Result<Document<'a>, &'a Error>,
+    /// What its statements did, where they were noted.
+    pub(crate) notes: Option<Notes>,
+    /// The size of its reply in bytes.
+    pub(crate) reply_length: usize,
+    /// How long it took.
+    pub(crate) took: Duration,
+}
+
+/// An entry of `system.profile`.
+pub(crate) struct Entry {
+    pub(crate) document: DocumentBuf,
+    pub(crate) took: Duration,
+}
+
+/// What an operation counts as.
+fn kind(command: &str) -> &'static str {
+    match command {
+        "find" => "query",
+        "getMore" => "getmore",
+        "insert" => "insert",
+        "update" => "update",
+        "delete" => "remove",
+        _ => "command",
+    }
+}
+
+impl Finished<'_> {
+    /// One entry, or one for each statement of an update or a delete.
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        match &self.notes {
+            Some(notes) if !notes.list.is_empty() => {
+                notes.list.iter().map(|note| self.of_statement(note)).collect()
+            }
+            _ => vec![self.whole()],
+        }
+    }
+
+    fn whole(&self) -> Entry {
+        let mut out = Builder::new();
+        out.append("op", kind(self.command.name)).append("ns", &self.namespace());
+        self.append_command(&mut out, || redact::without(self.command, self.request.body));
+        let operation = self.state.activity.operation();
+        let (keys, documents) = operation.as_ref().map_or((0, 0), |used| used.examined());
+        if let Ok(reply) = self.outcome {
+            let cursor = reply.get("cursor").and_then(|cursor| cursor.as_document());
+            let id = cursor.and_then(|cursor| cursor.get("id")).and_then(|id| id.as_i64());
+            if let Some(id) = id.filter(|id| *id != 0) {
+                out.append("cursorid", id);
+            }
+            out.append_number("keysExamined", keys).append_number("docsExamined", documents);
+            if id == Some(0) {
+                out.append("cursorExhausted", true);
+            }
+            self.append_counts(&mut out, reply, cursor);
+        } else {
+            out.append_number("keysExamined", keys).append_number("docsExamined", documents);
+        }
+        let plan = operation.and_then(|used| used.operation.plan_summary());
+        self.finish(out, plan.as_deref(), self.took)
+    }
+
+    fn of_statement(&self, note: &Note) -> Entry {
+        let mut out = Builder::new();
+        out.append("op", kind(self.command.name)).append("ns", &self.namespace());
+        self.append_command(&mut out, || note.statement.clone());
+        out.append_number("keysExamined", note.examined.0).append_number("docsExamined", note.examined.1);
+        out.append_all(note.counts.view());
+        self.finish(out, note.plan.as_deref(), note.took)
+    }
+
+    fn append_counts(&self, out: &mut Builder, reply: Document<'_>, cursor: Option<Document<'_>>) {
+        let n = reply.get("n").and_then(|n| n.as_i64());
+        match self.command.name {
+            "insert" => _ = out.append_number("ninserted", n.unwrap_or(0)),
+            "update" => {
+                let modified = reply.get("nModified").and_then(|n| n.as_i64()).unwrap_or(0);
+                out.append_number("nMatched", n.unwrap_or(0)).append_number("nModified", modified);
+            }
+            "delete" => _ = out.append_number("ndeleted", n.unwrap_or(0)),
+            "findAndModify" => {
+                let last = reply.get("lastErrorObject").and_then(|last| last.as_document());
+                let n = last.and_then(|last| last.get("n")).and_then(|n| n.as_i64()).unwrap_or(0);
+                match last.and_then(|last| last.get("updatedExisting")) {
+                    None => _ = out.append_number("ndeleted", n),
+                    Some(existing) => {
+                        let matched = if existing.as_bool() == Some(true) { n } else { 0 };
+                        out.append_number("nMatched", matched).append_number("nModified", matched);
+                        if last.is_some_and(|last| last.find("upserted").is_some()) {
+                            out.append("upsert", true);
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+        let batch = cursor.and_then(|cursor| cursor.get("firstBatch").or_else(|| cursor.get("nextBatch")));
+        if let Some(batch) = batch.and_then(|batch| batch.as_array()) {
+            out.append_number("nreturned", batch.iter().count() as i64);
+        }
+    }
+
+    fn finish(&self, mut out: Builder, plan: Option<&str>, took: Duration) -> Entry {
+        out.append("numYield", 0).append_number("responseLength", self.reply_length as i64);
+        out.append("protocol", "op_msg").append_number("millis", took.as_millis() as i64);
+        out.append_optional("planSummary", plan);
+        if let Err(error) = self.outcome {
+            out.append("ok", 0.0).append("errMsg", error.message());
+            out.append("errName", &*error.code().name()).append("errCode", error.code().number());
+        }
+        out.append("ts", Value::DateTime(now_millis()));
+        out.append("client", &self.state.activity.client.ip().to_string());
+        let name = self.state.app_name();
+        out.append_optional("appName", (!name.is_empty()).then_some(name));
+        out.begin_array("allUsers");
+        if let Some(identity) = &self.state.identity {
+            out.push_document().append("user", identity.user.name.as_str());
+            out.append("db", identity.user.db.as_str()).end();
+        }
+        out.end();
+        let user = self.state.identity.as_ref().map(|identity| identity.user.to_string());
+        out.append("user", &user.unwrap_or_default());
+        Entry { document: out.finish(), took }
+    }
+
+    fn namespace(&self) -> String {
+        format!("{}.{}", self.request.database, self.collection)
+    }
+
+    /// Writes the log's line of each entry.
+    pub(super) fn log(&self, entries: &[Entry]) {
+        for Entry { document, took } in entries {
+            let entry = document.view();
+            let number = |name: &str| entry.get(name).and_then(|n| n.as_i64()).unwrap_or(0);
+            let text = |name: &str| entry.get(name).and_then(|text| text.as_str()).unwrap_or("").to_string();
+            let shown = entry.get("command").and_then(|command| command.as_document());
+            let shown = shown.map(|command| command.to_string()).unwrap_or_default();
+            let (kind, plan, app_name) = (text("op"), text("planSummary"), text("appName"));
+            log::info!(
+                id = 51803, c = "COMMAND", command = self.command.name, ns = self.namespace().as_str(),
+                type_ = kind.as_str(), appName = app_name.as_str(), statement = shown.as_str(),
+                planSummary = plan.as_str(), keysExamined = number("keysExamined"),
+                docsExamined = number("docsExamined"), nreturned = number("nreturned"),
+                reslen = number("responseLength"), remote = self.state.activity.client.to_string().as_str(),
+                durationMillis = took.as_millis() as u64; "Slow query"
+            );
+        }
+    }
+
+    /// Appends the command, or the beginning of its text; nothing of what is written where secrets are kept.
+    fn append_command(&self, out: &mut Builder, command: impl FnOnce() -> DocumentBuf) {
+        let command = match is_secret(self.request.database, self.collection) {
+            true => DocumentBuf::default(),
+            false => command(),
+        };
+        if command.bytes().len() <= COMMAND_MAX {
+            out.append("command", &command);
+            return;
+        }
+        let mut text = command.to_string();
+        let end = (0..=COMMAND_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
+        out.begin_document("command").append("$truncated", &text).end();
+    }
+}
