@@ -62,10 +62,11 @@ class Result:
 class Server:
     """One server process on a free port of the loopback address."""
 
-    def __init__(self, binary: str, topology: str, log: pathlib.Path):
+    def __init__(self, binary: str, topology: str, log: pathlib.Path, options: tuple[str, ...] = (),
+                 environment: dict[str, str] | None = None):
         self.topology = topology
         self.log = log
-        command = [binary, "serve", "--port", "0", "--parent-pipe"]
+        command = [binary, "serve", "--port", "0", "--parent-pipe", *options]
         if topology == "replset":
             command += ["--replset", REPLICA_SET]
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +74,8 @@ class Server:
         self._first_line = threading.Event()
         self._uri: str | None = None
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log_file
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log_file,
+            env={**os.environ, **(environment or {})},
         )
         self._reader = threading.Thread(target=self._drain, daemon=True)
         self._reader.start()

@@ -449,10 +449,10 @@ fn a_certificate_logs_its_owner_in() {
     assert!(format!("{status:?}").contains(SUBJECT), "{status:?}");
 
     // Within the hello, with the name and without, as drivers do.
-    for named in ["", &format!("user: '{SUBJECT}', ")] {
+    for named in ["", ", db: '$external'", &format!(", user: '{SUBJECT}', db: '$external'")] {
         let mut early = setting.secure(Some(&made)).unwrap();
         let hello = format!(
-            "{{hello: 1, speculativeAuthenticate: {{authenticate: 1, mechanism: 'MONGODB-X509', {named}db: '$external'}}, \
+            "{{hello: 1, speculativeAuthenticate: {{authenticate: 1, mechanism: 'MONGODB-X509'{named}}}, \
              $db: 'admin'}}"
         );
         let reply = run(&mut early, &hello).unwrap();

@@ -255,7 +255,7 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--uri", action="append", required=True, help="a server; repeat for more shards")
-    parser.add_argument("--topology", choices=harness.TOPOLOGIES, default="replset")
+    parser.add_argument("--topology", choices=[*harness.TOPOLOGIES, "tls", "tls-auth"], default="replset")
     parser.add_argument("--update", action="store_true", help="add newly passing tests to the list")
     parser.add_argument("--file", action="append", help="run only this file of the suite; may be repeated")
     parser.add_argument("--reasons", type=int, default=40, help="how many groups of failures to print")

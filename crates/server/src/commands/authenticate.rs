@@ -93,7 +93,8 @@ fn enter(call: &mut Call<'_>, asked: &Asked<'_>, is_speculative: bool) -> Result
 /// and learns what is wrong.
 pub(super) fn begin_early(call: &mut Call<'_>, asked: Document<'_>) {
     let mut fields = Fields::of_document("speculative authenticate", asked);
-    let Ok(Some(db)) = fields.string("db") else { return };
+    // PyMongo names none.
+    let Ok(db) = fields.string("db").map(|db| db.unwrap_or(EXTERNAL)) else { return };
     let Ok(_) = fields.any("authenticate") else { return };
     let Ok(asked) = Asked::read(fields, db) else { return };
     if let Ok(name) = enter(call, &asked, true) {
