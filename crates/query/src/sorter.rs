@@ -3,10 +3,10 @@
 //! The one implementation for find's blocking sort, `$sort` and all stages that sort or gather by
 //! key. Where only the first few are wanted a heap holds them, and a document that doesn't come
 //! among them costs one comparison. Otherwise all keys lie in one buffer and entries compare by
-//! their first eight bytes first. What exceeds the memory is written as a sorted run; the runs are
+//! their first sixteen bytes first. What exceeds the memory is written as a sorted run; the runs are
 //! merged at the end. Equal keys keep the order they came in.
 
-use crate::spill::{Run, SpillFile, SpillFolder};
+use crate::spill::{Run, SpillFile, SpillFolder, Spilled};
 use base::bson::DocumentCow;
 use base::{Result, err};
 use std::cmp::{Ordering, Reverse};
@@ -57,7 +57,7 @@ enum LastKey {
 /// A document whose key lies in the common buffer.
 struct Entry {
     /// The first bytes of the key, which mostly decide.
-    prefix: u64,
+    prefix: (u64, u64),
     key: Range<usize>,
     number: u64,
     tag: u64,
@@ -98,14 +98,15 @@ fn cost(key: usize, document: &DocumentCow) -> usize {
     size_of::<Entry>() + key + document.view().bytes().len()
 }
 
-/// The first eight bytes as a number that compares as they do.
-fn prefix(key: &[u8]) -> u64 {
-    if let Some(first) = key.first_chunk() {
-        return u64::from_be_bytes(*first);
+/// The first sixteen bytes as numbers that compare as they do.
+fn prefix(key: &[u8]) -> (u64, u64) {
+    let mut bytes = [0; 16];
+    match key.first_chunk() {
+        Some(first) => bytes = *first,
+        None => key.iter().zip(&mut bytes).for_each(|(from, to)| *to = *from),
     }
-    let mut bytes = [0; 8];
-    key.iter().zip(&mut bytes).for_each(|(from, to)| *to = *from);
-    u64::from_be_bytes(bytes)
+    let number = u128::from_be_bytes(bytes);
+    ((number >> 64) as u64, number as u64)
 }
 
 impl Sorter {
@@ -250,8 +251,8 @@ impl Sorter {
         if let Some(source) = self.runs.get_mut(run)
             && let Some(next) = source.next()?
         {
-            let document = next.document.into();
-            self.merge.push(Reverse(Top { key: next.key, number: run as u64, tag: next.tag, document }));
+            let Spilled { key, tag, document } = next;
+            self.merge.push(Reverse(Top { key, number: run as u64, tag, document }));
         }
         Ok(())
     }
@@ -279,6 +280,14 @@ impl Sorter {
         match &self.last_key {
             LastKey::Own(key) => key,
             LastKey::In(range) => self.keys.get(range.clone()).unwrap_or(&[]),
+        }
+    }
+
+    /// The same, to keep; there is none any more then.
+    pub fn take_last_key(&mut self) -> Vec<u8> {
+        match &mut self.last_key {
+            LastKey::Own(key) => std::mem::take(key),
+            LastKey::In(range) => self.keys.get(std::mem::take(range)).unwrap_or(&[]).to_vec(),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! however often it spills. It is gone when the last [`Run`] and its [`SpillFile`] are dropped, and
 //! on Unix has no name as soon as it is open, so that a killed process leaves nothing behind.
 
-use base::bson::DocumentBuf;
+use base::bson::{DocumentBuf, DocumentCow};
 use base::{Result, err};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -149,6 +149,7 @@ impl SpillFile {
             chunk: CHUNK,
             buffer: Vec::new(),
             position: 0,
+            nothing: DocumentCow::Shared(DocumentBuf::empty().into_bytes().into()),
         })
     }
 
@@ -194,13 +195,15 @@ pub(crate) struct Run {
     chunk: usize,
     buffer: Vec<u8>,
     position: usize,
+    /// The empty document, which all records of some runs have.
+    nothing: DocumentCow,
 }
 
 /// A record of a run.
 pub(crate) struct Spilled {
     pub(crate) key: Vec<u8>,
     pub(crate) tag: u64,
-    pub(crate) document: DocumentBuf,
+    pub(crate) document: DocumentCow,
 }
 
 impl Run {
@@ -220,11 +223,15 @@ impl Run {
         let tag = u64::from_le_bytes(self.array()?);
         let key = self.take(key_length)?.to_vec();
         let length: [u8; 4] = self.array()?;
+        let nothing = self.nothing.clone();
         let rest = self.take((u32::from_le_bytes(length) as usize).saturating_sub(4))?;
+        if let [_] = rest {
+            return Ok(Some(Spilled { key, tag, document: nothing }));
+        }
         let mut document = Vec::with_capacity(rest.len() + 4);
         document.extend_from_slice(&length);
         document.extend_from_slice(rest);
-        Ok(Some(Spilled { key, tag, document: DocumentBuf::from_valid(document) }))
+        Ok(Some(Spilled { key, tag, document: DocumentBuf::from_valid(document).into() }))
     }
 
     /// Begins again with the first record.

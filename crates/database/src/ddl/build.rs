@@ -19,7 +19,7 @@ use crate::index::{Building, Index, KeyOf};
 use crate::keys::{IndexEntry, RecordId};
 use crate::operation::Operation;
 use crate::storage_error;
-use base::bson::{Document, DocumentBuf};
+use base::bson::{Document, DocumentBuf, DocumentCow};
 use base::{Error, Namespace, Result, err};
 use query::context::Uninterrupted;
 use query::{Context, Interrupt, Sorter};
@@ -46,10 +46,37 @@ pub(super) struct IndexBuild<'a> {
     pub(super) builds: Vec<Arc<Building>>,
 }
 
-/// An entry between the sorter and the index.
+/// An entry between the sorter and the index: its key string, the record's number, type bits.
 struct Loaded {
-    key: KeyOf,
-    record: RecordId,
+    bytes: Vec<u8>,
+    /// How long the key string is.
+    length: usize,
+}
+
+impl Loaded {
+    /// As it lies in the sorter.
+    ///
+    /// Errors: InternalError where it is too short.
+    fn new(bytes: Vec<u8>, length: u64) -> Result<Loaded> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        match bytes.len().checked_sub(length).is_some_and(|rest| rest >= size_of::<u64>()) {
+            true => Ok(Loaded { bytes, length }),
+            false => Err(err!(InternalError, "an index build's sorter gave a broken entry")),
+        }
+    }
+
+    fn key_string(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+
+    fn record(&self) -> RecordId {
+        let number = self.bytes.get(self.length..).and_then(|rest| rest.first_chunk());
+        RecordId(number.map_or(0, |number| u64::from_be_bytes(*number)))
+    }
+
+    fn type_bits(&self) -> &[u8] {
+        self.bytes.get(self.length + size_of::<u64>()..).unwrap_or_default()
+    }
 }
 
 impl CatalogChange<'_> {
@@ -137,6 +164,7 @@ impl IndexBuild<'_> {
         let mut records =
             view.snapshot.scan(data.ident, loaded, Direction::Forward).map_err(storage_error)?;
         let mut sort_key = Vec::new();
+        let nothing = DocumentCow::Shared(DocumentBuf::empty().into_bytes().into());
         while let Some((key, value)) = records.next().map_err(storage_error)? {
             self.operation.check()?;
             progress.advance();
@@ -149,7 +177,7 @@ impl IndexBuild<'_> {
                     for part in [&key.key_string, &id.0.to_be_bytes()[..], &key.type_bits] {
                         sort_key.extend_from_slice(part);
                     }
-                    sorter.add(&sort_key, key.key_string.len() as u64, DocumentBuf::empty().into())?;
+                    sorter.add(&sort_key, key.key_string.len() as u64, nothing.clone())?;
                 }
             }
         }
@@ -189,20 +217,20 @@ impl IndexBuild<'_> {
         let mut previous: Option<&Loaded> = None;
         for loaded in chunk {
             // What was written since is in the index already, or is gone.
-            if build.build.changed.contains(loaded.record.0) {
+            if build.build.changed.contains(loaded.record().0) {
                 continue;
             }
-            let key = &loaded.key;
+            let key_string = loaded.key_string();
             if index.unique() {
-                let same = |other: &Loaded| other.key.key_string == key.key_string;
-                let there = change.snapshot().get(index.ident, &key.key_string).map_err(storage_error)?;
+                let same = |other: &Loaded| other.key_string() == key_string;
+                let there = change.snapshot().get(index.ident, key_string).map_err(storage_error)?;
                 if there.is_some() || previous.is_some_and(same) {
-                    *build.build.duplicate.lock() = Some((key.key_string.clone(), key.type_bits.clone()));
+                    let key = (key_string.to_vec(), loaded.type_bits().to_vec());
+                    *build.build.duplicate.lock() = Some(key);
                     return Err(self.duplicate(build));
                 }
             }
-            let entry =
-                IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record: loaded.record };
+            let entry = IndexEntry { key_string, type_bits: loaded.type_bits(), record: loaded.record() };
             let (key, value) = entry.to_parts(index.unique());
             change.batch().put(index.ident, key, value);
             previous = Some(loaded);
@@ -276,12 +304,10 @@ impl IndexBuild<'_> {
 
 /// The next entry of a sorter that [`IndexBuild::sort`] has filled.
 fn next_entry(sorter: &mut Sorter) -> Result<Option<Loaded>> {
-    let Some((length, _)) = sorter.give()? else { return Ok(None) };
-    let broken = || err!(InternalError, "an index build's sorter gave a broken entry");
-    let (key_string, rest) = sorter.last_key().split_at_checked(length as usize).ok_or_else(broken)?;
-    let (id, type_bits) = rest.split_first_chunk::<8>().ok_or_else(broken)?;
-    let key = KeyOf { key_string: key_string.to_vec(), type_bits: type_bits.to_vec() };
-    Ok(Some(Loaded { key, record: RecordId(u64::from_be_bytes(*id)) }))
+    match sorter.give()? {
+        Some((length, _)) => Loaded::new(sorter.take_last_key(), length).map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Calls `found` for each group of documents that share a key, in the order of the keys.
@@ -300,14 +326,14 @@ pub(super) fn shared_keys(
         }
     };
     while let Some(entry) = next_entry(sorter)? {
-        if entry.key.key_string != key {
+        if entry.key_string() != key {
             if !end(&mut group)? {
                 return Ok(());
             }
             group.clear();
-            key = entry.key.key_string;
+            key = entry.key_string().to_vec();
         }
-        group.push(entry.record);
+        group.push(entry.record());
     }
     end(&mut group).map(drop)
 }

@@ -296,6 +296,7 @@ impl IndexSpec {
             })
             .collect::<Result<_>>()?;
         let scores = text.spec.scores(document)?;
+        found.keys.reserve(scores.iter().len());
         for (term, score) in scores.iter() {
             let term = key_term(term);
             // As much again as the term for its score and the fields beside it.

@@ -95,9 +95,17 @@ pub(super) fn near(
         Some(hinted) => Arc::ptr_eq(index, hinted),
         None => !index.spec.hidden && planning.partial_has_all(index, root),
     });
+    // Behind other fields places are found only by who asks for something of the first of these.
+    let asks = |path: &Path| {
+        let is_of = |node: &&Node| node.path().is_some_and(|own| own == path);
+        conjuncts.list.iter().any(|conjunct| conjunct.path == *path)
+            || conjuncts.members.iter().any(|node| is_of(&node))
+    };
     let found = indexes.find_map(|index| {
         let geo = index.spec.geo.as_ref().filter(|geo| geo.finds_near(near))?;
-        Some((index, geo, part_of(&index.spec)?))
+        let part = part_of(&index.spec)?;
+        let leads = part == 0 || index.spec.parts.first().is_some_and(|first| asks(&first.path));
+        leads.then_some((index, geo, part))
     });
     let Some((index, geo, part)) = found else {
         return Err(err!(

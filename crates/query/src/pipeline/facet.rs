@@ -86,7 +86,7 @@ impl Gathered {
                 (Some(held), _) => Some(Ok(held.clone())),
                 (None, None) => None,
                 (None, Some(rest)) => {
-                    rest.lock().next().map(|record| record.map(|record| record.document.into())).transpose()
+                    rest.lock().next().map(|record| record.map(|record| record.document)).transpose()
                 }
             };
             held.map(|held| held.map(|held| gathered.carrier.release(held)))

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher};
 
 /// How many words are kept. A power of two.
-const PLACES: usize = 8192;
+const PLACES: usize = 16_384;
 
 /// The longest word that is kept, and the longest term of one, in bytes.
 const LONGEST: usize = 30;

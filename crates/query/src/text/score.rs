@@ -19,7 +19,7 @@ pub struct Scores {
 
 impl Scores {
     /// The words and how much each counts.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, f64)> {
         self.scores.iter().map(|(word, score)| (slice(&self.words, word), *score))
     }
 

@@ -112,7 +112,7 @@ impl Given {
     pub(crate) fn next(&mut self) -> Result<Option<DocumentCow>> {
         let held = match &self.run {
             None => self.held.next(),
-            Some(run) => run.borrow_mut().next()?.map(|record| record.document.into()),
+            Some(run) => run.borrow_mut().next()?.map(|record| record.document),
         };
         Ok(held.map(|held| self.carrier.release(held)))
     }
