@@ -148,6 +148,8 @@ declare class VellumServer extends EventEmitter implements CleanSlate {
 
 export class MongoMemoryServer extends VellumServer {
   constructor(options?: ServerOptions);
+  /** The options that it was made with. */
+  readonly opts: ServerOptions;
   static create(options?: ServerOptions): Promise<MongoMemoryServer>;
 }
 
@@ -155,6 +157,10 @@ export class MongoMemoryReplSet extends VellumServer {
   constructor(options?: ReplSetOptions);
   static create(options?: ReplSetOptions): Promise<MongoMemoryReplSet>;
   readonly servers: VellumServer[];
+  /** The options that it was made with: the set's, its members', the binary's. */
+  readonly replSetOpts: NonNullable<ReplSetOptions["replSet"]>;
+  readonly instanceOpts: InstanceOptions[];
+  readonly binaryOpts: BinaryOptions;
   waitUntilRunning(): Promise<void>;
 }
 

@@ -161,8 +161,16 @@ function isFree(port) {
 
 /** A standalone server. */
 class MongoMemoryServer extends VellumServer {
+  #given;
+
   constructor(options = {}) {
     super(readServer(options), "new");
+    this.#given = options;
+  }
+
+  /** The options that it was made with. */
+  get opts() {
+    return { ...this.#given };
   }
 
   /** A server that is running. */
@@ -175,8 +183,26 @@ class MongoMemoryServer extends VellumServer {
 
 /** A replica set of one member: transactions and change streams ask for one. */
 class MongoMemoryReplSet extends VellumServer {
+  #given;
+
   constructor(options = {}) {
     super(readReplSet(options), "init");
+    this.#given = options;
+  }
+
+  /** The options of the set that it was made with. */
+  get replSetOpts() {
+    return { ...this.#given.replSet };
+  }
+
+  /** Those of its members. */
+  get instanceOpts() {
+    return [...(this.#given.instanceOpts ?? [])];
+  }
+
+  /** Those of the binary. */
+  get binaryOpts() {
+    return { ...this.#given.binary };
   }
 
   /** A set that is running. */

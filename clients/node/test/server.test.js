@@ -49,6 +49,15 @@ test("a replica set is one from its first reply", async () => {
   assert.throws(() => new MongoMemoryReplSet({ replSet: { count: 3 } }), /one member/);
 });
 
+test("the options that were given can be read, as in mongodb-memory-server", () => {
+  const server = new MongoMemoryServer({ instance: { dbName: "mine", port: 27999 } });
+  assert.deepEqual(server.opts, { instance: { dbName: "mine", port: 27999 } });
+  const options = { replSet: { name: "rs7" }, instanceOpts: [{ launchTimeout: 5000 }], binary: { version: "8.0.4" } };
+  const set = new MongoMemoryReplSet(options);
+  assert.deepEqual([set.replSetOpts, set.instanceOpts, set.binaryOpts], [options.replSet, options.instanceOpts, options.binary]);
+  assert.deepEqual([new MongoMemoryReplSet().instanceOpts, new MongoMemoryReplSet().binaryOpts], [[], {}]);
+});
+
 test("what is not supported is refused by name", () => {
   for (const [options, part] of [
     [{ instance: { nonsense: 1 } }, /instance\.nonsense/],
