@@ -71,7 +71,8 @@ pub(crate) fn list_collections(asked: &mut Asked<'_>) -> Result<()> {
 /// `profile`: looking at the level takes reading what is profiled.
 pub(crate) fn profile(asked: &mut Asked<'_>) -> Result<()> {
     let looks = asked.value().and_then(|level| level.as_number()).is_some_and(|level| level.to_f64() == -1.0);
-    let only_looks = looks && asked.body.get("slowms").or(asked.body.get("sampleRate")).is_none();
+    let changes = ["filter", "sampleRate", "slowms"].iter().any(|name| asked.body.find(name).is_some());
+    let only_looks = looks && !changes;
     let profiled = Resource::Collection(asked.database, "system.profile");
     if only_looks && asked.may(profiled, Action::Find) {
         return asked.need(profiled, Action::Find);

@@ -3,6 +3,7 @@
 mod samples;
 mod scenes;
 mod table;
+mod wild;
 
 use crate::auth::Identity;
 use crate::auth::names::UserName;
