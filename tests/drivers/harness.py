@@ -25,6 +25,9 @@ START_SECONDS = 30
 STOP_SECONDS = 10
 REPLICA_SET = "rs0"
 TOPOLOGIES = ("replset", "standalone")
+# A replica set that lets in nobody but users, and the first of them.
+USERS = "users"
+USER, PASSWORD = "user", "password"
 
 URI = re.compile(r"mongodb://[^\s\"'<>]+")
 
@@ -67,19 +70,25 @@ class Server:
         self.topology = topology
         self.log = log
         command = [binary, "serve", "--port", "0", "--parent-pipe", *options]
-        if topology == "replset":
+        environment = dict(environment or {})
+        if topology != "standalone":
             command += ["--replset", REPLICA_SET]
+        if topology == USERS:
+            command += ["--test-commands"]
+            environment |= {"MONGO_INITDB_ROOT_USERNAME": USER, "MONGO_INITDB_ROOT_PASSWORD": PASSWORD}
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log_file = log.open("wb")
         self._first_line = threading.Event()
         self._uri: str | None = None
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log_file,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **environment},
         )
         self._reader = threading.Thread(target=self._drain, daemon=True)
         self._reader.start()
         self.uri = self._wait_for_uri()
+        if topology == USERS:
+            self.uri = self.uri.replace("mongodb://", f"mongodb://{USER}:{PASSWORD}@")
 
     def __enter__(self) -> Server:
         return self

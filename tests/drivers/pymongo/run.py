@@ -53,7 +53,11 @@ def passing_file(topology: str) -> pathlib.Path:
 def files_for(topology: str) -> list[str]:
     """The files to run: a standalone server is spared those that take it no other way."""
     lines = (HERE / "files.txt").read_text().splitlines()
-    chosen = (line for line in lines if topology == "replset" or "# replica set only" not in line)
+    if topology == harness.USERS:
+        chosen = (line for line in lines if "# with users" in line or "# and with users" in line)
+    else:
+        lines = [line for line in lines if "# with users" not in line]
+        chosen = (line for line in lines if topology == "replset" or "# replica set only" not in line)
     return [line.split(" #")[0].strip() for line in chosen if line and not line.startswith("#")]
 
 
@@ -128,9 +132,13 @@ class Shard(threading.Thread):
             "VELLUM_OUTCOMES": str(output), "VELLUM_ONLY": json.dumps(self.only),
             "VELLUM_DENIED": json.dumps(listed(HERE / "deny.txt")),
         }
+        if credentials := re.match(r"mongodb://(\w+):(\w+)@", self.uri):
+            user, password = credentials.groups()
+            env |= {"DB_USER": user, "DB_PASSWORD": password,
+                    "VELLUM_CLIENT": json.dumps({"username": user, "password": password})}
         command = [
             str(PYTHON), "-m", "pytest", "-q", "-p", "outcomes", "-p", "no:cacheprovider",
-            "-o", "addopts=", "-o", "log_cli=false", "-m", "default", "--tb=short",
+            "-o", "addopts=", "-o", "log_cli=false", "-m", "default or auth", "--tb=short",
             f"--timeout={self.seconds}", f"test/{file}",
         ]
         status = harness.execute(command, SUITE, work / f"{file}.log", env, FILE_SECONDS)
@@ -255,7 +263,7 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--uri", action="append", required=True, help="a server; repeat for more shards")
-    parser.add_argument("--topology", choices=[*harness.TOPOLOGIES, "tls", "tls-auth"], default="replset")
+    parser.add_argument("--topology", choices=[*harness.TOPOLOGIES, harness.USERS, "tls", "tls-auth"], default="replset")
     parser.add_argument("--update", action="store_true", help="add newly passing tests to the list")
     parser.add_argument("--file", action="append", help="run only this file of the suite; may be repeated")
     parser.add_argument("--reasons", type=int, default=40, help="how many groups of failures to print")
