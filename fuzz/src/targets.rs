@@ -11,6 +11,7 @@ use query::matcher::Matcher;
 use query::{Arena, Context, Pipeline, Projection, SortPattern, Update};
 use server::{LocalConnection, Server, Settings};
 use std::sync::Arc;
+use wire::scram::{Client, Credential, First, Mechanism};
 
 /// Every target, sorted by name.
 pub const TARGETS: &[Target] = &[
@@ -24,6 +25,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "pipeline", seeds: nothing, run: pipeline },
     Target { name: "projection", seeds: nothing, run: projection },
     Target { name: "resume_token", seeds: tokens, run: resume_token },
+    Target { name: "scram", seeds: conversations, run: scram },
     Target { name: "update", seeds: nothing, run: update },
     Target { name: "wire_frame", seeds: frames, run: wire_frame },
 ];
@@ -58,6 +60,50 @@ fn bson(data: &[u8]) {
         copy.append(element.name(), element.value());
     }
     assert_eq!(copy.finish().bytes(), data, "a validated document is copied to the byte");
+}
+
+/// Both sides' messages, each behind a byte that says which of them it is.
+fn conversations() -> Vec<Vec<u8>> {
+    let messages = [
+        "0n,,n=user,r=rOprNGfwEbeRWgbNEkqO",
+        "0y,a=us=2Cer,n=us=2Cer,r=fyko+d2lbbFgONRv9qkxdawL,x=1",
+        "1c=biws,r=abcdefgh,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
+        "2r=abcdefgh,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
+        "3v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=",
+    ];
+    messages.iter().map(|message| message.as_bytes().to_vec()).collect()
+}
+
+/// No message that isn't made with a password's key lets anybody in, or shows a server that knows it.
+fn scram(data: &[u8]) {
+    let Some((step, message)) = data.split_first() else { return };
+    let credential = || Credential {
+        iterations: 4096,
+        salt: vec![1; 28],
+        stored_key: vec![2; 32],
+        server_key: vec![3; 32],
+    };
+    let first = |message: &[u8]| First::read(Mechanism::Sha256, message);
+    match step % 4 {
+        0 => {
+            if let Ok(first) = first(message) {
+                assert!(first.reply(credential()).is_ok(), "somebody who wants in is answered");
+            }
+        }
+        1 => {
+            let Ok(first) = first(b"n,,n=user,r=abcdefgh") else { return };
+            let Ok((server, reply)) = first.reply(credential()) else { return };
+            // The right nonce in the place of the one that was made up, so that what is behind it is looked at.
+            let nonce = reply.split([',', '=']).nth(1).unwrap_or_default();
+            let message = String::from_utf8_lossy(message).replace("abcdefgh", nonce);
+            assert!(server.finish(message.as_bytes()).is_err(), "a proof without a key");
+        }
+        _ => {
+            let Ok(client) = Client::new(Mechanism::Sha256, "user", "password") else { return };
+            // Hashing a password is slow where the message asks for it, and its nonce isn't this client's anyhow.
+            assert!(client.reply(message).is_err(), "an answer to another client");
+        }
+    }
 }
 
 fn texts() -> Vec<Vec<u8>> {
