@@ -71,7 +71,7 @@ class Server:
         self.log = log
         command = [binary, "serve", "--port", "0", "--parent-pipe", *options]
         environment = dict(environment or {})
-        if topology != "standalone":
+        if topology in ("replset", USERS):
             command += ["--replset", REPLICA_SET]
         if topology == USERS:
             command += ["--test-commands"]
