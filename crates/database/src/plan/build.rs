@@ -59,6 +59,7 @@ pub(crate) fn by_id(
         || read.skip > 0
         || by_metadata
         || read.matcher.searches_text()
+        || read.matcher.near().is_some()
     {
         return Ok(None);
     }

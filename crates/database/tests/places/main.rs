@@ -195,10 +195,11 @@ impl Asked {
     }
 
     /// The distances of documents, in the unit asked for.
-    fn distances(&self, documents: &BTreeMap<i64, DocumentBuf>, kind: Option<i64>) -> Vec<f64> {
+    fn distances(&self, documents: &BTreeMap<i64, DocumentBuf>, of: Option<(&str, i64)>) -> Vec<f64> {
         let unit = if self.radians { EARTH_RADIUS } else { 1.0 };
         let of_kind = |document: &&DocumentBuf| {
-            kind.is_none() || document.view().get("kind").and_then(|own| own.as_i64()) == kind
+            let has = |(name, value)| document.view().get(name).and_then(|own| own.as_i64()) == Some(value);
+            of.is_none_or(has)
         };
         let values =
             documents.values().filter(of_kind).map(|document| document.view().get(self.key).unwrap());
@@ -215,8 +216,13 @@ fn what_is_near_comes_in_order() {
         for _ in 0..12 {
             let asked = Asked::draw(&mut draw);
             // An index that has places behind another field finds them by that.
-            let kind = (draw.below(3) == 0 || asked.key == "old").then(|| draw.below(3) as i64);
-            let mut expected = asked.distances(&documents, kind);
+            let of = match draw.below(6) {
+                0 if asked.key != "old" => Some(("_id", draw.below(120) as i64)),
+                1 | 2 => Some(("kind", draw.below(3) as i64)),
+                _ if asked.key == "old" => Some(("kind", draw.below(3) as i64)),
+                _ => None,
+            };
+            let mut expected = asked.distances(&documents, of);
             expected.sort_by(f64::total_cmp);
             // Limits between distances, at one of them (not in radians, which are rounded), or none.
             let mut limit = |from: f64| match draw.below(3) {
@@ -229,7 +235,7 @@ fn what_is_near_comes_in_order() {
                 value.map(|value| format!(", {name}: {value:?}")).unwrap_or_default()
             };
             let (least, most) = (option("minDistance", min), option("maxDistance", max));
-            let query = kind.map(|kind| format!(", query: {{kind: {kind}}}")).unwrap_or_default();
+            let query = of.map(|(name, value)| format!(", query: {{{name}: {value}}}")).unwrap_or_default();
             let Asked { near, key, .. } = &asked;
             let stage = format!("{{near: {near}, key: '{key}', distanceField: 'd'{least}{most}{query}}}");
             expected.retain(|far| min.is_none_or(|min| min <= *far) && max.is_none_or(|max| *far <= max));
