@@ -89,6 +89,7 @@ impl Options {
             tls: self.tls()?,
             auth,
             mechanisms: self.mechanisms()?,
+            localhost_exception: self.localhost_exception()?,
             profiling: (
                 self.number("profile")?.unwrap_or(0),
                 self.number("slowms")?,
@@ -243,6 +244,16 @@ impl Options {
         asked.open()
     }
 
+    /// Whether somebody on this machine may make the first user.
+    fn localhost_exception(&self) -> Result<bool, String> {
+        let given = self.0.iter().filter(|(name, _)| *name == "setParameter");
+        match given.filter_map(|(_, text)| text.strip_prefix("enableLocalhostAuthBypass=")).next() {
+            None | Some("true" | "1") => Ok(true),
+            Some("false" | "0") => Ok(false),
+            Some(other) => Err(format!("--setParameter enableLocalhostAuthBypass={other}: true or false")),
+        }
+    }
+
     /// The ways to log in.
     fn mechanisms(&self) -> Result<Vec<String>, String> {
         let given = self.0.iter().filter(|(name, _)| *name == "setParameter");
@@ -268,7 +279,7 @@ impl Options {
             match (name, value) {
                 ("enableTestCommands", _) => test_commands = matches!(value, "1" | "true"),
                 // It is read with what the server is told.
-                ("authenticationMechanisms", _) => {}
+                ("authenticationMechanisms" | "enableLocalhostAuthBypass", _) => {}
                 // None is collected.
                 ("diagnosticDataCollectionEnabled", "false" | "0") => {}
                 _ => parameters.push((name.to_string(), value.to_string())),
@@ -366,6 +377,9 @@ mod tests {
         std::fs::remove_file(key).unwrap();
         let named = config("--setParameter authenticationMechanisms=SCRAM-SHA-256").unwrap();
         assert_eq!(named.settings.mechanisms, ["SCRAM-SHA-256"]);
+        assert!(named.settings.localhost_exception);
+        let without = config("--auth --setParameter enableLocalhostAuthBypass=0").unwrap();
+        assert!(!without.settings.localhost_exception);
         assert!(named.parameters.is_empty());
     }
 

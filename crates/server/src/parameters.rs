@@ -65,7 +65,6 @@ const PARAMETERS: &[Parameter] = &[
     boolean("allowDiskUseByDefault", true),
     Parameter { name: "authSchemaVersion", initial: Setting::Integer(5), changeable: false, lowest: 5 },
     integer(CURSOR_TIMEOUT, 600_000, 1),
-    fixed("enableLocalhostAuthBypass", true),
     fixed("ingressConnectionEstablishmentRateLimiterEnabled", false),
     bytes("internalDocumentSourceBucketAutoMaxMemoryBytes"),
     bytes("internalDocumentSourceGraphLookupMaxMemoryBytes"),

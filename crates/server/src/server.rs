@@ -60,6 +60,8 @@ pub struct Settings {
     pub test_commands: bool,
     /// Whether only users get in, and each may do what their roles allow.
     pub auth: bool,
+    /// Whether somebody on this machine may make the first user.
+    pub localhost_exception: bool,
     /// The ways to log in, by their names.
     pub mechanisms: Vec<String>,
     /// Whether reads that an index would help are collected, for strictReport and the end.
@@ -86,6 +88,7 @@ impl Default for Settings {
             handshake_timeout: Duration::from_secs(30),
             test_commands: true,
             auth: false,
+            localhost_exception: true,
             mechanisms: MECHANISMS.map(str::to_string).to_vec(),
             strict: false,
         }

@@ -138,7 +138,8 @@ impl Auth {
 
     /// Whether somebody on this machine may make the first user, as there is neither user nor role yet.
     pub(crate) fn localhost_exception(&self, server: &Server, state: &ConnectionState) -> bool {
-        self.enabled && state.activity.client.ip().is_loopback() && !self.has_any(server)
+        let is_allowed = self.enabled && server.settings.localhost_exception;
+        is_allowed && state.activity.client.ip().is_loopback() && !self.has_any(server)
     }
 
     /// Whether there is any user, or any role that isn't built in. What can't be read counts as there: nobody gets in

@@ -56,9 +56,11 @@ enum Shown {
 
 /// Every parameter, its value, and whether it can be changed at run time.
 fn all_parameters(call: &Call<'_>) -> Vec<(&'static str, Shown, bool)> {
+    let bypass = Setting::Boolean(call.server.settings.localhost_exception);
     let test_commands = Setting::Boolean(call.server.fail_points.allowed());
     let mut parameters = vec![
         ("authenticationMechanisms", Shown::Mechanisms(call.server.auth.mechanisms().to_vec()), false),
+        ("enableLocalhostAuthBypass", Shown::Setting(bypass), false),
         ("enableTestCommands", Shown::Setting(test_commands), false),
         ("featureCompatibilityVersion", Shown::Version, false),
     ];
