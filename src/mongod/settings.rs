@@ -397,7 +397,6 @@ mod tests {
             ("--keyFile /nowhere/key", "/nowhere/key"),
             ("--auth --noauth", "both --auth and --noauth"),
             ("--setParameter authenticationMechanisms=SCRAM-SHA-256,PLAIN", "no PLAIN"),
-            ("--profile 1", "--profile 1"),
             ("--profile 3", "Bad value for profile: it is 0, 1 or 2"),
             ("--slowOpSampleRate 2", "slowOpSampleRate must be between"),
             ("--tlsMode requireTLS", "needs the file"),
