@@ -16,6 +16,7 @@ use wire::scram::{Client, Credential, First, Mechanism};
 /// Every target, sorted by name.
 pub const TARGETS: &[Target] = &[
     Target { name: "bson", seeds: documents, run: bson },
+    Target { name: "certificate", seeds: certificates, run: certificate },
     Target { name: "diff", seeds: nothing, run: diff },
     Target { name: "expression", seeds: nothing, run: expression },
     Target { name: "extended_json", seeds: texts, run: extended_json },
@@ -103,6 +104,18 @@ fn scram(data: &[u8]) {
             // Hashing a password is slow where the message asks for it, and its nonce isn't this client's anyhow.
             assert!(client.reply(message).is_err(), "an answer to another client");
         }
+    }
+}
+
+fn certificates() -> Vec<Vec<u8>> {
+    let file = include_str!("../../crates/wire/tests/fixtures/plain.pem");
+    wire::pem::sections(file).unwrap_or_default().into_iter().map(|section| section.bytes).collect()
+}
+
+/// A client's certificate has a subject, or is none.
+fn certificate(data: &[u8]) {
+    if let Ok(facts) = wire::certificates::facts(&data.to_vec().into()) {
+        assert!(!facts.subject.contains('\0'), "what isn't printable is escaped");
     }
 }
 

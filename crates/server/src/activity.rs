@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::Instant;
 
@@ -25,6 +25,8 @@ pub(crate) struct Activity {
     pub(crate) connection_id: i32,
     /// Who is connected.
     pub(crate) client: SocketAddr,
+    /// Whether replies are being sent unasked: those of hello.
+    pub(crate) streams: AtomicBool,
     current: Mutex<Current>,
     usage: Mutex<Usage>,
     /// What closed connections did.
@@ -182,6 +184,12 @@ impl Activity {
         }
     }
 
+    /// The command that runs now, without all else of it.
+    pub(crate) fn command(&self) -> Option<&'static str> {
+        let current = self.current.lock();
+        (current.operation_id != 0).then_some(current.command)
+    }
+
     /// What is running now.
     pub(crate) fn current(&self) -> Option<Current> {
         let current = self.current.lock();
@@ -206,6 +214,7 @@ impl Activities {
         let activity = Arc::new(Activity {
             connection_id,
             client,
+            streams: AtomicBool::new(false),
             current: Mutex::new(Current {
                 operation_id: 0,
                 command: "",

@@ -22,6 +22,7 @@ use rustls::pki_types::CertificateDer;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// What a connection remembers between its requests.
@@ -184,8 +185,8 @@ pub(crate) fn handle(
         (state.began, state.turn, state.waiting_until, state.failure) = (None, None, None, None);
         state.activity.end();
     }
-    if !matches!(outcome, Outcome::Wait(_) | Outcome::Stream) {
-        state.stream = None;
+    if !matches!(outcome, Outcome::Wait(_) | Outcome::Stream) && state.stream.take().is_some() {
+        state.activity.streams.store(false, Ordering::Relaxed);
     }
     outcome
 }
@@ -283,6 +284,7 @@ fn conclude(
     if let Some(topology_version) = streams {
         message::set_more_to_come(out);
         state.stream = Some(Stream { last_reply: reply_id, topology_version });
+        state.activity.streams.store(true, Ordering::Relaxed);
     }
     crate::wire::header::finish(out, 0);
     if let Some(compressor) = envelope.compressor.filter(|_| compressible) {

@@ -166,13 +166,29 @@ fn asserts(server: &Server, reply: &mut Builder) {
     reply.append("user", server.counters.user_asserts.get()).append("rollovers", 0);
 }
 
+/// Connections, and what they wait for: `threaded` are those that have a thread, which is while they run something.
 fn connections(server: &Server, reply: &mut Builder) {
     let (open, total) = server.activities.counts();
-    let active = server.activities.all().iter().filter(|activity| activity.current().is_some()).count();
     let available = server.settings.connections_max.saturating_sub(open);
+    let (mut active, mut awaiting, mut streams, mut old_streams) = (0i32, 0i32, 0i32, 0i32);
+    for activity in server.activities.all() {
+        let Some(command) = activity.command() else { continue };
+        let greets = matches!(command, "hello" | "isMaster");
+        let is_streaming = greets && activity.streams.load(Ordering::Relaxed);
+        active += 1;
+        // Any other hello is answered at once.
+        awaiting += i32::from(greets);
+        streams += i32::from(is_streaming && command == "hello");
+        old_streams += i32::from(is_streaming && command == "isMaster");
+    }
     reply.append("current", open as i32).append("available", available as i32);
-    reply.append("totalCreated", total as i64).append("active", active as i32);
-    reply.append("rejected", server.counters.connections_rejected.get());
+    reply.append("totalCreated", total as i64);
+    reply.append("rejected", server.counters.connections_rejected.get()).append("active", active);
+    reply.append("threaded", active - awaiting).append("exhaustIsMaster", old_streams);
+    reply
+        .append("exhaustHello", streams)
+        .append("awaitingTopologyChanges", awaiting)
+        .append("loadBalanced", 0);
 }
 
 fn global_lock(server: &Server, reply: &mut Builder) {
