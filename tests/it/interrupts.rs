@@ -47,6 +47,14 @@ const CASES: &[(&str, &str)] = &[
         "{aggregate: 1, cursor: {}, pipeline: [{$documents: [{}]}, {$project: {n: {$map: {input: {$range: [0, 100000]}, in: {$size: {$setUnion: [{$range: [0, 10000]}, ['$$this']]}}}}}}]}",
     ),
     (
+        "one long $sortArray",
+        "{aggregate: 1, cursor: {}, pipeline: [{$documents: [{}]}, {$project: {n: {$size: {$sortArray: {input: {$map: {input: {$range: [0, 3000000]}, in: {$mod: [{$multiply: ['$$this', 7919]}, 1000003]}}}, sortBy: 1}}}}}]}",
+    ),
+    (
+        "one long $arrayToObject",
+        "{aggregate: 1, cursor: {}, pipeline: [{$documents: [{}]}, {$project: {n: {$arrayToObject: {$map: {input: {$range: [0, 2000000]}, in: [{$toString: '$$this'}, 1]}}}}}]}",
+    ),
+    (
         "cross $lookup",
         "{aggregate: 'big', cursor: {}, pipeline: [{$lookup: {from: 'big', let: {a: '$a'}, pipeline: [{$match: {$expr: {$eq: ['$none', '$$a']}}}], as: 'all'}}, {$group: {_id: null, n: {$sum: {$size: {$ifNull: ['$all', []]}}}}}]}",
     ),
@@ -76,7 +84,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "$setWindowFields",
-        "{aggregate: 'big', cursor: {}, pipeline: [{$setWindowFields: {sortBy: {_id: 1}, output: {m: {$push: '$a', window: {documents: [-5000, 5000]}}}}}, {$group: {_id: null, n: {$sum: {$size: {$ifNull: ['$all', []]}}}}}]}",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$setWindowFields: {sortBy: {_id: 1}, output: {m: {$push: '$a', window: {documents: [-200, 200]}}}}}, {$group: {_id: null, n: {$sum: {$size: {$ifNull: ['$all', []]}}}}}]}",
     ),
     (
         "$setWindowFields with a median",

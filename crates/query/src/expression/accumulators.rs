@@ -11,7 +11,10 @@ fn each<'a>(call: &Call<'_, 'a>, mut each: impl FnMut(Value<'a>) -> Result<()>) 
     if call.len() == 1
         && let Some(Value::Array(array)) = call.get(0)?
     {
-        return array.iter().try_for_each(each);
+        return array.iter().try_for_each(|element| {
+            call.scope.context.steps(1)?;
+            each(element)
+        });
     }
     for operand in call.values() {
         if let Some(operand) = operand? {

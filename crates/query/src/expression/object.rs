@@ -17,11 +17,11 @@ pub(super) fn merge<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     for operand in call.values() {
         match operand?.filter(|value| !value.is_nullish()) {
             None => {}
-            Some(Value::Document(document)) => merge_into(&mut merged, document),
+            Some(Value::Document(document)) => merge_into(call, &mut merged, document)?,
             Some(Value::Array(array)) if call.len() == 1 => {
                 for element in array.iter().filter(|element| !element.is_nullish()) {
                     let Value::Document(document) = element else { return Err(not_an_object(element)) };
-                    merge_into(&mut merged, document);
+                    merge_into(call, &mut merged, document)?;
                 }
             }
             Some(other) => return Err(not_an_object(other)),
@@ -30,10 +30,13 @@ pub(super) fn merge<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.document(merged.build())
 }
 
-fn merge_into<'a>(merged: &mut OrderedFields<'a>, document: Document<'a>) {
+/// Errors: what interrupts it.
+fn merge_into<'a>(call: &Call<'_, 'a>, merged: &mut OrderedFields<'a>, document: Document<'a>) -> Result<()> {
     for element in document {
+        call.scope.context.steps(1)?;
         merged.set(element.name(), element.value());
     }
+    Ok(())
 }
 
 fn not_an_object(found: Value<'_>) -> Error {

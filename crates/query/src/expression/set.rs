@@ -5,7 +5,6 @@ use super::evaluate::{Call, Computed, null, type_name, value};
 use super::node::Node;
 use super::parse::Parser;
 use super::table::Operator;
-use crate::Collation;
 use crate::element_order::Ordered;
 use base::bson::{Array, Builder, Value};
 use base::{Error, ErrorCode, Result, err};
@@ -16,8 +15,28 @@ const CHECKED_EVERY: usize = 1024;
 
 type Set<'a> = BTreeSet<Ordered<'a>>;
 
-fn set<'a>(array: Array<'a>, collation: &'a Collation) -> Set<'a> {
-    array.iter().map(|element| Ordered(element, collation)).collect()
+/// Errors: what interrupts it.
+fn set<'a>(call: &Call<'_, 'a>, array: Array<'a>) -> Result<Set<'a>> {
+    let mut set = Set::new();
+    add(call, &mut set, array)?;
+    Ok(set)
+}
+
+/// Errors: what interrupts it.
+fn add<'a>(call: &Call<'_, 'a>, set: &mut Set<'a>, array: Array<'a>) -> Result<()> {
+    for (position, element) in array.iter().enumerate() {
+        set.insert(Ordered(element, call.collation()));
+        check(call, position)?;
+    }
+    Ok(())
+}
+
+/// Errors: what interrupts it.
+fn check(call: &Call<'_, '_>, position: usize) -> Result<()> {
+    match position.is_multiple_of(CHECKED_EVERY) {
+        true => call.scope.context.interrupt.check(),
+        false => Ok(()),
+    }
 }
 
 fn to_array<'a>(call: &Call<'_, 'a>, set: &Set<'a>) -> Computed<'a> {
@@ -46,12 +65,7 @@ pub(super) fn union<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             17043,
             "All operands of $setUnion must be arrays. One argument is of type: ",
         )?;
-        for (position, element) in operand.iter().enumerate() {
-            all.insert(Ordered(element, call.collation()));
-            if position.is_multiple_of(CHECKED_EVERY) {
-                call.scope.context.interrupt.check()?;
-            }
-        }
+        add(call, &mut all, operand)?;
     }
     to_array(call, &all)
 }
@@ -62,7 +76,7 @@ pub(super) fn intersection<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     for operand in call.values() {
         let Some(operand) = operand?.filter(|value| !value.is_nullish()) else { return null() };
         let message = "All operands of $setIntersection must be arrays. One argument is of type: ";
-        let operand = set(array(Some(operand), 17047, message)?, call.collation());
+        let operand = set(call, array(Some(operand), 17047, message)?)?;
         common = Some(match common {
             None => operand,
             Some(mut common) => {
@@ -80,9 +94,10 @@ pub(super) fn difference<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let message = "both operands of $setDifference must be arrays. First argument is of type: ";
     let left = array(Some(left), 17048, message)?;
     let message = "both operands of $setDifference must be arrays. Second argument is of type: ";
-    let mut seen = set(array(Some(right), 17049, message)?, call.collation());
+    let mut seen = set(call, array(Some(right), 17049, message)?)?;
     let mut builder = Builder::new();
-    for element in left.iter() {
+    for (position, element) in left.iter().enumerate() {
+        check(call, position)?;
         if seen.insert(Ordered(element, call.collation())) {
             builder.push(element);
         }
@@ -107,10 +122,10 @@ pub(super) fn parse_equals(
 /// Errors: 17044 for what is no array.
 pub(super) fn equals<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let message = "All operands of $setEquals must be arrays. One argument is of type: ";
-    let first = set(array(call.get(0)?, 17044, message)?, call.collation());
+    let first = set(call, array(call.get(0)?, 17044, message)?)?;
     let mut all_equal = true;
     for operand in call.values().skip(1) {
-        all_equal &= set(array(operand?, 17044, message)?, call.collation()) == first;
+        all_equal &= set(call, array(operand?, 17044, message)?)? == first;
     }
     value(all_equal)
 }
@@ -120,8 +135,14 @@ pub(super) fn is_subset<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let message = "both operands of $setIsSubset must be arrays. First argument is of type: ";
     let left = array(call.get(0)?, 17046, message)?;
     let message = "both operands of $setIsSubset must be arrays. Second argument is of type: ";
-    let right = set(array(call.get(1)?, 17042, message)?, call.collation());
-    value(left.iter().all(|element| right.contains(&Ordered(element, call.collation()))))
+    let right = set(call, array(call.get(1)?, 17042, message)?)?;
+    for (position, element) in left.iter().enumerate() {
+        check(call, position)?;
+        if !right.contains(&Ordered(element, call.collation())) {
+            return value(false);
+        }
+    }
+    value(true)
 }
 
 /// `$anyElementTrue`. Errors: 17041 for what is no array.

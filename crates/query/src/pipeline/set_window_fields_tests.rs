@@ -100,6 +100,21 @@ fn refuses_what_does_not_fit() {
 }
 
 #[test]
+fn results_are_counted_as_they_are_made() {
+    let documents: String = (0..300).map(|i| format!("{{_id: {i}}},")).collect();
+    for window in ["['unbounded', 'unbounded']", "['unbounded', 'current']", "[-150, 150]"] {
+        let pipeline = format!(
+            "[{{$setWindowFields: {{sortBy: {{_id: 1}}, output: {{all: {{$push: '$_id', window: {{documents: {window}}}}}}}}}}}]"
+        );
+        let run = Run::new(&format!("[{documents}]"), &pipeline);
+        run.clone()
+            .memory(60_000)
+            .fails(5414201, "Exceeded memory limit in DocumentSourceSetWindowFields, used 6");
+        assert!(run.result().is_ok());
+    }
+}
+
+#[test]
 fn a_partition_beyond_the_memory_is_read_from_disk() {
     let pad = "x".repeat(200);
     let documents: String =

@@ -6,7 +6,7 @@
 
 use super::frame::{Bounds, window_of};
 use super::sliding::{self, Fold, Sliding};
-use super::{Function, Partition, SortBy};
+use super::{Function, Partition, Results, SortBy};
 use crate::accumulator::{Accumulation, Accumulator, Folding};
 use crate::tick::Tick;
 use crate::{Arena, Context};
@@ -65,17 +65,14 @@ impl<'a> Arguments<'a> {
 
     /// Folds each frame anew, except where it has only grown at its end.
     fn anew(&self, frames: &[Range<usize>], tick: &mut Tick) -> Result<Vec<ValueBuf>> {
-        let mut results: Vec<ValueBuf> = Vec::with_capacity(frames.len());
+        let mut results = Results::new(frames.len(), self.context);
         // The state that the last frame left, and that frame.
         let mut state: Option<(Box<dyn Accumulator>, Range<usize>)> = None;
         for frame in frames {
             tick.check()?;
             let (mut running, mut done) = match state.take() {
                 Some((running, before)) if before.start == frame.start && before.end <= frame.end => {
-                    if before.end == frame.end
-                        && let Some(last) = results.last().cloned()
-                    {
-                        results.push(last);
+                    if before.end == frame.end && results.repeat()? {
                         state = Some((running, before));
                         continue;
                     }
@@ -88,30 +85,30 @@ impl<'a> Arguments<'a> {
                 running.add(self.get(done))?;
                 done += 1;
             }
-            results.push(running.finish()?);
+            results.push(running.finish()?)?;
             state = Some((running, frame.clone()));
         }
-        Ok(results)
+        Ok(results.finish())
     }
 
     /// Slides: folds that join.
     fn joined(&self, frames: &[Range<usize>], tick: &mut Tick) -> Result<Vec<ValueBuf>> {
         let mut sliding = Sliding::new(self);
-        let mut results = Vec::with_capacity(frames.len());
+        let mut results = Results::new(frames.len(), self.context);
         for frame in frames {
             tick.check()?;
             let mut running = self.start()?;
             if let Some(state) = sliding.slide(frame, tick)? {
                 running.absorb(state.view())?;
             }
-            results.push(running.finish()?);
+            results.push(running.finish()?)?;
         }
-        Ok(results)
+        Ok(results.finish())
     }
 
     /// Slides: arguments are taken back as they leave the frame.
     fn removed(&self, frames: &[Range<usize>], tick: &mut Tick) -> Result<Vec<ValueBuf>> {
-        let mut results = Vec::with_capacity(frames.len());
+        let mut results = Results::new(frames.len(), self.context);
         let start = || {
             let mut running = self.start()?;
             running.expect_removals();
@@ -132,9 +129,9 @@ impl<'a> Arguments<'a> {
             }
             held = frame.clone();
             tick.check()?;
-            results.push(running.finish()?);
+            results.push(running.finish()?)?;
         }
-        Ok(results)
+        Ok(results.finish())
     }
 
     /// Whether sums don't depend on the order of adding: there are no decimals, or they are all

@@ -21,7 +21,7 @@ mod table;
 mod unit;
 
 pub(crate) use gathered::{Gathered, Given};
-pub(crate) use partition::{Partition, SortBy};
+pub(crate) use partition::{Partition, Results, SortBy};
 pub(crate) use table::parse_output;
 pub(crate) use unit::Unit;
 

@@ -21,6 +21,58 @@ pub(crate) struct Partition<'p> {
     pub(crate) held: Cell<usize>,
 }
 
+/// What a function gives for the documents of a partition, in their order, as it is put together.
+pub(crate) struct Results<'p> {
+    values: Vec<ValueBuf>,
+    bytes: usize,
+    context: &'p Context,
+}
+
+impl<'p> Results<'p> {
+    /// None yet, of about so many.
+    pub(crate) fn new(count: usize, context: &'p Context) -> Results<'p> {
+        Results { values: Vec::with_capacity(count), bytes: 0, context }
+    }
+
+    /// Adds the value of the next document.
+    ///
+    /// Errors: 5414201 beyond the memory; what interrupts it.
+    pub(crate) fn push(&mut self, value: ValueBuf) -> Result<()> {
+        let bytes = value.bytes().len();
+        self.bytes += size_of::<ValueBuf>() + bytes;
+        self.context.steps(bytes / 1024)?;
+        check_memory(self.bytes, self.context.limits.window)?;
+        self.values.push(value);
+        Ok(())
+    }
+
+    /// The same value as that of the document before.
+    ///
+    /// Errors: as [`push`](Self::push).
+    pub(crate) fn repeat(&mut self) -> Result<bool> {
+        match self.values.last().cloned() {
+            Some(last) => self.push(last).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn finish(self) -> Vec<ValueBuf> {
+        self.values
+    }
+}
+
+/// Errors: 5414201 beyond the memory.
+fn check_memory(used: usize, limit: usize) -> Result<()> {
+    if used <= limit {
+        return Ok(());
+    }
+    Err(err!(
+        5414201,
+        "Exceeded memory limit in DocumentSourceSetWindowFields, used {used} bytes but max allowed is {limit} bytes"
+    ))
+}
+
 impl SortBy {
     /// The path, where there is one alone and it ascends.
     pub(crate) fn single_ascending(&self) -> Option<&Path> {
@@ -59,14 +111,7 @@ impl Partition<'_> {
     pub(crate) fn hold_value(&self, value: Option<&ValueBuf>) -> Result<()> {
         let bytes = size_of::<ValueBuf>() + value.map_or(0, |value| value.bytes().len());
         self.held.set(self.held.get() + bytes);
-        let (used, limit) = (self.held.get(), self.context.limits.window);
-        if used <= limit {
-            return Ok(());
-        }
-        Err(err!(
-            5414201,
-            "Exceeded memory limit in DocumentSourceSetWindowFields, used {used} bytes but max allowed is {limit} bytes"
-        ))
+        check_memory(self.held.get(), self.context.limits.window)
     }
 
     /// The values of an expression; `None` where missing.

@@ -3,6 +3,7 @@
 use super::super::evaluate::{Call, Computed};
 use super::super::named::{Named, Parameter, complaint, required};
 use super::super::show;
+use super::sort::in_runs;
 use base::bson::{Builder, Value};
 use base::{Result, err};
 
@@ -39,13 +40,16 @@ fn count(found: Option<Value<'_>>) -> Result<usize> {
 }
 
 /// Errors: those of `n`; 5788200 for what is no array.
-fn pick<'a>(call: &Call<'_, 'a>, choose: impl FnOnce(&mut Vec<Value<'a>>, usize)) -> Computed<'a> {
+fn pick<'a>(
+    call: &Call<'_, 'a>,
+    choose: impl FnOnce(&mut Vec<Value<'a>>, usize) -> Result<()>,
+) -> Computed<'a> {
     let count = count(call.get(0)?)?;
     let Some(Value::Array(input)) = call.get(1)? else {
         return Err(err!(5788200, "Input must be an array"));
     };
     let mut elements: Vec<_> = input.iter().collect();
-    choose(&mut elements, count);
+    choose(&mut elements, count)?;
     let mut builder = Builder::new();
     elements.iter().for_each(|element| {
         builder.push(*element);
@@ -54,12 +58,16 @@ fn pick<'a>(call: &Call<'_, 'a>, choose: impl FnOnce(&mut Vec<Value<'a>>, usize)
 }
 
 pub(in super::super) fn first_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    pick(call, |elements, count| elements.truncate(count))
+    pick(call, |elements, count| {
+        elements.truncate(count);
+        Ok(())
+    })
 }
 
 pub(in super::super) fn last_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     pick(call, |elements, count| {
         elements.drain(..elements.len().saturating_sub(count));
+        Ok(())
     })
 }
 
@@ -68,8 +76,9 @@ pub(in super::super) fn max_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let collation = call.collation();
     pick(call, |elements, count| {
         elements.retain(|element| !element.is_nullish());
-        elements.sort_by(|a, b| collation.compare(*b, *a));
+        in_runs(call, elements, |a, b| collation.compare(*b, *a))?;
         elements.truncate(count);
+        Ok(())
     })
 }
 
@@ -78,8 +87,9 @@ pub(in super::super) fn min_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let collation = call.collation();
     pick(call, |elements, count| {
         elements.retain(|element| !element.is_nullish());
-        elements.sort_by(|a, b| collation.compare(*a, *b));
+        in_runs(call, elements, |a, b| collation.compare(*a, *b))?;
         elements.truncate(count);
+        Ok(())
     })
 }
 

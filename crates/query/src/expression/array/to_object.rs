@@ -19,6 +19,7 @@ pub(in super::super) fn object_to_array<'a>(call: &Call<'_, 'a>) -> Computed<'a>
     };
     let mut builder = Builder::new();
     for element in document {
+        call.scope.context.steps(1)?;
         builder.push_document().append("k", element.name()).append("v", element.value()).end();
     }
     call.scope.array(builder)
@@ -36,6 +37,7 @@ pub(in super::super) fn array_to_object<'a>(call: &Call<'_, 'a>) -> Computed<'a>
     let mut pairs = OrderedFields::default();
     let mut first_is_array = None;
     for element in input.iter() {
+        call.scope.context.steps(1)?;
         let (name, value) = pair(element, first_is_array)?;
         first_is_array.get_or_insert(matches!(element, Value::Array(_)));
         if name.contains('\0') {

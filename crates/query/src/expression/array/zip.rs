@@ -83,6 +83,7 @@ pub(in super::super) fn zip<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let rows = if truthy(call.get(2)?) { lengths.max() } else { lengths.min() };
     let mut builder = Builder::new();
     for row in 0..rows.unwrap_or(0) {
+        call.scope.context.steps(columns.len())?;
         builder.push_array();
         for (index, column) in columns.iter().enumerate() {
             let value = column.get(row).or_else(|| defaults.get(index)).copied();
