@@ -40,7 +40,6 @@ const AHEAD_BYTES: usize = 1 << 20;
 /// Little, so that short tests cross its end.
 #[cfg(test)]
 const AHEAD_BYTES: usize = 1 << 10;
-static AHEAD: [u8; AHEAD_BYTES] = [0; AHEAD_BYTES];
 
 /// The segments' directory, and whose they are.
 #[derive(Clone)]
@@ -186,8 +185,9 @@ impl Appender {
 
 /// Writes zeros behind the last frame. Without room for them the file stays as it was.
 fn write_ahead(appender: &mut Appender) {
-    match appender.file.write_at(&AHEAD, appender.len) {
-        Ok(()) => appender.ahead = appender.len + AHEAD.len() as u64,
+    // On the heap, since constants of this size would make the program as much larger.
+    match appender.file.write_at(&vec![0; AHEAD_BYTES], appender.len) {
+        Ok(()) => appender.ahead = appender.len + AHEAD_BYTES as u64,
         // If this fails too, zeros in part do no harm either.
         Err(_) => _ = appender.file.set_len(appender.len),
     }
