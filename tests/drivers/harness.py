@@ -28,6 +28,8 @@ TOPOLOGIES = ("replset", "standalone")
 # A replica set that lets in nobody but users, and the first of them.
 USERS = "users"
 USER, PASSWORD = "user", "password"
+# The same, and whoever wants TLS has it.
+SECURE = "secure"
 
 URI = re.compile(r"mongodb://[^\s\"'<>]+")
 
@@ -66,14 +68,19 @@ class Server:
     """One server process on a free port of the loopback address."""
 
     def __init__(self, binary: str, topology: str, log: pathlib.Path, options: tuple[str, ...] = (),
-                 environment: dict[str, str] | None = None):
+                 environment: dict[str, str] | None = None, certificates: pathlib.Path | None = None):
         self.topology = topology
+        self.certificates = certificates
         self.log = log
         command = [binary, "serve", "--port", "0", "--parent-pipe", *options]
         environment = dict(environment or {})
-        if topology in ("replset", USERS):
+        if certificates:
+            command += ["--tls-mode", "prefer", "--tls-certificate-key-file", str(certificates / "server.pem"),
+                        "--tls-ca-file", str(certificates / "ca.pem"),
+                        "--tls-allow-connections-without-certificates"]
+        if topology in ("replset", USERS, SECURE):
             command += ["--replset", REPLICA_SET]
-        if topology == USERS:
+        if topology in (USERS, SECURE):
             command += ["--test-commands"]
             environment |= {"MONGO_INITDB_ROOT_USERNAME": USER, "MONGO_INITDB_ROOT_PASSWORD": PASSWORD}
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -86,8 +93,9 @@ class Server:
         )
         self._reader = threading.Thread(target=self._drain, daemon=True)
         self._reader.start()
-        self.uri = self._wait_for_uri()
-        if topology == USERS:
+        # Whether to use TLS is for each test to say.
+        self.uri = re.sub(r"&tls=true|tls=true&", "", self._wait_for_uri())
+        if topology in (USERS, SECURE):
             self.uri = self.uri.replace("mongodb://", f"mongodb://{USER}:{PASSWORD}@")
 
     def __enter__(self) -> Server:
@@ -150,11 +158,12 @@ class Server:
 
 
 def client_environment(server: Server) -> dict[str, str]:
-    """What the Node, Go and Java suites read to find their server."""
+    """What the Node, Go and Java suites read to find their server, and the certificates it goes by."""
     return {
         **os.environ,
         "VELLUM_URI": server.uri,
         "VELLUM_TOPOLOGY": server.topology,
+        "VELLUM_CERTIFICATES": str(server.certificates or ""),
         "TZ": "UTC",
     }
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Run the Go driver's own specification tests against a replica set, and hold what passed before.
 
-    run.py --uri mongodb://127.0.0.1:PORT/?replicaSet=rs0 [--update] [--suite unified]
+    run.py --uri mongodb://127.0.0.1:PORT/?replicaSet=rs0 [--update] [--suite unified] [--topology secure]
 
 The module go.mongodb.org/mongo-driver v1.17.4 carries the specifications' files and the tests that run them;
 version 2, which the suite `go` uses, carries neither. `tests.txt` names the tests that are run, `deny.txt` those
-among them that are not, and `passing.txt` lists what must pass. The list only grows, by --update; a listed test that does not pass is tried once more, alone, and
-then makes the run fail.
+among them that are not, and `passing.txt` lists what must pass. The list only grows, by --update; a listed test that
+does not pass is tried once more, alone, and then makes the run fail. `tests-secure.txt` and `passing-secure.txt` are for
+a server with users and TLS, which the module's own variables of the environment tell of: AUTH, SSL, and the files.
 """
 
 from __future__ import annotations
@@ -30,8 +31,12 @@ MODULE = "go.mongodb.org/mongo-driver"
 VERSION = re.search(rf"{re.escape(MODULE)} (v\S+)", (HERE / "go.mod").read_text())[1]
 HOME = harness.CACHE / "gospec"
 SUITE = HOME / f"suite-{VERSION}"
-PASSING = HERE / "passing.txt"
-SUITES = {"unified": "mongo/integration/unified", "integration": "mongo/integration"}
+SUITES = {
+    "unified": "mongo/integration/unified",
+    "integration": "mongo/integration",
+    "auth": "x/mongo/driver/auth",
+    "driver": "x/mongo/driver/integration",
+}
 SECONDS = 1200
 ENDED = re.compile(r"^ *--- (PASS|FAIL|SKIP): (\S+) \((\d+\.\d+)s\)$")
 
@@ -40,6 +45,11 @@ def listed(path: pathlib.Path) -> list[str]:
     """Lines of a list, without comments."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def list_of(kind: str, topology: str) -> pathlib.Path:
+    """The file that lists tests for a topology."""
+    return HERE / (f"{kind}-{topology}.txt" if topology == harness.SECURE else f"{kind}.txt")
 
 
 def set_up() -> None:
@@ -111,6 +121,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--uri", required=True, help="the server")
     parser.add_argument("--suite", choices=SUITES, action="append", help="only this package")
+    parser.add_argument("--topology", default="replset", choices=("replset", harness.SECURE), help="what the server is")
     parser.add_argument("--update", action="store_true", help="add newly passing tests to the list")
     return parser.parse_args()
 
@@ -121,25 +132,26 @@ def main() -> int:
     set_up()
     start = time.monotonic()
     wanted: dict[str, list[str]] = collections.defaultdict(list)
-    for test in listed(HERE / "tests.txt"):
+    for test in listed(list_of("tests", args.topology)):
         suite, _, name = test.partition(":")
         wanted[suite].append(name)
     outcomes: dict[str, str] = {}
-    suites = args.suite or list(SUITES)
+    suites = args.suite or [name for name in SUITES if name in wanted]
+    passing = list_of("passing", args.topology)
     for suite in suites:
         # Tests of several depths can't stand in one pattern.
         for depth in sorted({len_of(name) for name in wanted[suite]}):
             names = [name for name in wanted[suite] if len_of(name) == depth]
             outcomes.update(run(args.uri, suite, pattern(names)))
-    expected = {test for test in listed(PASSING) if test.split(":")[0] in suites}
+    expected = {test for test in listed(passing) if test.split(":")[0] in suites}
     lost = again(args.uri, sorted(test for test in expected if outcomes.get(test) != "PASS"))
     for test in lost:
         print(f"  LOST: {test}: {outcomes.get(test, 'not run')}")
     passed = {test for test, outcome in outcomes.items() if outcome == "PASS"} | (expected - set(lost))
     if new := passed - expected:
         if args.update:
-            PASSING.write_text("".join(f"{test}\n" for test in sorted(set(listed(PASSING)) | new)))
-        print(f"  {len(new)} tests pass that passing.txt {'now lists' if args.update else 'does not list yet'}")
+            passing.write_text("".join(f"{test}\n" for test in sorted(set(listed(passing)) | new)))
+        print(f"  {len(new)} tests pass that {passing.name} {'now lists' if args.update else 'does not list yet'}")
     failed = sorted(test for test, outcome in outcomes.items() if outcome == "FAIL" and test not in passed)
     print("not passing:\n" + "".join(f"  {test}\n" for test in failed), end="")
     skipped = sum(outcome == "SKIP" for outcome in outcomes.values())

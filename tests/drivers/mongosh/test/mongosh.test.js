@@ -2,59 +2,12 @@
 // whole output is looked at: a warning about the server is a failure.
 
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
-import { after, test } from 'node:test';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { home, mongosh } from './support.js';
 
-const uri = process.env.VELLUM_URI;
 const isReplicaSet = process.env.VELLUM_TOPOLOGY === 'replset';
-const require = createRequire(import.meta.url);
-const shell = join(dirname(require.resolve('mongosh/package.json')), 'bin', 'mongosh.js');
-
-// A home of its own: no history, no configuration, and telemetry off before the first run.
-const home = mkdtempSync(join(tmpdir(), 'mongosh-home-'));
-after(() => rmSync(home, { recursive: true, force: true }));
-
-/** Runs mongosh; resolves to its standard output, trimmed, or rejects with all it said. */
-function mongosh(args, input) {
-  const environment = { ...process.env, HOME: home, MONGOSH_FORCE_DISABLE_TELEMETRY_FOR_TESTING: '1', NO_COLOR: '1' };
-  return new Promise((resolve, reject) => {
-    const child = execFile(process.execPath, [shell, uri, ...args], { env: environment, timeout: 30_000 },
-      (error, stdout, stderr) => {
-        const said = `${stdout}\n${stderr}`;
-        if (/warning|non-genuine|emulation|deprecat.*server/i.test(withoutGreeting(withoutNodeAdvice(said)))) {
-          return reject(new Error(`mongosh warns:\n${said}`));
-        }
-        if (error) return reject(new Error(reasonIn(stdout) ?? `mongosh ended with ${error.code ?? error.signal}:\n${said}`));
-        return resolve(stdout.trim());
-      });
-    if (input !== undefined) child.stdin.write(input);
-    child.stdin.end();
-  });
-}
-
-/** With --json, mongosh prints an uncaught error as a document. */
-function reasonIn(stdout) {
-  try {
-    const { name, code, message } = JSON.parse(stdout);
-    return message && `${name} ${code ?? ''}: ${message}`;
-  } catch {
-    return undefined;
-  }
-}
-
-/** What mongosh says about the Node.js that runs it is not about the server. */
-function withoutNodeAdvice(text) {
-  return text.replace(/Deprecation warnings:\n(?:\s+- Using mongosh with Node\.js.*\n)+.*documentation on supported platforms\./, '');
-}
-
-/** What the server itself wants shells to greet with. */
-function withoutGreeting(text) {
-  return text.replace(/The server generated these startup warnings when booting\n\s+\S+: This is Vellum[^\n]*\n/, '');
-}
 
 /** Evaluates an expression, printing its value as canonical extended JSON. */
 async function evaluate(script, name = 'shell') {

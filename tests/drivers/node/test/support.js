@@ -17,8 +17,8 @@ process.on('warning', (warning) => warnings.push(`${warning.name}: ${warning.mes
 const driverLog = { write: (entry) => void warnings.push(`driver log: ${JSON.stringify(entry)}`) };
 
 /** A client whose complaints are collected. */
-export function newClient(options = {}) {
-  return new MongoClient(uri, {
+export function newClient(options = {}, address = uri) {
+  return new MongoClient(address, {
     serverSelectionTimeoutMS: 5000,
     mongodbLogPath: driverLog,
     mongodbLogComponentSeverities: { default: 'warn' },
