@@ -19,7 +19,7 @@ pub const PER_OPERATION: Duration = Duration::from_micros(5);
 #[cfg(all(debug_assertions, not(feature = "shuttle")))]
 const UNOPTIMISED: u32 = match option_env!("VELLUM_OPTIMISED") {
     Some(_) => 1,
-    None => 30,
+    None => 60,
 };
 
 /// A stretch of work on one thread.
