@@ -2,6 +2,9 @@
 // once, each with its first hello.
 //
 //	go run . -binary ../../target/release/vellum [-operations 40000] [-connections 1000]
+//	go run . -binary ../../target/release/vellum -logins 200
+//
+// The second measures what logging in costs, see logins.go.
 //
 // It makes a certificate (ECDSA P-256), starts a server for each way to connect, and lets the ways take turns, so that
 // a busy minute of the machine falls on all. CPU (user + system) of the server's process is the figure to compare:
@@ -48,12 +51,16 @@ var (
 	workers     = flag.Int("workers", 8, "connections that find at a time")
 	rounds      = flag.Int("rounds", 5, "how often the ways take turns")
 	connections = flag.Int("connections", 1000, "connections opened at once")
+	logins      = flag.Int("logins", 0, "measure logging in, with so many clients in each round")
 )
 
 // A way to connect, and a server for it.
 type way struct {
 	name   string
 	config *tls.Config
+	// How the server's user logs in, if it has one.
+	mechanism string
+
 	uri    string
 	host   string
 	cmd    *exec.Cmd
@@ -94,7 +101,13 @@ func (w *way) start(file string) {
 	if w.config != nil {
 		args = append(args, "--tls-mode", "require", "--tls-certificate-key-file", file)
 	}
+	if w.mechanism != "" {
+		args = append(args, "--auth")
+	}
 	w.cmd = exec.Command(*program, args...)
+	if w.mechanism != "" {
+		w.cmd.Env = append(os.Environ(), "MONGO_INITDB_ROOT_USERNAME=root", "MONGO_INITDB_ROOT_PASSWORD=secret")
+	}
 	w.cmd.Stderr = io.Discard
 	w.stdin = must(w.cmd.StdinPipe())
 	output := must(w.cmd.StdoutPipe())
@@ -103,13 +116,27 @@ func (w *way) start(file string) {
 	go func() { _, _ = io.Copy(io.Discard, output) }()
 	w.uri = strings.TrimSpace(line)
 	w.host = strings.Split(strings.TrimPrefix(w.uri, "mongodb://"), "/")[0]
-	client := options.Client().ApplyURI(w.uri).SetMaxPoolSize(uint64(*workers)).SetMinPoolSize(uint64(*workers))
+	w.client = must(mongo.Connect(w.options().SetMaxPoolSize(uint64(*workers)).SetMinPoolSize(uint64(*workers))))
+	_, err := w.client.Database("test").Collection("c").InsertOne(context.Background(), bson.D{{Key: "_id", Value: 1}, {Key: "text", Value: strings.Repeat("x", 460)}})
+	check(err)
+}
+
+// options are a client's.
+func (w *way) options() *options.ClientOptions {
+	client := options.Client().ApplyURI(w.uri)
 	if w.config != nil {
 		client.SetTLSConfig(w.config)
 	}
-	w.client = must(mongo.Connect(client))
-	_, err := w.client.Database("test").Collection("c").InsertOne(context.Background(), bson.D{{Key: "_id", Value: 1}, {Key: "text", Value: strings.Repeat("x", 460)}})
-	check(err)
+	if w.mechanism != "" {
+		client.SetAuth(options.Credential{AuthMechanism: w.mechanism, Username: "root", Password: "secret"})
+	}
+	return client
+}
+
+func (w *way) stop() {
+	_ = w.client.Disconnect(context.Background())
+	_ = w.stdin.Close()
+	_ = w.cmd.Wait()
 }
 
 // cpu is the server's time so far, in microseconds.
@@ -184,6 +211,10 @@ func main() {
 	with := func(version uint16) *tls.Config {
 		return &tls.Config{RootCAs: trusted, MinVersion: version, MaxVersion: version}
 	}
+	if *logins > 0 {
+		measureLogins(file, with(tls.VersionTLS13))
+		return
+	}
 	ways := []*way{
 		{name: "in the clear"},
 		{name: "TLS 1.3", config: with(tls.VersionTLS13)},
@@ -207,8 +238,6 @@ func main() {
 	for _, w := range ways {
 		fmt.Printf("| %s | %.1f µs | %.2f | %.0f µs | %.0f ms |\n",
 			w.name, median(w.perOp), median(w.perOp)/plain, median(w.perOne), median(w.took))
-		_ = w.client.Disconnect(context.Background())
-		_ = w.stdin.Close()
-		_ = w.cmd.Wait()
+		w.stop()
 	}
 }

@@ -218,7 +218,7 @@ fn handle_frame(state: &mut ConnectionState, server: &Server, frame: &[u8], out:
             let context = Context { reply, header_size, exhaust_allowed: envelope.exhaust_allowed };
             dispatch::run(state, server, &request, context)
         }
-        Err(error) => dispatch::refuse(server, reply, &error),
+        Err(error) => dispatch::refuse(server, state, reply, &error),
     };
     conclude(state, &envelope, reply_id, ran, out)
 }

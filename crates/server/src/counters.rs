@@ -31,6 +31,25 @@ pub(crate) struct CommandCounter {
     pub(crate) micros: Counter,
 }
 
+/// How often one way to log in was tried, and let somebody in.
+#[derive(Default)]
+pub(crate) struct LoginCounter {
+    /// All tries.
+    pub(crate) all: TryCounter,
+    /// Those that began within a hello.
+    pub(crate) early: TryCounter,
+}
+
+/// Tries, and those that came to something.
+#[derive(Default)]
+pub(crate) struct TryCounter {
+    pub(crate) received: Counter,
+    pub(crate) successful: Counter,
+}
+
+/// The ways to log in, as serverStatus sorts them.
+pub(crate) const LOGINS: [&str; 3] = ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"];
+
 /// All counts.
 pub(crate) struct Counters {
     /// Bytes received, headers included.
@@ -55,6 +74,10 @@ pub(crate) struct Counters {
     pub(crate) connections_rejected: Counter,
     /// Connections by their version of TLS: as [`PROTOCOLS`] has them, then others.
     pub(crate) protocols: [Counter; 5],
+    /// Hellos that asked how a user can log in.
+    pub(crate) mechanisms_asked: Counter,
+    /// Tries to log in: as [`LOGINS`] has them.
+    pub(crate) logins: [LoginCounter; LOGINS.len()],
     /// One for each row of the table of commands.
     pub(crate) commands: Vec<CommandCounter>,
 }
@@ -68,6 +91,15 @@ pub(crate) const PROTOCOLS: [(&str, ProtocolVersion); 4] = [
 ];
 
 impl Counters {
+    /// Counts a try to log in, or that one has let somebody in.
+    pub(crate) fn count_login(&self, mechanism: &str, is_early: bool, of: fn(&TryCounter) -> &Counter) {
+        let at = LOGINS.iter().position(|known| *known == mechanism);
+        if let Some(counter) = at.and_then(|at| self.logins.get(at)) {
+            of(&counter.all).add(1);
+            of(&counter.early).add(u64::from(is_early));
+        }
+    }
+
     /// Counts a connection of this version of TLS.
     pub(crate) fn count_protocol(&self, protocol: Option<ProtocolVersion>) {
         let at = PROTOCOLS.iter().position(|(_, known)| Some(*known) == protocol);
@@ -91,6 +123,8 @@ impl Default for Counters {
             panics: Counter::default(),
             connections_rejected: Counter::default(),
             protocols: Default::default(),
+            mechanisms_asked: Counter::default(),
+            logins: Default::default(),
             commands: COMMANDS.iter().map(|_| CommandCounter::default()).collect(),
         }
     }

@@ -63,7 +63,7 @@ pub(crate) fn run(
     let found = command::position(request.name()).and_then(|at| Some((at, command::COMMANDS.get(at)?)));
     let Some((at, command)) = found else {
         let error = err!(CommandNotFound, "no such command: '{}'", request.name());
-        return refuse(server, reply, &error);
+        return refuse(server, state, reply, &error);
     };
     let began = Instant::now();
     // As it is before: the command that changes it isn't told of by what it sets.
@@ -104,7 +104,7 @@ pub(crate) fn run(
         Ok(Ran::Done(streams)) => Outcome::Reply { reply, compressible: run.compressible(), streams },
         Ok(Ran::Wait(wait)) => Outcome::Wait(waits::until_killed(wait, &state.activity)),
         Ok(Ran::Close) => Outcome::Close,
-        Err(error) => run.failed(emptied(reply, header_size), &error),
+        Err(error) => run.failed(state, emptied(reply, header_size), &error),
     }
 }
 
@@ -116,10 +116,10 @@ fn emptied(reply: Builder, header_size: usize) -> Builder {
 }
 
 /// Replies with an error to a request that has no command.
-pub(crate) fn refuse(server: &Server, mut reply: Builder, error: &Error) -> Outcome {
+pub(crate) fn refuse(server: &Server, state: &ConnectionState, mut reply: Builder, error: &Error) -> Outcome {
     server.counters.user_asserts.add(1);
     reply::failure::<&str>(&mut reply, error, &[]);
-    append_cluster_time(server, &mut reply);
+    append_cluster_time(server, state, &mut reply);
     Outcome::Reply { reply, compressible: true, streams: None }
 }
 
@@ -308,7 +308,7 @@ impl<'a> Run<'a> {
                 self.labels = failure.labels;
                 self.append_write_concern_error(reply, failure.write_concern_error);
                 reply.append("ok", 1.0);
-                append_cluster_time(self.server, reply);
+                append_cluster_time(self.server, state, reply);
                 Ok(Ran::Done(streams))
             }
         }
@@ -383,7 +383,7 @@ impl<'a> Run<'a> {
     }
 
     /// The reply to a command that failed, begun anew.
-    fn failed(&self, mut reply: Builder, error: &Error) -> Outcome {
+    fn failed(&self, state: &ConnectionState, mut reply: Builder, error: &Error) -> Outcome {
         self.server.counters.user_asserts.add(1);
         log::debug!("{} on {}: {error}", self.command.name, self.request.database);
         match &self.labels {
@@ -398,7 +398,7 @@ impl<'a> Run<'a> {
             reply::write_concern_error(&mut reply, error);
         }
         self.append_topology_version(&mut reply, error.code());
-        append_cluster_time(self.server, &mut reply);
+        append_cluster_time(self.server, state, &mut reply);
         Outcome::Reply { reply, compressible: self.compressible(), streams: None }
     }
 
@@ -511,9 +511,10 @@ fn use_session(state: &mut ConnectionState, server: &Server, arguments: &Argumen
     Ok(())
 }
 
-/// What members of a set append to every reply, from which clients learn the cluster time.
-fn append_cluster_time(server: &Server, reply: &mut Builder) {
-    if server.set().is_none() {
+/// What members of a set append to every reply, from which clients learn the cluster time. It isn't for those who have
+/// yet to log in: there are no keys to sign it with, and MongoDB tells them only of a time that is signed.
+fn append_cluster_time(server: &Server, state: &ConnectionState, reply: &mut Builder) {
+    if server.set().is_none() || server.auth.is_stranger(state) {
         return;
     }
     let time = Value::Timestamp(server.cluster_time());

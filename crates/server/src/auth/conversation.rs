@@ -65,6 +65,7 @@ impl Opening {
             let why = format!("Received authentication for mechanism {mechanism} which is not enabled");
             return Err(err!(MechanismUnavailable, "{why}"));
         };
+        server.counters.count_login(found.name(), is_speculative, |tries| &tries.received);
         let failure = |user: &str, why: &str| {
             let user = UserName::new(user, db);
             login::failed(

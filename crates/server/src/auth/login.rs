@@ -60,13 +60,15 @@ pub(crate) fn enter(
         return Err(fail(state, "the user's credentials have changed meanwhile"));
     }
     server.auth.delays.succeeded(user, state.activity.client.ip());
+    let count = || server.counters.count_login(mechanism, is_speculative, |tries| &tries.successful);
     if let Some(known) = &state.identity {
-        return again(known, login);
+        return again(known, login).inspect(|()| count());
     }
     let Some(identity) = identify(server, state, document.view(), found, mechanism, generation)? else {
         return Err(fail(state, "the user may not log in from here, or to this address"));
     };
     state.identity = Some(Arc::new(identity));
+    count();
     log::info!(
         id = 5286306, c = "ACCESS", client = state.activity.client.to_string().as_str(),
         isSpeculative = is_speculative, isClusterMember = false, mechanism = mechanism,

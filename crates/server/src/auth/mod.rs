@@ -125,12 +125,16 @@ impl Auth {
         !self.enabled && !self.has_any(server)
     }
 
+    /// Whether only users get in, and nobody has logged in on a connection.
+    pub(crate) fn is_stranger(&self, state: &ConnectionState) -> bool {
+        self.enabled && state.identity.is_none() && !state.is_system
+    }
+
     /// Refuses a command that needs a user on a connection that has none. What the user may do is asked elsewhere.
     ///
     /// Errors: Unauthorized.
     pub(crate) fn check(&self, server: &Server, state: &ConnectionState, command: &Command) -> Result<()> {
-        let is_free = !self.enabled || command.without_auth || state.is_system || state.identity.is_some();
-        match is_free || self.localhost_exception(server, state) {
+        match command.without_auth || !self.is_stranger(state) || self.localhost_exception(server, state) {
             true => Ok(()),
             false => Err(err!(Unauthorized, "Command {} requires authentication", command.name)),
         }

@@ -9,6 +9,7 @@ use base::random::Random;
 use database::{Database, SystemClock};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use storage::store::LogOptions;
 use wire::scram::{Client as Scram, Mechanism};
 
 /// How many conversations are tried.
@@ -16,9 +17,14 @@ const CONVERSATIONS: u32 = 20_000;
 
 /// A server that only users get into, among them alice, who has to be protected, and bob, who wants to be her.
 fn server() -> Arc<Server> {
+    server_of(Settings { auth: true, ..Settings::default() })
+}
+
+fn server_of(settings: Settings) -> Arc<Server> {
     let engine = Arc::new(storage::MemoryEngine::new());
-    let database = Database::open_with(engine, Arc::new(SystemClock), 1, None).unwrap();
-    let server = Arc::new(Server::new(Settings { auth: true, ..Settings::default() }, database));
+    let log = settings.replica_set.is_some().then_some(LogOptions { bytes: 1 << 20 });
+    let database = Database::open_with(engine, Arc::new(SystemClock), 1, log).unwrap();
+    let server = Arc::new(Server::new(settings, database));
     let mut system = LocalConnection::of_server(&server);
     let mut run = |build: &dyn Fn(&mut Builder)| {
         let mut command = Builder::new();
@@ -312,4 +318,70 @@ fn secrets_are_not_shown_to_others() {
         let reply = waiting.join().unwrap().unwrap();
         assert_eq!(reply.view().get("ok").and_then(|ok| ok.as_i64()), Some(1), "{reply:?}");
     });
+}
+
+#[test]
+fn members_of_a_set_tell_the_time_to_those_who_are_in() {
+    let server =
+        server_of(Settings { auth: true, replica_set: Some("rs0".to_string()), ..Settings::default() });
+    let mut peer = Peer::new(&server, 0x0A00_0001);
+    let tells_time = |peer: &mut Peer, name: &str| {
+        let reply = peer.command(document_of(name).view()).unwrap();
+        ["$clusterTime", "operationTime"].map(|field| reply.view().get(field).is_some())
+    };
+    for name in ["hello", "ping", "find", "unheardOf"] {
+        assert_eq!(tells_time(&mut peer, name), [false, false], "{name}");
+    }
+    login(&mut peer, "bob");
+    for name in ["hello", "ping", "find", "unheardOf"] {
+        assert_eq!(tells_time(&mut peer, name), [true, true], "{name}");
+    }
+}
+
+#[test]
+fn server_status_counts_who_wanted_in_and_who_got_in() {
+    let server = server();
+    login(&mut Peer::new(&server, 0x0A00_0001), "bob");
+    let mut stranger = Peer::new(&server, 0x0A00_0002);
+    let client = Scram::new(Mechanism::Sha256, "alice", "wrong").unwrap();
+    let first = client.first();
+    let reply = stranger.say("saslStart", first.as_bytes(), "admin", 1, true).unwrap();
+    let (_, proof) = client.reply(&reply).unwrap();
+    assert_eq!(stranger.say("saslContinue", proof.as_bytes(), "admin", 1, true), None);
+    let mut hello = Builder::new();
+    hello.append("hello", 1).append("saslSupportedMechs", "admin.alice");
+    hello
+        .begin_document("speculativeAuthenticate")
+        .append("saslStart", 1)
+        .append("mechanism", "SCRAM-SHA-256");
+    hello
+        .append("payload", Value::Binary { subtype: 0, bytes: first.as_bytes() })
+        .append("db", "admin")
+        .end();
+    hello.append("$db", "admin");
+    stranger.command(hello.finish().view()).unwrap();
+    let status = LocalConnection::of_server(&server).command(document_of("serverStatus").view()).unwrap();
+    let security = status.view().get("security").and_then(|value| value.as_document()).unwrap();
+    let counted = security.get("authentication").and_then(|value| value.as_document()).unwrap();
+    assert_eq!(counted.get("saslSupportedMechsReceived").and_then(|count| count.as_i64()), Some(1));
+    let mechanisms = counted.get("mechanisms").and_then(|value| value.as_document()).unwrap();
+    let count = |mechanism: &str, kind: &str, of: &str| {
+        let tries = mechanisms.get(mechanism)?.as_document()?.get(kind)?.as_document()?;
+        tries.get(of)?.as_i64()
+    };
+    for (mechanism, kind, expected) in [
+        ("SCRAM-SHA-256", "authenticate", [3, 1]),
+        ("SCRAM-SHA-256", "speculativeAuthenticate", [1, 0]),
+        ("SCRAM-SHA-1", "authenticate", [0, 0]),
+        ("MONGODB-X509", "authenticate", [0, 0]),
+    ] {
+        let found = ["received", "successful"].map(|of| count(mechanism, kind, of));
+        assert_eq!(found, expected.map(Some), "{mechanism} {kind}");
+    }
+}
+
+fn document_of(name: &str) -> DocumentBuf {
+    let mut command = Builder::new();
+    command.append(name, 1).append("$db", "admin");
+    command.finish()
 }

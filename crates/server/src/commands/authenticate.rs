@@ -63,6 +63,7 @@ fn enter(call: &mut Call<'_>, asked: &Asked<'_>, is_speculative: bool) -> Result
             "Received authentication for mechanism {mechanism} which is not enabled"
         ));
     }
+    call.server.counters.count_login(X509, is_speculative, |tries| &tries.received);
     if call.connection.peer.is_none() {
         return Err(err!(ProtocolError, "SSL support is required for the MONGODB-X509 mechanism."));
     }

@@ -169,6 +169,7 @@ pub(crate) fn append_mechanisms(call: &mut Call<'_>, user: &str) -> Result<()> {
     let Some((db, name)) = user.split_once('.') else {
         return Err(err!(BadValue, "UserName must contain a '.' separated database.user pair"));
     };
+    call.server.counters.mechanisms_asked.add(1);
     call.reply.begin_array("saslSupportedMechs");
     if !call.server.auth.is_pointless(call.server) {
         let user = UserName::new(name, db);

@@ -5,7 +5,7 @@ use crate::call::{Answer, Call};
 use crate::command::{COMMANDS, Command, Kind};
 use crate::commands::diagnostics::{VERSION, host_name};
 use crate::commands::hello;
-use crate::counters::{CommandCounter, PROTOCOLS};
+use crate::counters::{CommandCounter, LOGINS, PROTOCOLS, TryCounter};
 use crate::heap::process_bytes;
 use crate::logging::now_millis;
 use crate::server::Server;
@@ -234,13 +234,31 @@ fn storage_engine(server: &Server, reply: &mut Builder) {
     reply.append("readOnly", false);
 }
 
-/// The certificate that clients are shown.
+/// How clients logged in, and the certificate that they are shown. Members of clusters don't log in here.
 fn security(server: &Server, reply: &mut Builder) {
+    let counters = &server.counters;
+    reply
+        .begin_document("authentication")
+        .append("saslSupportedMechsReceived", counters.mechanisms_asked.get());
+    reply.begin_document("mechanisms");
+    for (name, counter) in LOGINS.iter().zip(&counters.logins).filter(|(name, _)| server.auth.takes(name)) {
+        reply.begin_document(name);
+        append_tries(reply, "speculativeAuthenticate", &counter.early);
+        append_tries(reply, "clusterAuthenticate", &TryCounter::default());
+        append_tries(reply, "authenticate", &counter.all);
+        reply.end();
+    }
+    reply.end().end();
     let Some(tls) = &server.settings.tls else { return };
     let loaded = tls.loaded();
     reply.append("SSLServerSubjectName", &loaded.facts.subject);
     reply.append("SSLServerHasCertificateAuthority", tls.has_authority());
     reply.append("SSLServerCertificateExpirationDate", Value::DateTime(loaded.ends()));
+}
+
+fn append_tries(reply: &mut Builder, name: &str, tries: &TryCounter) {
+    reply.begin_document(name).append("received", tries.received.get());
+    reply.append("successful", tries.successful.get()).end();
 }
 
 /// How many connections there have been of each version of TLS.
