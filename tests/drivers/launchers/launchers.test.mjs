@@ -38,7 +38,27 @@ test("an argument of the caller's own", async () => {
 
 test("what isn't there is refused by name", async () => {
   await assert.rejects(MongoMemoryServer.create({ binary, instance: { args: ["--syslog"] } }));
-  await assert.rejects(MongoMemoryServer.create({ binary, auth: { enable: true } }));
+  await assert.rejects(MongoMemoryServer.create({ binary, instance: { args: ["--profileFilter", "{}"] } }));
+});
+
+test("users, of a single server and of a set", async () => {
+  const auth = { enable: true, customRootName: "ada", customRootPwd: "secret" };
+  const single = () => MongoMemoryServer.create({ binary, auth });
+  const set = () => MongoMemoryReplSet.create({ binary, replSet: { count: 1, storageEngine: "wiredTiger", auth } });
+  for (const create of [single, set]) {
+    const server = await create();
+    try {
+      const uri = new URL(server.getUri());
+      await assert.rejects(use(uri.href), { code: 13 });
+      [uri.username, uri.password] = ["ada", "wrong"];
+      uri.searchParams.set("authSource", "admin");
+      await assert.rejects(use(uri.href), { code: 18 });
+      uri.password = "secret";
+      await use(uri.href);
+    } finally {
+      await server.stop();
+    }
+  }
 });
 
 test("a data directory that isn't there is told of in mongod's words", async () => {
