@@ -56,6 +56,8 @@ pub struct Database {
     build_memory: AtomicUsize,
     /// Where temporary files are.
     spills: OnceLock<SpillFolder>,
+    /// The system's folder for temporary files, which serves where there is no other.
+    system_spills: SpillFolder,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) history: History,
     /// How long pre-images are kept, in seconds; zero is as long as their entries.
@@ -127,6 +129,7 @@ impl Database {
             transactions: Transactions::default(),
             build_memory: AtomicUsize::new(BUILD_MEMORY),
             spills: OnceLock::new(),
+            system_spills: SpillFolder::default(),
             watchers: Arc::default(),
             history: History::default(),
             images_seconds: AtomicI64::new(0),
@@ -234,7 +237,7 @@ impl Database {
     /// An operation on this database: it ends at [`stop_operations`](Self::stop_operations). Waits and long
     /// work go through the hook given to [`wait_through`](Self::wait_through).
     pub fn operation(&self, id: u64) -> Operation {
-        Operation::with_blocking(id, self.blocking_hook()).stopping_with(self.stopping.clone())
+        Operation::of_database(id, self.blocking_hook(), self.stopping.clone())
     }
 
     /// Says how threads wait; once, by whoever owns them.
@@ -263,7 +266,7 @@ impl Database {
 
     /// Where temporary files are, for the contexts of statements.
     pub fn spill_folder(&self) -> SpillFolder {
-        self.spills.get().cloned().unwrap_or_default()
+        self.spills.get().unwrap_or(&self.system_spills).clone()
     }
 
     /// What an index build may hold in memory, in bytes.

@@ -118,12 +118,17 @@ const CHECKS_PER_LOOK: u32 = 16;
 impl Operation {
     /// An operation without a deadline that runs long work in place.
     pub fn new(id: u64) -> Operation {
+        Operation::of_database(id, |work| work(), Arc::default())
+    }
+
+    /// One that ends when its database stops, long work going through `blocking`.
+    pub(crate) fn of_database(id: u64, blocking: BlockingHook, stopping: Arc<AtomicBool>) -> Operation {
         Operation {
             id,
             deadline: AtomicU64::new(0),
             killed: AtomicI32::new(0),
-            stopping: Arc::default(),
-            blocking: |work| work(),
+            stopping,
+            blocking,
             long: AtomicBool::new(false),
             checks: AtomicU32::new(0),
             way_due: AtomicU64::new(micros_now() + WAY_FIRST_MICROS),
@@ -139,11 +144,6 @@ impl Operation {
             serial: next_serial(),
             progress: Mutex::default(),
         }
-    }
-
-    /// The same, ending when the database stops.
-    pub(crate) fn stopping_with(self, stopping: Arc<AtomicBool>) -> Operation {
-        Operation { stopping, ..self }
     }
 
     /// The same, long work going through `hook`.

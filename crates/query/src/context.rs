@@ -79,6 +79,17 @@ pub struct Context {
 impl Context {
     /// Surroundings with no variables. `seed` starts the operation's random numbers.
     pub fn new(now_millis: i64, seed: u64, interrupt: Arc<dyn Interrupt>) -> Context {
+        Context::sharing(now_millis, seed, interrupt, Arc::default(), SpillFolder::default())
+    }
+
+    /// The same with what all operations of a database share: times for empty timestamps, and where files go.
+    pub fn sharing(
+        now_millis: i64,
+        seed: u64,
+        interrupt: Arc<dyn Interrupt>,
+        stamps: Arc<Stamps>,
+        spills: SpillFolder,
+    ) -> Context {
         Context {
             now_millis,
             cluster_time: None,
@@ -88,8 +99,8 @@ impl Context {
             own_collation: false,
             keep_empty_timestamps: false,
             defers_constants: false,
-            stamps: Arc::default(),
-            spills: SpillFolder::default(),
+            stamps,
+            spills,
             interrupt,
             metadata: Metadata::default(),
             random: AtomicU64::new(seed | 1),

@@ -7,11 +7,14 @@ import { MongoMemoryReplSet, MongoMemoryServer } from "mongodb-memory-server-cor
 const binary = { systemBinary: process.env.VELLUM_AS_MONGOD, checkMD5: false, version: "8.0.0" };
 
 async function use(uri) {
-  const client = await MongoClient.connect(uri);
-  const people = client.db("test").collection("people");
-  await people.insertOne({ name: "Ada" });
-  assert.equal(await people.countDocuments(), 1);
-  await client.close();
+  const client = new MongoClient(uri);
+  try {
+    const people = client.db("test").collection("people");
+    await people.insertOne({ name: "Ada" });
+    assert.equal(await people.countDocuments(), 1);
+  } finally {
+    await client.close();
+  }
 }
 
 for (const storageEngine of ["wiredTiger", "ephemeralForTest"]) {

@@ -106,10 +106,10 @@ impl Call<'_> {
 
     fn context(&self, operation: &Arc<Operation>) -> Context {
         let database = &self.server.database;
-        let mut context = Context::new(database.now_millis(), self.server.random(), operation.clone());
+        let (stamps, spills) = (database.stamps.clone(), database.spill_folder());
+        let random = self.server.random();
+        let mut context = Context::sharing(database.now_millis(), random, operation.clone(), stamps, spills);
         context.limits = self.server.parameters.limits();
-        context.spills = database.spill_folder();
-        context.stamps = database.stamps.clone();
         if self.server.is_replica_set() {
             context.cluster_time = Some(self.server.cluster_time());
         }
