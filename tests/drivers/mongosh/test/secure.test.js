@@ -47,7 +47,7 @@ describe('users and TLS', { skip: !certificates }, () => {
     for (const role of ['counter', 'read', 'readWrite', 'dbOwner']) assert.match(said, new RegExp(`role: '${role}'`));
   });
 
-  test('db.auth lets in, and a wrong password doesn't', async () => {
+  test("db.auth lets in, and a wrong password doesn't", async () => {
     assert.deepEqual(await evaluate(`
       const wrong = (() => { try { db.auth('reader', 'wrong'); } catch (error) { return [error.code, error.codeName]; } })();
       const before = (() => { try { db.c.findOne(); } catch (error) { return error.codeName; } })();
