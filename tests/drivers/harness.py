@@ -232,6 +232,24 @@ def read_junit(files: list[pathlib.Path]) -> Result:
     return result
 
 
+def passed_names(files: list[pathlib.Path]) -> set[str]:
+    """The tests that passed, by class and name, out of JUnit XML."""
+    return {
+        f"{case.get('classname', '')} > {case.get('name', '')}"
+        for path in files
+        for case in ElementTree.parse(path).getroot().iter("testcase")
+        if all(case.find(tag) is None for tag in ("failure", "error", "skipped"))
+    }
+
+
+def hold_list(passed: set[str], listed: pathlib.Path, update: bool) -> list[str]:
+    """What the list says must pass and has not, sorted. `update` adds what passes newly; nothing is ever removed."""
+    known = set(listed.read_text("utf-8").splitlines()) if listed.exists() else set()
+    if update:
+        listed.write_text("".join(f"{name}\n" for name in sorted(known | passed)), "utf-8")
+    return sorted(known - passed)
+
+
 def since(start: float) -> str:
     """Seconds since a time.monotonic() stamp, for the summary."""
     return f"{time.monotonic() - start:.1f} s"

@@ -94,6 +94,19 @@ class Reading(unittest.TestCase):
         self.assertEqual(result.counts(), "1 passed, 1 failed, 1 skipped")
         self.assertEqual(result.lines, [" > c: why"])
 
+    def test_a_list_names_what_must_pass_and_only_grows(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            report, listed = pathlib.Path(folder) / "report.xml", pathlib.Path(folder) / "passing.txt"
+            report.write_text(
+                '<testsuite><testcase classname="c" name="a"/><testcase classname="c" name="b"><skipped/></testcase>'
+                '<testcase classname="c" name="d"><error/></testcase></testsuite>')
+            passed = harness.passed_names([report])
+            self.assertEqual(passed, {"c > a"})
+            self.assertEqual(harness.hold_list(passed, listed, update=False), [])
+            listed.write_text("c > b\n")
+            self.assertEqual(harness.hold_list(passed, listed, update=True), ["c > b"])
+            self.assertEqual(listed.read_text(), "c > a\nc > b\n")
+
 
 if __name__ == "__main__":
     unittest.main()
