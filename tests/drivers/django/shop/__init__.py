@@ -1,0 +1,1 @@
+"""An application with models of every kind."""
