@@ -22,7 +22,11 @@ impl Namespace {
     pub fn new(database: &str, collection: &str) -> Result<Namespace> {
         check_database_name(database)?;
         check_collection_name(database, collection)?;
-        Ok(Namespace { text: format!("{database}.{collection}").into(), dot: database.len() })
+        let mut text = String::with_capacity(database.len() + 1 + collection.len());
+        text.push_str(database);
+        text.push('.');
+        text.push_str(collection);
+        Ok(Namespace { text: text.into(), dot: database.len() })
     }
 
     /// Splits `database.collection` at the first dot and checks both names.

@@ -14,6 +14,7 @@ use crate::retry_record::RetryKey;
 use base::bson::DocumentBuf;
 use base::{Error, Namespace, Result};
 use foldhash::fast::RandomState;
+use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::sync::Arc;
 use storage::store::{Beside, Change, Claim, Expect, Written};
@@ -24,11 +25,11 @@ use storage::{Ident, Key, Op, Position, Value, mutant};
 pub(crate) struct Changes {
     pub(crate) change: Change,
     /// Which expectations are keys that must be free.
-    unique: Vec<UniqueKey>,
+    unique: SmallVec<[UniqueKey; 1]>,
     /// Which expectations are about records of retryable statements.
     retries: Vec<usize>,
     /// The collections expected to be the same, by tree.
-    pub(crate) collections: Vec<Arc<Collection>>,
+    pub(crate) collections: SmallVec<[Arc<Collection>; 1]>,
     /// The unique keys that these changes themselves take.
     taken: HashSet<(Ident, Key), RandomState>,
     /// What is logged of them, where changes are logged.
@@ -38,7 +39,7 @@ pub(crate) struct Changes {
     /// How many documents are changed.
     pub(crate) documents: usize,
     /// Namespaces to tell of.
-    pub(crate) changed: Vec<Namespace>,
+    pub(crate) changed: SmallVec<[Namespace; 1]>,
 }
 
 /// What a commit tells its caller.

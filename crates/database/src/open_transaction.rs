@@ -12,6 +12,7 @@ use crate::retry_record::RetryKey;
 use crate::storage_error;
 use crate::view::View;
 use base::{Error, Namespace, Result, err};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use storage::store::{Change, Claim, Expect, Owner, Refusal, Store};
@@ -108,7 +109,8 @@ impl OpenTransaction {
             });
         }
         if mutant!("statements are stored before the commit") {
-            let change = Change { expect: Vec::new(), owner: Some(self.owner), ..changes.change.clone() };
+            let change =
+                Change { expect: SmallVec::default(), owner: Some(self.owner), ..changes.change.clone() };
             let _ = self.store.commit(change);
         }
         inner.add(changes.change, bytes_max)?;

@@ -79,7 +79,12 @@ impl PostgresStore {
     }
 
     /// Notes a commit that was carried out.
-    pub(crate) fn committed(&self, beside: Vec<Beside>, earliest: u64, ticks: u32) -> Written {
+    pub(crate) fn committed(
+        &self,
+        beside: impl IntoIterator<Item = Beside>,
+        earliest: u64,
+        ticks: u32,
+    ) -> Written {
         for beside in beside {
             match beside {
                 Beside::Count { counts, records, bytes } => {

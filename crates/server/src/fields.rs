@@ -22,14 +22,16 @@ use crate::wire::{Documents, Request};
 use base::bson::{Array, Document, Element, Type, Value};
 use base::{Namespace, Result, err};
 use database::check_writable;
+use smallvec::SmallVec;
+use std::borrow::Cow;
 
 /// The fields of a command, or of a document inside one, not yet taken.
 pub(crate) struct Fields<'a> {
     /// What messages call the place: `find`, `update.updates`.
-    place: String,
+    place: Cow<'a, str>,
     database: &'a str,
-    elements: Vec<Element<'a>>,
-    sequences: Vec<(&'a str, Documents<'a>)>,
+    elements: SmallVec<[Element<'a>; 8]>,
+    sequences: SmallVec<[(&'a str, Documents<'a>); 1]>,
 }
 
 const BOOLEAN_LIKE: &str = "[bool, long, int, decimal, double']";
@@ -40,7 +42,7 @@ impl<'a> Fields<'a> {
     pub(crate) fn of_command(request: &Request<'a>, generic: impl Fn(&str) -> bool) -> Fields<'a> {
         let own = |element: &Element<'a>| !generic(element.name());
         Fields {
-            place: request.name().to_string(),
+            place: request.name().into(),
             database: request.database,
             elements: request.body.iter().filter(own).collect(),
             sequences: request.sequences.iter().map(|sequence| (sequence.name, sequence.documents)).collect(),
@@ -48,12 +50,12 @@ impl<'a> Fields<'a> {
     }
 
     /// The fields of a document inside a command; `place` is its path, such as `update.updates`.
-    pub(crate) fn of_document(place: impl Into<String>, document: Document<'a>) -> Fields<'a> {
+    pub(crate) fn of_document(place: impl Into<Cow<'a, str>>, document: Document<'a>) -> Fields<'a> {
         Fields {
             place: place.into(),
             database: "",
             elements: document.iter().collect(),
-            sequences: Vec::new(),
+            sequences: SmallVec::new(),
         }
     }
 
@@ -73,7 +75,7 @@ impl<'a> Fields<'a> {
     /// Takes what is left as it is: for commands whose further fields are names of their own
     /// (`setParameter`).
     pub(crate) fn rest(self) -> Vec<Element<'a>> {
-        self.elements
+        self.elements.into_vec()
     }
 
     /// Looks at a field that is to be taken.

@@ -22,6 +22,7 @@ pub use log::{LOG, LogCursor, LogEntry, LogOptions};
 pub use marks::{Build, Marks};
 
 use crate::{Batch, Direction, Engine, Ident, Key, Position, Range, Result, Snapshot, Value};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -207,11 +208,11 @@ pub enum Beside {
 #[derive(Debug, Clone, Default)]
 pub struct Change {
     /// What must hold.
-    pub expect: Vec<Expect>,
+    pub expect: SmallVec<[Expect; 3]>,
     /// What is stored then.
     pub batch: Batch,
     /// What happens at the same moment.
-    pub beside: Vec<Beside>,
+    pub beside: SmallVec<[Beside; 1]>,
     /// The parts of the log's entry, by number, where a log is kept.
     pub log: Vec<(u32, Value)>,
     /// How many times the commit takes, of which its own is the last; zero is one.

@@ -7,6 +7,7 @@ use super::Type;
 use super::depth::MAX_DEPTH;
 use super::raw::{read_length, value_length};
 use crate::{Result, err};
+use smallvec::{SmallVec, smallvec};
 
 /// The largest document a client may store, in bytes.
 pub const MAX_DOCUMENT_SIZE: usize = 16 * 1024 * 1024;
@@ -15,6 +16,9 @@ pub const MAX_DOCUMENT_SIZE: usize = 16 * 1024 * 1024;
 struct Open {
     end: usize,
 }
+
+/// The documents that are open at some point: most nest no deeper than what lies inline.
+type Stack = SmallVec<[Open; 8]>;
 
 /// Checks that `bytes` are exactly one well-formed document.
 ///
@@ -25,7 +29,7 @@ pub fn validate(bytes: &[u8]) -> Result<()> {
     if length != bytes.len() || length < 5 {
         return Err(err!(InvalidBSON, "BSON length {length} doesn't match the {} bytes given", bytes.len()));
     }
-    let mut stack = vec![Open { end: length - 1 }];
+    let mut stack: Stack = smallvec![Open { end: length - 1 }];
     let mut position = 4;
     while let Some(open) = stack.last() {
         if position == open.end {
@@ -48,12 +52,10 @@ pub fn validate(bytes: &[u8]) -> Result<()> {
 }
 
 /// Checks the element at `position`, pushing the documents it opens; returns where to go on.
-fn validate_element(body: &[u8], position: usize, stack: &mut Vec<Open>) -> Option<usize> {
+fn validate_element(body: &[u8], position: usize, stack: &mut Stack) -> Option<usize> {
     let kind = Type::from_tag(*body.get(position)?)?;
     let name_start = position + 1;
-    let name_length = body.get(name_start..)?.iter().position(|&byte| byte == 0)?;
-    std::str::from_utf8(&body[name_start..name_start + name_length]).ok()?;
-    let start = name_start + name_length + 1;
+    let start = name_start + check_name(body.get(name_start..)?)? + 1;
     let rest = body.get(start..)?;
     let length = value_length(kind, rest)?;
     let value = &rest[..length];
@@ -89,10 +91,23 @@ fn validate_element(body: &[u8], position: usize, stack: &mut Vec<Open>) -> Opti
     Some(end)
 }
 
+/// Checks the name at the beginning of `rest`; returns its length. Nearly all names are short and ASCII, which
+/// is found out on the way to their end.
+fn check_name(rest: &[u8]) -> Option<usize> {
+    let mut bits = 0;
+    let length = rest.iter().position(|&byte| {
+        bits |= byte;
+        byte == 0
+    })?;
+    if bits >= 0x80 {
+        std::str::from_utf8(&rest[..length]).ok()?;
+    }
+    Some(length)
+}
+
 fn check_text(value: &[u8]) -> Option<()> {
     let (&last, text) = value.get(4..)?.split_last()?;
-    (last == 0).then_some(())?;
-    std::str::from_utf8(text).ok().map(|_| ())
+    (last == 0 && (text.is_ascii() || std::str::from_utf8(text).is_ok())).then_some(())
 }
 
 fn check_binary(value: &[u8]) -> Option<()> {

@@ -6,6 +6,7 @@ use base::key_string::KeyBuilder;
 use base::{Result, err};
 use query::Context;
 use query::keys::compound_keys;
+use smallvec::SmallVec;
 
 /// One key of a document.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -19,8 +20,8 @@ pub struct KeyOf {
 /// All keys of a document in one index, sorted, and where its arrays are.
 #[derive(Clone, Debug, Default)]
 pub struct DocumentKeys {
-    /// The keys in their order, each once.
-    pub keys: Vec<KeyOf>,
+    /// The keys in their order, each once; most documents have one.
+    pub keys: SmallVec<[KeyOf; 1]>,
     /// Per key part, a bit for each component of the path at which an array fanned out; empty
     /// where it is plain that none did.
     pub multikey: Vec<u32>,

@@ -8,6 +8,7 @@ use crate::fields::Fields;
 use base::Result;
 use base::bson::{Document, DocumentBuf};
 use database::{InsertRequest, Insertion};
+use smallvec::SmallVec;
 
 /// The row of the table.
 pub(crate) const INSERT: Command =
@@ -30,7 +31,7 @@ fn insert(call: &mut Call<'_>) -> Result<Answer> {
     let mut batch = WriteBatch::begin(call, documents.len(), ordered)?;
     let mut inserted = 0i32;
     let mut position = 0;
-    let all: Vec<Document<'_>> = documents.iter().collect();
+    let all: SmallVec<[Document<'_>; 1]> = documents.iter().collect();
     while position < all.len() {
         if batch.answered(position).is_some() {
             inserted += 1;
@@ -40,7 +41,7 @@ fn insert(call: &mut Call<'_>) -> Result<Answer> {
         // Those up to the next that was inserted when the command was sent before.
         let unanswered = all.iter().enumerate().skip(position);
         let unanswered = unanswered.take_while(|(at, _)| *at == position || !batch.is_answered(*at));
-        let insertions: Vec<Insertion<'_>> = unanswered
+        let insertions: SmallVec<[Insertion<'_>; 1]> = unanswered
             .map(|(at, document)| Insertion {
                 request: InsertRequest { document: *document, bypass_validation },
                 record: batch.key(at).map(|key| (key, Document::EMPTY)),

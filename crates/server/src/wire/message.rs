@@ -5,6 +5,7 @@ use super::request::{Documents, Request, Sequence};
 use super::{MAX_INTERNAL_DOCUMENT_SIZE, Trouble, document_length, malformed, read_u32};
 use base::bson::{Document, validate};
 use base::{Result, err};
+use smallvec::SmallVec;
 
 /// A crc32c of the whole message stands at its end.
 const CHECKSUM_PRESENT: u32 = 1;
@@ -63,11 +64,12 @@ fn verify_checksum(frame: &[u8]) -> std::result::Result<usize, Trouble> {
 
 /// A sequence as it stands in the message: its name and its bytes, nothing checked.
 type RawSequence<'a> = (&'a [u8], &'a [u8]);
+type RawSequences<'a> = SmallVec<[RawSequence<'a>; 1]>;
 
 /// Finds the sections: exactly one of kind 0 and any number of kind 1.
-fn split_sections(mut rest: &[u8]) -> std::result::Result<(&[u8], Vec<RawSequence<'_>>), Trouble> {
+fn split_sections(mut rest: &[u8]) -> std::result::Result<(&[u8], RawSequences<'_>), Trouble> {
     let mut body = None;
-    let mut sequences = Vec::new();
+    let mut sequences = RawSequences::new();
     while let Some((&kind, behind)) = rest.split_first() {
         let size = match kind {
             0 => document_length(behind),
@@ -99,7 +101,7 @@ fn split_sequence(section: &[u8]) -> std::result::Result<RawSequence<'_>, Troubl
 }
 
 /// The one place where a client's documents become trusted.
-fn check_documents<'a>(body: &'a [u8], raw: Vec<RawSequence<'a>>) -> Result<Request<'a>> {
+fn check_documents<'a>(body: &'a [u8], raw: RawSequences<'a>) -> Result<Request<'a>> {
     let body = checked(body)?;
     let mut sequences: Vec<Sequence<'a>> = Vec::with_capacity(raw.len());
     for (name, bytes) in raw {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{Engine, MemoryEngine};
+use smallvec::smallvec;
 use std::sync::atomic::Ordering;
 
 const TREE: Ident = Ident(1);
@@ -32,11 +33,11 @@ fn expect(key: &[u8], value: Option<&[u8]>) -> Expect {
 fn a_change_is_applied_only_where_its_expectations_hold() {
     let store = store();
     let first = store.commit(put(b"a", b"one")).unwrap().unwrap();
-    let change = Change { expect: vec![expect(b"b", None), expect(b"a", None)], ..put(b"b", b"two") };
+    let change = Change { expect: smallvec![expect(b"b", None), expect(b"a", None)], ..put(b"b", b"two") };
     let (refusal, change) = store.commit(change).unwrap().unwrap_err();
     assert_eq!(refusal, Refusal::Expectation(1));
     assert_eq!(get(&store, b"b"), None);
-    let change = Change { expect: vec![expect(b"a", Some(b"one"))], ..change };
+    let change = Change { expect: smallvec![expect(b"a", Some(b"one"))], ..change };
     let second = store.commit(change).unwrap().unwrap();
     assert!(second.time > first.time && second.position > first.position);
     assert_eq!(get(&store, b"b"), Some(b"two".to_vec()));
@@ -47,7 +48,7 @@ fn an_entry_of_the_same_key_string_is_found_and_a_longer_one_is_not() {
     let store = store();
     store.commit(put(b"abc12345678", b"")).unwrap().unwrap();
     let with = |prefix: &[u8]| Change {
-        expect: vec![Expect::NoneUnder { ident: TREE, prefix: Key::from(prefix) }],
+        expect: smallvec![Expect::NoneUnder { ident: TREE, prefix: Key::from(prefix) }],
         ..put(b"x", b"")
     };
     assert!(store.commit(with(b"abc")).unwrap().is_err());
@@ -62,12 +63,12 @@ fn a_changed_collection_refuses_what_was_prepared_before() {
     lock.declare(TREE, 1);
     drop(lock);
     let prepared =
-        Change { expect: vec![Expect::Generation { ident: TREE, generation: 1 }], ..put(b"a", b"") };
+        Change { expect: smallvec![Expect::Generation { ident: TREE, generation: 1 }], ..put(b"a", b"") };
     assert!(store.commit(prepared.clone()).unwrap().is_ok());
     let lock = store.lock(&mut || true).unwrap().unwrap();
     let mut told = 0;
     let beside = vec![Beside::Generation(TREE, Some(2))];
-    let change = Change { beside, ..put(b"b", b"") };
+    let change = Change { beside: beside.into(), ..put(b"b", b"") };
     lock.commit(change, true, &mut |generation| told = generation).unwrap().unwrap();
     assert_eq!((told, store.sight().generation), (2, 2));
     assert_eq!(store.commit(prepared).unwrap().unwrap_err().0, Refusal::Expectation(0));
@@ -106,7 +107,7 @@ fn what_begins_with_a_claimed_key_string_nobody_else_adds() {
     let sight = store.sight().snapshot;
     let keys = [Claim::Under(TREE, Key::from(b"abc"))];
     let prepared = |record: &[u8]| Change {
-        expect: vec![Expect::NoneUnder { ident: TREE, prefix: Key::from(b"abc") }],
+        expect: smallvec![Expect::NoneUnder { ident: TREE, prefix: Key::from(b"abc") }],
         ..put(&[b"abc", record].concat(), b"")
     };
     store.claim(own, &keys, &[], sight.as_ref()).unwrap().unwrap();
@@ -161,7 +162,10 @@ fn counts_and_the_log_change_with_the_batch() {
     let counts = Arc::new(Counts::default());
     let beside = vec![Beside::Count { counts: counts.clone(), records: 1, bytes: 3 }];
     let log = vec![(0, Value::from(b"head".as_slice())), (1, Value::from(b"one".as_slice()))];
-    let written = store.commit(Change { beside, log: log.clone(), ..put(b"a", b"one") }).unwrap().unwrap();
+    let written = store
+        .commit(Change { beside: beside.into(), log: log.clone(), ..put(b"a", b"one") })
+        .unwrap()
+        .unwrap();
     assert_eq!((counts.records.load(Ordering::Relaxed), counts.bytes.load(Ordering::Relaxed)), (1, 3));
     let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
     let mut read = LogCursor::new(engine.snapshot(), all, crate::Direction::Forward).unwrap();
