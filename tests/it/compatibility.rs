@@ -83,9 +83,12 @@ few words differ in Finnish, German, Hungarian, Norwegian and Russian: such word
 - A search for what is near reads rings that don't overlap, so that `searchIntervals` and the numbers of keys in its \
 explain are others.
 - A covered plan yields no null for what is missing: where a key has null, the document is read after all.
-- Pipelines are explained as MongoDB's classic engine does: what the plan doesn't do, `$group` among it, follows \
-`$cursor` in `stages`. No projection to what the rest of a pipeline reads is shown, since none is done; `$merge` is told \
-as it was given.
+- `$group`s directly behind a plan are explained as MongoDB does, in `winningPlan.queryPlan` with `explainVersion` \"2\"; \
+there are no slots, so that `slotBasedPlan` is left out and `executionStages` has the stages of the plan. All else that \
+the plan doesn't do, `$lookup` among it, follows `$cursor` in `stages`. A projection to what these read is shown, though \
+whole documents reach them; `$merge` is told as it was given.
+- Plans are chosen by rules; only where these leave indexes equal is there a trial, which counts keys. What trials came to \
+is the plan cache: `works` in `$planCacheStats` are such keys, and there are no scores (`candidatePlanScores`).
 - `serverStatus` has no `locks`, `wiredTiger` or `tcmalloc`: there are none. `dbStats` tells no sizes of the file system. \
 `compact` and `refreshLogicalSessionCacheNow` have nothing to do, `lockInfo` and `connPoolStats` nothing to tell, \
 `collStats` nothing of one index but its size.

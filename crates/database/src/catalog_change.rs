@@ -114,7 +114,8 @@ impl Database {
                     indexes.push(Arc::new(Index::new(spec, self.store.new_ident(), &[], self.now_millis())));
                 }
                 let counts = self.new_counts(ident);
-                Some(Data { ident, indexes, building: Vec::new(), counts, index_filters: Arc::default() })
+                let (index_filters, kept_plans) = (Arc::default(), Arc::default());
+                Some(Data { ident, indexes, building: Vec::new(), counts, index_filters, kept_plans })
             }
         };
         let (namespace, uuid) = (namespace.clone(), self.random.uuid());

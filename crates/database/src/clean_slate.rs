@@ -189,8 +189,8 @@ impl CatalogChange<'_> {
         counts.records.store(origin.counts.records.load(Relaxed), Relaxed);
         counts.bytes.store(origin.counts.bytes.load(Relaxed), Relaxed);
         counts.next_record.store(origin.counts.next_record.load(Relaxed), Relaxed);
-        let index_filters = Arc::default();
-        Data { ident, indexes, building: Vec::new(), counts, index_filters }
+        let (index_filters, kept_plans) = (Arc::default(), Arc::default());
+        Data { ident, indexes, building: Vec::new(), counts, index_filters, kept_plans }
     }
 
     /// After a collection was emptied, lets its indexes forget that documents had arrays, so that the next

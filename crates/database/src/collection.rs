@@ -2,6 +2,7 @@
 
 use crate::index::{Building, Index};
 use crate::index_filter::IndexFilters;
+use crate::kept_plans::KeptPlans;
 use crate::validator::Validator;
 use base::bson::{Builder, DocumentBuf, Value, ValueBuf};
 use base::{Namespace, Result, err};
@@ -40,6 +41,8 @@ pub struct Data {
     pub counts: Arc<Counts>,
     /// Shared likewise.
     pub index_filters: Arc<IndexFilters>,
+    /// Shared likewise.
+    pub kept_plans: Arc<KeptPlans>,
 }
 
 /// Options of a collection or view.

@@ -404,6 +404,7 @@ impl Database {
         }
         let plan = plan::plan(operation, view, collection, read, context)?;
         plan.note_uses();
+        plan.keep(collection, self.now_millis());
         operation.note_plan(plan.uses().into_iter());
         if self.strict.is_on() {
             self.strict.note(collection, &plan);

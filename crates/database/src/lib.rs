@@ -26,6 +26,7 @@ mod explain;
 mod history;
 pub mod index;
 mod index_filter;
+mod kept_plans;
 pub mod keys;
 mod logged;
 mod open;

@@ -1,5 +1,5 @@
-//! Index filters set, cleared and listed by the shape of the queries that they are for, as planCacheSetFilter
-//! and its like do.
+//! Index filters and kept plans, set, cleared and listed by the shape of the queries that they are for, as
+//! planCacheSetFilter and its like do.
 
 use crate::database::Database;
 use crate::index_filter::IndexFilter;
@@ -51,6 +51,7 @@ impl Database {
         let collection = self.collection(namespace).ok_or_else(|| err!(BadValue, "no such collection"))?;
         let data = collection.data()?;
         let shape = shape::of_read(&request.read(context)?, context);
+        data.kept_plans.clear(Some(&shape));
         keys.sort_by(|a, b| compare_documents(a.view(), b.view()));
         keys.dedup();
         data.index_filters.set(IndexFilter {
@@ -79,7 +80,28 @@ impl Database {
             None => None,
         };
         let Some(collection) = self.collection(namespace) else { return Ok(()) };
-        collection.data()?.index_filters.clear(shape.as_deref());
+        let data = collection.data()?;
+        data.index_filters.clear(shape.as_deref());
+        data.kept_plans.clear(shape.as_deref());
+        Ok(())
+    }
+
+    /// Forgets the plan kept for a shape, or all of a collection. There need be none.
+    ///
+    /// Errors: those of parsing the shape.
+    pub fn clear_kept_plans(
+        &self,
+        namespace: &Namespace,
+        request: Option<&ShapeRequest<'_>>,
+        context: &Context,
+    ) -> Result<()> {
+        let shape = match request {
+            Some(request) => Some(shape::of_read(&request.read(context)?, context)),
+            None => None,
+        };
+        if let Some(Some(data)) = self.collection(namespace).map(|collection| collection.data.clone()) {
+            data.kept_plans.clear(shape.as_deref());
+        }
         Ok(())
     }
 

@@ -2,11 +2,14 @@
 
 use crate::collection::{Capped, Collection};
 use crate::database::Database;
+use crate::index::Index;
+use crate::kept_plans::{KeptPlan, fingerprint};
 use crate::storage_error;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value};
 use base::{Namespace, Result, err};
 use query::change::Entry;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Sizes of one collection, in bytes.
@@ -106,8 +109,7 @@ impl Database {
                 self.coll_stats_stage(spec, namespace, latencies).map(|document| Some(vec![document]))
             }
             "$indexStats" => self.index_stats_stage(namespace).map(Some),
-            // Plans are made anew for each read, so none is kept.
-            "$planCacheStats" => Ok(Some(Vec::new())),
+            "$planCacheStats" => Ok(Some(self.kept_plans_stage(namespace))),
             _ => Ok(None),
         }
     }
@@ -153,9 +155,23 @@ impl Database {
         Ok(out.finish())
     }
 
+    /// The plans that were chosen among the indexes there are.
+    fn kept_plans_stage(&self, namespace: &Namespace) -> Vec<DocumentBuf> {
+        let Some(collection) = self.collection(namespace) else { return Vec::new() };
+        let Some(data) = &collection.data else { return Vec::new() };
+        let is_of_these = |kept: &KeptPlan| {
+            let filter = data.index_filters.find(|| kept.trial.shape.clone());
+            let allows = |index: &&Arc<Index>| filter.as_ref().is_none_or(|filter| filter.allows(index));
+            let allowed: Vec<Arc<Index>> = data.indexes.iter().filter(allows).cloned().collect();
+            kept.trial.indexes == fingerprint(&allowed)
+        };
+        let plans = data.kept_plans.all();
+        plans.iter().filter(|kept| is_of_these(kept)).map(|kept| kept.to_document()).collect()
+    }
+
     fn index_stats_stage(&self, namespace: &Namespace) -> Result<Vec<DocumentBuf>> {
         let Some(collection) = self.collection(namespace) else { return Ok(Vec::new()) };
-        let describe = |index: &std::sync::Arc<crate::index::Index>| {
+        let describe = |index: &Arc<Index>| {
             let mut out = Builder::new();
             out.append("name", index.spec.name.as_str())
                 .append("key", &index.spec.key)

@@ -1,8 +1,7 @@
 //! EXPRESS: one document by a key that only one can have, `_id` above all.
 //!
-//! Two lookups, no scan: it is what most reads and writes by `_id` come down to.
+//! Two lookups, no scan: it is what most reads and writes by `_id` come down to. MongoDB shows little of it.
 
-use super::ixscan::describe_index;
 use super::{Explainer, Record, RecordStream, Stats, Surroundings};
 use crate::access::Access;
 use crate::keys::IndexEntry;
@@ -95,14 +94,23 @@ impl RecordStream for Express {
     }
 
     fn explain(&self, out: &mut Explainer) {
-        let filter = self.filter.as_ref().map(|filter| filter.describe());
-        let clustered = self.access.index.spec.clustered;
-        let name = if clustered { "EXPRESS_CLUSTERED_IXSCAN" } else { "EXPRESS_IXSCAN" };
-        let builder = out.stage(name, filter.as_ref(), &self.stats);
-        describe_index(&self.access, builder);
-        builder.append("direction", "forward");
+        let spec = &self.access.index.spec;
+        match spec.clustered {
+            true => out.out().append("stage", "EXPRESS_CLUSTERED_IXSCAN"),
+            false => {
+                let shown = out.out().append("stage", "EXPRESS_IXSCAN");
+                shown
+                    .append("keyPattern", spec.key.to_string().as_str())
+                    .append("indexName", spec.name.as_str())
+            }
+        };
+        out.out().append_optional("filter", self.filter.as_ref().map(|filter| filter.describe()).as_ref());
+        if let Some(projection) = out.projection.take() {
+            out.out().append("projection", &projection).append("projectionCovered", false);
+        }
         out.keys(self.keys_examined);
         out.docs(self.docs_examined);
+        out.count("nReturned", self.stats.advanced);
     }
 }
 

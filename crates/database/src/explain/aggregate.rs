@@ -1,12 +1,12 @@
 //! Explaining an aggregation: the plan of its front, then the stages that the plan doesn't do.
 
 use super::read::projection_name;
-use super::{Effect, Records, Subject, Top, Verbosity, begin, drain, missing};
+use super::{Effect, Records, Subject, Top, Verbosity, begin, drain, groups, missing};
 use crate::database::Database;
 use crate::operation::Operation;
-use crate::plan;
+use crate::plan::{self, Plan, Read};
 use crate::read::{AggregateRequest, Front, OtherCollections, check_first_stage, stages};
-use base::bson::{Builder, DocumentBuf, DocumentCow, Value};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Path, Value};
 use base::{Namespace, Result, err};
 use parking_lot::Mutex;
 use query::pipeline::Environment;
@@ -46,7 +46,7 @@ impl Database {
         let mut out = begin();
         if !pipeline.reads_collection() {
             out.begin_array("stages");
-            Counted::default().append(&pipeline, &mut out);
+            Counted::default().append(&described(&pipeline), &mut out);
             out.end();
             return Ok(out.finish());
         }
@@ -56,68 +56,155 @@ impl Database {
         read.allow_disk_use = environment.allow_disk_use;
         let Some(collection) = collection else {
             let nothing = missing(&resolved.namespace, &read.matcher, verbosity, "EOF");
-            return Ok(if rest.is_empty() { nothing } else { around(&nothing, &rest, &Counted::default()) });
+            return Ok(if rest.is_empty() {
+                nothing
+            } else {
+                around(&nothing, &described(&rest), 0, &Counted::default())
+            });
         };
         let plan = plan::plan(operation, &view, &collection, read, context)?;
         let namespace = &resolved.namespace;
-        let inclusion = plain_inclusion(&rest).filter(|_| plan.read.covering.is_some());
-        let done = rest.is_empty() || inclusion.is_some();
-        let top = match inclusion {
-            Some(spec) => Top::Projection(projection_name(&plan.read, spec.view()), spec),
-            None => Top::Documents,
-        };
+        let shown = described(&rest);
+        let (top, taken) = top(&plan, &shown);
+        if let Top::Groups(..) = top {
+            out = Builder::new();
+            out.append("explainVersion", "2");
+        }
+        let groups = if let Top::Groups(groups, _) = &top { groups.clone() } else { Vec::new() };
         let subject = Subject { namespace, collection: &collection, plan: &plan, top };
-        if done {
+        if rest.is_empty() {
             subject.explain(verbosity, &mut drain, &mut out)?;
             return Ok(out.finish());
         }
         let counted = Counted::default();
-        let mut run = |stream| counted.run(stream, &rest, &environment);
+        let mut run = |stream| {
+            let done = counted.run(stream, &rest, &environment)?;
+            for (group, (_, stage)) in groups.iter().zip(&shown) {
+                group.store(counted.after(stage + 1).unwrap_or(0), Relaxed);
+            }
+            Ok(done)
+        };
         subject.explain(verbosity, &mut run, &mut out)?;
-        Ok(around(&out.finish(), &rest, &counted))
+        let (plans, left) = shown.split_at(taken);
+        let explained = out.finish();
+        let from = plans.last().map_or(0, |(_, stage)| stage + 1);
+        Ok(if left.is_empty() { explained } else { around(&explained, left, from, &counted) })
     }
 }
 
-/// A pipeline's only stage where it is a `$project` that includes fields and computes none, as
-/// MongoDB prints it: the plan does it.
-fn plain_inclusion(rest: &Pipeline) -> Option<DocumentBuf> {
-    let mut stages = rest.describe();
-    let (Some(stage), None) = (stages.next(), stages.next()) else { return None };
-    let element = stage.view().iter().next().filter(|element| element.name() == "$project")?;
-    let Value::Document(spec) = element.value() else { return None };
-    let mut fields = Vec::new();
-    let mut id = true;
-    for element in spec.iter() {
-        let included = match element.value() {
-            Value::Boolean(included) => included,
-            value if value.as_number().is_some() => value.is_truthy(),
-            _ => return None,
-        };
-        match element.name() {
-            "_id" => id = included,
-            name if included => fields.push(name),
-            _ => return None,
+/// What a plan shows as its own of the stages behind it, and how many stages that are.
+fn top(plan: &Plan, stages: &[(DocumentBuf, usize)]) -> (Top, usize) {
+    let read = &plan.read;
+    // Searches and distances are the classic engine's.
+    let searches = read.matcher.searches_text() || read.matcher.near().is_some();
+    let groups = stages.iter().take_while(|(stage, _)| !searches && groups::is_pushed(stage.view())).count();
+    if groups > 0 {
+        let counts = (0..groups).map(|_| Arc::default()).collect();
+        return (Top::Groups(counts, of_paths(read.covering.as_deref().unwrap_or_default())), groups);
+    }
+    let Some((first, _)) = stages.first() else { return (Top::Documents, 0) };
+    let Some(needed) = &read.covering else { return (Top::Documents, 0) };
+    match inclusion(first.view()) {
+        Some(spec) => (Top::Projection(name_of(read, spec.view()), spec), 1),
+        None => {
+            let spec = of_paths(needed);
+            let top = if spec.view().iter().count() > 1 {
+                Top::Projection(name_of(read, spec.view()), spec)
+            } else {
+                Top::Documents
+            };
+            (top, 0)
         }
     }
-    if fields.is_empty() {
-        return None;
+}
+
+/// The stages as MongoDB shows them, each with its position in the pipeline: a `$count` is what it stands for.
+fn described(pipeline: &Pipeline) -> Vec<(DocumentBuf, usize)> {
+    let mut shown = Vec::new();
+    for (position, stage) in pipeline.describe().enumerate() {
+        let Some(name) = stage.view().get("$count").and_then(|name| name.as_str()) else {
+            shown.push((stage.clone(), position));
+            continue;
+        };
+        let mut group = Builder::new();
+        group.begin_document("$group").begin_document("_id").append("$const", Value::Null).end();
+        group.begin_document(name).begin_document("$sum").append("$const", 1i32).end().end().end();
+        shown.push((group.finish(), position));
+        let mut project = Builder::new();
+        project.begin_document("$project").append(name, true).append("_id", false).end();
+        shown.push((project.finish(), position));
     }
+    shown
+}
+
+/// The projection of what the stages behind the plan need.
+fn of_paths(needed: &[Path]) -> DocumentBuf {
     let mut out = Builder::new();
-    if id {
+    needed.iter().for_each(|path| {
+        out.append(path.as_str(), 1i32);
+    });
+    if !needed.iter().any(|path| path.first() == "_id") {
+        out.append("_id", 0i32);
+    }
+    out.finish()
+}
+
+/// A `$project` that includes or computes fields, as MongoDB prints it: the plan does it.
+fn inclusion(stage: Document<'_>) -> Option<DocumentBuf> {
+    let Some(Value::Document(spec)) = stage.get("$project") else { return None };
+    let mut out = Builder::new();
+    let id = spec.get("_id");
+    let without_id = id.is_some_and(is_plain_false);
+    if id.is_none() {
         out.append("_id", true);
     }
-    fields.into_iter().for_each(|name| {
-        out.append(name, true);
-    });
-    if !id {
+    for element in spec.iter().filter(|element| element.name() != "_id" || !without_id) {
+        match element.value() {
+            value if excludes(value) => return None,
+            value if is_flag(value) => out.append(element.name(), true),
+            value => out.append(element.name(), value),
+        };
+    }
+    if without_id {
+        // Nothing else would be an exclusion.
+        if spec.iter().count() == 1 {
+            return None;
+        }
         out.append("_id", false);
     }
     Some(out.finish())
 }
 
+fn is_flag(value: Value<'_>) -> bool {
+    matches!(value, Value::Boolean(_)) || value.as_number().is_some()
+}
+
+fn is_plain_false(value: Value<'_>) -> bool {
+    is_flag(value) && !value.is_truthy()
+}
+
+/// Whether a field of a projection leaves out something. Recursion is bounded by the nesting of documents.
+fn excludes(value: Value<'_>) -> bool {
+    match value {
+        Value::Document(inner) if !inner.first().is_some_and(|first| first.name().starts_with('$')) => {
+            inner.iter().any(|element| excludes(element.value()))
+        }
+        value => is_plain_false(value),
+    }
+}
+
+/// How MongoDB calls a projection in a pipeline.
+fn name_of(read: &Read, spec: Document<'_>) -> &'static str {
+    match spec.iter().all(|element| is_flag(element.value())) {
+        true => projection_name(read, spec),
+        false => "PROJECTION_DEFAULT",
+    }
+}
+
 /// A plan's explanation as the first of a pipeline's stages.
-fn around(plan: &DocumentBuf, rest: &Pipeline, counted: &Counted) -> DocumentBuf {
-    let mut out = begin();
+fn around(plan: &DocumentBuf, rest: &[(DocumentBuf, usize)], from: usize, counted: &Counted) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.append_optional("explainVersion", plan.view().get("explainVersion"));
     out.begin_array("stages");
     out.push_document().begin_document("$cursor");
     let sections = ["queryPlanner", "executionStats"];
@@ -125,7 +212,7 @@ fn around(plan: &DocumentBuf, rest: &Pipeline, counted: &Counted) -> DocumentBuf
         out.append_element(&element);
     }
     out.end();
-    counted.append_numbers(0, &mut out);
+    counted.append_numbers(from, &mut out);
     out.end();
     counted.append(rest, &mut out);
     out.end();
@@ -160,17 +247,22 @@ impl Counted {
     }
 
     /// Appends the stages, each with what came out of it where that is known.
-    fn append(&self, stages: &Pipeline, out: &mut Builder) {
-        for (position, spec) in stages.describe().enumerate() {
+    fn append(&self, stages: &[(DocumentBuf, usize)], out: &mut Builder) {
+        for (spec, position) in stages {
             out.push_document().append_all(spec.view());
             self.append_numbers(position + 1, out);
             out.end();
         }
     }
 
+    /// How many documents came out of the plan (0) or of a stage (from 1 on).
+    fn after(&self, position: usize) -> Option<u64> {
+        self.counts.lock().get(position).map(|count| count.load(Relaxed))
+    }
+
     fn append_numbers(&self, position: usize, out: &mut Builder) {
-        if let Some(count) = self.counts.lock().get(position) {
-            out.append("nReturned", count.load(Relaxed) as i64).append("executionTimeMillisEstimate", 0i64);
+        if let Some(count) = self.after(position) {
+            out.append("nReturned", count as i64).append("executionTimeMillisEstimate", 0i64);
         }
     }
 }

@@ -6,7 +6,7 @@
 //! The server adds what it knows better: the command, its host and version, `ok`.
 
 mod aggregate;
-mod hash;
+mod groups;
 mod read;
 mod verbosity;
 mod write;
@@ -18,9 +18,11 @@ pub use verbosity::Verbosity;
 
 use crate::collection::Collection;
 use crate::exec::{Explainer, RecordStream, Stats};
-use crate::plan::Plan;
+use crate::plan::{Plan, hash};
 use base::bson::{Builder, DocumentBuf};
 use base::{Namespace, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 /// The most results that plans which were not chosen are asked for.
@@ -32,6 +34,9 @@ pub(crate) enum Top {
     Documents,
     /// A projection: how explain calls it, and its specification.
     Projection(&'static str, DocumentBuf),
+    /// `$group`s, the first over the plan, each with how many groups came out of it, and the projection of what
+    /// they read.
+    Groups(Vec<Arc<AtomicU64>>, DocumentBuf),
     /// Counting.
     Count {
         /// Documents to pass over, which the plan does.
@@ -112,14 +117,30 @@ impl Subject<'_> {
             out.append(limit, false);
         }
         let winning = self.print(self.plan.start()?.as_ref(), None);
-        out.begin_document("winningPlan").append("isCached", false).append_all(winning.stages.view()).end();
-        out.begin_array("rejectedPlans");
+        out.begin_document("winningPlan");
+        self.append_plan(&winning.stages, self.plan.kept, out);
+        out.end().begin_array("rejectedPlans");
         for source in &self.plan.rejected {
             let stages = self.print(self.plan.stages(source)?.as_ref(), None).stages;
-            out.push_document().append("isCached", false).append_all(stages.view()).end();
+            out.push_document();
+            self.append_plan(&stages, false, out);
+            out.end();
         }
         out.end().end();
         Ok(())
+    }
+
+    /// Appends a plan, which MongoDB has one deeper where it would run it in its engine of slots.
+    fn append_plan(&self, stages: &DocumentBuf, is_kept: bool, out: &mut Builder) {
+        out.append("isCached", is_kept);
+        match self.is_classic() {
+            false => out.append("queryPlan", stages),
+            true => out.append_all(stages.view()),
+        };
+    }
+
+    fn is_classic(&self) -> bool {
+        !matches!(self.top, Top::Groups(..))
     }
 
     fn execution_stats(&self, verbosity: Verbosity, run: Run<'_>, out: &mut Builder) -> Result<()> {
@@ -127,7 +148,7 @@ impl Subject<'_> {
         let (stream, effect) = run(self.plan.start()?)?;
         let printed = self.print(stream.as_ref(), Some(effect));
         out.begin_document("executionStats").append("executionSuccess", true);
-        printed.append_to(self.returned(effect), start, out);
+        printed.append_to(self.returned(effect), start, self.is_classic().then_some(self.plan.kept), out);
         if verbosity == Verbosity::AllPlansExecution {
             self.all_plans(out)?;
         }
@@ -148,7 +169,7 @@ impl Subject<'_> {
             let effect = Effect { found, ..Effect::default() };
             let printed = self.print(stream.as_ref(), Some(effect));
             out.push_document();
-            printed.append_to(self.returned(effect), start, out);
+            printed.append_to(self.returned(effect), start, self.is_classic().then_some(false), out);
             out.end();
         }
         out.end();
@@ -157,9 +178,10 @@ impl Subject<'_> {
 
     /// Results of the whole: none of what counts or writes.
     fn returned(&self, effect: Effect) -> u64 {
-        match self.top {
+        match &self.top {
             Top::Documents | Top::Projection(..) => effect.found,
-            Top::Delete { returns } | Top::Update { returns } if returns => effect.found,
+            Top::Groups(counts, _) => counts.last().map_or(effect.found, |count| count.load(Relaxed)),
+            Top::Delete { returns } | Top::Update { returns } if *returns => effect.found,
             Top::Count { .. } | Top::Delete { .. } | Top::Update { .. } => 0,
         }
     }
@@ -167,17 +189,18 @@ impl Subject<'_> {
     /// Prints a plan's stages, with what they did if it has been run.
     fn print(&self, stream: &dyn RecordStream, effect: Option<Effect>) -> Printed {
         let mut explainer = Explainer::new(effect.is_some());
-        if let Top::Projection(_, spec) = &self.top {
+        if let Top::Projection(_, spec) | Top::Groups(_, spec) = &self.top {
             explainer.projection = Some(spec.clone());
         }
         let effect = effect.unwrap_or_default();
         let stats = |advanced: u64| Stats { works: effect.found + 1, advanced, ended: true };
         match &self.top {
-            Top::Projection(name, spec) if !self.plan.is_covered() => {
+            Top::Projection(name, spec) if !self.plan.projects() => {
                 explainer.stage(name, None, &stats(effect.found)).append("transformBy", spec);
                 explainer.input(|out| stream.explain(out));
             }
             Top::Documents | Top::Projection(..) => stream.explain(&mut explainer),
+            Top::Groups(counts, _) => groups::explain(counts, stream, &mut explainer),
             Top::Count { skip } => {
                 explainer.stage("COUNT", None, &stats(0));
                 explainer.count("nCounted", effect.found);
@@ -200,7 +223,10 @@ impl Subject<'_> {
         Printed {
             keys_examined: explainer.keys_examined,
             docs_examined: explainer.docs_examined,
-            stages: explainer.finish(),
+            stages: match self.top {
+                Top::Groups(..) => groups::numbered(explainer.finish().view()),
+                _ => explainer.finish(),
+            },
         }
     }
 }
@@ -213,17 +239,19 @@ struct Printed {
 }
 
 impl Printed {
-    fn append_to(&self, returned: u64, start: Instant, out: &mut Builder) {
+    fn append_to(&self, returned: u64, start: Instant, is_kept: Option<bool>, out: &mut Builder) {
         let number = |count: u64| i32::try_from(count).unwrap_or(i32::MAX);
         out.append("nReturned", number(returned));
         out.append("executionTimeMillis", number(start.elapsed().as_millis() as u64));
         out.append("totalKeysExamined", number(self.keys_examined));
         out.append("totalDocsExamined", number(self.docs_examined));
-        out.append("executionStages", &self.stages);
+        out.begin_document("executionStages");
+        out.append_optional("isCached", is_kept);
+        out.append_all(self.stages.view()).end();
     }
 }
 
-/// The start of every explanation.
+/// The start of every explanation of a plan that MongoDB runs in its classic engine.
 fn begin() -> Builder {
     let mut out = Builder::new();
     out.append("explainVersion", "1");
@@ -261,7 +289,7 @@ fn missing(
     if verbosity != Verbosity::QueryPlanner {
         let printed = Printed { stages: stages(true), keys_examined: 0, docs_examined: 0 };
         out.begin_document("executionStats").append("executionSuccess", true);
-        printed.append_to(0, Instant::now(), &mut out);
+        printed.append_to(0, Instant::now(), Some(false), &mut out);
         if verbosity == Verbosity::AllPlansExecution {
             out.begin_array("allPlansExecution").end();
         }

@@ -191,12 +191,17 @@ fn a_pipeline_shows_its_plan_and_its_other_stages() {
     };
     let out = explain("[{$match: {a: 1}}, {$sort: {a: 1}}]").unwrap();
     assert_eq!(number(&out, "executionStats.nReturned"), 10);
-    let out = explain("[{$match: {a: 1}}, {$group: {_id: '$b'}}]").unwrap();
+    let out = explain("[{$match: {a: 1}}, {$unwind: '$b'}, {$group: {_id: '$b'}}]").unwrap();
     let stages = out.view().get("stages").unwrap().as_array().unwrap();
     let stage = |position| stages.get(position).unwrap().as_document().unwrap();
     assert_eq!(at(stage(0), "$cursor.executionStats.totalKeysExamined").unwrap().as_i64(), Some(10));
-    assert_eq!(at(stage(1), "nReturned").unwrap().as_i64(), Some(3));
-    assert!(stage(1).find("$group").is_some());
+    assert_eq!(at(stage(2), "nReturned").unwrap().as_i64(), Some(3));
+    assert!(stage(2).find("$group").is_some());
+    let out = explain("[{$match: {a: 1}}, {$group: {_id: '$b'}}]").unwrap();
+    assert_eq!(text(&out, "queryPlanner.winningPlan.queryPlan.stage"), "GROUP");
+    assert_eq!(number(&out, "executionStats.nReturned"), 3);
+    assert_eq!(number(&out, "executionStats.executionStages.nReturned"), 3);
+    assert_eq!(number(&out, "executionStats.totalKeysExamined"), 10);
     assert_eq!(explain("[{$out: 'x'}]").unwrap_err().code().number(), 51029);
 }
 

@@ -1,6 +1,6 @@
 //! Which keys a document has in an index: arrays fan out, missing fields become null.
 
-use super::{IndexSpec, KeyKind, KeyPart, Wildcard};
+use super::{IndexSpec, KeyKind, KeyPart, Wildcard, array_paths};
 use base::bson::{Document, Value};
 use base::key_string::KeyBuilder;
 use base::{Result, err};
@@ -22,12 +22,17 @@ pub struct KeyOf {
 pub struct DocumentKeys {
     /// The keys in their order, each once; most documents have one.
     pub keys: SmallVec<[KeyOf; 1]>,
-    /// Per key part, a bit for each component of the path at which an array fanned out; empty
-    /// where it is plain that none did.
+    /// Per key part, a bit for each component of the path at which an array fanned out, and behind them
+    /// the bits of a wildcard's paths; empty where it is plain that none did.
     pub multikey: Vec<u32>,
 }
 
 impl IndexSpec {
+    /// How many words tell where documents have arrays.
+    pub(crate) fn multikey_words(&self) -> usize {
+        self.parts.len() + self.wildcard.as_ref().map_or(0, |_| array_paths::WORDS)
+    }
+
     /// The keys of a document.
     ///
     /// Errors: CannotIndexParallelArrays, 16746 where a numeric component is ambiguous, 16766 for
@@ -82,11 +87,13 @@ impl IndexSpec {
         found: &mut DocumentKeys,
     ) -> Result<()> {
         let leaves = wildcard.leaves(document);
-        found.multikey = vec![0; self.parts.len()];
+        found.multikey = vec![0; self.multikey_words()];
         let DocumentKeys { keys, multikey } = found;
-        if let Some(bits) = multikey.get_mut(wildcard.part) {
-            *bits = u32::from(leaves.multikey);
+        let (parts, by_path) = multikey.split_at_mut(self.parts.len());
+        if let Some(bits) = parts.get_mut(wildcard.part) {
+            *bits = u32::from(leaves.ambiguous);
         }
+        leaves.arrays.iter().for_each(|path| array_paths::note(path, by_path));
         let others = self.parts.iter().enumerate().filter(|(place, _)| *place != wildcard.part);
         compound_keys(
             document,

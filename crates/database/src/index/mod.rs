@@ -1,5 +1,6 @@
 //! Indexes: what a specification says, which keys a document has, what is known of the paths.
 
+mod array_paths;
 mod building;
 mod decode;
 mod geo;
@@ -26,8 +27,8 @@ pub struct Index {
     pub spec: Arc<IndexSpec>,
     /// Its tree in the engine.
     pub ident: Ident,
-    /// Per key part, a bit for each component of the path where some document has an array.
-    /// Bits are only ever added: a scan planned on older bits is checked again when it starts.
+    /// Per key part, a bit for each component of the path where some document has an array; for the
+    /// paths of a wildcard index see [`Wildcard`]. Bits are only ever added: a scan planned on older bits is checked again when it starts.
     multikey: Box<[AtomicU32]>,
     /// How often a plan has used the index, for `$indexStats`; a wildcard index counts the uses for
     /// all paths.
@@ -40,7 +41,7 @@ impl Index {
     /// An index over a tree, with the multikey bits recorded so far (none for a new one).
     pub fn new(spec: impl Into<Arc<IndexSpec>>, ident: Ident, multikey: &[u32], since_millis: i64) -> Index {
         let spec = spec.into();
-        let bits = (0..spec.parts.len()).map(|part| multikey.get(part).copied().unwrap_or(0));
+        let bits = (0..spec.multikey_words()).map(|part| multikey.get(part).copied().unwrap_or(0));
         Index {
             ident,
             multikey: bits.map(AtomicU32::new).collect(),

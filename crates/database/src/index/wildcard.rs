@@ -3,7 +3,7 @@
 //! A key has the path of its leaf in front of the value, so that one tree is an index on each path
 //! there is. For planning it therefore *becomes* an index on one path: [`Index::on_path`].
 
-use super::{Index, IndexSpec, KeyKind, KeyPart};
+use super::{Index, IndexSpec, KeyKind, KeyPart, array_paths};
 use base::bson::{Builder, Document, DocumentBuf, Path, Value};
 use base::{Result, err};
 use query::{Context, Projection};
@@ -12,6 +12,10 @@ use query::{Context, Projection};
 const PATH: &str = "$_path";
 
 /// Which paths a wildcard index holds.
+///
+/// Where its documents have arrays is kept by path, in words of bits behind those of its parts
+/// ([`array_paths`]). Bit 0 of its own part's says that nothing is known by path: some document has a name
+/// with a dot in it, or one twice, or arrays that were not noted by path yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wildcard {
     /// Its place among the parts of the key pattern.
@@ -30,8 +34,10 @@ pub struct Wildcard {
 pub(crate) struct Leaves<'a> {
     /// Each with its path; sorted by it.
     pub(crate) list: Vec<(String, Value<'a>)>,
-    /// Whether one path may have several leaves.
-    pub(crate) multikey: bool,
+    /// The paths with arrays.
+    pub(crate) arrays: Vec<String>,
+    /// Whether names don't tell the path: one has a dot in it, or occurs twice.
+    pub(crate) ambiguous: bool,
 }
 
 impl Wildcard {
@@ -131,13 +137,12 @@ impl Wildcard {
         let mut leaves = Leaves::default();
         self.walk(document, &mut String::new(), true, &mut leaves);
         leaves.list.sort_by(|a, b| a.0.cmp(&b.0));
-        // A name with a dot in it, or one that occurs twice, gives a path a second leaf.
-        leaves.multikey |= leaves.list.windows(2).any(|pair| matches!(pair, [a, b] if a.0 == b.0));
         leaves
     }
 
     /// Recursion is bounded by the nesting of stored documents.
     fn walk<'a>(&self, document: Document<'a>, path: &mut String, top: bool, leaves: &mut Leaves<'a>) {
+        leaves.ambiguous |= has_ambiguous_names(document);
         for element in document {
             let length = path.len();
             if !top {
@@ -151,7 +156,9 @@ impl Wildcard {
                         self.leaf(Value::Undefined, path, leaves);
                     }
                     array.iter().for_each(|value| self.value(value, path, leaves));
-                    leaves.multikey |= leaves.list.len() > before || self.covers(&Path::new(path));
+                    if leaves.list.len() > before || self.covers(&Path::new(path)) {
+                        leaves.arrays.push(path.clone());
+                    }
                 }
                 value => self.value(value, path, leaves),
             }
@@ -201,8 +208,8 @@ fn flatten(projection: Document<'_>, above: &str, fields: &mut Vec<(Path, bool)>
 
 impl Index {
     /// A wildcard index as one on a single path: the same tree, its keys taken apart into the path
-    /// and the value. It has arrays wherever the index has one anywhere, and `always` if its
-    /// bounds will span several paths.
+    /// and the value. It has arrays where some document has one on the path, and everywhere with
+    /// `always`, for bounds that span several paths.
     pub(crate) fn on_path(&self, wildcard: &Wildcard, path: &Path, always: bool) -> Index {
         let mut spec = IndexSpec::clone(&self.spec);
         let bits = self.multikey_bits();
@@ -217,13 +224,39 @@ impl Index {
             key.append(PATH, 1i32).append(path.as_str(), element.value());
             parts.push(KeyPart { path: Path::new(PATH), kind: KeyKind::Ascending });
             parts.push(KeyPart { path: path.clone(), kind: part.kind });
-            let several = always || bits.get(place).is_some_and(|bits| *bits != 0);
-            multikey.extend([0, if several { every_component(path) } else { 0 }]);
+            let everywhere = always || self.is_ambiguous(wildcard);
+            multikey.extend([0, if everywhere { every_component(path) } else { self.arrays_along(path) }]);
         }
         (spec.key, spec.parts, spec.wildcard) = (key.finish(), parts, None);
         spec.path_part = Some(wildcard.part);
         Index { uses: self.uses.clone(), ..Index::new(spec, self.ident, &multikey, self.since_millis) }
     }
+
+    /// Whether the path of a key may be that of another field, or arrays were not noted by path.
+    pub(crate) fn is_ambiguous(&self, wildcard: &Wildcard) -> bool {
+        self.multikey_bits().get(wildcard.part).is_some_and(|bits| *bits != 0)
+    }
+
+    /// The bits of those components of a path that may hold arrays.
+    fn arrays_along(&self, path: &Path) -> u32 {
+        let words = self.multikey_bits().split_off(self.spec.parts.len());
+        let mut along = String::new();
+        path.components().iter().enumerate().fold(0, |bits, (depth, component)| {
+            if depth > 0 {
+                along.push('.');
+            }
+            along.push_str(component.name());
+            bits | u32::from(array_paths::may_have(&along, &words)) << depth.min(31)
+        })
+    }
+}
+
+/// Whether names don't tell fields apart: one has a dot in it, or is there twice.
+fn has_ambiguous_names(document: Document<'_>) -> bool {
+    let mut names: Vec<&str> = document.iter().map(|element| element.name()).collect();
+    names.sort_unstable();
+    names.iter().any(|name| name.contains('.'))
+        || names.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
 }
 
 /// The bits of all components of a path.
@@ -242,22 +275,24 @@ mod tests {
         IndexSpec::parse(spec.view(), &Namespace::parse("test.c").unwrap(), &Context::for_tests())
     }
 
-    /// The leaves as text; a star in front where a path may have several.
+    /// The leaves as text, and the paths with arrays; a question mark in front where names are ambiguous.
     fn leaves(key: &str, options: &str, document: &str) -> String {
         let spec = parse(&format!("{{name: 'n', key: {key}{options}}}")).unwrap();
         let document = extended_json::parse(document).unwrap();
         let leaves = spec.wildcard.as_ref().unwrap().leaves(document.view());
         let list: Vec<_> = leaves.list.iter().map(|(path, value)| format!("{path}={value}")).collect();
-        format!("{}{}", if leaves.multikey { "*" } else { "" }, list.join(" "))
+        let arrays = leaves.arrays.iter().map(|path| format!(" *{path}")).collect::<String>();
+        format!("{}{}{arrays}", if leaves.ambiguous { "?" } else { "" }, list.join(" "))
     }
 
     #[test]
     fn every_leaf_is_a_key() {
         let all = |document| leaves("{'$**': 1}", "", document);
         assert_eq!(all("{_id: 1, b: 2, a: {c: 3, d: {}}}"), "a.c=3 a.d={} b=2");
-        assert_eq!(all("{a: [1, {b: 2}, [3], {}], c: []}"), "*a=1 a=[ 3 ] a={} a.b=2 c=undefined");
+        assert_eq!(all("{a: [1, {b: 2}, [3], {}], c: []}"), "a=1 a=[ 3 ] a={} a.b=2 c=undefined *a *c");
         assert_eq!(all("{_id: 1}"), "");
-        assert_eq!(all("{a: {b: 1}, 'a.b': 2}"), "*a.b=1 a.b=2");
+        assert_eq!(all("{a: {b: 1}, 'a.b': 2}"), "?a.b=1 a.b=2");
+        assert_eq!(all("{a: 1, b: 2, a: 3}"), "?a=1 a=3 b=2");
         assert_eq!(leaves("{'a.$**': 1}", "", "{_id: 1, a: {b: 2}, ab: 3}"), "a.b=2");
         assert_eq!(leaves("{'a.$**': 1}", "", "{a: 5}"), "a=5");
     }
@@ -281,11 +316,21 @@ mod tests {
         let spec = parse("{name: 'n', key: {x: 1, 'a.$**': -1, y: 1}}").unwrap();
         let document = extended_json::parse("{x: [1, 2], a: {b: 3, c: 4}}").unwrap();
         let keys = spec.keys_of(document.view(), &Context::for_tests()).unwrap();
-        assert_eq!((keys.keys.len(), keys.multikey), (4, vec![1, 0, 0]));
-        let index = Index::new(spec, storage::Ident(1), &[1, 1, 0], 0);
-        let path = index.on_path(index.spec.wildcard.as_ref().unwrap(), &Path::new("a.b"), false);
-        assert_eq!(path.spec.key.to_string(), "{ x: 1, $_path: 1, a.b: -1, y: 1 }");
-        assert_eq!(path.multikey_bits(), [1, 0, 3, 0]);
+        assert_eq!((keys.keys.len(), &keys.multikey[..3]), (4, &[1, 0, 0][..]));
+        let on = |bits: &[u32], path: &str| {
+            let index = Index::new(spec.clone(), storage::Ident(1), bits, 0);
+            let path = index.on_path(index.spec.wildcard.as_ref().unwrap(), &Path::new(path), false);
+            (path.spec.key.to_string(), path.multikey_bits())
+        };
+        let of = "{ x: 1, $_path: 1, a.b: -1, y: 1 }".to_string();
+        assert_eq!(on(&keys.multikey, "a.b"), (of.clone(), vec![1, 0, 0, 0]));
+        // Without paths of their own arrays may be anywhere.
+        assert_eq!(on(&[1, 1, 0], "a.b"), (of.clone(), vec![1, 0, 3, 0]));
+        let arrays = extended_json::parse("{a: {b: [1, 2], c: 3}}").unwrap();
+        let arrays = spec.keys_of(arrays.view(), &Context::for_tests()).unwrap().multikey;
+        assert_eq!(on(&arrays, "a.b"), (of, vec![0, 0, 2, 0]));
+        assert_eq!(on(&arrays, "a.c").1, [0, 0, 0, 0]);
+        assert_eq!(on(&arrays, "a.b.c").1, [0, 0, 2, 0]);
     }
 
     #[test]

@@ -2,15 +2,18 @@
 
 use super::Access;
 use super::choose::{Candidate, Planning, Source};
+use super::hash;
 use super::key_filter::{self, KeyFilter};
+use super::trials::Trials;
 use super::{Hint, Read, covering, geo, min_max, shape, text};
 use crate::collection::Collection;
 use crate::exec::{
-    CollScan, CountScan, DistinctScan, Eof, Express, Fetch, Found, GeoNear, IdStream, IndexScan, KeyBounds,
-    KeyOnly, Limit, NaturalOrder, Or, ProjectionCovered, RecordStream, ReturnKey, Skip, SkipIds, Sort,
-    SortMerge, SortOptions, Surroundings, lookup,
+    CollScan, CountScan, DistinctScan, Eof, Explainer, Express, Fetch, Found, GeoNear, IdStream, IndexScan,
+    KeyBounds, KeyOnly, Limit, NaturalOrder, Or, ProjectionCovered, RecordStream, ReturnKey, Skip, SkipIds,
+    Sort, SortMerge, SortOptions, Surroundings, lookup,
 };
 use crate::index::{Index, IndexSpec};
+use crate::kept_plans::{Shown, Trial};
 use crate::operation::{Operation, PlanUse};
 use crate::view::View;
 use base::bson::{Builder, DocumentBuf, Type};
@@ -30,6 +33,10 @@ pub(crate) struct Plan {
     range: Option<storage::Range>,
     /// Whether an index filter said which indexes it may use.
     pub(crate) filtered: bool,
+    /// Whether it is the plan that was kept for its shape.
+    pub(crate) kept: bool,
+    /// The trial that chose it.
+    trial: Option<Trial>,
     pub(super) surroundings: Arc<Surroundings>,
 }
 
@@ -123,7 +130,8 @@ pub(crate) fn plan(
         .map(|filter| data.indexes.iter().filter(|index| filter.allows(index)).cloned().collect());
     let indexes = allowed.as_deref().unwrap_or(&data.indexes);
     let filtered = index_filter.is_some();
-    let planning = Planning { indexes, read: &read, snapshot, context };
+    let trials = Trials::new(&data.kept_plans);
+    let planning = Planning { indexes, read: &read, snapshot, context, trials: &trials };
     let describe = || describe(collection, &read);
     let mut range = None;
     let natural = read.sort.as_ref().and_then(|sort| sort.natural());
@@ -173,6 +181,10 @@ pub(crate) fn plan(
         Some(path) if range.is_none() => planning.distinct(source, path),
         _ => source,
     };
+    let source = match source {
+        Source::Unique(access) if !is_express(&access, &read) => Source::Index(Candidate::new(access, &read)),
+        other => other,
+    };
     if operation.no_table_scan && matches!(source, Source::Collection { .. }) {
         check_table_scan(collection, &read, natural)?;
     }
@@ -183,7 +195,14 @@ pub(crate) fn plan(
         natural: NaturalOrder::of(data),
         context: context.clone(),
     });
-    Ok(Plan { read, source, rejected, range, filtered, surroundings })
+    let (kept, trial) = trials.finish();
+    Ok(Plan { read, source, rejected, range, filtered, kept, trial, surroundings })
+}
+
+/// Whether the key of a unique index is all there is to a read: whoever insists on an index, asks for more than
+/// the key, or passes over what it finds, is served by a scan, that may do without the document.
+fn is_express(access: &Access, read: &Read) -> bool {
+    read.hint.is_none() && read.skip == 0 && access.proves_all()
 }
 
 /// With `notablescan`, no collection is scanned but the server's own, and for all its documents.
@@ -255,6 +274,33 @@ impl Plan {
         });
     }
 
+    /// Keeps what the trial that chose it came to.
+    pub(crate) fn keep(&self, collection: &Collection, now_millis: i64) {
+        let (Some(trial), Some(data)) = (&self.trial, &collection.data) else { return };
+        data.kept_plans.note(trial, now_millis, || self.shown(collection));
+    }
+
+    /// What `$planCacheStats` shows of it.
+    fn shown(&self, collection: &Collection) -> Shown {
+        let filter = self.read.matcher.describe();
+        let hashes = hash::hashes(filter.view(), &self.read, collection);
+        let candidates = std::iter::once(&self.source).chain(&self.rejected);
+        let stages = candidates.filter_map(|source| {
+            let mut explainer = Explainer::new(false);
+            self.stages(source).ok()?.explain(&mut explainer);
+            Some(explainer.finish())
+        });
+        Shown {
+            sort: self.read.sort.as_deref().map(sort_document).unwrap_or_default(),
+            projection: self.read.projection.clone().unwrap_or_default(),
+            collation: shape::own_collation(&self.surroundings.context),
+            filtered: self.filtered,
+            stages: stages.collect(),
+            hashes,
+            filter,
+        }
+    }
+
     /// What `planSummary` says of it.
     pub(crate) fn uses(&self) -> Vec<PlanUse> {
         let scan = |access: &Access| PlanUse::Index("IXSCAN", access.index.clone());
@@ -300,6 +346,11 @@ impl Plan {
     /// Whether the chosen source makes its documents of an index's keys.
     pub(crate) fn is_covered(&self) -> bool {
         matches!(&self.source, Source::Index(candidate) if candidate.is_covered())
+    }
+
+    /// Whether it projects by itself: by keys, or within the lookup of one.
+    pub(crate) fn projects(&self) -> bool {
+        self.is_covered() || matches!(self.source, Source::Unique(_))
     }
 
     /// Starts the chosen source.

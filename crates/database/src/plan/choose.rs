@@ -7,7 +7,7 @@
 //! 4. narrower bounds on the first part: values, then ranges, then what excludes little;
 //! 5. more bounded parts;
 //! 6. no need to read documents;
-//! 7. fewer keys within the bounds, counted as far as [`PROBE_MAX`];
+//! 7. fewer keys within the bounds, counted as far as it is worth it ([`trials`](super::trials));
 //! 8. fewer fields; then the older index.
 //!
 //! An `$or` all of whose branches have an index is a union of scans, if no index of the first two
@@ -18,21 +18,18 @@ use super::conjuncts::{self, Conjuncts};
 use super::implies::{implies, mentions_strings};
 use super::order::{self, Ordered};
 use super::text::TextAccess;
+use super::trials::Trials;
 use super::{Access, access};
 use super::{Read, covering, geo, wildcard};
-use crate::exec::{KeyBounds, NearAccess};
+use crate::exec::NearAccess;
 use crate::index::{Index, KeyKind};
-use crate::storage_error;
 use base::bson::Path;
 use base::{Result, err};
 use query::Context;
 use query::matcher::Node;
 use std::cmp::Reverse;
 use std::sync::Arc;
-use storage::{Direction, Snapshot};
-
-/// How many keys are counted at most to choose between indexes that the rules think equal.
-const PROBE_MAX: usize = 100;
+use storage::Snapshot;
 
 /// Where a plan gets its documents from.
 pub(crate) enum Source {
@@ -95,7 +92,6 @@ impl Candidate {
         let has = |part: &crate::index::KeyPart| part.path == *path && part.kind != KeyKind::Hashed;
         let part = spec.parts.iter().position(has).filter(|part| {
             let decodes = spec.collation.is_simple()
-                && spec.path_part.is_none()
                 && spec.wildcard.is_none()
                 && spec.serves_plain_queries()
                 && !super::bounds::is_positional(path);
@@ -134,18 +130,6 @@ impl Candidate {
             _ => 3,
         }
     }
-
-    /// How many keys lie within the bounds, as far as it is worth counting.
-    fn probe(&self, snapshot: &dyn Snapshot) -> Result<usize> {
-        let range = KeyBounds::new(&self.access).range();
-        let scan = snapshot.scan(self.access.index.ident, range, Direction::Forward);
-        let mut cursor = scan.map_err(storage_error)?;
-        let mut count = 0;
-        while count < PROBE_MAX && cursor.next().map_err(storage_error)?.is_some() {
-            count += 1;
-        }
-        Ok(count)
-    }
 }
 
 /// All that planning looks at.
@@ -158,6 +142,8 @@ pub(crate) struct Planning<'a> {
     pub(crate) snapshot: &'a dyn Snapshot,
     /// For constants in expressions.
     pub(crate) context: &'a Context,
+    /// What earlier plans of such queries came to.
+    pub(crate) trials: &'a Trials<'a>,
 }
 
 impl<'a> Planning<'a> {
@@ -170,11 +156,12 @@ impl<'a> Planning<'a> {
         let conjuncts = self.conjuncts(root);
         let sorts = self.read.sort.as_ref().is_some_and(|sort| sort.orders());
         let mut candidates = self.candidates(&conjuncts, root);
-        self.order(&mut candidates, sorts)?;
+        self.order(&mut candidates, sorts, &|equal| self.decide(equal))?;
         let mut sources: Vec<Source> = Vec::new();
         let strong = candidates.first().is_some_and(|best| best.equalities() > 0);
         if !strong && let Some(union) = self.union(&conjuncts, root)? {
             sources.push(Source::Union(union));
+            self.trials.forget();
         }
         sources.extend(candidates.into_iter().map(Candidate::into_source));
         if sources.is_empty() {
@@ -252,11 +239,8 @@ impl<'a> Planning<'a> {
     /// A wildcard index can't be read as a whole: most documents have many keys or none.
     fn hinted_wildcard(&self, index: &Arc<Index>, conjuncts: &Conjuncts<'_>) -> Result<Option<Source>> {
         let mut candidates = wildcard::candidates(index, conjuncts, self.read);
-        if candidates.is_empty() {
-            candidates = wildcard::positional(index, conjuncts, self.read);
-        }
         candidates.retain(|_| self.has_all(index, conjuncts, self.read.matcher.root()));
-        self.order(&mut candidates, self.read.sort.is_some())?;
+        self.order(&mut candidates, self.read.sort.is_some(), &|equal| self.by_keys(equal).map(drop))?;
         Ok(candidates.into_iter().next().map(Candidate::into_source))
     }
 
@@ -314,8 +298,13 @@ impl<'a> Planning<'a> {
             })
     }
 
-    /// Sorts candidates, the best first.
-    fn order(&self, candidates: &mut Vec<Candidate>, sorts: bool) -> Result<()> {
+    /// Sorts candidates, the best first, where several are equal as `decide` does.
+    fn order(
+        &self,
+        candidates: &mut Vec<Candidate>,
+        sorts: bool,
+        decide: &dyn Fn(&mut Vec<Candidate>) -> Result<()>,
+    ) -> Result<()> {
         candidates.sort_by_key(|candidate| Reverse(candidate.rank(sorts)));
         let Some(best) = candidates.first().map(|best| best.rank(sorts)) else { return Ok(()) };
         let equals = candidates.iter().take_while(|candidate| candidate.rank(sorts) == best).count();
@@ -323,13 +312,7 @@ impl<'a> Planning<'a> {
             return Ok(());
         }
         let others = candidates.split_off(equals);
-        let probed: Result<Vec<(usize, usize, Candidate)>> = candidates
-            .drain(..)
-            .map(|candidate| Ok((candidate.probe(self.snapshot)?, candidate.access.parts.len(), candidate)))
-            .collect();
-        let mut probed = probed?;
-        probed.sort_by_key(|(keys, parts, _)| (*keys, *parts));
-        candidates.extend(probed.into_iter().map(|(_, _, candidate)| candidate));
+        decide(candidates)?;
         candidates.extend(others);
         Ok(())
     }
@@ -357,7 +340,7 @@ impl<'a> Planning<'a> {
         let own = self.conjuncts(branch);
         let mut candidates = self.candidates(&own, branch);
         candidates.retain(|candidate| candidate.first_part() > 1);
-        self.order(&mut candidates, false)?;
+        self.order(&mut candidates, false, &|equal| self.by_keys(equal).map(drop))?;
         Ok(candidates.into_iter().next().map(|best| best.access))
     }
 

@@ -35,14 +35,15 @@ pub(crate) fn covering(access: &Access, read: &Read) -> Covering {
     Covering::new(spec, &|part| parts.contains(&part))
 }
 
-/// The part that holds what is at a path.
+/// The part that holds what is at a path; the name of a wildcard index's path is no field.
 fn part_of(spec: &IndexSpec, path: &Path) -> Option<usize> {
     let holds = |part: &crate::index::KeyPart| {
         matches!(part.kind, KeyKind::Ascending | KeyKind::Descending)
             && path.starts_with(&part.path)
             && !is_positional(path)
     };
-    spec.parts.iter().position(holds)
+    let mut parts = spec.parts.iter().enumerate().filter(|(at, _)| spec.path_part != Some(*at));
+    parts.find(|(_, part)| holds(part)).map(|(at, _)| at)
 }
 
 /// The paths that a filter reads; `None` where it may read anything.

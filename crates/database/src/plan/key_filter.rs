@@ -22,8 +22,7 @@ pub(crate) struct KeyFilter {
 /// and of strings a collation keeps only their order.
 pub(crate) fn of(access: &Access, matcher: &Arc<Matcher>) -> Option<KeyFilter> {
     let spec = &access.index.spec;
-    // A wildcard index's keys may be of a name with dots in it.
-    let plain = spec.collation.is_simple() && spec.path_part.is_none() && spec.serves_plain_queries();
+    let plain = spec.collation.is_simple() && spec.serves_plain_queries();
     if access.any_multikey() || !plain {
         return None;
     }

@@ -8,6 +8,7 @@ mod conjuncts;
 mod covering;
 mod expr;
 mod geo;
+pub(crate) mod hash;
 mod hint;
 mod implies;
 mod key_filter;
@@ -18,6 +19,7 @@ pub(crate) mod shape;
 #[cfg(test)]
 mod tests;
 mod text;
+mod trials;
 mod wildcard;
 
 pub(crate) use build::{Plan, by_id, plan, sort_document};

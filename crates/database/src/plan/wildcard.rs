@@ -3,8 +3,8 @@
 //! On one path it has the keys of an index on that path, but for two kinds: the null of documents
 //! without the path, and documents that aren't empty, whose leaves have keys of their own. So a
 //! condition may use it if its bounds reach neither; `$exists: true` looks for leaves at the path and
-//! everywhere below. Within such bounds its order is that of an index on the path. Keys never prove a
-//! condition though: a field name with a dot in it makes the same path.
+//! everywhere below. Within bounds on one path it is in all an index on that path: it has its order, covers, counts
+//! and proves. Not so where a field's name has a dot in it, which makes the same path, see [`Index::is_ambiguous`].
 
 use super::bounds::is_positional;
 use super::choose::Candidate;
@@ -28,13 +28,13 @@ pub(crate) fn candidates(index: &Arc<Index>, conjuncts: &Conjuncts<'_>, read: &R
     let accesses = paths.into_iter().filter_map(|path| {
         by_value(index, wildcard, path, conjuncts).or_else(|| by_existence(index, wildcard, path, conjuncts))
     });
-    accesses.map(|access| Candidate { covered: false, ..Candidate::new(access, read) }).collect()
+    let positional = positional(index, wildcard, conjuncts);
+    accesses.chain(positional).map(|access| Candidate::new(access, read)).collect()
 }
 
-/// The ways in which a filter whose paths may pick elements by position may use a wildcard index,
-/// for who insists on it: its keys have no positions, so they lie at any of several paths.
-pub(crate) fn positional(index: &Arc<Index>, conjuncts: &Conjuncts<'_>, read: &Read) -> Vec<Candidate> {
-    let Some(wildcard) = &index.spec.wildcard else { return Vec::new() };
+/// The ways in which a filter whose paths may pick elements by position may use a wildcard index: its
+/// keys have no positions, so they lie at any of several paths.
+fn positional(index: &Arc<Index>, wildcard: &Wildcard, conjuncts: &Conjuncts<'_>) -> Vec<Access> {
     let usable = |conjunct: &&Conjunct| {
         conjunct.needs_value && !conjunct.negated && is_positional(&conjunct.path) && is_of_leaves(conjunct)
     };
@@ -44,13 +44,14 @@ pub(crate) fn positional(index: &Arc<Index>, conjuncts: &Conjuncts<'_>, read: &R
         let points = paths.iter().map(|path| Interval::point(Value::String(path))).collect();
         let admits = |other: &Conjunct| other.path == *path && usable(&other);
         let mut access = bounded(index.on_path(wildcard, path, true), wildcard, conjuncts, admits, points)?;
+        access.proven.fill(false);
         // Arrays within arrays are keys as they are, whatever is in them.
         let values = access.parts.get_mut(wildcard.part + 1)?;
         let own = values.as_slice().iter().cloned();
         *values = Intervals::union(own.chain([Interval::bracket(Type::Array)]).collect());
         Some(access)
     });
-    accesses.map(|access| Candidate { covered: false, ..Candidate::new(access, read) }).collect()
+    accesses.collect()
 }
 
 /// Where the keys of a path with positions may lie: each position is a name or is left out, and an
@@ -93,7 +94,10 @@ fn by_value(
 ) -> Option<Access> {
     let admits = |conjunct: &Conjunct| conjunct.path == *path && !conjunct.negated && is_of_leaves(conjunct);
     let at = Interval::point(Value::String(path.as_str()));
-    let access = bounded(index.on_path(wildcard, path, false), wildcard, conjuncts, admits, vec![at])?;
+    let mut access = bounded(index.on_path(wildcard, path, false), wildcard, conjuncts, admits, vec![at])?;
+    if index.is_ambiguous(wildcard) {
+        access.proven.fill(false);
+    }
     access.bounded.get(wildcard.part + 1)?.then_some(access)
 }
 
@@ -117,7 +121,10 @@ fn by_existence(
     let at = Interval::point(Value::String(path.as_str()));
     let (first, behind) = (format!("{path}."), format!("{path}/"));
     let below = Interval::new(Value::String(&first), true, Value::String(&behind), false);
-    bounded(index.on_path(wildcard, path, true), wildcard, conjuncts, |_| false, vec![at, below])
+    let index = index.on_path(wildcard, path, true);
+    let mut access = bounded(index, wildcard, conjuncts, |_| false, vec![at, below])?;
+    access.proven.fill(false);
+    Some(access)
 }
 
 /// An index on one path within the bounds of the conditions that it admits, and of those on the
@@ -132,7 +139,6 @@ fn bounded(
     let list = conjuncts.list.iter().filter(|conjunct| !wildcard.covers(&conjunct.path) || admits(conjunct));
     let own = Conjuncts { list: list.cloned().collect(), ..*conjuncts };
     let mut access = access::bounds(&Arc::new(index), &own);
-    access.proven = vec![false; conjuncts.members.len().max(1)];
     *access.parts.get_mut(wildcard.part)? = Intervals::union(paths);
     Some(access)
 }

@@ -111,7 +111,7 @@ impl Front {
         Ok(Front { read, rest: near.fields().then(pipeline) })
     }
 
-    /// Takes the leading `$match`, `$sort` and `$limit` off a pipeline.
+    /// Takes the leading `$match`, `$sort`, `$skip` and `$limit` off a pipeline.
     ///
     /// Errors: 16410 for a name that only filters may have; BadValue for a sort key that is asked
     /// for where nothing is sorted; those of optimising.
@@ -127,6 +127,13 @@ impl Front {
             read.limit = sort.limit.unwrap_or(0);
         } else if let Some(limit) = pipeline.take_leading_limit() {
             read.limit = limit;
+        }
+        if let Some(skip) = pipeline.take_leading_skip(read.limit) {
+            read.skip = skip;
+            read.limit = read.limit.saturating_sub(skip);
+            if let Some(limit) = pipeline.take_leading_limit() {
+                read.limit = if read.limit == 0 { limit } else { read.limit.min(limit) };
+            }
         }
         let asked = context.metadata.wanted().without(MetaKind::RecordId);
         if read.sort.is_none() && asked.has(MetaKind::SortKey) && pipeline.asks_for_unsorted_key() {

@@ -15,11 +15,7 @@ pub(super) fn normalise(node: Node, collation: &Collation) -> Result<Node> {
     Ok(match node {
         Node::And(children) => and(normalise_all(children, collation)?),
         Node::Or(children) => or(normalise_all(children, collation)?, collation)?,
-        Node::Nor(children) => {
-            let mut children = normalise_all(children, collation)?;
-            children.sort_by(order);
-            Node::Nor(children)
-        }
+        Node::Nor(children) => nor(normalise_all(children, collation)?),
         Node::Not(child) => not(normalise(*child, collation)?),
         Node::Field { path, predicate } => field(path, predicate, collation)?,
         other => other,
@@ -49,7 +45,7 @@ fn or(children: Vec<Node>, collation: &Collation) -> Result<Node> {
         match child {
             Node::Or(inner) => flat.extend(inner),
             Node::AlwaysFalse => {}
-            Node::AlwaysTrue => return Ok(Node::AlwaysTrue),
+            always if is_always(&always) => return Ok(Node::AlwaysTrue),
             other => flat.push(other),
         }
     }
@@ -60,6 +56,27 @@ fn or(children: Vec<Node>, collation: &Collation) -> Result<Node> {
         return to_in(path, flat, collation);
     }
     Ok(single_or(flat, Node::Or))
+}
+
+fn nor(mut children: Vec<Node>) -> Node {
+    if children.iter().any(is_always) {
+        return Node::AlwaysFalse;
+    }
+    children.retain(|child| !matches!(child, Node::AlwaysFalse));
+    if children.is_empty() {
+        return Node::AlwaysTrue;
+    }
+    children.sort_by(order);
+    Node::Nor(children)
+}
+
+/// Whether every document satisfies a normalised tree, as it does an empty filter.
+fn is_always(node: &Node) -> bool {
+    match node {
+        Node::AlwaysTrue => true,
+        Node::And(children) => children.is_empty(),
+        _ => false,
+    }
 }
 
 /// The children in canonical order as a group, or the only child alone.

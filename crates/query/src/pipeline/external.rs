@@ -23,12 +23,41 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     if spec.name() == "$collStats" && spec.value().as_document().is_none() {
         return Err(err!(5447000, "$collStats must take a nested object but found: {spec}"));
     }
+    if spec.name() == "$planCacheStats" {
+        check_plan_cache(spec)?;
+    }
     let Value::Document(_) = spec.value() else {
         let found = spec.kind().alias();
         return Err(err!(FailedToParse, "{} must take a nested object but found: {found}", spec.name()));
     };
     let name = super::registry::find(spec.name())?.name;
     Ok(Parsed::one(External { name, spec: spec.value().to_owned() }))
+}
+
+/// Errors: FailedToParse unless it is a document, and where it asks for other hosts; 40415 and TypeMismatch for other
+/// options.
+fn check_plan_cache(spec: &Element<'_>) -> Result<()> {
+    let name = spec.name();
+    let Value::Document(options) = spec.value() else {
+        return Err(err!(FailedToParse, "{name} value must be an object. Found: {}", spec.kind().alias()));
+    };
+    for option in options {
+        match (option.name(), option.value()) {
+            ("allHosts", Value::Boolean(false)) => {}
+            ("allHosts", Value::Boolean(true)) => {
+                return Err(err!(FailedToParse, "{name} takes allHosts on sharded clusters only"));
+            }
+            ("allHosts", _) => {
+                return Err(err!(
+                    TypeMismatch,
+                    "BSON field '{name}.allHosts' is the wrong type '{}', expected type 'bool'",
+                    option.kind().alias()
+                ));
+            }
+            (other, _) => return Err(err!(40415, "BSON field '{name}.{other}' is an unknown field.")),
+        }
+    }
+    Ok(())
 }
 
 impl Operator for External {

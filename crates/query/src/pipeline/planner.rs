@@ -58,10 +58,11 @@ impl Pipeline {
         }
     }
 
-    /// Takes off a `$skip` that comes first.
-    pub fn take_leading_skip(&mut self) -> Option<u64> {
+    /// Takes off a `$skip` that comes first, if it leaves something of the `limit` documents that are
+    /// asked for before it (zero is all).
+    pub fn take_leading_skip(&mut self, limit: u64) -> Option<u64> {
         match self.steps.first()?.operator.kind() {
-            Kind::Skip(skip) => {
+            Kind::Skip(skip) if limit == 0 || skip < limit => {
                 self.steps.remove(0);
                 Some(skip)
             }

@@ -1,5 +1,5 @@
 //! The commands on the plan cache: index filters, which say what indexes the queries of one shape
-//! may use. Plans themselves are made anew for every query, so that there are none to clear.
+//! may use, and the plans that are kept of shapes between whose indexes there were trials.
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
@@ -8,32 +8,32 @@ use crate::fields::Fields;
 use base::bson::{Document, DocumentBuf, Value};
 use base::{Result, err};
 use database::ShapeRequest;
-use database::language::{Collation, Matcher, SortPattern};
+use database::language::Collation;
 
 /// The row of `planCacheClear`.
 pub(crate) const CLEAR: Command = Command::new(
     "planCacheClear",
     Kind::Admin,
-    "Forgets the plans of a collection; there are none.",
+    "Forgets the plan kept for a shape, or all of a collection.",
     clear_plans,
     Needs::Collection(Action::PlanCacheWrite),
 );
 
-/// Checks the shape that is meant, and does nothing with it.
 fn clear_plans(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
-    fields.namespace()?;
+    let namespace = fields.namespace()?;
     let query = fields.document("query")?;
     let sort = fields.document("sort")?;
     let projection = fields.document("projection")?;
-    fields.collation()?;
+    let collation = fields.collation()?;
     fields.finish()?;
     if query.is_none() && (sort.is_some() || projection.is_some()) {
         return Err(err!(BadValue, "sort, projection, and collation are not allowed without query"));
     }
-    let surroundings = call.surroundings();
-    Matcher::parse_query(query.unwrap_or(Document::EMPTY), &surroundings.context)?;
-    sort.filter(|sort| !sort.is_empty()).map(SortPattern::parse).transpose()?;
+    let shape = Shape { query, sort, projection, collation };
+    let surroundings = call.surroundings_on(&namespace, shape.collation.as_ref(), None)?;
+    let request = shape.request();
+    call.server.database.clear_kept_plans(&namespace, request.as_ref(), &surroundings.context)?;
     Ok(Answer::Done)
 }
 

@@ -110,15 +110,32 @@ impl Random {
             // A name that no path leads to.
             self.field(&mut out, "a.x", 1, arrays);
         }
+        if self.chance(50) {
+            out.begin_document("g");
+            self.point(&mut out, "coordinates");
+            out.append("type", "Point").end();
+        }
         out.finish()
+    }
+
+    /// A place of few.
+    fn point(&mut self, out: &mut Builder, name: &str) {
+        out.begin_array(name).push(self.below(3) as f64).push(self.below(3) as f64).end();
     }
 
     /// An index specification.
     pub(super) fn index(&mut self, number: usize) -> DocumentBuf {
         let mut out = Builder::new();
         out.append("name", format!("i{number}").as_str());
+        if self.chance(6) {
+            out.append("hidden", true);
+        }
         if self.chance(25) {
             self.wildcard(&mut out);
+            return out.finish();
+        }
+        if self.chance(10) {
+            self.of_text_or_places(&mut out);
             return out.finish();
         }
         out.begin_document("key");
@@ -160,6 +177,21 @@ impl Random {
             out.append("collation", &collation);
         }
         out.finish()
+    }
+
+    /// The key pattern of an index that serves searches, or places and what stands before them.
+    fn of_text_or_places(&mut self, out: &mut Builder) {
+        let (field, kind) = if self.chance(70) { ("g", "2dsphere") } else { ("c", "text") };
+        let (before, after) = (self.chance(40), self.chance(30));
+        out.begin_document("key");
+        if before {
+            out.append(["a", "b"][self.below(2) as usize], 1i32);
+        }
+        out.append(field, kind);
+        if after {
+            out.append("a.x", 1i32);
+        }
+        out.end();
     }
 
     /// The key pattern and the options of a wildcard index.
@@ -240,6 +272,7 @@ impl Random {
                 2 if depth > 0 => self.group(out, "$and", depth, relative),
                 3 if depth > 0 => self.group(out, "$nor", depth, relative),
                 4 if !relative && depth == 2 => self.expr(out),
+                5 if !relative && self.chance(20) => self.places(out),
                 _ => {
                     let path = if relative { ["x", "y", "0"][self.below(3) as usize] } else { self.path() };
                     self.condition(out, path, depth);
@@ -254,6 +287,26 @@ impl Random {
             out.push_document();
             self.clauses(out, depth - 1, relative);
             out.end();
+        }
+        out.end();
+    }
+
+    fn places(&mut self, out: &mut Builder) {
+        out.begin_document("g");
+        match self.below(3) {
+            0 => {
+                out.begin_document("$geoIntersects").begin_document("$geometry").append("type", "Point");
+                self.point(out, "coordinates");
+                out.end().end();
+            }
+            1 => {
+                out.append("$exists", self.chance(50));
+            }
+            _ => {
+                out.begin_document("$geoWithin").begin_array("$centerSphere");
+                out.push_array().push(self.below(3) as f64).push(self.below(3) as f64).end();
+                out.push([0.01, 0.02, 0.03][self.below(3) as usize]).end().end();
+            }
         }
         out.end();
     }

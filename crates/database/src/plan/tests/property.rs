@@ -3,10 +3,13 @@
 use super::generate::Random;
 use crate::database::Database;
 use crate::exec::Record;
+use crate::explain::Verbosity;
+use crate::index::KeyKind;
+use crate::plan::bounds::is_positional;
 use crate::plan::build;
 use crate::plan::choose::Source;
 use crate::view::View;
-use crate::{Hint, InsertRequest, ManualClock, Operation, Read};
+use crate::{FindRequest, Hint, InsertRequest, ManualClock, Operation, Read};
 use base::bson::{Document, DocumentBuf, Path, Value};
 use base::{Namespace, Result};
 use query::matcher::Matcher;
@@ -175,11 +178,15 @@ fn query(world: &World, view: &View, random: &mut Random, seed: u64) {
     for position in 0..plan.rejected.len() {
         check(world.run(view, &read, Some(position)), "rejected plan");
     }
-    let scans = matches!(plan.source, Source::Collection { .. });
-    assert!(!scans || !is_served(world, &filter), "{}", about("an index was not used"));
+    if is_served(world, &filter) {
+        let plan = explained(world, &filter);
+        assert!(!plan.contains("COLLSCAN"), "{}\n{plan}", about("an index was not used"));
+    }
+    plan.each_index(|index| assert!(!index.spec.hidden, "{}", about("a hidden index was used")));
     let data = world.database.collection(&world.namespace).unwrap();
     for index in &data.data().unwrap().indexes {
-        if index.spec.sparse || index.spec.partial.is_some() {
+        let all = !index.spec.sparse && index.spec.partial.is_none();
+        if !all || index.spec.hidden || !index.spec.serves_plain_queries() {
             continue;
         }
         let hinted = Read { hint: Some(Hint::Name(index.spec.name.clone())), ..read.clone() };
@@ -204,19 +211,50 @@ fn query(world: &World, view: &View, random: &mut Random, seed: u64) {
     limited(world, view, &read, &expected, random, &about);
 }
 
-/// Whether some index bounds a filter by a number that a path must equal.
+/// Whether an index bounds a filter by numbers: one that has all documents with numbers at a path of the filter.
 fn is_served(world: &World, filter: &DocumentBuf) -> bool {
     let collection = world.database.collection(&world.namespace).unwrap();
     let indexes = &collection.data().unwrap().indexes;
     filter.view().iter().any(|condition| {
-        let is_number = matches!(condition.value(), Value::Int32(_));
-        is_number
-            && indexes.iter().any(|index| {
-                let spec = &index.spec;
-                let first = spec.parts.first().is_some_and(|part| part.path.as_str() == condition.name());
-                first && spec.partial.is_none() && spec.wildcard.is_none()
-            })
+        let (path, ranges) = (Path::new(condition.name()), ["$eq", "$gt", "$gte", "$lt", "$lte"]);
+        let is_number = |value: Value<'_>| matches!(value, Value::Int32(_));
+        let (number, equal) = match condition.value() {
+            Value::Document(operators) => {
+                let all = |among: &[&str]| {
+                    let mut each = operators.iter();
+                    each.all(|operator| among.contains(&operator.name()) && is_number(operator.value()))
+                };
+                (all(&ranges) && !operators.is_empty(), all(&["$eq"]))
+            }
+            value => (is_number(value), true),
+        };
+        let serves = |index: &Arc<crate::index::Index>| {
+            let spec = &index.spec;
+            let Some(first) = spec.parts.first() else { return false };
+            let plain = spec.serves_plain_queries() && spec.partial.is_none() && !spec.hidden;
+            plain
+                && match &spec.wildcard {
+                    Some(wildcard) => wildcard.part == 0 && wildcard.covers(&path) && !is_positional(&path),
+                    None => first.path == path && (first.kind != KeyKind::Hashed || equal),
+                }
+        };
+        number && indexes.iter().any(serves)
     })
+}
+
+/// What explain says of a filter's plan.
+fn explained(world: &World, filter: &DocumentBuf) -> String {
+    let request = FindRequest::new(filter.view());
+    let (database, operation) = (&world.database, &world.operation);
+    let verbosity = Verbosity::QueryPlanner;
+    let explained =
+        database.explain_find(operation, &world.namespace, &request, verbosity, &world.context).unwrap();
+    explained
+        .view()
+        .get("queryPlanner")
+        .and_then(|plan| plan.as_document()?.get("winningPlan"))
+        .unwrap()
+        .to_string()
 }
 
 /// A covered plan yields what the documents hold.
@@ -333,6 +371,7 @@ fn sources_are_of_every_kind() {
                 Source::Index(candidate) if candidate.access.index.spec.path_part.is_some() => {
                     5 + usize::from(candidate.access.parts.iter().any(|part| part.as_slice().len() == 2))
                 }
+                Source::Index(candidate) if candidate.is_unique() => 2,
                 Source::Index(_) => 3,
                 Source::Union(_) | Source::Near(_) => 4,
                 Source::Text(_) => unreachable!("no filter here searches for text"),

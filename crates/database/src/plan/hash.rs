@@ -1,12 +1,12 @@
 //! Hashes by which clients group queries: of a query's shape, and of the shape with the indexes.
 
+use super::{Read, shape};
 use crate::collection::Collection;
-use crate::plan::{Read, shape};
 use base::bson::Document;
 
 /// The hash of a query's shape (its filter without constants, its order), and that of the shape
 /// together with the collection's indexes, each in eight hexadecimal digits.
-pub(super) fn hashes(filter: Document<'_>, read: &Read, collection: &Collection) -> (String, String) {
+pub(crate) fn hashes(filter: Document<'_>, read: &Read, collection: &Collection) -> (String, String) {
     let shape = shape::encode(filter, read.sort.as_deref(), read.projection.as_ref(), Document::EMPTY);
     let mut hash = Hash(0x811C_9DC5);
     hash.bytes(&shape);

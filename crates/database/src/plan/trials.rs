@@ -1,0 +1,115 @@
+//! Trials between candidates that the rules think equal: the one with the fewest keys within its bounds is taken.
+
+use super::Access;
+use super::choose::{Candidate, Planning};
+use super::shape;
+use crate::exec::KeyBounds;
+use crate::kept_plans::{KeptPlans, Trial, fingerprint};
+use crate::storage_error;
+use base::Result;
+use std::cell::RefCell;
+use storage::{Direction, Snapshot};
+
+/// How many keys are counted at most of each candidate.
+const KEYS_MAX: u64 = 100;
+
+/// The plans that were kept, and what planning does with them.
+pub(crate) struct Trials<'a> {
+    kept: &'a KeptPlans,
+    outcome: RefCell<Outcome>,
+}
+
+#[derive(Default)]
+enum Outcome {
+    /// There was nothing to decide.
+    #[default]
+    None,
+    /// The plan that was kept has been taken.
+    Kept,
+    /// There was a trial.
+    Tried(Trial),
+}
+
+impl<'a> Trials<'a> {
+    pub(crate) fn new(kept: &'a KeptPlans) -> Trials<'a> {
+        Trials { kept, outcome: RefCell::default() }
+    }
+
+    /// Forgets what was decided: another source than a candidate is taken.
+    pub(crate) fn forget(&self) {
+        self.outcome.take();
+    }
+
+    /// Whether the plan is the one that was kept, and the trial that chose it.
+    pub(crate) fn finish(self) -> (bool, Option<Trial>) {
+        match self.outcome.into_inner() {
+            Outcome::None => (false, None),
+            Outcome::Kept => (true, None),
+            Outcome::Tried(trial) => (false, Some(trial)),
+        }
+    }
+}
+
+impl Planning<'_> {
+    /// Puts the best of several equal candidates first: the one that was kept for the query's shape, if it is as
+    /// good as it was, or by trial.
+    pub(super) fn decide(&self, candidates: &mut Vec<Candidate>) -> Result<()> {
+        let shape = shape::of_read(self.read, self.context);
+        let indexes = fingerprint(self.indexes);
+        let mut again = false;
+        if let Some(kept) = self.trials.kept.active(&shape, indexes)
+            && let Some(place) = candidates.iter().position(|one| name(&one.access) == kept.trial.winner)
+            && let Some(candidate) = candidates.get(place)
+        {
+            let works_max = kept.works_max();
+            again = keys_within(&candidate.access, self.snapshot, works_max)? >= works_max;
+            if !again {
+                let candidate = candidates.remove(place);
+                candidates.insert(0, candidate);
+                self.trials.outcome.replace(Outcome::Kept);
+                return Ok(());
+            }
+        }
+        let keys = self.by_keys(candidates)?;
+        let (Some(winner), Some(fewest)) = (candidates.first(), keys.first()) else { return Ok(()) };
+        // Where all have too many keys nothing was decided.
+        if *fewest < KEYS_MAX {
+            // A step for each key, and one that finds the end.
+            let (winner, works) = (name(&winner.access), fewest + 1);
+            self.trials.outcome.replace(Outcome::Tried(Trial { shape, indexes, winner, keys, works, again }));
+        }
+        Ok(())
+    }
+
+    /// Sorts candidates by their keys, and of as many by their parts; says how many keys each has.
+    pub(super) fn by_keys(&self, candidates: &mut Vec<Candidate>) -> Result<Vec<u64>> {
+        let count = |candidate: Candidate| {
+            let keys = keys_within(&candidate.access, self.snapshot, KEYS_MAX)?;
+            Ok((keys, candidate.access.parts.len(), candidate))
+        };
+        let mut counted: Vec<(u64, usize, Candidate)> =
+            candidates.drain(..).map(count).collect::<Result<_>>()?;
+        counted.sort_by_key(|(keys, parts, _)| (*keys, *parts));
+        let keys = counted.iter().map(|(keys, ..)| *keys).collect();
+        candidates.extend(counted.into_iter().map(|(_, _, candidate)| candidate));
+        Ok(keys)
+    }
+}
+
+/// Tells candidates apart: a wildcard index is one for each path.
+fn name(access: &Access) -> String {
+    let spec = &access.index.spec;
+    format!("{} {}", spec.name, spec.key)
+}
+
+/// How many keys lie within the bounds, as far as it is worth counting.
+fn keys_within(access: &Access, snapshot: &dyn Snapshot, most: u64) -> Result<u64> {
+    let range = KeyBounds::new(access).range();
+    let scan = snapshot.scan(access.index.ident, range, Direction::Forward);
+    let mut cursor = scan.map_err(storage_error)?;
+    let mut count = 0;
+    while count < most && cursor.next().map_err(storage_error)?.is_some() {
+        count += 1;
+    }
+    Ok(count)
+}
