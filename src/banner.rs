@@ -30,7 +30,7 @@ impl Start {
 }
 
 /// What people are shown. The first line is the connection string, which programs read.
-pub(crate) fn banner(address: SocketAddr, config: &Config, start: Start) -> String {
+pub(crate) fn banner(address: SocketAddr, config: &Config, start: Start, http: Option<&str>) -> String {
     let uri = connection_string(address, &config.settings);
     let data = match (&config.disk, &config.postgres) {
         (Some(disk), _) => disk.directory.display().to_string(),
@@ -43,10 +43,11 @@ pub(crate) fn banner(address: SocketAddr, config: &Config, start: Start) -> Stri
         Some(false) => " --tlsCAFile FILE",
         Some(true) => " --tlsCAFile FILE --tlsCertificateKeyFile FILE",
     };
+    let http = http.map(|url| format!("http: {url}\n")).unwrap_or_default();
     format!(
         "{uri}\n{}\n\
          Vellum {}, process {}, listening on {address}\n\
-         data: {data}; start: {}\n\
+         data: {data}; start: {}\n{http}\
          try: mongosh '{uri}'{further}\n",
         config.promise,
         env!("CARGO_PKG_VERSION"),
@@ -56,7 +57,13 @@ pub(crate) fn banner(address: SocketAddr, config: &Config, start: Start) -> Stri
 }
 
 /// The same as lines of the log, the last one with the words and the number that tools wait for.
-pub(crate) fn log_start(address: SocketAddr, config: &Config, start: Start, awaits_initiation: bool) {
+pub(crate) fn log_start(
+    address: SocketAddr,
+    config: &Config,
+    start: Start,
+    awaits_initiation: bool,
+    http: Option<&str>,
+) {
     let settings = &config.settings;
     if settings.ephemeral {
         server::logging::startup_warning(
@@ -69,6 +76,14 @@ pub(crate) fn log_start(address: SocketAddr, config: &Config, start: Start, awai
             settings.bind
         ));
     }
+    if let (Some(options), false) = (&settings.http, settings.auth)
+        && !options.address.ip().is_loopback()
+    {
+        server::logging::startup_warning(&format!(
+            "Nobody has to log in (--auth): anyone who reaches {} by HTTP sees figures and names of collections",
+            options.address
+        ));
+    }
     let uri = connection_string(address, settings);
     let directory = config.disk.as_ref().map(|disk| disk.directory.display().to_string()).unwrap_or_default();
     log::info!(
@@ -76,6 +91,9 @@ pub(crate) fn log_start(address: SocketAddr, config: &Config, start: Start, awai
         durability = durability(config), data = directory.as_str(), start = start.text().as_str(), uri = uri.as_str();
         "Vellum has started"
     );
+    if let Some(url) = http {
+        log::info!(c = "NETWORK", url = url; "HTTP is served");
+    }
     if awaits_initiation {
         log::info!(id = 21313, c = "REPL"; "Did not find local replica set configuration document at startup");
     } else if let Some(name) = &settings.replica_set {

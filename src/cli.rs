@@ -4,7 +4,7 @@
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 /// A MongoDB-compatible document database in one small binary.
@@ -217,6 +217,18 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) tls: TlsFiles,
 
+    /// Serve /metrics and health by HTTP
+    ///
+    /// Such as 127.0.0.1:9216, or 9216 for this machine alone; /metrics is for Prometheus, /healthz and /readyz for whoever watches over processes. With --tls-mode it is HTTPS, with --auth users log in.
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_http)]
+    pub(crate) http: Option<SocketAddr>,
+
+    /// Name that HTTP is asked for by
+    ///
+    /// Several with commas between. Addresses and localhost need none: other names could be somebody else's page.
+    #[arg(long, value_name = "NAME", hide_short_help = true, requires = "http", value_delimiter = ',')]
+    pub(crate) http_host: Vec<String>,
+
     /// Let clients set clock and fail points
     ///
     /// Unless said, they may while --bind is a loopback address and nobody has to log in.
@@ -398,6 +410,20 @@ pub(crate) fn parse_address(text: &str) -> Result<IpAddr, String> {
     }
     let hint = "not an IP address; 127.0.0.1 serves this machine alone, 0.0.0.0 every network it is on";
     text.parse().map_err(|_| hint.to_string())
+}
+
+/// An address and a port, or a port of this machine alone.
+fn parse_http(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    let of_name = text.strip_prefix("localhost:").and_then(|port| port.parse::<u16>().ok());
+    match of_name {
+        Some(port) => Ok((Ipv4Addr::LOCALHOST, port).into()),
+        None => {
+            text.parse().map_err(|_| "expected ADDRESS:PORT, such as 127.0.0.1:9216, or a port".to_string())
+        }
+    }
 }
 
 /// The name of a replica set.

@@ -7,7 +7,7 @@ use crate::tls;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use server::logging::{self, Destination};
-use server::{Settings, Tls};
+use server::{HttpOptions, Settings, Tls};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -179,6 +179,7 @@ impl ServeOptions {
                 connections_max: self.max_connections as usize,
                 strict: self.strict,
                 tls,
+                http: self.http.map(|address| HttpOptions { address, names: self.http_host }),
                 ..Settings::default()
             },
             promise: promise(disk.as_ref(), postgres.as_ref()),
@@ -306,6 +307,24 @@ mod tests {
     }
 
     #[test]
+    fn http_is_asked_for() {
+        assert_eq!(parse("vellum").unwrap().settings.http, None);
+        for (line, address, names) in [
+            ("vellum --http 9216", "127.0.0.1:9216", vec![]),
+            ("vellum --http localhost:0", "127.0.0.1:0", vec![]),
+            ("vellum --http 0.0.0.0:80 --http-host a,b", "0.0.0.0:80", vec!["a", "b"]),
+            ("vellum --http [::1]:9216", "[::1]:9216", vec![]),
+        ] {
+            let options = parse(line).unwrap().settings.http.unwrap();
+            assert_eq!(
+                (options.address.to_string().as_str(), options.names),
+                (address, names.iter().map(|name| name.to_string()).collect()),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
     fn strictness_is_asked_for() {
         assert!(!parse("vellum").unwrap().settings.strict);
         assert!(parse("vellum serve --strict").unwrap().settings.strict);
@@ -367,6 +386,8 @@ mod tests {
                 "/nowhere/a.pem: No such file",
             ),
             ("vellum --tls-certificate-key-file /nowhere/a.pem", "TLS is off"),
+            ("vellum --http everywhere", "127.0.0.1:9216"),
+            ("vellum --http-host a", "--http"),
             ("vellum --tls-ca-file a", "--tls-certificate-key-file"),
         ] {
             let error = parse(line).unwrap_err();

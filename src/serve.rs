@@ -105,8 +105,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     if config.parent_pipe {
         stop_with_parent(server.clone());
     }
-    let served =
-        server::serve(&server, |address| announce(address, &config, start, server.awaits_initiation()));
+    let served = server::serve(&server, |address| announce(address, &config, start, &server));
     let served = served.map_err(|error| Failure::new(Kind::Address, explain(&error, bind, port)));
     if config.settings.strict {
         report(&database);
@@ -136,14 +135,15 @@ fn open_postgres(
     Ok(Database::open_on(Arc::new(store), clock, server::seed()))
 }
 
-fn announce(address: SocketAddr, config: &Config, start: Start, awaits_initiation: bool) {
+fn announce(address: SocketAddr, config: &Config, start: Start, server: &Server) {
     let of_tls = config.settings.tls.as_ref().map(|tls| tls.warnings()).unwrap_or_default();
     for warning in config.warnings.iter().chain(&of_tls) {
         server::logging::startup_warning(warning);
     }
-    banner::log_start(address, config, start, awaits_initiation);
+    let http = server.http_url();
+    banner::log_start(address, config, start, server.awaits_initiation(), http.as_deref());
     if config.greeting == Greeting::Banner {
-        let text = banner::banner(address, config, start);
+        let text = banner::banner(address, config, start, http.as_deref());
         let mut out = io::stdout();
         // Whoever closed standard output doesn't want to know.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -203,6 +203,10 @@ fn report(database: &Database) {
 }
 
 fn explain(error: &io::Error, bind: IpAddr, port: u16) -> String {
+    // HTTP's listener says itself what it is about.
+    if error.get_ref().is_some() {
+        return format!("cannot listen: {error}");
+    }
     let address = SocketAddr::new(bind, port);
     match error.kind() {
         ErrorKind::AddrInUse => format!(

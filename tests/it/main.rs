@@ -12,6 +12,7 @@
 //! - `durability`: what a server with a data directory keeps when it is killed.
 //! - `fairness`: long work keeps nobody waiting.
 //! - `files`: how many descriptors connections may take.
+//! - `http`: figures for Prometheus, and health.
 //! - `interrupts`: killOp and maxTimeMS end whatever runs.
 //! - `log_history`: how far the log reaches back, and its terms.
 //! - `postgres_fronts`: two servers over one PostgreSQL schema.
@@ -39,6 +40,7 @@ mod fairness;
 #[cfg(unix)]
 mod files;
 mod fronts;
+mod http;
 #[cfg(unix)]
 mod init_scripts;
 mod interrupts;

@@ -264,6 +264,7 @@ struct Slot {
     tag: Option<CursorTag>,
     session: Option<SessionId>,
     no_timeout: bool,
+    is_stream: bool,
     operation: Arc<Operation>,
     used: Instant,
     /// Killed while being read: it is not put back.
@@ -413,6 +414,11 @@ impl Cursors {
         idle.collect()
     }
 
+    /// Change streams that are open.
+    pub fn streams(&self) -> usize {
+        self.open.lock().values().filter(|slot| slot.is_stream).count()
+    }
+
     /// Cursors being read at the moment.
     pub fn pinned(&self) -> usize {
         self.open.lock().values().filter(|slot| slot.cursor.is_none()).count()
@@ -431,6 +437,7 @@ impl Slot {
             tag: cursor.tag.clone(),
             session: cursor.session,
             no_timeout: cursor.no_timeout,
+            is_stream: cursor.stream.is_some(),
             operation: cursor.operation.clone(),
             used: Instant::now(),
             killed: false,

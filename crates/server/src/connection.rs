@@ -9,6 +9,7 @@ use crate::auth::{Conversation, Identity};
 use crate::call::Wait;
 use crate::dispatch::{self, Context, Outcome as Ran};
 use crate::fail_point::Failure;
+use crate::operations::DatabaseOperations;
 use crate::server::Server;
 use crate::session::Session;
 use crate::turn::Turn;
@@ -45,6 +46,8 @@ pub(crate) struct ConnectionState {
     pub(crate) statement_failed: bool,
     /// The session used last, so that using it again needs no look-up.
     pub(crate) session: Option<Arc<Session>>,
+    /// What is counted of the database used last.
+    pub(crate) counted: Option<Arc<DatabaseOperations>>,
     /// The present request's number and beginning, which it keeps however often it waits.
     pub(crate) began: Option<Began>,
     /// The present request's place among the statements of its session, where they wait for one
@@ -124,6 +127,7 @@ impl ConnectionState {
             metadata: None,
             session: None,
             statement_failed: false,
+            counted: None,
             began: None,
             turn: None,
             waiting_until: None,

@@ -1,6 +1,6 @@
 //! What the server counts of itself, as serverStatus reports it.
 
-use crate::command::COMMANDS;
+use crate::operations::Operations;
 use rustls::ProtocolVersion;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,17 +18,6 @@ impl Counter {
     pub(crate) fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed) as i64
     }
-}
-
-/// How often one command ran, how often it failed, and for how long it ran in all.
-#[derive(Default)]
-pub(crate) struct CommandCounter {
-    /// All times it ran.
-    pub(crate) total: Counter,
-    /// The times it failed.
-    pub(crate) failed: Counter,
-    /// Microseconds spent in it.
-    pub(crate) micros: Counter,
 }
 
 /// How often one way to log in was tried, and let somebody in.
@@ -51,6 +40,7 @@ pub(crate) struct TryCounter {
 pub(crate) const LOGINS: [&str; 3] = ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"];
 
 /// All counts.
+#[derive(Default)]
 pub(crate) struct Counters {
     /// Bytes received, headers included.
     pub(crate) bytes_in: Counter,
@@ -78,8 +68,8 @@ pub(crate) struct Counters {
     pub(crate) mechanisms_asked: Counter,
     /// Tries to log in: as [`LOGINS`] has them.
     pub(crate) logins: [LoginCounter; LOGINS.len()],
-    /// One for each row of the table of commands.
-    pub(crate) commands: Vec<CommandCounter>,
+    /// Commands by database.
+    pub(crate) operations: Operations,
 }
 
 /// The versions of TLS that are counted, by MongoDB's names of them. The first two nobody gets.
@@ -105,27 +95,6 @@ impl Counters {
         let at = PROTOCOLS.iter().position(|(_, known)| Some(*known) == protocol);
         if let Some(counter) = self.protocols.get(at.unwrap_or(PROTOCOLS.len())) {
             counter.add(1);
-        }
-    }
-}
-
-impl Default for Counters {
-    fn default() -> Counters {
-        Counters {
-            bytes_in: Counter::default(),
-            bytes_out: Counter::default(),
-            requests: Counter::default(),
-            inserted: Counter::default(),
-            updated: Counter::default(),
-            deleted: Counter::default(),
-            returned: Counter::default(),
-            user_asserts: Counter::default(),
-            panics: Counter::default(),
-            connections_rejected: Counter::default(),
-            protocols: Default::default(),
-            mechanisms_asked: Counter::default(),
-            logins: Default::default(),
-            commands: COMMANDS.iter().map(|_| CommandCounter::default()).collect(),
         }
     }
 }

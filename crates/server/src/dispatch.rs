@@ -80,11 +80,11 @@ pub(crate) fn run(
         notes: setting.as_ref().map(|_| Notes::default()),
     };
     let result = run.checked(state, &mut reply);
-    if let (Some(counter), false) = (server.counters.commands.get(at), matches!(result, Ok(Ran::Wait(_)))) {
-        counter.total.add(1);
-        counter.failed.add(u64::from(result.is_err()));
+    if !matches!(result, Ok(Ran::Wait(_))) {
         let took = began.elapsed();
-        counter.micros.add(took.as_micros() as u64);
+        let exists = || is_there(server, request.database);
+        let counted = server.counters.operations.of(&mut state.counted, request.database, exists);
+        counted.note(at, took, result.is_err());
         if (setting.is_some() || server.profiler.slow.is_slow(took)) && !state.is_system {
             let told = reply.so_far();
             let finished = Finished {
@@ -106,6 +106,12 @@ pub(crate) fn run(
         Ok(Ran::Close) => Outcome::Close,
         Err(error) => run.failed(state, emptied(reply, header_size), &error),
     }
+}
+
+/// Whether a database has a collection, or is one that always counts as there.
+fn is_there(server: &Server, database: &str) -> bool {
+    matches!(database, "admin" | "config" | "local")
+        || server.database.catalog().collections(database).next().is_some()
 }
 
 /// A reply with nothing behind its header.

@@ -8,6 +8,7 @@
 mod first;
 mod stream;
 mod tls_stream;
+mod web;
 
 use crate::activity::Activity;
 use crate::buffers;
@@ -101,6 +102,7 @@ async fn listen(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Res
             log::warn!("storing the configuration of the replica set: {error}");
         }
     }
+    web::listen(server).await?;
     ready(address);
     let mut stop = server.stop.listen(0);
     let stopped = poll_fn(|context| match stop.has_happened(context.waker()) {

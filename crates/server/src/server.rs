@@ -6,6 +6,7 @@ use crate::cluster_parameters::ClusterParameters;
 use crate::counters::Counters;
 use crate::default_concerns::DefaultConcerns;
 use crate::fail_point::FailPoints;
+use crate::http::{Http, HttpOptions};
 use crate::logging::now_millis;
 use crate::parameters::{Parameters, Setting};
 use crate::profiler::Profiler;
@@ -51,6 +52,8 @@ pub struct Settings {
     pub connections_max: usize,
     /// How connections are encrypted; `None` where TLS is off.
     pub tls: Option<Arc<Tls>>,
+    /// Where figures are served by HTTP; `None` where they aren't.
+    pub http: Option<HttpOptions>,
     /// How long a client may take to begin, and for the handshake of TLS.
     pub handshake_timeout: Duration,
     /// Which operations are profiled and logged until `profile` says otherwise: the level of every database, what
@@ -85,6 +88,7 @@ impl Default for Settings {
             connections_max: 65_536,
             profiling: (0, None, None),
             tls: None,
+            http: None,
             handshake_timeout: Duration::from_secs(30),
             test_commands: true,
             auth: false,
@@ -103,6 +107,7 @@ pub struct Server {
     pub(crate) activities: Activities,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) counters: Counters,
+    pub(crate) http: Http,
     pub(crate) transactions: TransactionCounters,
     pub(crate) fail_points: FailPoints,
     pub(crate) parameters: Parameters,
@@ -165,6 +170,7 @@ impl Server {
             activities: Activities::default(),
             sessions,
             counters: Counters::default(),
+            http: Http::default(),
             transactions: TransactionCounters::default(),
             parameters: Parameters::default(),
             profiler: Profiler::new(settings.profiling),
@@ -194,6 +200,12 @@ impl Server {
             server.load_cluster_parameters();
         }
         server
+    }
+
+    /// Where HTTP is served, once it is.
+    pub fn http_url(&self) -> Option<String> {
+        let scheme = if self.settings.tls.is_some() { "https" } else { "http" };
+        self.http.address.get().map(|address| format!("{scheme}://{address}/"))
     }
 
     /// Ends [`serve`](crate::serve), replies under way being finished.

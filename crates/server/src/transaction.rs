@@ -57,6 +57,15 @@ pub(crate) struct TransactionCounters {
     active: AtomicI64,
 }
 
+/// The same at one moment: those under way, those of them that a statement runs in, and all there were.
+pub(crate) struct TransactionFigures {
+    pub(crate) open: i64,
+    pub(crate) active: i64,
+    pub(crate) started: i64,
+    pub(crate) committed: i64,
+    pub(crate) aborted: i64,
+}
+
 impl Session {
     /// Begins or goes on with a transaction for one of its statements.
     ///
@@ -328,15 +337,27 @@ impl TransactionCounters {
         self.open.load(Relaxed) > 0
     }
 
-    /// Appends what serverStatus' section has.
-    pub(crate) fn append_to(&self, out: &mut Builder) {
+    /// What was counted, at one moment.
+    pub(crate) fn figures(&self) -> TransactionFigures {
         let (open, active) = (self.open.load(Relaxed).max(0), self.active.load(Relaxed).max(0));
         let count = |counter: &AtomicU64| counter.load(Relaxed) as i64;
+        TransactionFigures {
+            open,
+            active: active.min(open),
+            started: count(&self.started),
+            committed: count(&self.committed),
+            aborted: count(&self.aborted),
+        }
+    }
+
+    /// Appends what serverStatus' section has.
+    pub(crate) fn append_to(&self, out: &mut Builder) {
+        let TransactionFigures { open, active, started, committed, aborted } = self.figures();
         out.append("retriedCommandsCount", 0i64).append("retriedStatementsCount", 0i64);
         out.append("transactionsCollectionWriteCount", 0i64);
-        out.append("currentActive", active.min(open)).append("currentInactive", (open - active).max(0));
-        out.append("currentOpen", open).append("totalAborted", count(&self.aborted));
-        out.append("totalCommitted", count(&self.committed)).append("totalStarted", count(&self.started));
+        out.append("currentActive", active).append("currentInactive", open - active);
+        out.append("currentOpen", open).append("totalAborted", aborted);
+        out.append("totalCommitted", committed).append("totalStarted", started);
         out.append("totalPrepared", 0i64).append("totalPreparedThenCommitted", 0i64);
         out.append("totalPreparedThenAborted", 0i64).append("currentPrepared", 0i64);
     }

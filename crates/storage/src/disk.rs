@@ -283,6 +283,8 @@ impl Engine for DiskEngine {
             sync_micros_p50: latency.percentile(50),
             sync_micros_p95: latency.percentile(95),
             sync_micros_p99: latency.percentile(99),
+            sync_micros: latency.sum(),
+            sync_counts: latency.by_doublings(),
             checkpoints: self.core.checkpoints.load(Ordering::Relaxed),
             changed_bytes: state.changed_bytes,
             journal_bytes: self.core.journal.bytes(),

@@ -79,6 +79,9 @@ impl Range {
     }
 }
 
+/// How many spans of time [`Statistics::sync_counts`] tells apart.
+pub const SYNC_SPANS: usize = 22;
+
 /// What an engine counts about itself since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -103,6 +106,11 @@ pub struct Statistics {
     pub sync_micros_p95: u64,
     /// Microseconds within which 99 % of the journal's syncs were done.
     pub sync_micros_p99: u64,
+    /// Microseconds spent in all syncs of the journal.
+    pub sync_micros: u64,
+    /// How many of them took less than 16 microseconds, 16 to 31, and so on by doublings; the last are all that took
+    /// longer.
+    pub sync_counts: [u64; SYNC_SPANS],
     /// Checkpoints completed.
     pub checkpoints: u64,
     /// About how much memory the changes since the latest checkpoint take.

@@ -27,7 +27,7 @@ pub use batch::{Batch, Op};
 pub use bytes::{Key, Value};
 pub use disk::{DiskEngine, DiskOptions, Lost, Salvage};
 pub use engine::{
-    Cursor, Damage, Direction, Durability, Engine, Ident, Position, Range, Snapshot, Statistics,
+    Cursor, Damage, Direction, Durability, Engine, Ident, Position, Range, SYNC_SPANS, Snapshot, Statistics,
 };
 pub use error::{Error, Result};
 pub use memory::MemoryEngine;

@@ -163,7 +163,7 @@ impl Conversation {
 impl Auth {
     /// What somebody is shown who asks for a user that isn't there: for one name always the same salt, as of a user that
     /// is. No proof is right for it.
-    fn credential_of_nobody(
+    pub(super) fn credential_of_nobody(
         &self,
         server: &Server,
         mechanism: Mechanism,

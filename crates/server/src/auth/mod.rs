@@ -10,6 +10,7 @@ mod delays;
 pub(crate) mod identity;
 pub(crate) mod login;
 pub(crate) mod names;
+pub(crate) mod password;
 pub(crate) mod redact;
 pub(crate) mod restrictions;
 pub(crate) mod store;

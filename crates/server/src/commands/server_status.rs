@@ -5,7 +5,8 @@ use crate::call::{Answer, Call};
 use crate::command::{COMMANDS, Command, Kind};
 use crate::commands::diagnostics::{VERSION, host_name};
 use crate::commands::hello;
-use crate::counters::{CommandCounter, LOGINS, PROTOCOLS, TryCounter};
+use crate::counters::{LOGINS, PROTOCOLS, TryCounter};
+use crate::figures::{Collections, Connections, Process};
 use crate::heap::process_bytes;
 use crate::logging::now_millis;
 use crate::server::Server;
@@ -93,43 +94,20 @@ fn server_status(call: &mut Call<'_>) -> Result<Answer> {
 
 /// How many collections there are of which kind.
 fn catalog_stats(server: &Server, reply: &mut Builder) {
-    let catalog = server.database.catalog();
-    let (mut collections, mut capped, mut clustered, mut views, mut internal) =
-        (0i32, 0i32, 0i32, 0i32, 0i32);
-    for collection in catalog.all() {
-        let own = matches!(collection.namespace.database(), "admin" | "config" | "local")
-            || collection.namespace.collection().starts_with("system.");
-        match collection.is_view() {
-            true => views += 1,
-            false if own => internal += 1,
-            false => {
-                collections += 1;
-                capped += i32::from(collection.options.capped.is_some());
-                clustered += i32::from(collection.options.clustered.is_some());
-            }
-        }
-    }
-    reply.append("collections", collections).append("capped", capped).append("clustered", clustered);
-    reply.append("timeseries", 0).append("views", views).append("internalCollections", internal);
-    reply.append("internalViews", 0);
+    let found = Collections::of(server);
+    reply.append("collections", found.ordinary).append("capped", found.capped);
+    reply.append("clustered", found.clustered).append("timeseries", 0).append("views", found.views);
+    reply.append("internalCollections", found.internal).append("internalViews", 0);
 }
 
 /// What the kernel has counted for this process, where it tells.
 fn extra_info(_: &Server, reply: &mut Builder) {
-    const TICKS_PER_SECOND: i64 = 100;
     reply.append("note", "fields vary by platform");
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name of the program, which may hold blanks, stands in brackets.
-    let stat: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let number = |at: usize| stat.get(at).and_then(|text| text.parse::<i64>().ok());
-    for (name, at, scale) in [
-        ("user_time_us", 11, 1_000_000 / TICKS_PER_SECOND),
-        ("system_time_us", 12, 1_000_000 / TICKS_PER_SECOND),
-        ("page_reclaims", 7, 1),
-        ("page_faults", 9, 1),
-    ] {
-        reply.append_optional(name, number(at).map(|count| count * scale));
-    }
+    let process = Process::now();
+    reply.append_optional("user_time_us", process.user_micros);
+    reply.append_optional("system_time_us", process.system_micros);
+    reply.append_optional("page_reclaims", process.reclaims);
+    reply.append_optional("page_faults", process.faults);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     for (name, line) in [
         ("maximum_resident_set_kb", "VmHWM:"),
@@ -145,15 +123,15 @@ fn extra_info(_: &Server, reply: &mut Builder) {
 /// The time that commands took, by what they do.
 fn op_latencies(server: &Server, reply: &mut Builder) {
     let mut sums = [(0i64, 0i64); 3];
-    for (command, counter) in COMMANDS.iter().zip(&server.counters.commands) {
+    for (command, sum) in COMMANDS.iter().zip(server.counters.operations.sums()) {
         let kind = match command.kind {
             _ if matches!(command.name, "aggregate" | "count" | "distinct" | "find" | "getMore") => 0,
             Kind::Write if command.retryable_write => 1,
             _ => 2,
         };
         if let Some((micros, count)) = sums.get_mut(kind) {
-            *micros += counter.micros.get();
-            *count += counter.total.get();
+            *micros += sum.micros;
+            *count += sum.total;
         }
     }
     for (name, (micros, count)) in ["reads", "writes", "commands"].iter().zip(sums) {
@@ -168,27 +146,13 @@ fn asserts(server: &Server, reply: &mut Builder) {
 
 /// Connections, and what they wait for: `threaded` are those that have a thread, which is while they run something.
 fn connections(server: &Server, reply: &mut Builder) {
-    let (open, total) = server.activities.counts();
-    let available = server.settings.connections_max.saturating_sub(open);
-    let (mut active, mut awaiting, mut streams, mut old_streams) = (0i32, 0i32, 0i32, 0i32);
-    for activity in server.activities.all() {
-        let Some(command) = activity.command() else { continue };
-        let greets = matches!(command, "hello" | "isMaster");
-        let is_streaming = greets && activity.streams.load(Ordering::Relaxed);
-        active += 1;
-        // Any other hello is answered at once.
-        awaiting += i32::from(greets);
-        streams += i32::from(is_streaming && command == "hello");
-        old_streams += i32::from(is_streaming && command == "isMaster");
-    }
-    reply.append("current", open as i32).append("available", available as i32);
-    reply.append("totalCreated", total as i64);
-    reply.append("rejected", server.counters.connections_rejected.get()).append("active", active);
-    reply.append("threaded", active - awaiting).append("exhaustIsMaster", old_streams);
-    reply
-        .append("exhaustHello", streams)
-        .append("awaitingTopologyChanges", awaiting)
-        .append("loadBalanced", 0);
+    let found = Connections::of(server);
+    reply.append("current", found.open as i32).append("available", found.available as i32);
+    reply.append("totalCreated", found.created as i64);
+    reply.append("rejected", server.counters.connections_rejected.get()).append("active", found.active);
+    reply.append("threaded", found.active - found.awaiting).append("exhaustIsMaster", found.old_streams);
+    reply.append("exhaustHello", found.streams).append("awaitingTopologyChanges", found.awaiting);
+    reply.append("loadBalanced", 0);
 }
 
 fn global_lock(server: &Server, reply: &mut Builder) {
@@ -216,16 +180,14 @@ fn network(server: &Server, reply: &mut Builder) {
 
 fn op_counters(server: &Server, reply: &mut Builder) {
     let counters = &server.counters;
-    let ran = |name: &str| command_counter(server, name).map_or(0, |counter| counter.total.get());
+    let sums = counters.operations.sums();
+    let ran =
+        |name: &str| crate::command::position(name).and_then(|at| sums.get(at)).map_or(0, |sum| sum.total);
     let counted = ["find", "insert", "update", "delete", "getMore"];
     let others = COMMANDS.iter().map(|command| command.name).filter(|name| !counted.contains(name));
     reply.append("insert", counters.inserted.get()).append("query", ran("find"));
     reply.append("update", counters.updated.get()).append("delete", counters.deleted.get());
     reply.append("getmore", ran("getMore")).append("command", others.map(ran).sum::<i64>());
-}
-
-fn command_counter<'a>(server: &'a Server, name: &str) -> Option<&'a CommandCounter> {
-    server.counters.commands.get(crate::command::position(name)?)
 }
 
 fn storage_engine(server: &Server, reply: &mut Builder) {
@@ -304,9 +266,9 @@ fn memory(_: &Server, reply: &mut Builder) {
 
 fn metrics(server: &Server, reply: &mut Builder) {
     reply.begin_document("commands");
-    for (command, counter) in COMMANDS.iter().zip(&server.counters.commands) {
+    for (command, sum) in COMMANDS.iter().zip(server.counters.operations.sums()) {
         reply.begin_document(command.name);
-        reply.append("failed", counter.failed.get()).append("total", counter.total.get()).end();
+        reply.append("failed", sum.failed).append("total", sum.total).end();
     }
     reply.end();
     let cursors = &server.database.cursors;

@@ -1,5 +1,6 @@
 //! How long syncs take: a histogram that many threads add to, and its percentiles.
 
+use crate::engine::SYNC_SPANS;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -10,11 +11,13 @@ const BUCKETS: usize = 4 * 32;
 pub(super) struct Latency {
     counts: [AtomicU64; BUCKETS],
     total: AtomicU64,
+    micros: AtomicU64,
 }
 
 impl Default for Latency {
     fn default() -> Self {
-        Latency { counts: [const { AtomicU64::new(0) }; BUCKETS], total: AtomicU64::new(0) }
+        let counts = [const { AtomicU64::new(0) }; BUCKETS];
+        Latency { counts, total: AtomicU64::new(0), micros: AtomicU64::new(0) }
     }
 }
 
@@ -39,6 +42,25 @@ impl Latency {
             count.fetch_add(1, Ordering::Relaxed);
         }
         self.total.fetch_add(1, Ordering::Relaxed);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// The microseconds of all of them.
+    pub(super) fn sum(&self) -> u64 {
+        self.micros.load(Ordering::Relaxed)
+    }
+
+    /// How many stayed below 16 microseconds, how many below each doubling of that, and how many took longer.
+    pub(super) fn by_doublings(&self) -> [u64; SYNC_SPANS] {
+        let mut counts = [0; SYNC_SPANS];
+        for (at, count) in self.counts.iter().enumerate() {
+            // The first four buckets begin at 4 microseconds, the next four at 8.
+            let span = (at / 4).saturating_sub(1).min(SYNC_SPANS - 1);
+            if let Some(sum) = counts.get_mut(span) {
+                *sum += count.load(Ordering::Relaxed);
+            }
+        }
+        counts
     }
 
     /// How many durations have been noted.
@@ -71,6 +93,19 @@ mod tests {
             assert!(micros <= greatest && greatest * 4 < micros * 5, "{micros} {greatest}");
             assert!(bucket(micros) <= bucket(micros + 1));
         }
+    }
+
+    #[test]
+    fn doublings_begin_at_sixteen_microseconds() {
+        let latency = Latency::default();
+        for micros in [0, 15, 16, 31, 32, 1 << 23, (1 << 24) - 1, 1 << 24, 1 << 40] {
+            latency.note(Duration::from_micros(micros));
+        }
+        let counts = latency.by_doublings();
+        assert_eq!((counts[0], counts[1], counts[2]), (2, 2, 1));
+        assert_eq!((counts[SYNC_SPANS - 2], counts[SYNC_SPANS - 1]), (2, 2));
+        assert_eq!(counts.iter().sum::<u64>(), latency.count());
+        assert_eq!(latency.sum(), 15 + 16 + 31 + 32 + (1 << 23) + (1 << 24) - 1 + (1 << 24) + (1 << 40));
     }
 
     #[test]

@@ -1,0 +1,58 @@
+//! Logging in by a password that is shown as it is: held against the keys that SCRAM would have it proved by.
+
+use super::login::{self, Failure, Login};
+use super::names::UserName;
+use super::store;
+use super::user::User;
+use crate::connection::ConnectionState;
+use crate::server::Server;
+use base::Result;
+use wire::scram::{Credential, Mechanism};
+use wire::secret;
+
+/// Lets a user in whose password this is. A user that isn't there costs whoever asks as much time as one who is.
+///
+/// Errors: AuthenticationFailed; the store's.
+pub(crate) fn enter(
+    server: &Server,
+    state: &mut ConnectionState,
+    user: &UserName,
+    password: &str,
+) -> Result<()> {
+    let known = store::user(server, user)?.and_then(|found| User::read(found.view()));
+    let takes = |mechanism: &Mechanism| server.auth.takes(mechanism.name());
+    let found = Mechanism::ALL.into_iter().filter(takes).find_map(|mechanism| {
+        let credential = known.as_ref()?.credential(mechanism)?;
+        Some((mechanism, credential.clone()))
+    });
+    let mechanism = match &found {
+        Some((mechanism, _)) => Some(*mechanism),
+        None => Mechanism::ALL.into_iter().find(takes),
+    };
+    let fail = |why: &str| {
+        let name = mechanism.map_or("", Mechanism::name);
+        Err(login::failed(server, state, &Failure { user, mechanism: name, is_speculative: false, why }))
+    };
+    let Some(mechanism) = mechanism else { return fail("there is no way to log in by a password") };
+    server.counters.count_login(mechanism.name(), false, |tries| &tries.received);
+    let shown = match &found {
+        Some((_, credential)) => Ok(credential.clone()),
+        None => server.auth.credential_of_nobody(server, mechanism, user),
+    };
+    let shown = match shown {
+        Ok(shown) => shown,
+        Err(why) => return fail(&why),
+    };
+    let Ok(tried) = Credential::new(mechanism, &user.name, password, shown.salt.clone(), shown.iterations)
+    else {
+        return fail("the password can't be prepared");
+    };
+    let is_right = secret::equal(&tried.stored_key, &shown.stored_key);
+    let Some((_, credential)) = found else { return fail("the user has no password that can be checked") };
+    if !is_right {
+        return fail("the password is wrong");
+    }
+    let login = Login { user, mechanism: mechanism.name(), is_speculative: false, api_strict: false };
+    // It may have been changed since.
+    login::enter(server, state, &login, |user| user.credential(mechanism) == Some(&credential))
+}

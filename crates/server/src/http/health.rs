@@ -1,0 +1,32 @@
+//! Whether the server takes operations.
+
+use super::response::Response;
+use crate::direct;
+use crate::server::Server;
+use base::bson::Builder;
+use std::sync::atomic::Ordering;
+
+/// How long the read may take that shows it, in milliseconds.
+const MILLIS_MAX: i64 = 2000;
+
+/// 200 where a read is answered, 503 where it isn't or the server is about to stop. While data is recovered nobody
+/// listens yet.
+pub(super) fn ready(server: &Server) -> Response {
+    if server.stopping.load(Ordering::Acquire) {
+        return Response::text(503, "shutting down");
+    }
+    if server.awaits_initiation() {
+        return Response::text(503, "the replica set has yet to be initiated");
+    }
+    let mut read = Builder::new();
+    read.append("find", "system.version").append("limit", 1).append("singleBatch", true);
+    read.append("maxTimeMS", MILLIS_MAX).append("$db", "admin");
+    read.begin_document("$readPreference").append("mode", "nearest").end();
+    match direct::run(server, read.finish().view()) {
+        Ok(_) => Response::text(200, "ready"),
+        Err(error) => {
+            log::warn!("not ready: {error}");
+            Response::text(503, format!("a read failed: {}", error.code().name()))
+        }
+    }
+}

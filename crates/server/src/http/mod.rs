@@ -1,0 +1,132 @@
+//! What `--http` serves: figures for Prometheus, and whether the server is up and takes operations.
+//!
+//! Nothing here knows a socket: `net::web` reads a request's bytes and sends the response's. Whatever a request reads or
+//! changes is a command of the table, run with the rights of whoever asks, or a figure that `serverStatus` has, too.
+
+mod exposition;
+mod gate;
+mod health;
+mod metrics;
+mod request;
+mod response;
+mod users;
+
+use crate::counters::Counter;
+use crate::operations::Times;
+use crate::server::Server;
+pub(crate) use request::{Malformed, Request};
+pub(crate) use response::Response;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+
+/// Where to serve HTTP, and by which names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HttpOptions {
+    /// The address and the port, 0 for a free one.
+    pub address: SocketAddr,
+    /// Names that this server is asked for by, besides addresses and `localhost`.
+    pub names: Vec<String>,
+}
+
+/// What HTTP remembers and counts.
+#[derive(Default)]
+pub(crate) struct Http {
+    /// Where it is served, once it is.
+    pub(crate) address: OnceLock<SocketAddr>,
+    /// Connections open now.
+    pub(crate) connections: AtomicUsize,
+    /// Connections refused for their number.
+    pub(crate) rejected: Counter,
+    /// What was asked for: as [`PATHS`] has it, then anything else.
+    requests: [Answers; PATHS.len() + 1],
+}
+
+/// The answers to requests for one path.
+#[derive(Default)]
+struct Answers {
+    /// By the hundreds of their status, from 200 on.
+    by_class: [Counter; 4],
+    times: Times,
+}
+
+/// What can be asked for.
+const PATHS: [&str; 3] = ["/healthz", "/metrics", "/readyz"];
+
+/// Who sent a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Peer {
+    pub(crate) client: SocketAddr,
+    /// The address that the client dialled.
+    pub(crate) local: SocketAddr,
+    pub(crate) is_encrypted: bool,
+    /// Whether the request has waited its turn already.
+    pub(crate) has_waited: bool,
+}
+
+/// What becomes of a request.
+pub(crate) enum Answer {
+    /// It is answered.
+    Now(Response),
+    /// It is to be asked again after a while: its user has failed to log in too often.
+    Later(Duration),
+}
+
+impl From<Response> for Answer {
+    fn from(response: Response) -> Answer {
+        Answer::Now(response)
+    }
+}
+
+/// Answers a request. A panic is an answer, too.
+pub(crate) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    let began = Instant::now();
+    let answer = catch_unwind(AssertUnwindSafe(|| route(server, request, peer))).unwrap_or_else(|_| {
+        server.counters.panics.add(1);
+        Response::text(500, "the server failed to answer this; its log says how").into()
+    });
+    if let Answer::Now(response) = &answer {
+        server.http.count(request.path, response.status, began.elapsed());
+    }
+    answer
+}
+
+impl Http {
+    /// Counts a response.
+    pub(crate) fn count(&self, path: &str, status: u16, took: Duration) {
+        let at = PATHS.iter().position(|known| *known == path).unwrap_or(PATHS.len());
+        let Some(answers) = self.requests.get(at) else { return };
+        answers.times.note(took);
+        if let Some(count) = answers.by_class.get(usize::from(status / 100).saturating_sub(2)) {
+            count.add(1);
+        }
+    }
+}
+
+fn route(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    if !matches!(request.method, "GET" | "HEAD") && PATHS.contains(&request.path) {
+        return Response::text(405, "only GET and HEAD").with("Allow", "GET, HEAD").into();
+    }
+    match request.path {
+        // Whoever watches over processes asks by any name, and learns nothing but this.
+        "/healthz" => return Response::text(200, "up").into(),
+        "/readyz" => return health::ready(server).into(),
+        _ => {}
+    }
+    let names = server.settings.http.as_ref().map_or(&[][..], |options| &options.names);
+    if let Err(refused) = gate::check(request, names) {
+        return refused.into();
+    }
+    match request.path {
+        "/metrics" => match users::by_password(server, request, peer) {
+            Ok(state) => metrics::answer(server, &state).into(),
+            Err(answer) => answer,
+        },
+        _ => Response::text(404, "there are /metrics, /healthz and /readyz").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! A request of HTTP/1.1, read whole within bounds. What this server has no use for (chunked bodies, other forms of
+//! targets, fields that are there twice) is refused, so that nobody reads a request differently than somebody before it.
+
+use httparse::{EMPTY_HEADER, Status};
+
+/// The longest head, in bytes.
+const HEAD_MAX: usize = 8 * 1024;
+
+/// The most header fields.
+const FIELDS_MAX: usize = 64;
+
+/// The longest target, in bytes.
+const TARGET_MAX: usize = 2 * 1024;
+
+/// The longest body, in bytes: a name and a password.
+const BODY_MAX: usize = 4 * 1024;
+
+/// A request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Request<'a> {
+    /// `GET`, say.
+    pub(crate) method: &'a str,
+    /// The target up to its question mark.
+    pub(crate) path: &'a str,
+    /// What stands behind that.
+    pub(crate) query: &'a str,
+    /// By what name the client knows this server.
+    pub(crate) host: &'a str,
+    /// Where the page is from that asks, if one does.
+    pub(crate) origin: Option<&'a str>,
+    /// What the browser says about that.
+    pub(crate) fetch_site: Option<&'a str>,
+    /// Credentials.
+    pub(crate) authorization: Option<&'a str>,
+    /// Cookies.
+    pub(crate) cookie: Option<&'a str>,
+    /// What a page shows that may change something.
+    pub(crate) token: Option<&'a str>,
+    /// The body.
+    pub(crate) body: &'a [u8],
+    /// Whether the connection stays open.
+    pub(crate) stays: bool,
+}
+
+/// What is wrong with a request, and the status that says so.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Malformed(pub(crate) u16, pub(crate) &'static str);
+
+impl<'a> Request<'a> {
+    /// Takes a request from the beginning of these bytes; `None` where more have to come. With it comes its length.
+    ///
+    /// Errors: what is wrong, after which nothing more can be read.
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Option<(Request<'a>, usize)>, Malformed> {
+        let mut fields = [EMPTY_HEADER; FIELDS_MAX];
+        let mut head = httparse::Request::new(&mut fields);
+        let within = bytes.get(..HEAD_MAX).unwrap_or(bytes);
+        let length = match head.parse(within) {
+            Ok(Status::Complete(length)) => length,
+            Ok(Status::Partial) if bytes.len() >= HEAD_MAX => {
+                return Err(Malformed(431, "the head is longer than 8 KiB"));
+            }
+            Ok(Status::Partial) => return Ok(None),
+            Err(httparse::Error::TooManyHeaders) => return Err(Malformed(431, "more than 64 header fields")),
+            Err(httparse::Error::Version) => return Err(Malformed(505, "not HTTP/1.0 or HTTP/1.1")),
+            Err(_) => return Err(Malformed(400, "not a request of HTTP/1.1")),
+        };
+        let is_old = head.version == Some(0);
+        let target = head.path.unwrap_or_default();
+        if target.len() > TARGET_MAX {
+            return Err(Malformed(414, "the target is longer than 2 KiB"));
+        }
+        if !target.starts_with('/') {
+            return Err(Malformed(400, "the target has to begin with /"));
+        }
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let method = head.method.unwrap_or_default();
+        let mut request = Request { method, path, query, stays: !is_old, ..Request::default() };
+        let (mut host, mut body_length, mut connection) = (None, None, None);
+        for field in head.headers.iter() {
+            let text = || std::str::from_utf8(field.value).map(str::trim);
+            let text = || text().map_err(|_| Malformed(400, "a header field that is no text"));
+            let place = match field.name.len() {
+                4 if field.name.eq_ignore_ascii_case("host") => &mut host,
+                6 if field.name.eq_ignore_ascii_case("origin") => &mut request.origin,
+                6 if field.name.eq_ignore_ascii_case("cookie") => &mut request.cookie,
+                6 if field.name.eq_ignore_ascii_case("expect") => {
+                    return Err(Malformed(417, "Expect isn't met"));
+                }
+                10 if field.name.eq_ignore_ascii_case("connection") => &mut connection,
+                13 if field.name.eq_ignore_ascii_case("authorization") => &mut request.authorization,
+                14 if field.name.eq_ignore_ascii_case("content-length") => &mut body_length,
+                14 if field.name.eq_ignore_ascii_case("sec-fetch-site") => &mut request.fetch_site,
+                14 if field.name.eq_ignore_ascii_case("x-vellum-token") => &mut request.token,
+                17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
+                    return Err(Malformed(501, "bodies in chunks aren't taken"));
+                }
+                _ => continue,
+            };
+            if place.replace(text()?).is_some() {
+                return Err(Malformed(400, "a header field is there twice"));
+            }
+        }
+        request.host = host.or(is_old.then_some("")).ok_or(Malformed(400, "no Host"))?;
+        if connection
+            .is_some_and(|words| words.split(',').any(|word| word.trim().eq_ignore_ascii_case("close")))
+        {
+            request.stays = false;
+        }
+        let body_length = match body_length {
+            None => 0,
+            Some(text) if text.bytes().all(|c| c.is_ascii_digit()) && !text.is_empty() => {
+                text.parse::<usize>().unwrap_or(usize::MAX)
+            }
+            Some(_) => return Err(Malformed(400, "Content-Length isn't a number")),
+        };
+        if body_length > BODY_MAX {
+            return Err(Malformed(413, "the body is longer than 4 KiB"));
+        }
+        let Some(body) = bytes.get(length..length + body_length) else { return Ok(None) };
+        request.body = body;
+        Ok(Some((request, length + body_length)))
+    }
+
+    /// The value of a parameter in the query; `None` where it isn't there, or isn't text.
+    pub(crate) fn parameter(&self, name: &str) -> Option<String> {
+        parameter(self.query, name)
+    }
+}
+
+/// The value of one of a form's parameters.
+fn parameter(form: &str, name: &str) -> Option<String> {
+    let mut pairs = form.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| *key == name).and_then(|(_, value)| decoded(value))
+}
+
+/// Text as forms write it: `+` for a blank, `%` and two digits for a byte.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let mut digit = || (rest.next()? as char).to_digit(16);
+                (digit()? * 16 + digit()?) as u8
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> u16 {
+        Request::read(text.as_bytes()).unwrap_err().0
+    }
+
+    #[test]
+    fn requests_are_read_whole() {
+        let text =
+            b"POST /a?b=c%20d&e=f+g HTTP/1.1\r\nHost: x:1\r\nOrigin: http://x:1\r\nX-Vellum-Token: t\r\n\
+            Content-Length: 8\r\nConnection: keep-alive, Close\r\n\r\nu=%C3%A4GET /";
+        for end in 0..text.len() - 5 {
+            assert!(Request::read(&text[..end]).unwrap().is_none(), "{end}");
+        }
+        let (request, length) = Request::read(text).unwrap().unwrap();
+        assert_eq!(&text[length..], b"GET /");
+        assert_eq!((request.method, request.path, request.query), ("POST", "/a", "b=c%20d&e=f+g"));
+        assert_eq!((request.host, request.origin, request.token), ("x:1", Some("http://x:1"), Some("t")));
+        assert!(!request.stays);
+        assert_eq!(request.parameter("b").as_deref(), Some("c d"));
+        assert_eq!(request.parameter("e").as_deref(), Some("f g"));
+        assert_eq!(request.parameter("u"), None);
+        assert_eq!(request.body, b"u=%C3%A4");
+        assert_eq!(decoded("%f"), None);
+        assert_eq!(decoded("%ff"), None);
+    }
+
+    #[test]
+    fn what_has_no_use_is_refused() {
+        for (status, text) in [
+            (400, "hello\r\n\r\n"),
+            (400, "GET / HTTP/1.1\r\n\r\n"),
+            (400, "GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n"),
+            (400, "GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n"),
+            (400, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n"),
+            (400, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx"),
+            (413, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n"),
+            (417, "GET / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n\r\n"),
+            (501, "GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"),
+            (505, "GET / HTTP/2.0\r\nHost: x\r\n\r\n"),
+        ] {
+            assert_eq!(refused(text), status, "{text}");
+        }
+        let long = "x".repeat(HEAD_MAX);
+        assert_eq!(refused(&format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", &long[..TARGET_MAX])), 414);
+        assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: x\r\nA: {long}")), 431);
+        assert_eq!(refused(&format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65))), 431);
+        let (old, _) = Request::read(b"GET / HTTP/1.0\r\n\r\n").unwrap().unwrap();
+        assert!(old.host.is_empty() && !old.stays);
+    }
+}

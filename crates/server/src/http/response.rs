@@ -1,0 +1,97 @@
+//! A response of HTTP/1.1, written whole.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// What all responses say: nothing is kept, guessed, or shown in another page's frame.
+const GUARDS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n\
+    Referrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n";
+
+/// An answer to a request.
+#[derive(Debug)]
+pub(crate) struct Response {
+    /// The number of what came of it.
+    pub(crate) status: u16,
+    content_type: &'static str,
+    fields: String,
+    body: Cow<'static, str>,
+}
+
+impl Response {
+    /// A body of this type.
+    pub(crate) fn new(
+        status: u16,
+        content_type: &'static str,
+        body: impl Into<Cow<'static, str>>,
+    ) -> Response {
+        Response { status, content_type, fields: String::new(), body: body.into() }
+    }
+
+    /// A sentence.
+    pub(crate) fn text(status: u16, what: impl Into<String>) -> Response {
+        let what: String = what.into();
+        Response::new(status, "text/plain; charset=utf-8", what + "\n")
+    }
+
+    /// The same with one more header field.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Response {
+        // Writing to a string doesn't fail.
+        let _ = write!(self.fields, "{name}: {value}\r\n");
+        self
+    }
+
+    /// The bytes to send. Who asks for the head alone gets that, and `stays` says whether more may be asked.
+    pub(crate) fn bytes(&self, head_alone: bool, stays: bool) -> Vec<u8> {
+        let (status, reason) = (self.status, reason(self.status));
+        let connection = if stays { "keep-alive" } else { "close" };
+        let mut text = format!(
+            "HTTP/1.1 {status} {reason}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: {connection}\r\n\
+             {GUARDS}{}\r\n",
+            self.content_type,
+            self.body.len(),
+            self.fields,
+        );
+        if !head_alone {
+            text.push_str(&self.body);
+        }
+        text.into_bytes()
+    }
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        417 => "Expectation Failed",
+        421 => "Misdirected Request",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        505 => "HTTP Version Not Supported",
+        _ => "Service Unavailable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn responses_have_a_length_and_guards() {
+        let response = Response::text(405, "only GET").with("Allow", "GET");
+        let text = String::from_utf8(response.bytes(false, true)).unwrap();
+        assert!(text.starts_with("HTTP/1.1 405 Method Not Allowed\r\n"), "{text}");
+        assert!(text.contains("\r\nContent-Length: 9\r\n") && text.contains("\r\nAllow: GET\r\n"), "{text}");
+        assert!(text.contains("nosniff") && text.ends_with("\r\n\r\nonly GET\n"), "{text}");
+        let head = String::from_utf8(response.bytes(true, false)).unwrap();
+        assert!(head.contains("Connection: close") && head.ends_with("\r\n\r\n"), "{head}");
+    }
+}

@@ -1,0 +1,197 @@
+//! HTTP's sockets: few at once, each with little memory and little time.
+
+use super::stream::Stream;
+use super::tls_stream::TlsStream;
+use super::{in_place, stream};
+use crate::http::{self, Answer, Malformed, Peer, Request, Response};
+use crate::server::Server;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+/// How many connections there may be at once.
+const CONNECTIONS_MAX: usize = 64;
+
+/// How many may wait to be accepted.
+const BACKLOG: u32 = 128;
+
+/// How long a connection may be silent between requests.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// How long a request may take to come whole, a handshake to be done, and a response to be taken.
+const STEP_MAX: Duration = Duration::from_secs(10);
+
+/// The first byte of a client that begins TLS.
+const TLS_RECORD: u8 = 0x16;
+
+/// Listens, and serves until the runtime ends: also while the server is about to stop, which `/readyz` tells.
+///
+/// Errors: those of listening, above all an address in use.
+pub(super) async fn listen(server: &Arc<Server>) -> io::Result<()> {
+    let Some(options) = &server.settings.http else { return Ok(()) };
+    let explained =
+        |error: io::Error| io::Error::new(error.kind(), format!("--http {}: {error}", options.address));
+    let socket = if options.address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(options.address).map_err(explained)?;
+    let listener = socket.listen(BACKLOG).map_err(explained)?;
+    server.http.address.get_or_init(|| listener.local_addr().unwrap_or(options.address));
+    tokio::spawn(accept(listener, server.clone()));
+    Ok(())
+}
+
+async fn accept(listener: TcpListener, server: Arc<Server>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, client)) => admit(stream, client, &server),
+            Err(error) => {
+                log::warn!("cannot accept a connection of HTTP: {error}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+fn admit(socket: TcpStream, client: SocketAddr, server: &Arc<Server>) {
+    let Some(place) = Place::take(server) else {
+        server.http.rejected.add(1);
+        return;
+    };
+    let Ok(local) = socket.local_addr() else { return };
+    if let Err(error) = socket.set_nodelay(true) {
+        log::debug!("TCP_NODELAY for {client}: {error}");
+    }
+    tokio::spawn(async move {
+        let peer = Peer { client, local, is_encrypted: false, has_waited: false };
+        let mut visit = Visit { stream: Stream::Plain(socket), peer, server: &place.0, input: Vec::new() };
+        if let Err(error) = visit.run().await {
+            log::debug!("HTTP from {client}: {error}");
+        }
+        visit.stream.close();
+    });
+}
+
+/// One of the places for connections.
+struct Place(Arc<Server>);
+
+impl Place {
+    fn take(server: &Arc<Server>) -> Option<Place> {
+        let place = Place(server.clone());
+        let others = server.http.connections.fetch_add(1, Ordering::AcqRel);
+        (others < CONNECTIONS_MAX).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.http.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A connection.
+struct Visit<'a> {
+    stream: Stream,
+    peer: Peer,
+    server: &'a Server,
+    /// What has come and isn't answered.
+    input: Vec<u8>,
+}
+
+impl Visit<'_> {
+    async fn run(&mut self) -> io::Result<()> {
+        if !self.begin().await? {
+            return Ok(());
+        }
+        while self.answer().await? {}
+        Ok(())
+    }
+
+    /// Reads the first bytes and, where there is TLS, agrees on it; `false` where that was the end.
+    async fn begin(&mut self) -> io::Result<bool> {
+        let Some(tls) = &self.server.settings.tls else { return Ok(true) };
+        let Stream::Plain(socket) = &mut self.stream else { return Ok(false) };
+        let filled = timeout(STEP_MAX, stream::fill(socket, &mut self.input)).await;
+        if !matches!(filled, Ok(Ok(1..))) {
+            return Ok(false);
+        }
+        if self.input.first() != Some(&TLS_RECORD) {
+            let refused = Malformed(400, "this server speaks HTTPS: ask for https://");
+            self.refuse(refused).await?;
+            return Ok(false);
+        }
+        let Stream::Plain(socket) = std::mem::replace(&mut self.stream, Stream::Closed) else {
+            return Ok(false);
+        };
+        let mut encrypted =
+            TlsStream::new(socket, tls.loaded().config.clone(), std::mem::take(&mut self.input))?;
+        timeout(STEP_MAX, encrypted.shake_hands()).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        self.peer.is_encrypted = true;
+        self.stream = Stream::Tls(Box::new(encrypted));
+        Ok(true)
+    }
+
+    /// Reads a request and answers it; `false` where that was the last.
+    async fn answer(&mut self) -> io::Result<bool> {
+        let length = match self.read().await? {
+            Ok(Some(length)) => length,
+            Ok(None) => return Ok(false),
+            Err(malformed) => {
+                self.refuse(malformed).await?;
+                return Ok(false);
+            }
+        };
+        let bytes: Vec<u8> = self.input.drain(..length).collect();
+        let Ok(Some((request, _))) = Request::read(&bytes) else { return Ok(false) };
+        let mut peer = self.peer;
+        let response = loop {
+            let mut answer = Answer::Later(Duration::ZERO);
+            in_place(&mut || answer = http::answer(self.server, &request, peer));
+            match answer {
+                Answer::Now(response) => break response,
+                Answer::Later(_) if peer.has_waited => return Ok(false),
+                Answer::Later(wait) => tokio::time::sleep(wait).await,
+            }
+            peer.has_waited = true;
+        };
+        let stays = request.stays && response.status < 500;
+        let head_alone = request.method == "HEAD";
+        self.send(&response.bytes(head_alone, stays)).await?;
+        Ok(stays)
+    }
+
+    /// Waits for a whole request; its length, none where nothing more comes.
+    async fn read(&mut self) -> io::Result<Result<Option<usize>, Malformed>> {
+        let mut begun: Option<Instant> = None;
+        loop {
+            if !self.input.is_empty() {
+                match Request::read(&self.input) {
+                    Ok(Some((_, length))) => return Ok(Ok(Some(length))),
+                    Ok(None) => {}
+                    Err(malformed) => return Ok(Err(malformed)),
+                }
+                begun = begun.or_else(|| Some(Instant::now()));
+            }
+            let left = begun.map_or(IDLE_MAX, |begun| STEP_MAX.saturating_sub(begun.elapsed()));
+            match timeout(left, self.stream.fill(&mut self.input)).await {
+                Ok(Ok(0)) => return Ok(Ok(None)),
+                Ok(filled) => _ = filled?,
+                Err(_) if begun.is_none() => return Ok(Ok(None)),
+                Err(_) => return Ok(Err(Malformed(408, "the request takes too long to come"))),
+            }
+        }
+    }
+
+    async fn refuse(&mut self, Malformed(status, why): Malformed) -> io::Result<()> {
+        self.server.http.count("", status, Duration::ZERO);
+        self.send(&Response::text(status, why).bytes(false, false)).await
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        timeout(STEP_MAX, self.stream.send(bytes)).await.map_err(|_| io::ErrorKind::TimedOut)?
+    }
+}

@@ -1,0 +1,242 @@
+//! How often each command ran on each database, how often it failed, and how long it took: what `serverStatus` adds up
+//! and `/metrics` tells in full.
+//!
+//! A connection remembers the sums of the database that it used last, so that counting an operation is two additions.
+
+use crate::command::COMMANDS;
+use crate::counters::Counter;
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The most databases that are told apart; what runs on others is counted together.
+const DATABASES_MAX: usize = 64;
+
+/// How many spans of time are told apart: below 16 microseconds, below each doubling of that up to 16.8 seconds, and
+/// longer.
+pub(crate) const SPANS: usize = 22;
+
+/// The span of the first bound, as a power of two in microseconds.
+const FIRST_BOUND: u32 = 4;
+
+/// The bounds of all spans but the last, in seconds.
+pub(crate) fn bounds() -> impl Iterator<Item = f64> {
+    (0..SPANS - 1).map(|at| (1u64 << (FIRST_BOUND as usize + at)) as f64 / 1e6)
+}
+
+/// How many operations took how long.
+#[derive(Default)]
+pub(crate) struct Times {
+    nanos: Counter,
+    counts: [Counter; SPANS],
+}
+
+/// The same at one moment.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct TimesSoFar {
+    /// Nanoseconds in all.
+    pub(crate) nanos: u64,
+    /// How many took how long: as [`bounds`] has them, then longer ones.
+    pub(crate) counts: [u64; SPANS],
+}
+
+impl Times {
+    /// Counts one that took so long.
+    pub(crate) fn note(&self, took: Duration) {
+        self.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1 << (FIRST_BOUND - 1));
+        let span = (micros.ilog2() - (FIRST_BOUND - 1)) as usize;
+        if let Some(count) = self.counts.get(span.min(SPANS - 1)) {
+            count.add(1);
+        }
+    }
+
+    /// What has been counted so far.
+    pub(crate) fn so_far(&self) -> TimesSoFar {
+        let mut counts = [0; SPANS];
+        for (sum, count) in counts.iter_mut().zip(&self.counts) {
+            *sum = count.get() as u64;
+        }
+        TimesSoFar { nanos: self.nanos.get() as u64, counts }
+    }
+}
+
+impl TimesSoFar {
+    /// How many there were.
+    pub(crate) fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    fn add(&mut self, other: &TimesSoFar) {
+        self.nanos += other.nanos;
+        for (sum, count) in self.counts.iter_mut().zip(other.counts) {
+            *sum += count;
+        }
+    }
+}
+
+/// One command on one database.
+#[derive(Default)]
+pub(crate) struct CommandTimes {
+    /// How long it took.
+    pub(crate) times: Times,
+    /// The times it failed.
+    pub(crate) failed: Counter,
+}
+
+/// What a command came to in all databases.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct CommandSum {
+    /// All times it ran.
+    pub(crate) total: i64,
+    /// The times it failed.
+    pub(crate) failed: i64,
+    /// Microseconds spent in it.
+    pub(crate) micros: i64,
+}
+
+/// All commands on one database.
+pub(crate) struct DatabaseOperations {
+    /// The database; empty for all those that aren't told apart.
+    pub(crate) name: String,
+    /// As the table of commands has them; those that never ran take a word each.
+    commands: Box<[OnceLock<Box<CommandTimes>>]>,
+}
+
+impl DatabaseOperations {
+    fn new(name: &str) -> Arc<DatabaseOperations> {
+        let commands = COMMANDS.iter().map(|_| OnceLock::new()).collect();
+        Arc::new(DatabaseOperations { name: name.to_string(), commands })
+    }
+
+    /// Counts a run of the command at this place of the table.
+    pub(crate) fn note(&self, at: usize, took: Duration, has_failed: bool) {
+        let Some(command) = self.commands.get(at) else { return };
+        let command = command.get_or_init(Box::default);
+        command.times.note(took);
+        if has_failed {
+            command.failed.add(1);
+        }
+    }
+
+    /// The commands that have run, by their places in the table.
+    pub(crate) fn commands(&self) -> impl Iterator<Item = (usize, &CommandTimes)> {
+        self.commands.iter().enumerate().filter_map(|(at, command)| Some((at, &**command.get()?)))
+    }
+}
+
+/// All commands on all databases.
+pub(crate) struct Operations {
+    named: RwLock<BTreeMap<String, Arc<DatabaseOperations>>>,
+    others: Arc<DatabaseOperations>,
+}
+
+impl Default for Operations {
+    fn default() -> Operations {
+        Operations { named: RwLock::default(), others: DatabaseOperations::new("") }
+    }
+}
+
+impl Operations {
+    /// The sums of a database. `last` is what the connection remembers; only a database that `exists` is told apart
+    /// from others, so that clients can't fill the table with names.
+    pub(crate) fn of<'a>(
+        &self,
+        last: &'a mut Option<Arc<DatabaseOperations>>,
+        database: &str,
+        exists: impl FnOnce() -> bool,
+    ) -> &'a DatabaseOperations {
+        if last.as_ref().is_none_or(|last| last.name != database) {
+            *last = None;
+        }
+        last.get_or_insert_with(|| self.look_up(database, exists))
+    }
+
+    fn look_up(&self, database: &str, exists: impl FnOnce() -> bool) -> Arc<DatabaseOperations> {
+        let known = {
+            let named = self.named.read();
+            named.get(database).cloned().ok_or(named.len())
+        };
+        match known {
+            Ok(known) => known,
+            Err(count) if count >= DATABASES_MAX || database.is_empty() || !exists() => self.others.clone(),
+            Err(_) => {
+                let mut named = self.named.write();
+                if named.len() >= DATABASES_MAX && !named.contains_key(database) {
+                    return self.others.clone();
+                }
+                let new = || DatabaseOperations::new(database);
+                named.entry(database.to_string()).or_insert_with(new).clone()
+            }
+        }
+    }
+
+    /// Every database's sums, by name; those that aren't told apart come last.
+    pub(crate) fn all(&self) -> Vec<Arc<DatabaseOperations>> {
+        let mut all: Vec<_> = self.named.read().values().cloned().collect();
+        all.push(self.others.clone());
+        all
+    }
+
+    /// What each command of the table came to in all databases.
+    pub(crate) fn sums(&self) -> Vec<CommandSum> {
+        let mut sums = vec![(TimesSoFar::default(), 0); COMMANDS.len()];
+        for database in self.all() {
+            for (at, command) in database.commands() {
+                if let Some((times, failed)) = sums.get_mut(at) {
+                    times.add(&command.times.so_far());
+                    *failed += command.failed.get();
+                }
+            }
+        }
+        let sum = |(times, failed): (TimesSoFar, i64)| CommandSum {
+            total: times.count() as i64,
+            failed,
+            micros: (times.nanos / 1000) as i64,
+        };
+        sums.into_iter().map(sum).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_apart_by_doublings() {
+        let times = Times::default();
+        for micros in [0, 1, 15, 16, 31, 32, (1 << 24) - 1, 1 << 24, 1 << 50] {
+            times.note(Duration::from_micros(micros));
+        }
+        let so_far = times.so_far();
+        assert_eq!((so_far.counts[0], so_far.counts[1], so_far.counts[2]), (3, 2, 1));
+        assert_eq!((so_far.counts[SPANS - 2], so_far.counts[SPANS - 1], so_far.count()), (1, 2, 9));
+        let bounds: Vec<f64> = bounds().collect();
+        assert_eq!((bounds.len(), bounds[0], bounds[SPANS - 2]), (SPANS - 1, 0.000_016, 16.777_216));
+    }
+
+    #[test]
+    fn databases_are_told_apart_up_to_a_bound() {
+        let operations = Operations::default();
+        let mut last = None;
+        for number in 0..DATABASES_MAX + 5 {
+            operations.of(&mut last, &format!("d{number}"), || true).note(0, Duration::from_micros(7), false);
+        }
+        operations.of(&mut last, "nowhere", || false).note(0, Duration::from_micros(7), true);
+        operations.of(&mut last, "d0", || unreachable!()).note(1, Duration::from_millis(7), true);
+        assert_eq!(last.as_ref().unwrap().name, "d0");
+        let all = operations.all();
+        assert_eq!(all.len(), DATABASES_MAX + 1);
+        assert_eq!(all.last().unwrap().name, "");
+        let count =
+            |of: &DatabaseOperations| of.commands().map(|(_, one)| one.times.so_far().count()).sum::<u64>();
+        assert_eq!((count(all.last().unwrap()), count(&all[0])), (6, 2));
+        let sums = operations.sums();
+        assert_eq!(
+            (sums[0].total, sums[0].failed, sums[0].micros),
+            (DATABASES_MAX as i64 + 6, 1, 7 * (DATABASES_MAX as i64 + 6))
+        );
+        assert_eq!((sums[1].total, sums[1].failed, sums[1].micros), (1, 1, 7000));
+    }
+}
