@@ -2,11 +2,12 @@
 //! being passed over.
 //!
 //! A key can't tell null from missing, which is no value. So null is looked for among the documents that have
-//! it in their keys.
+//! it in their keys. Of elements of arrays some keys don't tell the value: there all documents are yielded that have
+//! null in their keys, or undefined, as empty arrays have, and one for each array within an array.
 
 use super::{Covering, Explainer, IdStream, IndexScan, Record, RecordStream, Stats, Surroundings};
 use base::Result;
-use base::bson::{Builder, Path, Type};
+use base::bson::{Builder, DocumentBuf, Path, Type};
 use std::sync::Arc;
 
 /// Yields documents with the one path.
@@ -17,6 +18,8 @@ pub(crate) struct DistinctScan {
     path: Path,
     /// How many leading parts make up the value.
     parts: usize,
+    /// Whether some documents have arrays on the path.
+    arrays: bool,
     stats: Stats,
     fetched: u64,
 }
@@ -25,9 +28,11 @@ impl DistinctScan {
     /// The values that a scan finds at its index's part of this number, whose path is `path`.
     pub(crate) fn new(surroundings: &Arc<Surroundings>, scan: IndexScan, part: usize, path: &Path) -> Self {
         let covering = Covering::new(scan.spec(), &|other| other == part);
+        let arrays = scan.is_multikey(part);
         DistinctScan {
+            arrays,
             surroundings: surroundings.clone(),
-            scan: scan.keeping_keys(),
+            scan: scan.by_key().keeping_keys(),
             covering,
             path: path.clone(),
             parts: part + 1,
@@ -44,7 +49,15 @@ impl RecordStream for DistinctScan {
                 Some(key) => self.covering.document(&key.key_string, &key.type_bits)?,
                 None => None,
             };
-            if let Some(document) = made {
+            let tells = |document: &DocumentBuf| {
+                let value = self.path.get(document.view());
+                !value.is_some_and(|value| matches!(value.kind(), Type::Array | Type::Undefined))
+            };
+            let is_array = |document: &DocumentBuf| {
+                self.path.get(document.view()).is_some_and(|value| value.kind() == Type::Array)
+            };
+            let in_array = made.as_ref().is_some_and(is_array);
+            if let Some(document) = made.filter(|made| !self.arrays || tells(made)) {
                 self.scan.pass(self.parts)?;
                 self.stats.advance();
                 return Ok(Some(Record::made(id, document)));
@@ -53,6 +66,13 @@ impl RecordStream for DistinctScan {
             self.surroundings.examine_document()?;
             let Some(value) = self.surroundings.fetch(id)? else { continue };
             let record = Record::stored(id, &value);
+            if self.arrays {
+                if in_array {
+                    self.scan.pass(self.parts)?;
+                }
+                self.stats.advance();
+                return Ok(Some(record));
+            }
             if self.path.get(record.document.view()).is_some_and(|value| value.kind() == Type::Null) {
                 self.scan.pass(self.parts)?;
                 self.stats.advance();

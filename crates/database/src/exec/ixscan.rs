@@ -106,6 +106,16 @@ impl IndexScan {
         &self.access.index.spec
     }
 
+    /// Whether some document has an array on a part's path.
+    pub(crate) fn is_multikey(&self, part: usize) -> bool {
+        self.access.is_multikey(part)
+    }
+
+    /// Yields a record for each of its keys.
+    pub(crate) fn by_key(self) -> IndexScan {
+        IndexScan { seen: None, ..self }
+    }
+
     /// Goes on behind all keys that begin as the last one does with its first `parts`. The walk is forward, and
     /// keeps its keys.
     pub(crate) fn pass(&mut self, parts: usize) -> Result<()> {

@@ -7,12 +7,19 @@ use base::Result;
 pub(crate) struct Limit {
     input: Box<dyn RecordStream>,
     limit: u64,
+    /// Whether explain shows it: not where what reads it ends by itself.
+    shown: bool,
     stats: Stats,
 }
 
 impl Limit {
     pub(crate) fn new(input: Box<dyn RecordStream>, limit: u64) -> Limit {
-        Limit { input, limit, stats: Stats::default() }
+        Limit { input, limit, shown: true, stats: Stats::default() }
+    }
+
+    /// The first record, for a write of one document.
+    pub(crate) fn first(input: Box<dyn RecordStream>) -> Limit {
+        Limit { shown: false, ..Limit::new(input, 1) }
     }
 }
 
@@ -30,6 +37,9 @@ impl RecordStream for Limit {
     }
 
     fn explain(&self, out: &mut Explainer) {
+        if !self.shown {
+            return self.input.explain(out);
+        }
         out.stage("LIMIT", None, &self.stats)
             .append("limitAmount", i32::try_from(self.limit).unwrap_or(i32::MAX));
         out.input(|out| self.input.explain(out));

@@ -18,7 +18,7 @@ pub use verbosity::Verbosity;
 
 use crate::collection::Collection;
 use crate::exec::{Explainer, RecordStream, Stats};
-use crate::plan::{Plan, hash};
+use crate::plan::{Plan, Source, hash};
 use base::bson::{Builder, DocumentBuf};
 use base::{Namespace, Result};
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Subject<'_> {
         out.begin_document("winningPlan");
         self.append_plan(&winning.stages, self.plan.kept, out);
         out.end().begin_array("rejectedPlans");
-        for source in &self.plan.rejected {
+        for source in self.rejected() {
             let stages = self.print(self.plan.stages(source)?.as_ref(), None).stages;
             out.push_document();
             self.append_plan(&stages, false, out);
@@ -128,6 +128,11 @@ impl Subject<'_> {
         }
         out.end().end();
         Ok(())
+    }
+
+    /// The plans that were not chosen; of a filter's branches, each planned by itself, there are none.
+    fn rejected(&self) -> &[Source] {
+        if self.plan.is_of_branches() { &[] } else { &self.plan.rejected }
     }
 
     /// Appends a plan, which MongoDB has one deeper where it would run it in its engine of slots.
@@ -159,7 +164,7 @@ impl Subject<'_> {
     /// The plans not chosen, each tried a little.
     fn all_plans(&self, out: &mut Builder) -> Result<()> {
         out.begin_array("allPlansExecution");
-        for source in &self.plan.rejected {
+        for source in self.rejected() {
             let start = Instant::now();
             let mut stream = self.plan.stages(source)?;
             let mut found = 0;
@@ -194,30 +199,40 @@ impl Subject<'_> {
         }
         let effect = effect.unwrap_or_default();
         let stats = |advanced: u64| Stats { works: effect.found + 1, advanced, ended: true };
-        match &self.top {
+        let projected = |out: &mut Explainer| match &self.top {
             Top::Projection(name, spec) if !self.plan.projects() => {
-                explainer.stage(name, None, &stats(effect.found)).append("transformBy", spec);
-                explainer.input(|out| stream.explain(out));
+                out.stage(name, None, &stats(effect.found)).append("transformBy", spec);
+                out.input(|out| stream.explain(out));
             }
-            Top::Documents | Top::Projection(..) => stream.explain(&mut explainer),
+            _ => stream.explain(out),
+        };
+        let planned = |out: &mut Explainer| match self.plan.is_of_branches() {
+            true => {
+                out.stage("SUBPLAN", None, &stats(effect.found));
+                out.input(projected);
+            }
+            false => projected(out),
+        };
+        match &self.top {
+            Top::Documents | Top::Projection(..) => planned(&mut explainer),
             Top::Groups(counts, _) => groups::explain(counts, stream, &mut explainer),
             Top::Count { skip } => {
                 explainer.stage("COUNT", None, &stats(0));
                 explainer.count("nCounted", effect.found);
                 explainer.count("nSkipped", *skip);
-                explainer.input(|out| stream.explain(out));
+                explainer.input(planned);
             }
             Top::Delete { .. } => {
                 explainer.stage("DELETE", None, &stats(self.returned(effect)));
                 explainer.count("nWouldDelete", effect.found);
-                explainer.input(|out| stream.explain(out));
+                explainer.input(planned);
             }
             Top::Update { .. } => {
                 explainer.stage("UPDATE", None, &stats(self.returned(effect)));
                 explainer.count("nMatched", effect.found);
                 explainer.count("nWouldModify", effect.modified);
                 explainer.count("nWouldUpsert", u64::from(effect.upserted));
-                explainer.input(|out| stream.explain(out));
+                explainer.input(planned);
             }
         }
         Printed {

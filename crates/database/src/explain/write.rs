@@ -2,6 +2,7 @@
 
 use super::{Effect, Records, Subject, Top, Verbosity, begin, drain, missing};
 use crate::database::Database;
+use crate::exec::Limit;
 use crate::operation::Operation;
 use crate::plan::{self, Read};
 use crate::write::{Action, DeleteRequest, FindAndModifyRequest, UpdateRequest};
@@ -91,12 +92,21 @@ impl Database {
         &self,
         operation: &Arc<Operation>,
         namespace: &Namespace,
-        read: Read,
+        mut read: Read,
         top: Top,
         verbosity: Verbosity,
         context: &Arc<Context>,
         run: super::Run<'_>,
     ) -> Result<DocumentBuf> {
+        // A write of one document ends by itself; a sort is told.
+        let first = read.limit == 1 && read.sort.is_none();
+        if first {
+            read.limit = 0;
+        }
+        let mut run = |stream: Records| match first {
+            true => run(Box::new(Limit::first(stream))),
+            false => run(stream),
+        };
         let view = self.confirmed_view();
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return Ok(missing(namespace, &read.matcher, verbosity, "EOF"));
@@ -104,7 +114,7 @@ impl Database {
         let plan = plan::plan(operation, &view, &collection, read, context)?;
         let subject = Subject { namespace, collection: &collection, plan: &plan, top };
         let mut out = begin();
-        subject.explain(verbosity, run, &mut out)?;
+        subject.explain(verbosity, &mut run, &mut out)?;
         Ok(out.finish())
     }
 }

@@ -1,5 +1,6 @@
 //! How a filter may use one index: which of its conditions bound which parts of the keys.
 
+use super::bounds::is_positional;
 use super::conjuncts::{Arrays, Conjunct, Conjuncts};
 use super::interval::{Interval, Intervals};
 use crate::access::Access;
@@ -21,8 +22,11 @@ pub(crate) fn bounds(index: &Arc<Index>, conjuncts: &Conjuncts<'_>) -> Access {
     for part in 0..index.spec.parts.len() {
         access.bound_part(part, conjuncts, &mut used);
     }
+    // A sparse index has a key where there is a value, and nowhere else.
+    let has_values = index.spec.sparse && index.spec.parts.len() == 1 && index.spec.serves_plain_queries();
     for (part, conjunct) in used {
-        let proves = conjunct.bounds.exact && !(conjunct.negated && access.is_multikey(part));
+        let exists = conjunct.exists && has_values && !is_positional(&conjunct.path);
+        let proves = (conjunct.bounds.exact || exists) && !(conjunct.negated && access.is_multikey(part));
         let hashed = index.spec.parts.get(part).is_some_and(|part| part.kind == KeyKind::Hashed);
         if let Some(proven) = access.proven.get_mut(conjunct.member) {
             *proven |= proves && !hashed;

@@ -348,6 +348,13 @@ impl Plan {
         matches!(&self.source, Source::Index(candidate) if candidate.is_covered())
     }
 
+    /// Whether MongoDB would plan each branch of the filter by itself, and keep that, not the whole.
+    pub(crate) fn is_of_branches(&self) -> bool {
+        let Read { matcher, hint, min, max, .. } = &self.read;
+        let searches = matcher.searches_text() || matcher.near().is_some();
+        matches!(matcher.root(), Node::Or(_)) && hint.is_none() && min.is_none() && max.is_none() && !searches
+    }
+
     /// Whether it projects by itself: by keys, or within the lookup of one.
     pub(crate) fn projects(&self) -> bool {
         self.is_covered() || matches!(self.source, Source::Unique(_))

@@ -87,7 +87,7 @@ impl Candidate {
     }
 
     /// The same for the different values at a path, where the keys have them.
-    fn for_distinct(self, path: &Path) -> Candidate {
+    fn for_distinct(self, path: &Path, read: &Read) -> Candidate {
         let spec = &self.access.index.spec;
         let has = |part: &crate::index::KeyPart| part.path == *path && part.kind != KeyKind::Hashed;
         let part = spec.parts.iter().position(has).filter(|part| {
@@ -95,7 +95,9 @@ impl Candidate {
                 && spec.wildcard.is_none()
                 && spec.serves_plain_queries()
                 && !super::bounds::is_positional(path);
-            decodes && self.access.proves_all() && !self.access.is_multikey(*part)
+            // An array's elements are values of their own, but for those that a filter's bounds leave out.
+            let apart = !self.access.is_multikey(*part) || read.matcher.is_empty();
+            decodes && self.access.proves_all() && apart
         });
         Candidate { distinct: part, ..self }
     }
@@ -177,7 +179,7 @@ impl<'a> Planning<'a> {
     /// A source as it serves who wants the different values at a path alone.
     pub(crate) fn distinct(&self, source: Source, path: &Path) -> Source {
         match source {
-            Source::Index(candidate) => Source::Index(candidate.for_distinct(path)),
+            Source::Index(candidate) => Source::Index(candidate.for_distinct(path, self.read)),
             // All values there are: an index that has every document with the path.
             Source::Collection { forward } if self.read.hint.is_none() && self.read.matcher.is_empty() => {
                 let usable =
@@ -185,7 +187,9 @@ impl<'a> Planning<'a> {
                 let candidates = usable
                     .filter(|index| index.spec.serves_plain_queries())
                     .filter(|index| index.spec.parts.first().is_some_and(|part| part.path == *path))
-                    .map(|index| Candidate::new(Access::whole(index), self.read).for_distinct(path))
+                    .map(|index| {
+                        Candidate::new(Access::whole(index), self.read).for_distinct(path, self.read)
+                    })
                     .filter(|candidate| candidate.distinct == Some(0));
                 let best = candidates.min_by_key(|candidate| candidate.access.parts.len());
                 best.map_or(Source::Collection { forward }, Source::Index)

@@ -39,6 +39,8 @@ pub(crate) struct Conjunct {
     pub(crate) arrays: Arrays,
     /// Whether it is a negation, which one key of several doesn't prove.
     pub(crate) negated: bool,
+    /// Whether it asks for no more than that there is a value.
+    pub(crate) exists: bool,
     /// The `$elemMatch`es around it, outermost first: which one, and how many components the path
     /// to its array has.
     elements: Vec<(usize, usize)>,
@@ -134,6 +136,8 @@ impl Collector<'_> {
                 {
                     let needs_value = bounds::needs_value(predicate);
                     self.add(path, bounds, needs_value, Arrays::Anywhere, inside);
+                    let exists = matches!(predicate, Predicate::Exists) && inside.elements.is_empty();
+                    self.list.iter_mut().last().into_iter().for_each(|added| added.exists = exists);
                 }
             }
             Node::Expr(expr) if inside.base.is_none() => {
@@ -157,8 +161,8 @@ impl Collector<'_> {
         // That there is an array to match in is not in the keys.
         bounds.exact &= inside.elements.is_empty();
         let elements = inside.elements.clone();
-        let (member, negated) = (self.member, false);
-        self.list.push(Conjunct { path, bounds, member, needs_value, arrays, negated, elements });
+        let (member, negated, exists) = (self.member, false, false);
+        self.list.push(Conjunct { path, bounds, member, needs_value, arrays, negated, exists, elements });
     }
 
     fn negated(&mut self, child: &Node, inside: &Inside) {
@@ -196,9 +200,16 @@ impl Collector<'_> {
             single => std::slice::from_ref(single),
         };
         for operator in operators {
-            if let Node::Field { predicate, .. } = operator
-                && let Some(bounds) = bounds::of(predicate, &path, self.collation)
-            {
+            let bounds = match operator {
+                Node::Field { predicate, .. } => bounds::of(predicate, &path, self.collation),
+                // The element that is none of these is a key itself.
+                Node::Not(child) => match &**child {
+                    Node::Field { predicate, .. } => bounds::of_not(predicate, &path, self.collation),
+                    _ => None,
+                },
+                _ => None,
+            };
+            if let Some(bounds) = bounds {
                 self.add(path.clone(), bounds, true, Arrays::Anywhere, &deeper);
             }
         }

@@ -23,6 +23,7 @@ mod trials;
 mod wildcard;
 
 pub(crate) use build::{Plan, by_id, plan, sort_document};
+pub(crate) use choose::Source;
 pub use hint::Hint;
 pub(crate) use metadata::{no_sort, note, note_none, wanted};
 pub(crate) use text::refuse_missing;

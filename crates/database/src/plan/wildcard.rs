@@ -114,16 +114,22 @@ fn by_existence(
             && !conjunct.negated
             && conjunct.bounds.intervals.is_all()
     };
-    conjuncts.list.iter().find(exists)?;
+    let asked = conjuncts.list.iter().find(exists)?;
     if !wildcard.covers_below(path) {
         return None;
     }
     let at = Interval::point(Value::String(path.as_str()));
     let (first, behind) = (format!("{path}."), format!("{path}/"));
     let below = Interval::new(Value::String(&first), true, Value::String(&behind), false);
-    let index = index.on_path(wildcard, path, true);
-    let mut access = bounded(index, wildcard, conjuncts, |_| false, vec![at, below])?;
-    access.proven.fill(false);
+    let on_path = index.on_path(wildcard, path, true);
+    let mut access = bounded(on_path, wildcard, conjuncts, |_| false, vec![at, below])?;
+    match index.is_ambiguous(wildcard) {
+        true => access.proven.fill(false),
+        // Where there is a leaf, there is a value.
+        false => {
+            access.proven.iter_mut().skip(asked.member).take(1).for_each(|proven| *proven |= asked.exists)
+        }
+    }
     Some(access)
 }
 
