@@ -155,11 +155,12 @@ fn announce(address: SocketAddr, config: &Config, start: Start, server: &Server)
 fn set_parameters(server: &Arc<Server>, parameters: &[(String, String)]) -> Result<(), Failure> {
     let mut connection = LocalConnection::of_server(server);
     for (name, text) in parameters {
-        let value = match (text.as_str(), text.parse::<i64>()) {
-            ("true", _) => Value::Boolean(true),
-            ("false", _) => Value::Boolean(false),
-            (_, Ok(number)) => Value::Int64(number),
-            (text, _) => Value::String(text),
+        let value = match (text.as_str(), text.parse::<i64>(), text.parse::<f64>()) {
+            ("true", ..) => Value::Boolean(true),
+            ("false", ..) => Value::Boolean(false),
+            (_, Ok(number), _) => Value::Int64(number),
+            (_, _, Ok(number)) => Value::Double(number),
+            (text, ..) => Value::String(text),
         };
         let mut command = Builder::new();
         command.append("setParameter", 1).append(name, value).append("$db", "admin");

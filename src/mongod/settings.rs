@@ -21,9 +21,6 @@ const CACHE_MIN: f64 = (16 << 20) as f64;
 /// The cache unless told, in bytes.
 const CACHE: u64 = 256 << 20;
 
-/// How often the disk engine makes a checkpoint at the least, in seconds.
-const CHECKPOINT_SECONDS: f64 = 60.0;
-
 /// The parameter of the ways to log in, as it is given.
 const MECHANISMS_PARAMETER: &str = "authenticationMechanisms=";
 
@@ -137,10 +134,6 @@ impl Options {
             return Err("slowOpSampleRate must be between 0.0 and 1.0 inclusive".to_string());
         }
         self.only("timeStampFormat", &["iso8601-utc"], "times in the log are UTC")?;
-        if self.number::<f64>("syncdelay")?.is_some_and(|delay| delay > 0.0 && delay < CHECKPOINT_SECONDS) {
-            let why = "a checkpoint is made after 60 seconds at the latest, or as changes need room";
-            return Err(format!("--syncdelay below 60 means nothing to Vellum: {why}"));
-        }
         if self.number::<f64>("oplogSize")?.is_some_and(|size| size <= 0.0) {
             return Err("bad --oplogSize, arg must be greater than 0".to_string());
         }
@@ -285,6 +278,12 @@ impl Options {
                 _ => parameters.push((name.to_string(), value.to_string())),
             }
         }
+        if let Some(seconds) = self.number::<f64>("syncdelay")? {
+            parameters.push(("syncdelay".to_string(), seconds.to_string()));
+        }
+        if self.has("quiet") {
+            parameters.push(("quiet".to_string(), "true".to_string()));
+        }
         if self.has("notablescan") {
             parameters.push(("notablescan".to_string(), "true".to_string()));
         }
@@ -390,7 +389,7 @@ mod tests {
             ("--bind_ip 127.0.0.1,127.0.0.2", "one address"),
             ("--bind_ip db.example", "db.example"),
             ("--port x", "'x'"),
-            ("--syncdelay 10", "--syncdelay"),
+            ("--syncdelay x", "'x'"),
             ("--oplogSize 0", "--oplogSize"),
             ("--fork", "--logpath"),
             ("--logappend", "--logpath"),

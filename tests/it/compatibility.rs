@@ -89,6 +89,9 @@ the plan doesn't do, `$lookup` among it, follows `$cursor` in `stages`. A projec
 whole documents reach them; `$merge` is told as it was given.
 - Plans are chosen by rules; only where these leave indexes equal is there a trial, which counts keys. What trials came to \
 is the plan cache: `works` in `$planCacheStats` are such keys, and there are no scores (`candidatePlanScores`).
+- `logComponentVerbosity` knows all of MongoDB's components; lines that only a level above 0 shows are of `command`, \
+`network` and `index`. `syncdelay` means nothing to the memory engine. `diagnosticDataCollectionEnabled` is false, since \
+nothing is collected.
 - `serverStatus` has no `locks`, `wiredTiger` or `tcmalloc`: there are none. `dbStats` tells no sizes of the file system. \
 `compact` and `refreshLogicalSessionCacheNow` have nothing to do, `lockInfo` and `connPoolStats` nothing to tell, \
 `collStats` nothing of one index but its size.

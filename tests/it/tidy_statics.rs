@@ -19,6 +19,8 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/server/src/access/mod.rs: FIRST", "what MongoDB lets do whoever makes the first user"),
     ("crates/server/src/access/mod.rs: NOBODY", "no rights at all"),
     ("crates/server/src/buffers.rs: KEPT", "a thread's buffers"),
+    ("crates/server/src/logging/components.rs: LEVELS", "how much that log tells, by part"),
+    ("crates/server/src/logging/components.rs: QUIET", "the same"),
     ("crates/server/src/logging/mod.rs: JSON", "the log is the process's standard error"),
     ("crates/server/src/logging/mod.rs: RING", "the same: its latest lines"),
     ("crates/server/src/logging/mod.rs: SINK", "the same: where it goes"),

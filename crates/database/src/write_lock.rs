@@ -6,6 +6,7 @@
 
 use crate::database::Database;
 use base::Result;
+use std::time::Duration;
 
 impl Database {
     /// Locks writes once more, and writes everything down. Returns how often they are locked now.
@@ -37,5 +38,11 @@ impl Database {
     /// Errors: the engine's.
     pub fn checkpoint(&self) -> Result<()> {
         self.engine().checkpoint().map_err(crate::storage_error)
+    }
+
+    /// How long what is committed may lie in the journal alone; `None`: until there is another reason to write it
+    /// down. An engine without files doesn't care.
+    pub fn checkpoint_after(&self, longest: Option<Duration>) {
+        self.engine().checkpoint_after(longest);
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn run(server: &Weak<Server>) {
             swept = Instant::now();
             if server.parameters.get("ttlMonitorEnabled") == Some(Setting::Boolean(true)) {
                 let deleted = server.database.sweep_ttl();
-                log::debug!("TTL pass: {deleted} documents expired");
+                log::debug!(c = "INDEX"; "TTL pass: {deleted} documents expired");
             }
         }
         if keeper.is_due(server.held()) {

@@ -75,6 +75,7 @@ impl Peer {
         let facts = certificate.and_then(|certificate| ::wire::certificates::facts(certificate).ok());
         let subject = facts.map(|facts| facts.subject);
         log::debug!(
+            c = "NETWORK";
             "encrypted by {protocol:?} for {}",
             subject.as_deref().unwrap_or("somebody without a certificate")
         );

@@ -391,7 +391,7 @@ impl<'a> Run<'a> {
     /// The reply to a command that failed, begun anew.
     fn failed(&self, state: &ConnectionState, mut reply: Builder, error: &Error) -> Outcome {
         self.server.counters.user_asserts.add(1);
-        log::debug!("{} on {}: {error}", self.command.name, self.request.database);
+        log::debug!(c = "COMMAND"; "{} on {}: {error}", self.command.name, self.request.database);
         match &self.labels {
             Some(labels) => reply::failure(&mut reply, error, labels),
             None => {

@@ -182,7 +182,7 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
     let Ok(local) = stream.local_addr() else { return };
     // Replies are written whole, so waiting for more to send would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
-        log::debug!("TCP_NODELAY for {client}: {error}");
+        log::debug!(c = "NETWORK"; "TCP_NODELAY for {client}: {error}");
     }
     let registered = Registered { activity: server.activities.open(client), server: server.clone() };
     tokio::spawn(async move {
@@ -192,7 +192,7 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
         let ended = connection.run().await;
         connection.stream.close();
         if let Err(error) = ended {
-            log::debug!("connection {} lost: {error}", registered.activity.connection_id);
+            log::debug!(c = "NETWORK"; "connection {} lost: {error}", registered.activity.connection_id);
         }
     });
 }
@@ -397,7 +397,7 @@ impl Connection {
         let peer = Peer::new(stream.protocol(), stream.certificate());
         self.server.counters.count_protocol(peer.protocol);
         let (id, subject) = (self.state.activity.connection_id, peer.subject.as_deref());
-        log::debug!("connection {id} is encrypted by {:?}, the client is {subject:?}", peer.protocol);
+        log::debug!(c = "NETWORK"; "connection {id} is encrypted by {:?}, the client is {subject:?}", peer.protocol);
         self.state.peer = Some(Box::new(peer));
         self.stream = Stream::Tls(Box::new(stream));
         Ok(())

@@ -19,6 +19,8 @@ pub(crate) enum Setting {
     Integer(i32),
     /// A whole number that may be great: of bytes, mostly.
     Long(i64),
+    /// Any number.
+    Double(f64),
 }
 
 impl Setting {
@@ -28,6 +30,7 @@ impl Setting {
             Setting::Boolean(value) => reply.append(name, *value),
             Setting::Integer(value) => reply.append(name, *value),
             Setting::Long(value) => reply.append(name, *value),
+            Setting::Double(value) => reply.append(name, *value),
         };
     }
 }
@@ -52,6 +55,11 @@ const fn integer(name: &'static str, value: i32, lowest: i32) -> Parameter {
     Parameter { name, initial: Setting::Integer(value), changeable: true, lowest }
 }
 
+/// A number that is what it is.
+const fn constant(name: &'static str, value: i32) -> Parameter {
+    Parameter { name, initial: Setting::Integer(value), changeable: false, lowest: value }
+}
+
 /// How much a kind of work may hold, one of [`Limits`].
 const fn bytes(name: &'static str) -> Parameter {
     let initial = Setting::Long(DEFAULT_BYTES as i64);
@@ -65,6 +73,7 @@ const PARAMETERS: &[Parameter] = &[
     boolean("allowDiskUseByDefault", true),
     Parameter { name: "authSchemaVersion", initial: Setting::Integer(5), changeable: false, lowest: 5 },
     integer(CURSOR_TIMEOUT, 600_000, 1),
+    fixed("diagnosticDataCollectionEnabled", false),
     fixed("ingressConnectionEstablishmentRateLimiterEnabled", false),
     bytes("internalDocumentSourceBucketAutoMaxMemoryBytes"),
     bytes("internalDocumentSourceGraphLookupMaxMemoryBytes"),
@@ -78,13 +87,16 @@ const PARAMETERS: &[Parameter] = &[
     bytes("internalQueryMaxBlockingSortMemoryUsageBytes"),
     bytes("internalQueryMaxNAccumulatorBytes"),
     bytes("internalQueryMaxPushBytes"),
-    integer(LOG_LEVEL, 0, 0),
+    constant("localLogicalSessionTimeoutMinutes", 30),
+    constant("maxBSONDepth", 200),
     integer("maxTransactionLockRequestTimeoutMillis", 5, -1),
     boolean(NO_TABLE_SCAN, false),
     integer(STRANGER_MESSAGE_MAX, 16 * 1024, 1),
+    boolean(QUIET, false),
     fixed("requireApiVersion", false),
     integer("scramIterationCount", 10_000, 5000),
     integer("scramSHA256IterationCount", 15_000, 5000),
+    Parameter { name: SYNC_DELAY, initial: Setting::Double(60.0), changeable: true, lowest: 0 },
     integer("transactionLifetimeLimitSeconds", 60, 1),
     boolean("ttlMonitorEnabled", true),
     integer("ttlMonitorSleepSecs", 60, 1),
@@ -93,11 +105,17 @@ const PARAMETERS: &[Parameter] = &[
 /// For how long a cursor may lie unused, in milliseconds.
 const CURSOR_TIMEOUT: &str = "cursorTimeoutMillis";
 
-/// How much is logged: 0 what everybody should know, up to 5 for whoever looks for a mistake.
-const LOG_LEVEL: &str = "logLevel";
-
 /// Refuses plans that scan whole collections.
 const NO_TABLE_SCAN: &str = "notablescan";
+
+/// Whether connections that come and go are told to nobody, even where the log tells much.
+const QUIET: &str = "quiet";
+
+/// How many seconds what is committed may lie in the journal alone; 0: until there is another reason.
+pub(crate) const SYNC_DELAY: &str = "syncdelay";
+
+/// The most of [`SYNC_DELAY`].
+const SYNC_DELAY_MAX: f64 = 9_000_000.0;
 
 /// The largest message of somebody who has to log in and hasn't, in bytes.
 const STRANGER_MESSAGE_MAX: &str = "preAuthMaximumMessageSizeBytes";
@@ -170,7 +188,7 @@ impl Parameters {
             Setting::Boolean(allowed) if name == "allowDiskUseByDefault" => limits.allow_disk_use = allowed,
             Setting::Integer(number) => drop(limits.set(name, usize::try_from(number).unwrap_or(0))),
             Setting::Long(number) => drop(limits.set(name, usize::try_from(number).unwrap_or(usize::MAX))),
-            Setting::Boolean(_) => {}
+            Setting::Boolean(_) | Setting::Double(_) => {}
         }
     }
 
@@ -197,14 +215,15 @@ impl Parameters {
                 Setting::Integer(i32::try_from(number).map_err(|_| not_a_number(parameter))?)
             }
             Setting::Long(_) => Setting::Long(integer_value(parameter, value)?),
+            Setting::Double(_) => Setting::Double(seconds_value(parameter, value)?),
         };
         self.limit(parameter.name, &setting);
         let mut values = self.values.write();
         if parameter.name == NO_TABLE_SCAN {
             self.no_table_scan.store(setting == Setting::Boolean(true), Relaxed);
         }
-        if parameter.name == LOG_LEVEL {
-            crate::logging::set_verbosity(setting == Setting::Integer(0));
+        if parameter.name == QUIET {
+            crate::logging::components::set_quiet(setting == Setting::Boolean(true));
         }
         let place = values.get_mut(at).ok_or_else(unknown)?;
         Ok(std::mem::replace(place, setting))
@@ -226,6 +245,17 @@ fn integer_value(parameter: &Parameter, value: Value<'_>) -> Result<i64> {
         ));
     }
     Ok(number)
+}
+
+/// Errors: BadValue for what is no number, or not in the range.
+fn seconds_value(parameter: &Parameter, value: Value<'_>) -> Result<f64> {
+    let number = value.as_number().ok_or_else(|| not_a_number(parameter))?.to_f64();
+    let bound = match number {
+        _ if number > SYNC_DELAY_MAX => format!("less than or equal to {SYNC_DELAY_MAX:?}"),
+        _ if number >= 0.0 => return Ok(number),
+        _ => "greater than or equal to 0.0".to_string(),
+    };
+    Err(err!(BadValue, "Invalid value for parameter {}: {number:?} is not {bound}", parameter.name))
 }
 
 #[cfg(test)]

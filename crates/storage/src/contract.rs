@@ -13,6 +13,7 @@ mod walk;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -157,6 +158,10 @@ impl<E: Engine> Engine for Checked<E> {
 
     fn checkpoint(&self) -> Result<()> {
         self.engine.checkpoint()
+    }
+
+    fn checkpoint_after(&self, longest: Option<Duration>) {
+        self.engine.checkpoint_after(longest);
     }
 
     fn durability(&self) -> Durability {

@@ -256,6 +256,10 @@ impl Engine for DiskEngine {
         self.core.desk.order_and_wait()
     }
 
+    fn checkpoint_after(&self, longest: Option<Duration>) {
+        self.core.desk.set_longest(longest);
+    }
+
     fn has_journal(&self) -> bool {
         true
     }

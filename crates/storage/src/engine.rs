@@ -6,6 +6,7 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{Batch, Key, Result, Value};
 
@@ -203,6 +204,10 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
+    /// How long what is committed may lie in the journal alone, before it is written to the files that hold the
+    /// data; `None`: until there is another reason. Without such files that means nothing.
+    fn checkpoint_after(&self, _: Option<Duration>) {}
+
     /// Whether there is a journal, that is whether anything survives a crash.
     fn has_journal(&self) -> bool;
 
@@ -253,6 +258,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn checkpoint(&self) -> Result<()> {
         (**self).checkpoint()
+    }
+
+    fn checkpoint_after(&self, longest: Option<Duration>) {
+        (**self).checkpoint_after(longest);
     }
 
     fn has_journal(&self) -> bool {

@@ -150,7 +150,7 @@ fn remember_client(call: &mut Call<'_>, client: Document<'_>) -> Result<()> {
     }
     check_client(client)?;
     call.connection.metadata = Some(Box::new(client.to_owned()));
-    log::debug!("connection {} is {client:?}", call.connection.activity.connection_id);
+    log::debug!(c = "NETWORK"; "connection {} is {client:?}", call.connection.activity.connection_id);
     Ok(())
 }
 

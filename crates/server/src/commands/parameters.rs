@@ -3,9 +3,17 @@
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
-use crate::parameters::Setting;
+use crate::logging::components;
+use crate::parameters::{SYNC_DELAY, Setting};
 use base::bson::{Builder, Value};
 use base::{Result, err};
+use std::time::Duration;
+
+/// How much is logged: 0 what everybody should know, up to 5 for whoever looks for a mistake.
+const LOG_LEVEL: &str = "logLevel";
+
+/// The same, for each part of the server.
+const VERBOSITY: &str = "logComponentVerbosity";
 
 /// The version whose features are on, as featureCompatibilityVersion.
 pub(crate) const FEATURE_VERSION: &str = "8.0";
@@ -52,6 +60,7 @@ enum Shown {
     Setting(Setting),
     Version,
     Mechanisms(Vec<String>),
+    Verbosity,
 }
 
 /// Every parameter, its value, and whether it can be changed at run time.
@@ -63,6 +72,8 @@ fn all_parameters(call: &Call<'_>) -> Vec<(&'static str, Shown, bool)> {
         ("enableLocalhostAuthBypass", Shown::Setting(bypass), false),
         ("enableTestCommands", Shown::Setting(test_commands), false),
         ("featureCompatibilityVersion", Shown::Version, false),
+        (VERBOSITY, Shown::Verbosity, true),
+        (LOG_LEVEL, Shown::Setting(Setting::Integer(components::level())), true),
     ];
     let held = call.server.parameters.all();
     parameters
@@ -84,6 +95,7 @@ fn append_value(reply: &mut Builder, name: &str, value: &Shown) {
         Shown::Version => {
             reply.begin_document(name).append("version", FEATURE_VERSION).end();
         }
+        Shown::Verbosity => components::append_to(reply, name),
         Shown::Mechanisms(mechanisms) => {
             reply.begin_array(name);
             for mechanism in mechanisms {
@@ -118,7 +130,39 @@ fn set_parameter(call: &mut Call<'_>) -> Result<Answer> {
             second.name()
         ));
     }
-    let was = call.server.parameters.set(first.name(), first.value())?;
-    was.append_to(call.reply, "was");
+    match first.name() {
+        LOG_LEVEL => {
+            let level = first.value().as_number().map(|level| level.to_i64_clamped());
+            let level = level.ok_or_else(|| {
+                err!(BadValue, "Failed to set parameter {LOG_LEVEL}: the value must be a number")
+            })?;
+            if level < 0 {
+                return Err(err!(
+                    BadValue,
+                    "Invalid value for parameter {LOG_LEVEL}: {level} is not greater than or equal to 0"
+                ));
+            }
+            call.reply.append("was", components::set_level(i32::try_from(level).unwrap_or(i32::MAX)));
+        }
+        VERBOSITY => {
+            let Value::Document(asked) = first.value() else {
+                return Err(err!(
+                    TypeMismatch,
+                    "{VERBOSITY} is not an object: {}",
+                    first.value().kind().alias()
+                ));
+            };
+            components::append_to(call.reply, "was");
+            components::set(asked)?;
+        }
+        name => {
+            let was = call.server.parameters.set(name, first.value())?;
+            was.append_to(call.reply, "was");
+            if let (SYNC_DELAY, Some(Setting::Double(seconds))) = (name, call.server.parameters.get(name)) {
+                let longest = (seconds > 0.0).then(|| Duration::from_secs_f64(seconds));
+                call.server.database.checkpoint_after(longest);
+            }
+        }
+    }
     Ok(Answer::Done)
 }

@@ -44,6 +44,11 @@ impl<'a> VisitSource<'a> for Extras {
     }
 }
 
+/// The part of the server that a record names.
+pub(super) fn component(record: &Record<'_>) -> Option<String> {
+    Extras::of(record).component
+}
+
 /// A line for people: time, level, crate, message, attributes.
 pub(super) fn text(record: &Record<'_>, now: i64) -> String {
     let crate_name = record.target().split("::").next().unwrap_or_default();

@@ -3,6 +3,7 @@
 //! A record may carry keys and values (`log::info!(port = 27017; "…")`). Two keys have a meaning of
 //! their own: `id`, MongoDB's number of a message that tools wait for, and `c`, the component.
 
+pub(crate) mod components;
 mod line;
 mod sink;
 mod time;
@@ -71,7 +72,7 @@ impl Log for Logger {
     }
 
     fn log(&self, record: &Record<'_>) {
-        if !self.enabled(record.metadata()) {
+        if !self.enabled(record.metadata()) || !components::shows(record) {
             return;
         }
         let now = now_millis();
@@ -107,13 +108,8 @@ pub fn start(options: &Options) -> io::Result<()> {
     JSON.store(options.json, Ordering::Relaxed);
     // Fails only when a logger is set already, which is this one.
     let _ = log::set_logger(&Logger);
-    log::set_max_level(options.level);
+    components::begin(options.level);
     Ok(())
-}
-
-/// Logs what everybody should know, or also what helps to look for a mistake.
-pub(crate) fn set_verbosity(plain: bool) {
-    log::set_max_level(if plain { LevelFilter::Info } else { LevelFilter::Debug });
 }
 
 /// Opens the log's file again, which something else may have moved away.

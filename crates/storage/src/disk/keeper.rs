@@ -22,7 +22,7 @@ use crate::{Error, Result};
 const RETRY: Duration = Duration::from_millis(100);
 /// How often to look whether the base needs opening anew.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long changes stay in the journal alone, as mongod has it.
+/// How long changes stay in the journal alone unless something else is asked for, as mongod has it.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Less dropped than this, or than an eighth of the base, is no reason for a checkpoint.
 const GARBAGE_BYTES_MIN: u64 = 4 << 20;
@@ -30,9 +30,10 @@ const GARBAGE_BYTES_MIN: u64 = 4 << 20;
 const REWRITE_BYTES_MIN: u64 = 8 << 20;
 
 /// What others tell the keeper and hear from it.
-#[derive(Default)]
 pub(super) struct Desk {
     orders: Mutex<Orders>,
+    /// How long changes may stay in the journal alone, `None` where that alone is no reason for a checkpoint.
+    longest: Mutex<Option<Duration>>,
     /// Something was ordered.
     ordered: Condvar,
     /// A checkpoint ended, well or not.
@@ -51,7 +52,28 @@ struct Orders {
     error: Option<Error>,
 }
 
+impl Default for Desk {
+    fn default() -> Self {
+        Desk {
+            orders: Mutex::default(),
+            longest: Mutex::new(Some(LONGEST)),
+            ordered: Condvar::new(),
+            done: Condvar::new(),
+        }
+    }
+}
+
 impl Desk {
+    /// Says how long changes may stay in the journal alone. The keeper looks a few times a second.
+    pub(super) fn set_longest(&self, longest: Option<Duration>) {
+        *self.longest.lock() = longest;
+    }
+
+    /// Whether changes may no longer stay in the journal alone, the latest checkpoint being so long ago.
+    fn is_long(&self, ago: Duration) -> bool {
+        self.longest.lock().is_some_and(|longest| ago >= longest)
+    }
+
     /// Asks for a checkpoint, unless one is asked for already.
     pub(super) fn order(&self) {
         let mut orders = self.orders.lock();
@@ -215,7 +237,7 @@ impl Keeper {
         core.journal.is_broken()
             || core.control.has_failed()
             || is_much(core.latest().garbage_bytes, core.file_bytes())
-            || self.attempted.elapsed() >= LONGEST && core.has_changes()
+            || core.desk.is_long(self.attempted.elapsed()) && core.has_changes()
     }
 
     fn attempt(&mut self, order: u64) -> Result<()> {

@@ -119,3 +119,18 @@ fn after_a_checkpoint_the_files_stay_as_they_are() {
     std::thread::sleep(Duration::from_millis(1200));
     assert!(files.read(Path::new("/data/base.redb")) == bytes && files.counts() == counts);
 }
+
+/// How long changes may stay in the journal alone is said at run time, and a change is written down by then.
+#[test]
+fn changes_leave_the_journal_when_they_may_stay_no_longer() {
+    let files = FaultyFiles::new();
+    let engine = open(&files).unwrap();
+    engine.checkpoint_after(Some(Duration::ZERO));
+    let before = engine.statistics().checkpoints;
+    engine.commit(batch([Op::Create(Ident(1))])).unwrap();
+    let started = Instant::now();
+    while engine.statistics().checkpoints == before {
+        assert!(started.elapsed() < Duration::from_secs(20), "no checkpoint");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
