@@ -11,6 +11,8 @@ use std::path::PathBuf;
         vellum lab write-concern --target mine=mongodb://127.0.0.1:27017/ --report out.html\n  \
         vellum lab inserts --postgres-here                  beside PostgreSQL with fsync on, off and on a RAM disk\n  \
         vellum lab run orders.toml --rate 2000 --duration 60\n  \
+        vellum lab record --upstream mongodb://db:27017/ monday.rec\n  \
+        vellum lab replay monday.rec --speed max --check\n  \
         vellum lab compare before.json after.json --fail-if 'p99>+10%'")]
 pub struct Options {
     #[command(subcommand)]
@@ -36,6 +38,17 @@ pub(crate) enum Verb {
     Run {
         /// The workload: see docs/lab.md
         workload: PathBuf,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Stand between an application and a server, and record what passes
+    Record(Record),
+    /// Send again what was recorded, to each target, and compare times and answers
+    Replay {
+        /// What `record` wrote
+        recording: PathBuf,
+        #[command(flatten)]
+        replay: ReplayOptions,
         #[command(flatten)]
         common: Common,
     },
@@ -88,6 +101,51 @@ pub(crate) struct Common {
     pub(crate) quiet: bool,
 }
 
+/// What `record` takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Record {
+    /// The file to write, which must not be there
+    pub(crate) file: PathBuf,
+    /// The server, as applications would connect to it, without a user: theirs are passed on
+    #[arg(long, value_name = "URI")]
+    pub(crate) upstream: String,
+    /// Where the application connects, instead of to the server; port 0 is a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:27018")]
+    pub(crate) listen: String,
+    /// The file's size, such as 500MB, at which recording stops, and the traffic doesn't
+    #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = parse_size)]
+    pub(crate) max_size: u64,
+    /// A field whose values others of their type and length stand for, such as contact.email; may be given several times
+    #[arg(long, value_name = "FIELD", value_parser = parse_field)]
+    pub(crate) redact: Vec<String>,
+    /// End when standard input closes
+    #[arg(long)]
+    pub(crate) parent_pipe: bool,
+}
+
+/// What `replay` takes beside what all experiments do.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ReplayOptions {
+    /// Times the recorded pace, such as 4, or max: as fast as answers come
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse_speed)]
+    pub(crate) speed: Speed,
+    /// Compare the answers with those recorded; what was sent after an answer is then sent after it again
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// On the targets given, work on the databases that are there, and leave them as they are then
+    #[arg(long)]
+    pub(crate) in_place: bool,
+}
+
+/// How fast a recording is sent again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Speed {
+    /// So many times as fast as it was.
+    Times(f64),
+    /// Each connection sends its next request when the last one is answered.
+    Max,
+}
+
 /// What `compare` takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Compare {
@@ -125,6 +183,32 @@ fn parse_target(text: &str) -> std::result::Result<Given, String> {
 fn parse_positive(text: &str) -> std::result::Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
     if number.is_finite() && number > 0.0 { Ok(number) } else { Err("must be more than 0".to_string()) }
+}
+
+fn parse_speed(text: &str) -> std::result::Result<Speed, String> {
+    match text {
+        "max" => Ok(Speed::Max),
+        factor => parse_positive(factor).map(Speed::Times).map_err(|why| format!("{why}; or say max")),
+    }
+}
+
+/// A number of bytes.
+fn parse_size(text: &str) -> std::result::Result<u64, String> {
+    let units = [("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12), ("B", 1.0)];
+    let unit = units.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)));
+    let (number, bytes) = unit.unwrap_or((text, 1.0));
+    let size = parse_positive(number.trim_end()).map(|number| number * bytes);
+    let size = size.map_err(|_| format!("'{text}' is no size: say 500MB or 2GB"))?;
+    if size < 10_000.0 { Err("must be 10kB at least".to_string()) } else { Ok(size as u64) }
+}
+
+fn parse_field(text: &str) -> std::result::Result<String, String> {
+    let wrong =
+        |name: &str| name.is_empty() || name.starts_with('$') || name.bytes().all(|b| b.is_ascii_digit());
+    if text.split('.').any(wrong) {
+        return Err("say the names of fields with dots between them, such as contact.email".to_string());
+    }
+    Ok(text.to_string())
 }
 
 /// A length of time, in seconds.
@@ -193,6 +277,20 @@ mod tests {
         }
         for wrong in ["s", "3 days", "-1s", "0ms"] {
             assert!(common(&["--duration", wrong]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn recordings_have_sizes_speeds_and_fields() {
+        for (text, size) in [("500MB", 500_000_000), ("1.5 GB", 1_500_000_000), ("20000", 20_000)] {
+            assert_eq!(parse_size(text), Ok(size), "{text}");
+        }
+        assert!(parse_size("1kB").is_err() && parse_size("big").is_err());
+        assert_eq!((parse_speed("max"), parse_speed("0.5")), (Ok(Speed::Max), Ok(Speed::Times(0.5))));
+        assert!(parse_speed("fast").is_err() && parse_speed("0").is_err());
+        assert!(parse_field("a.b").is_ok());
+        for wrong in ["", "a.", "$a", "a.0"] {
+            assert!(parse_field(wrong).is_err(), "{wrong}");
         }
     }
 

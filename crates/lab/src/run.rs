@@ -8,6 +8,8 @@ use crate::load::Until;
 use crate::load::progress::Progress;
 use crate::load::suspicion::Suspicions;
 use crate::options::{Common, Verb};
+use crate::recording;
+use crate::replay::Replay;
 use crate::report;
 use crate::result::{FORMAT, Report, TargetInfo};
 use crate::target::{self, Scratch, Target, Workspace};
@@ -115,7 +117,14 @@ pub(crate) fn verb(verb: Verb) -> ExitCode {
             Verb::Inserts(common) => run(common, experiment::Inserts).await,
             Verb::WorkingSet(common) => run(common, experiment::WorkingSet).await,
             Verb::ErrorTracker(common) => run(common, experiment::ErrorTracker).await,
-
+            Verb::Record(record) => match recording::record::run(&record).await {
+                Ok(code) => code,
+                Err(error) => complain(&error),
+            },
+            Verb::Replay { recording, replay, common } => match Replay::open(&recording, replay) {
+                Ok(experiment) => run(common, experiment).await,
+                Err(error) => complain(&error),
+            },
             Verb::Compare(compare) => report::compare::run(&compare),
         }
     })

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 const OP_MSG: u32 = 2013;
 const HEADER: usize = 16;
+const FLAGS: usize = 4;
 /// Flags and the section's kind before the document.
-const PREFIX: usize = 5;
+const PREFIX: usize = FLAGS + 1;
 /// More than any reply that is asked for here.
 const REPLY_MAX: usize = 48_000_000;
 
@@ -73,26 +74,42 @@ impl Client {
         Err(text(reply.view(), "errmsg").unwrap_or("it refused, without a reason").to_string())
     }
 
-    fn exchange(&mut self, command: &DocumentBuf) -> io::Result<DocumentBuf> {
-        self.request_id += 1;
-        let length = HEADER + PREFIX + command.bytes().len();
+    /// Until when all that is sent and received from now on must be through.
+    pub fn set_deadline(&mut self, deadline: Instant) {
+        match &mut self.stream {
+            Stream::Plain(stream) => stream.deadline = deadline,
+            Stream::Tls(stream) => stream.sock.deadline = deadline,
+        }
+    }
+
+    /// Sends a message: its flags, and its sections as they stand on the wire.
+    ///
+    /// # Errors
+    /// A connection that is lost.
+    pub fn send(&mut self, flags: u32, sections: &[u8]) -> io::Result<()> {
+        self.request_id = self.request_id.wrapping_add(1);
+        let length = HEADER + FLAGS + sections.len();
         let mut message = Vec::with_capacity(length);
-        for word in [length as u32, self.request_id, 0, OP_MSG, 0] {
+        for word in [length as u32, self.request_id, 0, OP_MSG, flags] {
             message.extend_from_slice(&word.to_le_bytes());
         }
-        message.push(0);
-        message.extend_from_slice(command.bytes());
-        let stream: &mut dyn Duplex = match &mut self.stream {
-            Stream::Plain(stream) => stream,
-            Stream::Tls(stream) => stream,
-        };
+        message.extend_from_slice(sections);
+        let stream = self.stream.duplex();
         stream.write_all(&message)?;
-        stream.flush()?;
+        stream.flush()
+    }
+
+    /// Waits for the next message: the document of its body.
+    ///
+    /// # Errors
+    /// A connection that is lost, and what is no message of this protocol.
+    pub fn receive(&mut self) -> io::Result<DocumentBuf> {
+        let stream = self.stream.duplex();
         let mut header = [0; HEADER];
         stream.read_exact(&mut header)?;
         let [a, b, c, d, ..] = header;
         let length = u32::from_le_bytes([a, b, c, d]) as usize;
-        if !(HEADER + PREFIX..REPLY_MAX).contains(&length) {
+        if !(HEADER + PREFIX..=REPLY_MAX).contains(&length) {
             return Err(not_mongodb());
         }
         let mut body = Vec::new();
@@ -101,6 +118,13 @@ impl Client {
         let document = body.get(PREFIX..).unwrap_or_default().to_vec();
         validate(&document).map_err(|_| not_mongodb())?;
         Ok(DocumentBuf::from_valid(document))
+    }
+
+    fn exchange(&mut self, command: &DocumentBuf) -> io::Result<DocumentBuf> {
+        let mut section = vec![0];
+        section.extend_from_slice(command.bytes());
+        self.send(0, &section)?;
+        self.receive()
     }
 
     fn log_in(&mut self, login: &Login) -> Result<(), String> {
@@ -178,7 +202,10 @@ fn reach(host: &str, deadline: Instant) -> Result<TcpStream, String> {
     for address in host.to_socket_addrs().map_err(|error| error.to_string())? {
         let left = left(deadline).map_err(|error| error.to_string())?;
         match TcpStream::connect_timeout(&address, left) {
-            Ok(socket) => return Ok(socket),
+            Ok(socket) => {
+                socket.set_nodelay(true).map_err(|error| error.to_string())?;
+                return Ok(socket);
+            }
             Err(error) => last = error.to_string(),
         }
     }
@@ -203,6 +230,15 @@ fn encrypt(
         })?;
     }
     Ok(stream)
+}
+
+impl Stream {
+    fn duplex(&mut self) -> &mut dyn Duplex {
+        match self {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => stream,
+        }
+    }
 }
 
 trait Duplex: Read + Write {}

@@ -1,12 +1,13 @@
-//! What server, lab and small verbs share of the protocol's security: both halves of each conversation.
+//! What server, lab and small verbs share of the protocol: both halves of each conversation about security, and compressors.
 //!
 //! Only [`client`] reads or writes a socket; for the rest, who talks hands over what came, and sends what is to be said.
 
 pub mod certificates;
 pub mod client;
+pub mod compression;
 pub mod pem;
 pub mod scram;
 pub mod secret;
 mod subject;
-mod trust;
+pub mod trust;
 pub mod uri;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// Files that don't serve, which are named; a system without authorities.
-pub(crate) fn config(encryption: &Encryption) -> Result<ClientConfig, String> {
+pub fn config(encryption: &Encryption) -> Result<ClientConfig, String> {
     let provider = provider();
     let verifier: Arc<dyn ServerCertVerifier> = match encryption.any_certificate {
         true => Arc::new(Anybody(provider.clone())),

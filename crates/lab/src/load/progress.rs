@@ -81,8 +81,9 @@ impl Progress {
     }
 }
 
+/// Returns when the process is asked to end.
 #[cfg(unix)]
-async fn signal() {
+pub(crate) async fn signal() {
     use tokio::signal::unix::{SignalKind, signal};
     match signal(SignalKind::terminate()) {
         Ok(mut terminate) => tokio::select! {
@@ -93,8 +94,9 @@ async fn signal() {
     }
 }
 
+/// Returns when the process is asked to end.
 #[cfg(not(unix))]
-async fn signal() {
+pub(crate) async fn signal() {
     drop(tokio::signal::ctrl_c().await);
 }
 

@@ -99,7 +99,7 @@ fn is_ours(ip: IpAddr) -> bool {
 }
 
 /// A connection string without user and password.
-pub(super) fn without_secrets(uri: &str) -> String {
+pub(crate) fn without_secrets(uri: &str) -> String {
     let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_string() };
     // A password must not hold '/' or '@' unescaped, so that the last '@' before the path ends it.
     let path = rest.find(['/', '?']).unwrap_or(rest.len());

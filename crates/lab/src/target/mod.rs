@@ -14,6 +14,7 @@ mod process;
 mod scratch;
 mod workspace;
 
+pub(crate) use address::without_secrets;
 pub(crate) use launch::{another, floor as start_floor, notches};
 pub(crate) use postgres::clusters;
 pub(crate) use process::Usage;
@@ -178,6 +179,11 @@ impl Target {
     /// Whether the server's process was found on this machine.
     pub(crate) fn is_local(&self) -> bool {
         self.process.is_some()
+    }
+
+    /// Whether the lab started it, so that all that is in it is the lab's.
+    pub(crate) fn is_started(&self) -> bool {
+        self.started.is_some()
     }
 
     /// What it is and what it promises, asked and probed now.

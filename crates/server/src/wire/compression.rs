@@ -5,53 +5,11 @@
 
 use super::header::{self, HEADER_SIZE, Header, Opcode};
 use super::{MAX_MESSAGE_SIZE, Trouble, malformed, read_i32};
-use flate2::read::ZlibDecoder;
-use flate2::write::ZlibEncoder;
-use std::io::{Read, Write};
+pub(crate) use wire::compression::Compressor;
+use wire::compression::{compress, decompress};
 
 /// The bytes behind the header before the compressed ones: opcode, size, compressor.
 const PREAMBLE_SIZE: usize = 9;
-
-/// The largest window a zstd frame may ask for; MongoDB's clients use levels that stay below.
-const ZSTD_WINDOW_MAX: u64 = 64 * 1024 * 1024;
-
-/// A way of compressing messages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Compressor {
-    /// Not at all, though within OP_COMPRESSED.
-    Noop = 0,
-    /// Snappy, raw format.
-    Snappy = 1,
-    /// Zlib.
-    Zlib = 2,
-    /// Zstandard.
-    Zstd = 3,
-}
-
-impl Compressor {
-    /// Those offered in the handshake, best first: clients' wishes are matched against them.
-    pub(crate) const OFFERED: [Compressor; 3] = [Compressor::Snappy, Compressor::Zstd, Compressor::Zlib];
-
-    /// The name in the handshake.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Compressor::Noop => "noop",
-            Compressor::Snappy => "snappy",
-            Compressor::Zlib => "zlib",
-            Compressor::Zstd => "zstd",
-        }
-    }
-
-    fn from_number(number: u8) -> Option<Compressor> {
-        Some(match number {
-            0 => Compressor::Noop,
-            1 => Compressor::Snappy,
-            2 => Compressor::Zlib,
-            3 => Compressor::Zstd,
-            _ => return None,
-        })
-    }
-}
 
 /// Unpacks an OP_COMPRESSED frame into `out`, which then holds the whole inner message with a
 /// header of its own and at most `most` bytes.
@@ -82,37 +40,6 @@ pub(crate) fn unpack(frame: &[u8], most: usize, out: &mut Vec<u8>) -> Result<Com
     Ok(compressor)
 }
 
-/// Appends what `packed` unpacks to; never more than one byte beyond `size`, which tells that
-/// there was too much.
-fn decompress(compressor: Compressor, packed: &[u8], size: usize, out: &mut Vec<u8>) -> Option<()> {
-    let limit = size as u64 + 1;
-    match compressor {
-        Compressor::Noop => {
-            out.extend_from_slice(packed);
-            Some(())
-        }
-        Compressor::Snappy => {
-            if snap::raw::decompress_len(packed).ok()? != size {
-                return None;
-            }
-            let start = out.len();
-            out.resize(start + size, 0);
-            snap::raw::Decoder::new().decompress(packed, out.get_mut(start..)?).ok()?;
-            Some(())
-        }
-        Compressor::Zlib => {
-            ZlibDecoder::new(packed).take(limit).read_to_end(out).ok()?;
-            Some(())
-        }
-        Compressor::Zstd => {
-            let decoder =
-                ruzstd::decoding::StreamingDecoder::new_with_max_window_size(packed, ZSTD_WINDOW_MAX).ok()?;
-            decoder.take(limit).read_to_end(out).ok()?;
-            Some(())
-        }
-    }
-}
-
 /// Replaces the message in `out` by an OP_COMPRESSED one around it.
 pub(crate) fn pack(compressor: Compressor, out: &mut Vec<u8>) {
     let Ok((header, body)) = Header::split(out) else { return };
@@ -127,27 +54,6 @@ pub(crate) fn pack(compressor: Compressor, out: &mut Vec<u8>) {
         header::finish(&mut packed, 0);
         *out = packed;
     }
-}
-
-fn compress(compressor: Compressor, body: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    match compressor {
-        Compressor::Noop => out.extend_from_slice(body),
-        Compressor::Snappy => {
-            let start = out.len();
-            out.resize(start + snap::raw::max_compress_len(body.len()), 0);
-            let written = snap::raw::Encoder::new().compress(body, out.get_mut(start..)?).ok()?;
-            out.truncate(start + written);
-        }
-        Compressor::Zlib => {
-            let mut encoder = ZlibEncoder::new(&mut *out, flate2::Compression::new(6));
-            encoder.write_all(body).ok()?;
-            encoder.finish().ok()?;
-        }
-        Compressor::Zstd => {
-            ruzstd::encoding::compress(body, &mut *out, ruzstd::encoding::CompressionLevel::Fastest);
-        }
-    }
-    Some(())
 }
 
 #[cfg(test)]

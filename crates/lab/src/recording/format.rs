@@ -1,0 +1,360 @@
+//! The file of a recording.
+//!
+//! It begins with the eight bytes `VELLUMRC` and the version, 1, in four bytes; all numbers are little-endian. Then
+//! come events, each as
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 4 | length of what follows the checksum |
+//! | 4 | its CRC-32C |
+//! | 1 | kind of event |
+//! | 4 | number of the connection, from 1; 0 where none is meant |
+//! | 8 | microseconds since the recording began |
+//! | the rest | depends on the kind |
+//!
+//! The first event is the header. A file whose last event isn't [`What::End`] was cut short, and is good up to there;
+//! a checksum that doesn't fit is damage, and nothing behind it is believed.
+
+use base::bson::{Document, DocumentBuf, validate};
+use std::fmt;
+use std::io::{self, Read};
+
+const MAGIC: &[u8; 8] = b"VELLUMRC";
+
+/// The version of the format.
+pub const VERSION: u32 = 1;
+
+/// Kind, connection and time.
+const FIXED: usize = 13;
+
+/// The longest event: the longest message, and what is around it.
+const EVENT_MAX: usize = 48_000_000 + 64;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// The number of the connection, from 1.
+    pub connection: u32,
+    /// Microseconds since the recording began.
+    pub at: u64,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// What the recording is of: the first event, and only that.
+    Header(Vec<u8>),
+    /// A client connected.
+    Opened,
+    /// A message of the client's.
+    Request {
+        /// Its number, which the reply names.
+        id: i32,
+        /// Its flags, as OP_MSG has them.
+        flags: u32,
+        /// Its sections, as OP_MSG has them.
+        sections: Vec<u8>,
+    },
+    /// A message of the server's.
+    Reply {
+        /// Its own number.
+        id: i32,
+        /// The number of the message it answers.
+        to: i32,
+        /// Its flags.
+        flags: u32,
+        /// Its sections.
+        sections: Vec<u8>,
+    },
+    /// A request that isn't written down, nor its reply: the command's name.
+    Withheld(String),
+    /// The connection ended.
+    Closed,
+    /// Nothing is recorded any more, and why: empty if the recording was ended.
+    End(String),
+}
+
+/// Why a file can't be read, or not any further.
+#[derive(Debug)]
+pub enum Broken {
+    /// It is no recording, or of a version that isn't known.
+    Foreign(String),
+    /// It ends in the middle of an event.
+    CutShort,
+    /// An event isn't what was written.
+    Damaged {
+        /// Bytes before it.
+        at: u64,
+    },
+    /// It can't be read at all.
+    Io(io::Error),
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Broken::Foreign(why) => f.write_str(why),
+            Broken::CutShort => f.write_str("it ends in the middle of an event"),
+            Broken::Damaged { at } => write!(f, "it is damaged at byte {at}"),
+            Broken::Io(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+/// The beginning of a file: what it is, and its header.
+pub fn begin(header: &DocumentBuf) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.extend(VERSION.to_le_bytes());
+    encode(&Event { connection: 0, at: 0, what: What::Header(header.bytes().to_vec()) }, &mut out);
+    out
+}
+
+/// Appends an event.
+pub fn encode(event: &Event, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend([0; 8]);
+    out.push(kind(&event.what));
+    out.extend(event.connection.to_le_bytes());
+    out.extend(event.at.to_le_bytes());
+    match &event.what {
+        What::Opened | What::Closed => {}
+        What::Header(bytes) => out.extend(bytes),
+        What::Withheld(text) | What::End(text) => out.extend(text.as_bytes()),
+        What::Request { id, flags, sections } => {
+            out.extend(id.to_le_bytes());
+            out.extend(flags.to_le_bytes());
+            out.extend(sections);
+        }
+        What::Reply { id, to, flags, sections } => {
+            out.extend(id.to_le_bytes());
+            out.extend(to.to_le_bytes());
+            out.extend(flags.to_le_bytes());
+            out.extend(sections);
+        }
+    }
+    let length = (out.len() - start - 8) as u32;
+    let sum = crc32c::crc32c(out.get(start + 8..).unwrap_or_default());
+    if let Some(place) = out.get_mut(start..start + 8) {
+        place[..4].copy_from_slice(&length.to_le_bytes());
+        place[4..].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+fn kind(what: &What) -> u8 {
+    match what {
+        What::Header(_) => 0,
+        What::Opened => 1,
+        What::Request { .. } => 2,
+        What::Reply { .. } => 3,
+        What::Withheld(_) => 4,
+        What::Closed => 5,
+        What::End(_) => 6,
+    }
+}
+
+/// Reads a recording event by event.
+pub struct Reader<R> {
+    source: R,
+    header: DocumentBuf,
+    /// Bytes read so far.
+    at: u64,
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads as far as the header.
+    ///
+    /// # Errors
+    /// What this is, if it is no recording.
+    pub fn open(mut source: R) -> Result<Reader<R>, Broken> {
+        let mut start = [0; 12];
+        let got = fill(&mut source, &mut start)?;
+        let (magic, version) = start.split_at(MAGIC.len());
+        if got < start.len() || magic != MAGIC {
+            return Err(Broken::Foreign("it is no recording of vellum lab record".to_string()));
+        }
+        let version = number(version).unwrap_or_default();
+        if version != VERSION {
+            return Err(Broken::Foreign(format!(
+                "its format is of version {version}, and this program reads version {VERSION}"
+            )));
+        }
+        let mut reader = Reader { source, header: DocumentBuf::empty(), at: start.len() as u64 };
+        match reader.event()?.map(|event| event.what) {
+            Some(What::Header(bytes)) if validate(&bytes).is_ok() => {
+                reader.header = DocumentBuf::from_valid(bytes);
+                Ok(reader)
+            }
+            _ => Err(Broken::Foreign("it has no header".to_string())),
+        }
+    }
+
+    /// What the recording is of.
+    pub fn header(&self) -> Document<'_> {
+        self.header.view()
+    }
+
+    /// The next event; `None` at the end of the file.
+    ///
+    /// # Errors
+    /// What keeps it from being read.
+    pub fn next_event(&mut self) -> Result<Option<Event>, Broken> {
+        let at = self.at;
+        match self.event()? {
+            Some(Event { what: What::Header(_), .. }) => Err(Broken::Damaged { at }),
+            event => Ok(event),
+        }
+    }
+
+    fn event(&mut self) -> Result<Option<Event>, Broken> {
+        let damaged = Broken::Damaged { at: self.at };
+        let mut head = [0; 8];
+        match fill(&mut self.source, &mut head)? {
+            0 => return Ok(None),
+            8 => {}
+            _ => return Err(Broken::CutShort),
+        }
+        let (length, sum) = head.split_at(4);
+        let length = number(length).unwrap_or_default() as usize;
+        if !(FIXED..=EVENT_MAX).contains(&length) {
+            return Err(damaged);
+        }
+        let mut bytes = Vec::new();
+        // Nothing is reserved for what the length merely claims.
+        (&mut self.source).take(length as u64).read_to_end(&mut bytes).map_err(Broken::Io)?;
+        if bytes.len() < length {
+            return Err(Broken::CutShort);
+        }
+        if Some(crc32c::crc32c(&bytes)) != number(sum) {
+            return Err(damaged);
+        }
+        self.at += 8 + length as u64;
+        decode(&bytes).map(Some).ok_or(damaged)
+    }
+}
+
+/// Reads until the buffer is full or the source has ended; how much there was.
+fn fill(source: &mut impl Read, buffer: &mut [u8]) -> Result<usize, Broken> {
+    let mut got = 0;
+    while let Some(rest) = buffer.get_mut(got..).filter(|rest| !rest.is_empty()) {
+        match source.read(rest) {
+            Ok(0) => break,
+            Ok(more) => got += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Broken::Io(error)),
+        }
+    }
+    Ok(got)
+}
+
+fn number(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.first_chunk()?))
+}
+
+fn decode(bytes: &[u8]) -> Option<Event> {
+    let (kind, rest) = bytes.split_first()?;
+    let (connection, rest) = rest.split_first_chunk()?;
+    let (at, rest) = rest.split_first_chunk()?;
+    let word = |at: usize| number(rest.get(at..)?);
+    let id = |at: usize| word(at).map(|word| word as i32);
+    let text = || String::from_utf8(rest.to_vec()).ok();
+    let what = match kind {
+        0 => What::Header(rest.to_vec()),
+        1 if rest.is_empty() => What::Opened,
+        2 => What::Request { id: id(0)?, flags: word(4)?, sections: rest.get(8..)?.to_vec() },
+        3 => What::Reply { id: id(0)?, to: id(4)?, flags: word(8)?, sections: rest.get(12..)?.to_vec() },
+        4 => What::Withheld(text()?),
+        5 if rest.is_empty() => What::Closed,
+        6 => What::End(text()?),
+        _ => return None,
+    };
+    Some(Event { connection: u32::from_le_bytes(*connection), at: u64::from_le_bytes(*at), what })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::Builder;
+
+    fn events() -> Vec<Event> {
+        let event = |at, what| Event { connection: 7, at, what };
+        vec![
+            event(1, What::Opened),
+            event(2, What::Withheld("saslStart".to_string())),
+            event(3, What::Request { id: -1, flags: 2, sections: vec![0, 5, 0, 0, 0, 0] }),
+            event(u64::MAX, What::Reply { id: 9, to: -1, flags: 0, sections: vec![] }),
+            event(4, What::Closed),
+            event(5, What::End(String::new())),
+        ]
+    }
+
+    fn file() -> Vec<u8> {
+        let mut header = Builder::new();
+        header.append("upstream", "mongodb://h:1/");
+        let mut out = begin(&header.finish());
+        events().iter().for_each(|event| encode(event, &mut out));
+        out
+    }
+
+    fn read(bytes: &[u8]) -> (Vec<Event>, Option<Broken>) {
+        let mut reader = match Reader::open(bytes) {
+            Ok(reader) => reader,
+            Err(broken) => return (Vec::new(), Some(broken)),
+        };
+        let mut found = Vec::new();
+        loop {
+            match reader.next_event() {
+                Ok(Some(event)) => found.push(event),
+                Ok(None) => return (found, None),
+                Err(broken) => return (found, Some(broken)),
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let file = file();
+        let (found, broken) = read(&file);
+        assert!(broken.is_none(), "{broken:?}");
+        assert_eq!(found, events());
+        assert_eq!(
+            Reader::open(file.as_slice()).unwrap().header().get("upstream").unwrap().as_str(),
+            Some("mongodb://h:1/")
+        );
+    }
+
+    #[test]
+    fn a_file_that_ends_early_is_good_up_to_there() {
+        let whole = file();
+        for end in 0..whole.len() {
+            let (found, broken) = read(&whole[..end]);
+            assert!(events().starts_with(&found), "{end}");
+            assert!(found.len() < events().len());
+            // Between two events nobody can tell but by the missing end.
+            assert!(broken.is_some() || found.last() != Some(&events()[5]), "{end}");
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let whole = file();
+        for at in 0..whole.len() {
+            for bit in 0..8 {
+                let mut file = whole.clone();
+                file[at] ^= 1 << bit;
+                let (found, broken) = read(&file);
+                assert!(broken.is_some() && events().starts_with(&found), "byte {at}, bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_files_and_versions_are_named() {
+        let (_, broken) = read(b"#!/bin/sh");
+        assert!(broken.unwrap().to_string().contains("no recording"));
+        let mut newer = file();
+        newer[8] = 2;
+        assert!(read(&newer).1.unwrap().to_string().contains("version 2"));
+    }
+}

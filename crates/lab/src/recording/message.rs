@@ -1,0 +1,285 @@
+//! Messages of the protocol, as far as a recording needs them taken apart.
+
+use base::bson::{Document, validate};
+use std::borrow::Cow;
+use std::io;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use wire::compression::{Compressor, decompress};
+
+pub(crate) const HEADER: usize = 16;
+/// The longest message that servers take and send.
+pub(crate) const MESSAGE_MAX: usize = 48_000_000;
+pub(crate) const OP_REPLY: i32 = 1;
+const OP_QUERY: i32 = 2004;
+const OP_COMPRESSED: i32 = 2012;
+pub(crate) const OP_MSG: i32 = 2013;
+
+/// The last four bytes are a checksum.
+pub(crate) const CHECKSUM: u32 = 1;
+/// No answer is wanted, or another message follows.
+pub(crate) const MORE_TO_COME: u32 = 1 << 1;
+/// Answers may follow without being asked for.
+pub(crate) const EXHAUST_ALLOWED: u32 = 1 << 16;
+
+/// What stands before the document in an OP_REPLY: flags, cursor, place, and the number of documents.
+pub(crate) const REPLY_PREFIX: usize = 20;
+
+/// Reads a whole message; `None` where the other side has gone instead of sending one.
+///
+/// # Errors
+/// A connection that breaks, and bytes that begin no message.
+pub(crate) async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
+    let mut head = [0; HEADER];
+    match stream.read_exact(&mut head).await {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let length = int(&head, 0).and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
+    if !(HEADER..=MESSAGE_MAX).contains(&length) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "this is not MongoDB's protocol"));
+    }
+    let mut frame = head.to_vec();
+    // Nothing is reserved for what the length merely claims.
+    let rest = (length - HEADER) as u64;
+    if (&mut *stream).take(rest).read_to_end(&mut frame).await? < length - HEADER {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(Some(frame))
+}
+
+/// The number at a place.
+pub(crate) fn int(bytes: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// A frame out of its compression; `None` if it can't be unpacked.
+pub(crate) fn unpacked(frame: &[u8]) -> Option<Cow<'_, [u8]>> {
+    if int(frame, 12)? != OP_COMPRESSED {
+        return Some(Cow::Borrowed(frame));
+    }
+    let size = usize::try_from(int(frame, HEADER + 4)?).ok().filter(|size| *size <= MESSAGE_MAX - HEADER)?;
+    let compressor = Compressor::from_number(*frame.get(HEADER + 8)?)?;
+    let mut out = Vec::new();
+    out.extend(((HEADER + size) as i32).to_le_bytes());
+    out.extend(frame.get(4..12)?);
+    out.extend(frame.get(HEADER..HEADER + 4)?);
+    decompress(compressor, frame.get(HEADER + 9..)?, size, &mut out)?;
+    (out.len() == HEADER + size).then_some(Cow::Owned(out))
+}
+
+/// An OP_MSG.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) id: i32,
+    pub(crate) to: i32,
+    pub(crate) flags: u32,
+    /// Without a checksum.
+    pub(crate) sections: &'a [u8],
+}
+
+impl<'a> Message<'a> {
+    /// Takes an unpacked frame for one; `None` if it is none.
+    pub(crate) fn read(frame: &'a [u8]) -> Option<Message<'a>> {
+        if int(frame, 12)? != OP_MSG {
+            return None;
+        }
+        let flags = int(frame, HEADER)? as u32;
+        let end = if flags & CHECKSUM != 0 { frame.len().checked_sub(4)? } else { frame.len() };
+        let sections = frame.get(HEADER + 4..end)?;
+        Some(Message { id: int(frame, 4)?, to: int(frame, 8)?, flags: flags & !CHECKSUM, sections })
+    }
+}
+
+/// The command of an OP_QUERY, and the number that its answer names.
+pub(crate) fn legacy(frame: &[u8]) -> Option<(i32, String)> {
+    if int(frame, 12)? != OP_QUERY {
+        return None;
+    }
+    let name = frame.get(HEADER + 4..)?;
+    let end = name.iter().position(|byte| *byte == 0)?;
+    let body = checked(name.get(end + 9..)?)?;
+    let first = body.first()?;
+    let command = match (first.name(), first.value().as_document()) {
+        ("$query" | "query", Some(inner)) => inner.first()?.name().to_string(),
+        (name, _) => name.to_string(),
+    };
+    Some((int(frame, 4)?, command))
+}
+
+/// The valid document that bytes begin with.
+pub(crate) fn checked(bytes: &[u8]) -> Option<Document<'_>> {
+    let length = usize::try_from(int(bytes, 0)?).ok()?;
+    let document = bytes.get(..length)?;
+    validate(document).ok()?;
+    Some(Document::from_valid(document))
+}
+
+/// The name of the command in these sections, which nobody has looked at yet.
+pub(crate) fn glance(mut rest: &[u8]) -> Option<&str> {
+    while let Some((kind, section)) = rest.split_first() {
+        let (section, behind) = section.split_at_checked(usize::try_from(int(section, 0)?).ok()?)?;
+        if *kind == 0 {
+            return Document::from_valid(section).first().map(|element| element.name());
+        }
+        rest = behind;
+    }
+    None
+}
+
+/// The sections of an OP_MSG: its body, and lists of documents beside it.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts<'a> {
+    pub(crate) body: Document<'a>,
+    pub(crate) sequences: Vec<(&'a str, Vec<Document<'a>>)>,
+}
+
+impl<'a> Parts<'a> {
+    /// `None` if these are no sections, or documents in them aren't valid.
+    pub(crate) fn read(mut rest: &'a [u8]) -> Option<Parts<'a>> {
+        let (mut body, mut sequences) = (None, Vec::new());
+        while let Some((kind, section)) = rest.split_first() {
+            let length = usize::try_from(int(section, 0)?).ok()?;
+            let (section, behind) = section.split_at_checked(length)?;
+            rest = behind;
+            match kind {
+                0 if body.is_none() => body = Some(checked(section)?),
+                1 => {
+                    let content = section.get(4..)?;
+                    let end = content.iter().position(|byte| *byte == 0)?;
+                    let (name, documents) = content.split_at(end);
+                    let name = std::str::from_utf8(name).ok()?;
+                    sequences.push((name, self::documents(documents.get(1..)?)?));
+                }
+                _ => return None,
+            }
+        }
+        Some(Parts { body: body?, sequences })
+    }
+
+    /// The command's name.
+    pub(crate) fn command(&self) -> &'a str {
+        self.body.first().map_or("", |element| element.name())
+    }
+
+    /// The sections on the wire, with documents as `change` wants them: it is told the name of the list, empty for
+    /// the body.
+    pub(crate) fn written(
+        &self,
+        mut change: impl FnMut(&'a str, Document<'a>) -> base::bson::DocumentBuf,
+    ) -> Vec<u8> {
+        let mut out = vec![0];
+        out.extend(change("", self.body).bytes());
+        for (name, documents) in &self.sequences {
+            let start = out.len() + 1;
+            out.extend([1, 0, 0, 0, 0]);
+            out.extend(name.as_bytes());
+            out.push(0);
+            for document in documents {
+                out.extend(change(name, *document).bytes());
+            }
+            let length = (out.len() - start) as u32;
+            if let Some(place) = out.get_mut(start..start + 4) {
+                place.copy_from_slice(&length.to_le_bytes());
+            }
+        }
+        out
+    }
+}
+
+fn documents(mut rest: &[u8]) -> Option<Vec<Document<'_>>> {
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let document = checked(rest)?;
+        rest = rest.get(document.bytes().len()..)?;
+        found.push(document);
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::extended_json::parse;
+    use wire::compression::compress;
+
+    fn sections() -> Vec<u8> {
+        let mut out = vec![0];
+        out.extend(parse("{insert: 'c', $db: 'd'}").unwrap().bytes());
+        let list = [parse("{_id: 1}").unwrap(), parse("{_id: 2}").unwrap()];
+        let length = 4 + "documents".len() + 1 + list.iter().map(|each| each.bytes().len()).sum::<usize>();
+        out.push(1);
+        out.extend((length as u32).to_le_bytes());
+        out.extend(b"documents\0");
+        list.iter().for_each(|each| out.extend(each.bytes()));
+        out
+    }
+
+    fn frame(opcode: i32, flags: u32, content: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for number in [(HEADER + 4 + content.len()) as i32, 5, 6, opcode, flags as i32] {
+            out.extend(number.to_le_bytes());
+        }
+        out.extend(content);
+        out
+    }
+
+    #[test]
+    fn messages_are_taken_apart_and_put_together_again() {
+        let sections = sections();
+        let frame = frame(OP_MSG, MORE_TO_COME, &sections);
+        let message = Message::read(&frame).unwrap();
+        assert_eq!((message.id, message.to, message.flags), (5, 6, MORE_TO_COME));
+        let parts = Parts::read(message.sections).unwrap();
+        assert_eq!(
+            (parts.command(), parts.sequences[0].0, parts.sequences[0].1.len()),
+            ("insert", "documents", 2)
+        );
+        assert_eq!(parts.written(|_, document| document.to_owned()), sections);
+        for end in 0..sections.len() {
+            assert!(Parts::read(&sections[..end]).is_none_or(|parts| parts.sequences.is_empty()), "{end}");
+        }
+    }
+
+    #[test]
+    fn checksums_are_no_section() {
+        let mut content = sections();
+        content.extend([1, 2, 3, 4]);
+        let frame = frame(OP_MSG, CHECKSUM, &content);
+        let message = Message::read(&frame).unwrap();
+        assert_eq!((message.flags, message.sections), (0, sections().as_slice()));
+    }
+
+    #[test]
+    fn compressed_messages_are_unpacked_and_lies_about_their_size_are_not() {
+        let plain = frame(OP_MSG, 0, &sections());
+        for compressor in [Compressor::Noop, Compressor::Snappy, Compressor::Zlib, Compressor::Zstd] {
+            let body = &plain[HEADER..];
+            let mut content = (body.len() as i32).to_le_bytes().to_vec();
+            content.push(compressor as u8);
+            compress(compressor, body, &mut content).unwrap();
+            let mut packed = frame(OP_COMPRESSED, OP_MSG as u32, &content);
+            assert_eq!(unpacked(&packed).unwrap().as_ref(), plain, "{compressor:?}");
+            packed[HEADER + 4] ^= 1;
+            assert!(unpacked(&packed).is_none(), "{compressor:?}");
+        }
+    }
+
+    #[test]
+    fn legacy_hellos_are_known() {
+        let mut content = b"admin.$cmd\0".to_vec();
+        content.extend([0; 8]);
+        content.extend(parse("{isMaster: 1}").unwrap().bytes());
+        assert_eq!(legacy(&frame(OP_QUERY, 0, &content)), Some((5, "isMaster".to_string())));
+        assert_eq!(legacy(&frame(OP_MSG, 0, &content)), None);
+    }
+
+    #[tokio::test]
+    async fn what_begins_no_message_is_told() {
+        assert!(read_frame(&mut b"GET / HTTP/1.1\r\n\r\n".as_slice()).await.is_err());
+        assert!(read_frame(&mut b"".as_slice()).await.unwrap().is_none());
+        let cut = frame(OP_MSG, 0, &sections());
+        assert!(read_frame(&mut &cut[..cut.len() - 1]).await.is_err());
+        assert_eq!(read_frame(&mut cut.as_slice()).await.unwrap().unwrap(), cut);
+    }
+}

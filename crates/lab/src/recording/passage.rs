@@ -1,0 +1,188 @@
+//! One connection: frames go there and back, and copies into the recording.
+
+use super::format::What;
+use super::message::{MORE_TO_COME, Message, Parts, glance, int, legacy, read_frame, unpacked};
+use super::redact::Redactor;
+use super::sink::Sink;
+use super::{hello, tls, withheld};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::ClientConfig;
+
+/// Requests that may wait for their answer on one connection: more are of no driver.
+const PENDING_MAX: usize = 10_000;
+
+/// What all connections share.
+pub(super) struct Shared {
+    pub(super) sink: Sink,
+    pub(super) redactor: Redactor,
+    /// Where the server is.
+    pub(super) host: String,
+    pub(super) tls: Option<Arc<ClientConfig>>,
+    /// Cursors whose first batch was withheld, since what follows must be, too.
+    pub(super) hidden: Mutex<HashSet<i64>>,
+}
+
+/// What a request was, for its answer.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Recorded,
+    Hello,
+    Withheld,
+}
+
+/// Requests whose answer is to come, by their numbers.
+type Pending = Mutex<HashMap<i32, Kind>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Serves one client until either side leaves.
+///
+/// # Errors
+/// The server can't be reached, or one side breaks off or speaks another protocol.
+pub(super) async fn pass(client: TcpStream, number: u32, shared: &Shared) -> io::Result<()> {
+    client.set_nodelay(true)?;
+    let address = client.local_addr()?.to_string();
+    let server = tls::connect(&shared.host, shared.tls.as_ref()).await?;
+    shared.sink.take(number, What::Opened);
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = tokio::io::split(server);
+    let pending = Pending::default();
+    let ended = tokio::select! {
+        ended = there(from_client, to_server, number, shared, &pending) => ended,
+        ended = back(from_server, to_client, number, shared, &pending, &address) => ended,
+    };
+    shared.sink.take(number, What::Closed);
+    ended
+}
+
+async fn there(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    number: u32,
+    shared: &Shared,
+    pending: &Pending,
+) -> io::Result<()> {
+    while let Some(frame) = read_frame(&mut from).await? {
+        shared.request(&frame, number, pending)?;
+        to.write_all(&frame).await?;
+        to.flush().await?;
+    }
+    to.shutdown().await
+}
+
+async fn back(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    number: u32,
+    shared: &Shared,
+    pending: &Pending,
+    address: &str,
+) -> io::Result<()> {
+    while let Some(frame) = read_frame(&mut from).await? {
+        let other = shared.reply(&frame, number, pending, address);
+        to.write_all(other.as_ref().unwrap_or(&frame)).await?;
+        to.flush().await?;
+    }
+    to.shutdown().await
+}
+
+impl Shared {
+    /// Notes a request before it goes on, so that its answer can't come first.
+    fn request(&self, frame: &[u8], number: u32, pending: &Pending) -> io::Result<()> {
+        let id = int(frame, 4).unwrap_or_default();
+        let unpacked = unpacked(frame);
+        let message = unpacked.as_deref().and_then(Message::read);
+        let (kind, command) = match (&message, legacy(frame)) {
+            (_, Some((_, command))) => (Kind::Withheld, command),
+            (Some(message), None) => {
+                (Kind::Recorded, glance(message.sections).unwrap_or_default().to_string())
+            }
+            (None, None) => (Kind::Withheld, "what can't be read".to_string()),
+        };
+        let kind = match kind {
+            _ if withheld::is_hello(&command) => Kind::Hello,
+            _ if withheld::is_secret(&command) => Kind::Withheld,
+            kind => kind,
+        };
+        let wants_answer = message.is_none_or(|message| message.flags & MORE_TO_COME == 0);
+        let recorded = match message.filter(|_| kind == Kind::Recorded && !self.sink.is_stopped()) {
+            Some(message) => self.redacted_request(message),
+            None => None,
+        };
+        let kind = if kind == Kind::Recorded && recorded.is_none() { Kind::Withheld } else { kind };
+        if wants_answer {
+            let mut pending = lock(pending);
+            if pending.len() >= PENDING_MAX {
+                return Err(io::Error::other("too many requests wait for an answer"));
+            }
+            pending.insert(id, kind);
+        }
+        self.sink.take(number, recorded.unwrap_or(What::Withheld(command)));
+        Ok(())
+    }
+
+    /// As it is written down; `None` if it isn't.
+    fn redacted_request(&self, message: Message<'_>) -> Option<What> {
+        let sections = if self.redactor.is_idle() {
+            message.sections.to_vec()
+        } else {
+            let parts = Parts::read(message.sections)?;
+            let cursor = parts.body.get("getMore").and_then(|id| id.as_i64());
+            if self.redactor.withholds(&parts) || cursor.is_some_and(|id| lock(&self.hidden).contains(&id)) {
+                return None;
+            }
+            parts.written(|list, document| self.redactor.redacted(list, document))
+        };
+        Some(What::Request { id: message.id, flags: message.flags, sections })
+    }
+
+    /// Notes an answer; returns what the client is to have instead of it, if that is something else.
+    fn reply(&self, frame: &[u8], number: u32, pending: &Pending, address: &str) -> Option<Vec<u8>> {
+        let kind = lock(pending).remove(&int(frame, 8)?);
+        let unpacked = unpacked(frame)?;
+        if let Some(kind) = kind.filter(|_| hello::is_followed(&unpacked)) {
+            lock(pending).insert(int(&unpacked, 4)?, kind);
+        }
+        match kind {
+            Some(Kind::Hello) => return hello::rewritten(&unpacked, address),
+            Some(Kind::Recorded) => {
+                if let Some(what) = Message::read(&unpacked).and_then(|message| self.redacted_reply(message))
+                {
+                    self.sink.take(number, what);
+                }
+            }
+            _ => self.hide(&unpacked),
+        }
+        None
+    }
+
+    fn redacted_reply(&self, message: Message<'_>) -> Option<What> {
+        if self.sink.is_stopped() {
+            return None;
+        }
+        let sections = if self.redactor.is_idle() {
+            message.sections.to_vec()
+        } else {
+            Parts::read(message.sections)?.written(|list, document| self.redactor.redacted(list, document))
+        };
+        Some(What::Reply { id: message.id, to: message.to, flags: message.flags, sections })
+    }
+
+    /// Remembers the cursor of an answer that was withheld.
+    fn hide(&self, frame: &[u8]) {
+        if self.redactor.is_idle() {
+            return;
+        }
+        let parts = Message::read(frame).and_then(|message| Parts::read(message.sections));
+        let cursor = parts.and_then(|parts| parts.body.get("cursor")?.as_document()?.get("id")?.as_i64());
+        if let Some(id) = cursor.filter(|id| *id != 0) {
+            lock(&self.hidden).insert(id);
+        }
+    }
+}

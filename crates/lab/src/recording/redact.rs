@@ -1,0 +1,280 @@
+//! Values that a recording doesn't show: others of the same type and length stand in their place.
+//!
+//! Equal values are replaced by equal ones, drawn from a key that is nowhere written down, so that what was found by
+//! a value is found again. A field is known by the names that lead to it, wherever in a message they stand beside one
+//! another: `contact.email` is in `{contact: {email: …}}`, in `{"contact.email": …}`, in `$set`, behind positions and
+//! operators. Where a message uses such a field by its name, as expressions do, the values around can't be told
+//! apart: it is withheld as a whole.
+
+use super::message::Parts;
+use super::walk::{Change, copy, look};
+use base::bson::{Document, DocumentBuf, Number, ObjectId, Value, ValueBuf};
+use base::random::Random;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
+/// What to redact.
+pub(crate) struct Redactor {
+    paths: Vec<Vec<String>>,
+    key: RandomState,
+}
+
+/// Operators by which values get under other names, or are looked for without naming a field.
+const UNTRACEABLE: &[&str] =
+    &["$accumulator", "$function", "$getField", "$objectToArray", "$rename", "$setField", "$text", "$where"];
+
+/// Where numbers and truths say which way, not what.
+const DIRECTIONS: &[&str] = &["$project", "$sort", "fields", "hint", "key", "projection", "sort"];
+
+impl Redactor {
+    /// For fields by their dotted names.
+    pub(crate) fn new(paths: &[String]) -> Redactor {
+        let split = |path: &String| path.split('.').map(str::to_string).collect();
+        Redactor { paths: paths.iter().map(split).collect(), key: RandomState::new() }
+    }
+
+    /// Whether there is nothing to redact.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    /// Whether the value that these names lead to is of a field to redact.
+    pub(crate) fn covers(&self, path: &[&str]) -> bool {
+        if self.is_idle() {
+            return false;
+        }
+        let names: Vec<&str> =
+            path.iter().flat_map(|name| name.split('.')).filter(|name| is_name(name)).collect();
+        // A filter of arrays names the elements as it likes.
+        let of_elements = names.first() == Some(&"arrayFilters") || names.contains(&"arrayFilters");
+        self.paths.iter().any(|wanted| {
+            let wanted = if of_elements { wanted.get(wanted.len() - 1..).unwrap_or(wanted) } else { wanted };
+            names.windows(wanted.len()).any(|window| window.iter().zip(wanted).all(|(a, b)| a == b))
+        })
+    }
+
+    /// Whether a request uses such a field in a way that its values, or the answer's, can't be told from others.
+    pub(crate) fn withholds(&self, parts: &Parts<'_>) -> bool {
+        if self.is_idle() {
+            return false;
+        }
+        let names = |name: &str| self.paths.iter().flatten().any(|known| known == name);
+        let mut found = false;
+        let distinct = matches!(parts.command(), "distinct" | "mapReduce" | "mapreduce");
+        let inserted = |path: &[&str]| path.first() == Some(&"documents");
+        let documents =
+            parts.sequences.iter().filter(|(name, _)| *name != "documents").flat_map(|(_, list)| list);
+        for document in documents.chain([&parts.body]) {
+            look(*document, &mut Vec::new(), &mut |path, value| {
+                found |= path.last().is_some_and(|name| UNTRACEABLE.contains(name));
+                if let Value::String(text) = value {
+                    let refers = text.starts_with('$') && text.split(['.', '$']).any(names);
+                    found |= refers || (distinct && path == ["key"] && text.split('.').any(names));
+                }
+                !inserted(path)
+            });
+        }
+        found || matches!(parts.command(), "mapReduce" | "mapreduce")
+    }
+
+    /// A document of a request or a reply; `list` is the name of the list it stands in.
+    pub(crate) fn redacted<'a>(&self, list: &'a str, document: Document<'a>) -> DocumentBuf {
+        if self.is_idle() {
+            return document.to_owned();
+        }
+        let mut path = if list.is_empty() { Vec::new() } else { vec![list] };
+        copy(document, &mut path, &mut |path, value| {
+            let told = matches!(path.last(), Some(&("errmsg" | "consideredValue" | "consideredValues")));
+            if !told && !self.covers(path) {
+                return Change::Into;
+            }
+            match value {
+                Value::Document(_) | Value::Array(_) => Change::Into,
+                Value::Int32(_) | Value::Int64(_) | Value::Double(_) | Value::Boolean(_) if directs(path) => {
+                    Change::Keep
+                }
+                value => Change::To(self.other(value)),
+            }
+        })
+    }
+
+    /// Another value of the same type and length.
+    fn other(&self, value: &Value<'_>) -> ValueBuf {
+        if let Some(number) = value.as_number() {
+            return self.number(value, number);
+        }
+        let draw = |bytes: &[u8]| Random::new(self.key.hash_one((value.kind() as u8, bytes)));
+        let letters = |text: &str| {
+            let random = draw(text.as_bytes());
+            (0..text.len()).map(|_| char::from(b'a' + (random.draw() % 26) as u8)).collect::<String>()
+        };
+        match value {
+            Value::String(text) => Value::String(&letters(text)).to_owned(),
+            Value::Symbol(text) => Value::Symbol(&letters(text)).to_owned(),
+            Value::JavaScript(text) => Value::JavaScript(&letters(text)).to_owned(),
+            Value::JavaScriptWithScope { code, .. } => {
+                Value::JavaScriptWithScope { code: &letters(code), scope: Document::EMPTY }.to_owned()
+            }
+            Value::Regex { pattern, options } => {
+                Value::Regex { pattern: &letters(pattern), options }.to_owned()
+            }
+            Value::Binary { subtype, bytes } => {
+                let random = draw(bytes);
+                let other: Vec<u8> = bytes.iter().map(|_| random.draw() as u8).collect();
+                // The old subtype repeats the length inside.
+                let inner = bytes.first_chunk::<4>().filter(|_| *subtype == 2).map(|length| length.to_vec());
+                let other =
+                    [inner.clone().unwrap_or_default(), other[inner.map_or(0, |_| 4)..].to_vec()].concat();
+                Value::Binary { subtype: *subtype, bytes: &other }.to_owned()
+            }
+            Value::ObjectId(id) => Value::ObjectId(object_id(&draw(&id.0))).to_owned(),
+            Value::DbPointer { namespace, id } => {
+                Value::DbPointer { namespace: &letters(namespace), id: object_id(&draw(&id.0)) }.to_owned()
+            }
+            Value::DateTime(time) => {
+                // Somewhere in this century.
+                Value::DateTime((draw(&time.to_le_bytes()).draw() % 3_000_000_000_000) as i64).to_owned()
+            }
+            Value::Timestamp(time) => Value::Timestamp(draw(&time.to_le_bytes()).draw() >> 1).to_owned(),
+            Value::Boolean(_) => Value::Boolean(false).to_owned(),
+            // These have one value, or hold others that are looked into.
+            other => other.to_owned(),
+        }
+    }
+
+    /// Numbers that are equal across types are replaced by equal ones.
+    fn number(&self, value: &Value<'_>, number: Number) -> ValueBuf {
+        let same = number.to_i64_exact().map_or_else(|| number.to_f64().to_bits(), |whole| whole as u64);
+        let drawn = (Random::new(self.key.hash_one(("number", same))).draw() % 1_000_000_000) as i32;
+        match value {
+            Value::Int32(_) => Value::Int32(drawn),
+            Value::Int64(_) => Value::Int64(drawn.into()),
+            Value::Double(_) => Value::Double(drawn.into()),
+            _ => Value::Decimal128(Number::Int32(drawn).to_decimal()),
+        }
+        .to_owned()
+    }
+}
+
+/// Operators and positions are no names of fields.
+fn is_name(name: &str) -> bool {
+    !name.starts_with('$') && !name.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn directs(path: &[&str]) -> bool {
+    match path.first() {
+        Some(&("pipeline" | "indexes")) => path.iter().skip(1).any(|name| DIRECTIONS.contains(name)),
+        Some(first) => DIRECTIONS.contains(first),
+        None => false,
+    }
+}
+
+fn object_id(random: &Random) -> ObjectId {
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&random.draw().to_le_bytes());
+    bytes[8..].copy_from_slice(&(random.draw() as u32).to_le_bytes());
+    ObjectId(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::extended_json::{parse, to_canonical};
+
+    fn redactor(paths: &[&str]) -> Redactor {
+        Redactor::new(&paths.iter().map(|path| path.to_string()).collect::<Vec<_>>())
+    }
+
+    fn redacted(redactor: &Redactor, text: &str) -> String {
+        let document = parse(text).unwrap();
+        to_canonical(redactor.redacted("", document.view()).view())
+    }
+
+    #[test]
+    fn secrets_go_wherever_they_are_named() {
+        let redactor = redactor(&["contact.email", "pin"]);
+        for text in [
+            "{insert: 'c', documents: [{contact: {email: 'secret@x', n: 1}}]}",
+            "{find: 'c', filter: {'contact.email': 'secret@x'}}",
+            "{find: 'c', filter: {$or: [{'contact.email': {$in: ['a', 'secret@x']}}]}}",
+            "{find: 'c', filter: {contact: {$elemMatch: {email: 'secret@x'}}}}",
+            "{update: 'c', updates: [{q: {}, u: {$set: {'contact.0.email': 'secret@x'}}}]}",
+            "{update: 'c', updates: [{q: {}, u: {$set: {'contact.$[e].email': 'secret@x'}}, arrayFilters: [{'e.email': 'secret@x'}]}]}",
+            "{cursor: {firstBatch: [{contact: [{email: ['secret@x']}]}]}}",
+            "{ok: 0, errmsg: 'dup key: secret@x', keyValue: {'contact.email': 'secret@x'}}",
+            "{writeErrors: [{index: 0, errmsg: 'secret@x', errInfo: {details: {consideredValue: 'secret@x'}}}]}",
+            "{find: 'c', filter: {'contact.email': /secret/}}",
+        ] {
+            let after = redacted(&redactor, text);
+            assert!(!after.contains("secret"), "{after}");
+            assert_eq!(after.len(), to_canonical(parse(text).unwrap().view()).len(), "{after}");
+        }
+    }
+
+    #[test]
+    fn equal_values_stay_equal_and_others_stay() {
+        let redactor = redactor(&["pin"]);
+        let after =
+            parse(&redacted(&redactor, "{a: {pin: 5}, b: {pin: 5.0}, c: {pin: 6}, d: 5, e: {pin: 'x'}}"))
+                .unwrap();
+        let at = |name: &str| after.view().get(name).unwrap().as_document().unwrap().get("pin").unwrap();
+        assert_eq!(at("a").as_i64(), at("b").as_i64());
+        assert_ne!(at("a").as_i64(), at("c").as_i64());
+        assert!(matches!((at("a"), at("b")), (Value::Int32(_), Value::Double(_))));
+        assert_eq!(after.view().get("d").unwrap().as_i64(), Some(5));
+    }
+
+    #[test]
+    fn every_type_keeps_its_type() {
+        let redactor = redactor(&["a"]);
+        let text = "{a: [1, NumberLong(5), 1.5, NumberDecimal('1.5'), true, null, ISODate('2020-01-01T00:00:00Z'), \
+                    ObjectId('0123456789abcdef01234567'), /x/i, {b: 's'}, BinData(0, 'AAEC'), MinKey, Timestamp(1, 2)]}";
+        let before = parse(text).unwrap();
+        let after = redactor.redacted("", before.view());
+        base::bson::validate(after.bytes()).unwrap();
+        let kinds = |document: Document<'_>| -> Vec<_> {
+            document.get("a").unwrap().as_array().unwrap().iter().map(|value| value.kind()).collect()
+        };
+        assert_eq!(kinds(before.view()), kinds(after.view()));
+        assert_eq!(before.bytes().len(), after.bytes().len());
+    }
+
+    #[test]
+    fn directions_stay() {
+        let redactor = redactor(&["email"]);
+        for text in [
+            "{find: 'c', sort: {email: -1}, projection: {email: 1}}",
+            "{createIndexes: 'c', indexes: [{key: {email: 1}, name: 'n'}]}",
+            "{aggregate: 'c', pipeline: [{$sort: {email: 1}}]}",
+        ] {
+            assert_eq!(redacted(&redactor, text), to_canonical(parse(text).unwrap().view()));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_told_apart_is_withheld() {
+        let redactor = redactor(&["contact.email"]);
+        let withholds = |text: &str| {
+            let body = parse(text).unwrap();
+            redactor.withholds(&Parts { body: body.view(), sequences: Vec::new() })
+        };
+        for text in [
+            "{aggregate: 'c', pipeline: [{$group: {_id: '$contact.email'}}]}",
+            "{aggregate: 'c', pipeline: [{$project: {c: '$contact'}}]}",
+            "{aggregate: 'c', pipeline: [{$match: {$expr: {$eq: ['$$x.email', 'secret']}}}]}",
+            "{aggregate: 'c', pipeline: [{$project: {c: {$objectToArray: '$$ROOT'}}}]}",
+            "{distinct: 'c', key: 'contact.email'}",
+            "{find: 'c', filter: {$where: 'this.x'}}",
+            "{update: 'c', updates: [{q: {}, u: {$rename: {'contact.email': 'mail'}}}]}",
+        ] {
+            assert!(withholds(text), "{text}");
+        }
+        for text in [
+            "{aggregate: 'c', pipeline: [{$match: {'contact.email': 'x'}}, {$group: {_id: '$country'}}]}",
+            "{insert: 'c', documents: [{note: '$contact'}]}",
+            "{distinct: 'c', key: 'country'}",
+        ] {
+            assert!(!withholds(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What a target calls by other names than the recorded server did: cursors, sessions, and what servers make up.
+//!
+//! A cursor's id is learnt from the answer that brings it. Sessions keep their ids but for a pattern that changes
+//! with every round, since a server that has seen a session's transaction numbers takes them for retries. Ids, times
+//! and resume tokens that the recorded server made up are learnt where answers are laid side by side, and stand for
+//! the target's own in requests that come after.
+
+use super::script::{cursor_of, cursors, id_of};
+use crate::recording::message::Parts;
+use crate::recording::walk::{Change, copy};
+use base::bson::{Document, DocumentBuf, Value, ValueBuf};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What has been learnt in one round on one target.
+pub(super) struct Mapping<'a> {
+    pattern: [u8; 16],
+    made_by_server: &'a HashSet<Vec<u8>>,
+    cursors: Mutex<HashMap<i64, i64>>,
+    values: Mutex<HashMap<Vec<u8>, ValueBuf>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<'a> Mapping<'a> {
+    /// Nothing is known yet; `pattern` is what sessions' ids are changed by.
+    pub(super) fn new(mut pattern: [u8; 16], made_by_server: &'a HashSet<Vec<u8>>) -> Mapping<'a> {
+        // What says that it is a UUID, and of which kind, stays.
+        pattern[6] &= 0x0F;
+        pattern[8] &= 0x3F;
+        Mapping { pattern, made_by_server, cursors: Mutex::default(), values: Mutex::default() }
+    }
+
+    /// A request's sections, as this target is to have them.
+    pub(super) fn request(&self, parts: &Parts<'_>) -> Vec<u8> {
+        let command = parts.command();
+        parts.written(|list, document| {
+            let mut path = if list.is_empty() { Vec::new() } else { vec![list] };
+            copy(document, &mut path, &mut |path, value| self.change(command, path, value))
+        })
+    }
+
+    fn change(&self, command: &str, path: &[&str], value: &Value<'_>) -> Change {
+        match (path, value) {
+            // Those of another server say nothing here, and signed ones are refused.
+            (["$clusterTime"] | ["readConcern", "afterClusterTime"], _) => Change::Drop,
+            (["lsid", "id"], Value::Binary { bytes, .. }) => self.session(bytes),
+            (["endSessions" | "killSessions" | "refreshSessions", _, "id"], Value::Binary { bytes, .. }) => {
+                self.session(bytes)
+            }
+            (["getMore"], _) if command == "getMore" => self.cursor(value),
+            (["cursors", _], _) if command == "killCursors" => self.cursor(value),
+            (_, Value::Document(_) | Value::Array(_)) => Change::Into,
+            _ => match key(path, value).and_then(|key| lock(&self.values).get(&key).cloned()) {
+                Some(own) => Change::To(own),
+                None => Change::Keep,
+            },
+        }
+    }
+
+    fn session(&self, id: &[u8]) -> Change {
+        let own: Vec<u8> = id.iter().zip(self.pattern).map(|(byte, pattern)| byte ^ pattern).collect();
+        Change::To(Value::Binary { subtype: 4, bytes: &own }.to_owned())
+    }
+
+    fn cursor(&self, id: &Value<'_>) -> Change {
+        let own = id.as_i64().and_then(|id| lock(&self.cursors).get(&id).copied());
+        own.map_or(Change::Keep, |own| Change::To(Value::Int64(own).to_owned()))
+    }
+
+    /// Whether a request names a cursor that this target never made.
+    pub(super) fn lacks_cursor(&self, parts: &Parts<'_>) -> bool {
+        let known = lock(&self.cursors);
+        parts.command() == "getMore" && cursors(parts).iter().any(|id| !known.contains_key(id))
+    }
+
+    /// Lays an answer beside the recorded one, and keeps what the two servers call differently.
+    pub(super) fn learn(&self, recorded: &DocumentBuf, answered: &DocumentBuf) {
+        if let (Some(theirs), Some(own)) = (cursor_of(recorded), cursor_of(answered))
+            && theirs != 0
+            && own != 0
+        {
+            lock(&self.cursors).insert(theirs, own);
+        }
+        self.pairs(recorded.view(), answered.view(), &mut Vec::new());
+    }
+
+    fn pairs<'d>(&self, recorded: Document<'d>, answered: Document<'d>, path: &mut Vec<&'d str>) {
+        let mut own = answered.iter();
+        for element in recorded {
+            // Servers answer in the same order mostly.
+            let same = own.next().filter(|own| own.name() == element.name());
+            let Some(value) = same.or_else(|| answered.find(element.name())).map(|element| element.value())
+            else {
+                continue;
+            };
+            path.push(element.name());
+            match (element.value(), value) {
+                (Value::Document(theirs), Value::Document(own)) => self.pairs(theirs, own, path),
+                (Value::Array(theirs), Value::Array(own)) => {
+                    self.pairs(theirs.as_document(), own.as_document(), path)
+                }
+                (theirs, own) if theirs.kind() == own.kind() && self.is_made(path, &theirs) => {
+                    if let Some(key) = key(path, &theirs) {
+                        lock(&self.values).entry(key).or_insert_with(|| own.to_owned());
+                    }
+                }
+                _ => {}
+            }
+            path.pop();
+        }
+    }
+
+    /// Whether the recorded server made this up.
+    pub(super) fn is_made(&self, path: &[&str], value: &Value<'_>) -> bool {
+        match value {
+            Value::Timestamp(_) => true,
+            Value::String(_) => path.last() == Some(&"_data"),
+            other => id_of(other).is_some_and(|id| self.made_by_server.contains(&id)),
+        }
+    }
+}
+
+/// What a value that servers make up is known by; `None` for what they don't.
+fn key(path: &[&str], value: &Value<'_>) -> Option<Vec<u8>> {
+    let mut key = vec![value.kind() as u8];
+    match value {
+        Value::Timestamp(time) => key.extend(time.to_le_bytes()),
+        Value::String(text) if path.last() == Some(&"_data") => key.extend(text.as_bytes()),
+        other => key.extend(id_of(other)?),
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::extended_json::{parse, to_relaxed};
+
+    fn sent(mapping: &Mapping<'_>, text: &str) -> String {
+        let body = parse(text).unwrap();
+        let sections = mapping.request(&Parts { body: body.view(), sequences: Vec::new() });
+        to_relaxed(Parts::read(&sections).unwrap().body)
+    }
+
+    #[test]
+    fn cursors_are_the_targets_own() {
+        let made = HashSet::new();
+        let mapping = Mapping::new([0; 16], &made);
+        let getmore = parse("{getMore: NumberLong(7), collection: 'c'}").unwrap();
+        let parts = Parts { body: getmore.view(), sequences: Vec::new() };
+        assert!(mapping.lacks_cursor(&parts));
+        mapping.learn(
+            &parse("{cursor: {id: NumberLong(7)}}").unwrap(),
+            &parse("{cursor: {id: NumberLong(99)}}").unwrap(),
+        );
+        assert!(!mapping.lacks_cursor(&parts));
+        assert!(sent(&mapping, "{getMore: NumberLong(7), collection: 'c'}").contains("99"));
+        assert!(sent(&mapping, "{killCursors: 'c', cursors: [NumberLong(7)]}").contains("99"));
+        assert!(
+            sent(&mapping, "{find: 'c', filter: {a: NumberLong(7)}}").contains('7'),
+            "only ids of cursors"
+        );
+    }
+
+    #[test]
+    fn sessions_differ_by_the_pattern_and_cluster_times_go() {
+        let made = HashSet::new();
+        let text =
+            "{ping: 1, lsid: {id: UUID('00000000-0000-4000-8000-000000000000')}, $clusterTime: {a: 1}}";
+        let (first, second) = (Mapping::new([0xFF; 16], &made), Mapping::new([0x55; 16], &made));
+        assert_ne!(sent(&first, text), sent(&second, text));
+        assert!(!sent(&first, text).contains("clusterTime"));
+        // ffffffff-ffff-4fff-bfff-ffffffffffff: version 4 stays version 4.
+        let found = sent(&first, text);
+        assert!(found.contains("////////T/+//////////w=="), "{found}");
+    }
+
+    #[test]
+    fn ids_that_servers_made_are_learnt_and_those_of_clients_stay() {
+        let (theirs, own) = ("0123456789abcdef01234567", "ffffffffffffffffffffffff");
+        let reply =
+            |id: &str| parse(&format!("{{upserted: [{{index: 0, _id: ObjectId('{id}')}}], ok: 1}}")).unwrap();
+        let find = format!("{{find: 'c', filter: {{_id: ObjectId('{theirs}')}}}}");
+        let none = HashSet::new();
+        let mapping = Mapping::new([0; 16], &none);
+        mapping.learn(&reply(theirs), &reply(own));
+        assert!(sent(&mapping, &find).contains(theirs));
+        let made = HashSet::from([base::bson::ObjectId::parse(theirs).unwrap().0.to_vec()]);
+        let mapping = Mapping::new([0; 16], &made);
+        mapping.learn(&reply(theirs), &reply(own));
+        assert!(sent(&mapping, &find).contains(own));
+    }
+}

@@ -1,0 +1,365 @@
+//! `replay`: sends again what `record` wrote, and compares times and answers.
+//!
+//! A recording is read whole into a [`script`]. On each target in turn a [`player`] sends it over as many connections
+//! as were recorded; [`order`] keeps what must come after something else behind it, [`mapping`] translates what
+//! servers call by names of their own, [`compare`] holds answers against the recorded ones.
+
+mod compare;
+mod figures;
+mod mapping;
+mod order;
+mod player;
+mod script;
+mod shape;
+#[cfg(test)]
+mod tests;
+
+use crate::error::{Error, Result};
+use crate::experiment::Experiment;
+use crate::load::progress::Progress;
+use crate::options::{Common, ReplayOptions as Options, Speed};
+use crate::recording::redact::Redactor;
+use crate::recording::upstream;
+use crate::report::figures::{count, plural};
+use crate::result::{Fingerprint, Report, TargetInfo};
+use crate::run::Lab;
+use crate::target::Target;
+use base::random::Random;
+use figures::{Around, Grouping, RECORDED};
+use mapping::Mapping;
+use mongodb::bson::doc;
+use order::Order;
+use player::{Observation, Play, Ranks};
+use script::Script;
+use std::collections::hash_map::RandomState;
+use std::fs::File;
+use std::hash::BuildHasher;
+use std::io::BufReader;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::uri::ConnectionString;
+
+/// Differences that are shown of each target.
+const SHOWN_MAX: usize = 5;
+
+/// The experiment.
+pub(crate) struct Replay {
+    name: String,
+    options: Options,
+    shared: Arc<Shared>,
+}
+
+impl Replay {
+    /// Reads a recording.
+    ///
+    /// # Errors
+    /// It can't be read, or there is nothing in it to send.
+    pub(crate) fn open(path: &Path, options: Options) -> Result<Replay> {
+        let wrong = |why: String| Error::Input(format!("{}: {why}", path.display()));
+        let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+        let script = Script::read(BufReader::with_capacity(1 << 20, file)).map_err(wrong)?;
+        if script.connections.is_empty() {
+            return Err(wrong("there is no request in it that can be sent again".to_string()));
+        }
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        let (grouping, ranks) = (Grouping::of(&script), Ranks::of(&script));
+        Ok(Replay { name, options, shared: Arc::new(Shared { script, grouping, ranks }) })
+    }
+
+    fn script(&self) -> &Script {
+        &self.shared.script
+    }
+
+    fn requests(&self) -> u64 {
+        self.script().connections.iter().map(|connection| connection.exchanges.len() as u64).sum()
+    }
+
+    fn pace(&self) -> String {
+        match self.options.speed {
+            Speed::Max => "as fast as answers came".to_string(),
+            Speed::Times(1.0) => "at the recorded pace".to_string(),
+            Speed::Times(factor) => format!("at {factor} times the recorded pace"),
+        }
+    }
+
+    /// What readers must know of the recording.
+    fn warn(&self, lab: &mut Lab) {
+        self.script().warnings.iter().for_each(|warning| lab.warn(warning.clone()));
+        let mut reasons: Vec<&str> = self.script().left_out.keys().map(|(_, why)| *why).collect();
+        reasons.sort_unstable();
+        reasons.dedup();
+        for reason in reasons {
+            let those = self.script().left_out.iter().filter(|((_, why), _)| *why == reason);
+            let those: Vec<String> =
+                those.map(|((command, _), times)| format!("{command} ({})", count(*times))).collect();
+            lab.warn(format!("not sent, since {}: {}", because(reason), those.join(", ")));
+        }
+    }
+
+    /// Plays one round on a target, and removes what it made there.
+    async fn round(&self, lab: &mut Lab, target: &Target, round: u32) -> Result<()> {
+        let is_given = !target.is_started();
+        if is_given && !self.options.in_place {
+            self.refuse_databases(target).await?;
+        }
+        let salt = Random::new(RandomState::new().hash_one((lab.seed, round, &target.name))).uuid();
+        let before = target.usage();
+        let played =
+            play(Arc::clone(&self.shared), target.clone(), self.options.clone(), salt, lab.progress.clone())
+                .await?;
+        let after = target.usage();
+        let cpu = before.zip(after).map(|(before, after)| after.cpu.saturating_sub(before.cpu));
+        let judged = !target.is_floor;
+        let around = Around {
+            took: played.took,
+            cpu,
+            resident_bytes: after.map(|usage| usage.resident_bytes),
+            cut: lab.progress.stopped(),
+            judged,
+            check: judged && self.options.check,
+        };
+        let sections = &mut lab.report.sections;
+        self.shared.grouping.add(sections, &target.name, &played.observations, around);
+        self.tell(lab, target, &played.observations);
+        let keeps = is_given && self.options.in_place;
+        if !(target.is_floor || keeps) {
+            self.drop_databases(target).await?;
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// A database that would be written to is there already.
+    async fn refuse_databases(&self, target: &Target) -> Result<()> {
+        let there = databases(target).await?;
+        match self.script().databases.iter().find(|name| there.contains(name)) {
+            Some(name) => Err(target.error(format!(
+                "has the database {name} already, which the recording works on: nothing was touched; \
+                 --in-place works on what is there"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    async fn drop_databases(&self, target: &Target) -> Result<()> {
+        let client = target.mongo().await?;
+        for name in &self.script().databases {
+            client.database(name).drop().await.map_err(|error| target.error(error))?;
+        }
+        Ok(())
+    }
+
+    /// Differences and failures, the first of them word for word.
+    fn tell(&self, lab: &mut Lab, target: &Target, observations: &[Observation]) {
+        let shape = |observation: &Observation| self.script().exchanges[observation.exchange].shape.clone();
+        let mut list = |what: &str, matter: bool, all: Vec<(String, String)>| {
+            let Some(more) = (!all.is_empty()).then(|| all.len().saturating_sub(SHOWN_MAX)) else { return };
+            let mut shown: Vec<String> = Vec::new();
+            for (shape, why) in all.iter().take(SHOWN_MAX) {
+                shown.push(format!("{shape}: {why}"));
+            }
+            let more = if more > 0 { format!("; and {} more", count(more as u64)) } else { String::new() };
+            let text = format!("{} {what}: {}{more}", count(all.len() as u64), shown.join("; "));
+            if matter {
+                lab.fail(target.error(text));
+            } else {
+                lab.warn(format!("{}: {text}", target.name));
+            }
+        };
+        let of = |pick: fn(&Observation) -> Option<&String>| -> Vec<(String, String)> {
+            observations.iter().filter_map(|each| Some((shape(each), pick(each)?.clone()))).collect()
+        };
+        list("requests failed", true, of(|each| each.result.as_ref().err()));
+        list(
+            "answers failed otherwise than recorded",
+            self.options.check,
+            of(|each| each.error_differs.as_ref()),
+        );
+        list("answers differ", true, of(|each| each.answer_differs.as_ref()));
+    }
+}
+
+impl Experiment for Replay {
+    fn name(&self) -> &'static str {
+        "replay"
+    }
+
+    fn title(&self) -> String {
+        format!("Replay of {}", self.name)
+    }
+
+    fn about(&self) -> String {
+        let header = &self.script().header;
+        format!(
+            "{} on {}, recorded from {} on {}, sent again {}. The target {RECORDED} is what the recorder saw: there the              way to the server is in the times.",
+            plural(self.requests(), "request"),
+            plural(self.script().connections.len() as u64, "connection"),
+            header.server,
+            header.started.replace('T', " "),
+            self.pace()
+        )
+    }
+
+    fn check(&self, common: &Common) -> Result<()> {
+        let refused = [
+            ("--rate", common.rate.is_some()),
+            ("--find-rate", common.find_rate.is_some()),
+            ("--duration", common.duration.is_some()),
+            ("--connections", common.connections.is_some()),
+            ("--scale", common.scale != 1.0),
+            ("--postgres-here", common.postgres_here),
+            ("--in-place without --target", self.options.in_place && common.targets.is_empty()),
+            ("--in-place with more than one of --rounds", self.options.in_place && common.rounds > 1),
+        ];
+        if let Some((option, _)) = refused.iter().find(|(_, given)| *given) {
+            return Err(Error::Input(format!("a replay can't honour {option}: it sends what was recorded")));
+        }
+        if let Some(target) = common.targets.iter().find(|target| target.name == RECORDED) {
+            return Err(Error::Input(format!(
+                "{} is what the recorded times are called: name it otherwise",
+                target.name
+            )));
+        }
+        if let Some(target) = common.targets.iter().find(|target| target.uri.starts_with("postgres")) {
+            return Err(Error::Input(format!("target {}: a replay speaks MongoDB's protocol", target.name)));
+        }
+        Ok(())
+    }
+
+    async fn measure(&self, lab: &mut Lab) -> Result<()> {
+        self.warn(lab);
+        lab.report.sections = Grouping::sections();
+        let header = &self.script().header;
+        lab.report.targets.push(TargetInfo {
+            name: RECORDED.to_string(),
+            uri: header.upstream.clone(),
+            fingerprint: Fingerprint { server: header.server.clone(), ..Fingerprint::default() },
+        });
+        let targets = lab.targets.clone();
+        lab.progress.expect(targets.len() * lab.common.rounds as usize);
+        for round in 0..lab.common.rounds {
+            for turn in 0..targets.len() {
+                let target = &targets[(turn + round as usize) % targets.len()];
+                if lab.progress.stopped() || lab.lost(target).is_some() {
+                    continue;
+                }
+                lab.progress.begin(format!("{} (round {} of {})", target.name, round + 1, lab.common.rounds));
+                if let Err(error) = self.round(lab, target, round).await {
+                    lab.lose(target, "it failed before");
+                    lab.fail(error);
+                }
+                lab.progress.end();
+            }
+        }
+        self.shared.grouping.add_recorded(&mut lab.report.sections, self.script());
+        Ok(())
+    }
+
+    fn findings(&self, report: &Report) -> Vec<String> {
+        let Some(section) = report.sections.first() else { return Vec::new() };
+        let seconds = self.script().length as f64 / 1e6;
+        let mut found = Vec::new();
+        for row in section.rows.iter().filter(|row| row.operations > 0) {
+            let differ = |name: &str| row.extra.get(name).copied();
+            let Some(errors) = differ("errors differ") else { continue };
+            let all = plural(row.operations, "request");
+            let rounds = row.rounds.len().max(1) as f64;
+            let took =
+                format!("{} a round, recorded in {}", in_words(row.seconds / rounds), in_words(seconds));
+            found.push(match (errors, differ("answers differ")) {
+                (0.0, Some(0.0)) => format!("{}: {all} answered as recorded ({took}).", row.target),
+                (0.0, None) => format!("{}: {all} succeeded and failed as recorded ({took}).", row.target),
+                (errors, answers) => format!(
+                    "{}: of {all}, {} ended otherwise than recorded{} ({took}).",
+                    row.target,
+                    count(errors as u64),
+                    answers
+                        .map(|answers| format!(", and {} had another answer", count(answers as u64)))
+                        .unwrap_or_default()
+                ),
+            });
+        }
+        found
+    }
+}
+
+fn in_words(seconds: f64) -> String {
+    crate::report::figures::seconds(seconds)
+}
+
+/// What a reason of the script reads like in a sentence.
+fn because(reason: &str) -> &str {
+    match reason {
+        "not recorded" => "it was not recorded (greetings, logging in, passwords, what was redacted)",
+        other => other,
+    }
+}
+
+/// What all rounds on all targets share.
+struct Shared {
+    script: Script,
+    grouping: Grouping,
+    ranks: Ranks,
+}
+
+/// What one round found.
+struct Played {
+    observations: Vec<Observation>,
+    took: Duration,
+}
+
+/// One round, on threads of its own.
+async fn play(
+    shared: Arc<Shared>,
+    target: Target,
+    options: Options,
+    salt: [u8; 16],
+    progress: Progress,
+) -> Result<Played> {
+    let uri = ConnectionString::parse(&target.uri).map_err(|why| target.error(why))?;
+    let order = Arc::new(Order::new(shared.script.exchanges.len()));
+    let stop = {
+        let order = Arc::clone(&order);
+        tokio::spawn(async move {
+            progress.until_stopped().await;
+            order.stop();
+        })
+    };
+    let is_floor = target.is_floor;
+    let played = tokio::task::spawn_blocking(move || {
+        let script = &shared.script;
+        let host = upstream::choose(&uri)?.host;
+        let mapping = Mapping::new(salt, &script.made_by_server);
+        let redactor = Redactor::new(&script.header.redacted);
+        let play = Play {
+            script,
+            uri: &uri,
+            host: &host,
+            speed: options.speed,
+            check: options.check && !is_floor,
+            judged: !is_floor,
+            mapping: &mapping,
+            redactor: &redactor,
+            order: &order,
+            ranks: &shared.ranks,
+        };
+        let (observations, took) = play.run();
+        Ok::<_, String>(Played { observations, took })
+    });
+    let played = played.await;
+    stop.abort();
+    match played {
+        Ok(Ok(played)) => Ok(played),
+        Ok(Err(why)) => Err(target.error(why)),
+        Err(error) => Err(Error::Input(format!("the replay broke off: {error}"))),
+    }
+}
+
+async fn databases(target: &Target) -> Result<Vec<String>> {
+    let client = target.mongo().await?;
+    let listed = client.database("admin").run_command(doc! { "listDatabases": 1, "nameOnly": true }).await;
+    let listed = listed.map_err(|error| target.error(error))?;
+    let all = listed.get_array("databases").map_err(|_| target.error("lists no databases"))?;
+    Ok(all.iter().filter_map(|each| Some(each.as_document()?.get_str("name").ok()?.to_string())).collect())
+}

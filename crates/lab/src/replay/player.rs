@@ -1,0 +1,231 @@
+//! Sends a recording's requests to a target: a thread for each connection, requests in their order.
+
+use super::compare::{Comparison, outcome};
+use super::mapping::Mapping;
+use super::order::Order;
+use super::script::{Connection, Exchange, Script};
+use crate::options::Speed;
+use crate::recording::message::{MORE_TO_COME, Parts};
+use crate::recording::redact::Redactor;
+use std::time::{Duration, Instant};
+use wire::client::Client;
+use wire::uri::ConnectionString;
+
+/// How long a connection may take to be made.
+const REACH: Duration = Duration::from_secs(10);
+
+/// How long an answer may take, beside ten times as long as it took.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A request that is sent later than this after it was due is counted.
+const LATE: Duration = Duration::from_millis(1);
+
+/// How long a thread sleeps before it looks whether all is to end.
+const SLEEP: Duration = Duration::from_millis(100);
+
+/// A thread's stack: nothing here is deep but documents, which nest 200 levels at most.
+const STACK: usize = 2 << 20;
+
+/// What a replay on one target needs.
+pub(super) struct Play<'a> {
+    pub(super) script: &'a Script,
+    pub(super) uri: &'a ConnectionString,
+    /// The host that is spoken to.
+    pub(super) host: &'a str,
+    pub(super) speed: Speed,
+    /// Whether answers are compared, and order is kept between connections, too.
+    pub(super) check: bool,
+    /// Whether outcomes say anything: the floor answers anything.
+    pub(super) judged: bool,
+    pub(super) mapping: &'a Mapping<'a>,
+    pub(super) redactor: &'a Redactor,
+    pub(super) order: &'a Order,
+    pub(super) ranks: &'a Ranks,
+}
+
+/// Places in the order in which exchanges, and then connections, were over.
+pub(super) struct Ranks {
+    /// Of each exchange.
+    rank: Vec<usize>,
+    /// When each rank was over.
+    ended: Vec<u64>,
+    /// The last exchanges of connections that were over before this one began.
+    before: Vec<Vec<usize>>,
+}
+
+impl Ranks {
+    pub(super) fn of(script: &Script) -> Ranks {
+        let mut sorted: Vec<usize> = (0..script.exchanges.len()).collect();
+        sorted.sort_by_key(|exchange| script.exchanges[*exchange].ended());
+        let mut rank = vec![0; sorted.len()];
+        sorted.iter().enumerate().for_each(|(place, exchange)| rank[*exchange] = place);
+        let ended = sorted.iter().map(|exchange| script.exchanges[*exchange].ended()).collect();
+        let last = |connection: &Connection| connection.exchanges.last().copied();
+        let before = script.connections.iter().map(|this| {
+            let over = script.connections.iter().filter(|other| other.closed < this.opened);
+            over.filter_map(last).collect()
+        });
+        Ranks { rank, ended, before: before.collect() }
+    }
+
+    /// How many exchanges were over when something was sent at this time.
+    fn over_before(&self, at: u64) -> usize {
+        self.ended.partition_point(|ended| *ended < at)
+    }
+}
+
+/// What became of one exchange.
+pub(super) struct Observation {
+    pub(super) exchange: usize,
+    pub(super) latency: Duration,
+    pub(super) late: bool,
+    pub(super) result: Result<(), String>,
+    /// An outcome that isn't the recorded one.
+    pub(super) error_differs: Option<String>,
+    /// Another answer of the same outcome.
+    pub(super) answer_differs: Option<String>,
+}
+
+impl Play<'_> {
+    /// Sends everything; what became of each exchange, and how long all took.
+    pub(super) fn run(&self) -> (Vec<Observation>, Duration) {
+        let began = Instant::now();
+        let mut all = Vec::new();
+        std::thread::scope(|scope| {
+            let connections = self.script.connections.iter().enumerate();
+            let threads: Vec<_> = connections
+                .map(|(place, connection)| {
+                    let thread = std::thread::Builder::new().stack_size(STACK);
+                    thread.spawn_scoped(scope, move || self.connection(place, connection, began))
+                })
+                .collect();
+            if threads.iter().any(Result::is_err) {
+                self.order.stop();
+            }
+            for thread in threads {
+                let found = thread.map(|thread| thread.join().unwrap_or_default());
+                all.extend(found.unwrap_or_default());
+            }
+        });
+        (all, began.elapsed())
+    }
+
+    fn connection(&self, place: usize, connection: &Connection, began: Instant) -> Vec<Observation> {
+        let mut found = Vec::new();
+        if self.speed == Speed::Max
+            && !self.ranks.before[place].iter().all(|last| self.order.after(self.ranks.rank[*last]))
+        {
+            return found;
+        }
+        if !self.sleep_until(self.due(connection.opened, began)) {
+            return found;
+        }
+        let mut client = None;
+        for &exchange in &connection.exchanges {
+            let what = &self.script.exchanges[exchange];
+            if !self.turn(what, began) {
+                return found;
+            }
+            found.extend(self.exchange(&mut client, exchange, what, began));
+            self.order.end(self.ranks.rank[exchange]);
+        }
+        found
+    }
+
+    /// When what happened then is due now; `None` where that doesn't matter.
+    fn due(&self, at: u64, began: Instant) -> Option<Instant> {
+        match self.speed {
+            Speed::Max => None,
+            Speed::Times(factor) => Some(began + Duration::from_micros(at).div_f64(factor)),
+        }
+    }
+
+    /// Waits until it is time, and until what must come before has come; false if all is to end.
+    fn turn(&self, what: &Exchange, began: Instant) -> bool {
+        self.sleep_until(self.due(what.at, began))
+            && (!self.check || self.order.after_all_before(self.ranks.over_before(what.at)))
+            && what.requires.iter().all(|required| self.order.after(self.ranks.rank[*required]))
+    }
+
+    fn sleep_until(&self, due: Option<Instant>) -> bool {
+        let Some(due) = due else { return !self.order.is_stopped() };
+        loop {
+            if self.order.is_stopped() {
+                return false;
+            }
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(SLEEP));
+        }
+    }
+
+    /// One request and its answer; `None` where there is nothing to ask for.
+    fn exchange(
+        &self,
+        client: &mut Option<Client>,
+        exchange: usize,
+        what: &Exchange,
+        began: Instant,
+    ) -> Option<Observation> {
+        let parts = Parts::read(&what.sections)?;
+        let sections = self.mapping.request(&parts);
+        let mut observation = Observation {
+            exchange,
+            latency: Duration::ZERO,
+            late: self.due(what.at, began).is_some_and(|due| due + LATE < Instant::now()),
+            result: Ok(()),
+            error_differs: None,
+            answer_differs: None,
+        };
+        let patience = what.reply.as_ref().map_or(0, |reply| reply.at.saturating_sub(what.at));
+        let patience = PATIENCE + Duration::from_micros(patience) * 10;
+        let mut attempt = || -> Result<(), String> {
+            let client = self.open(client)?;
+            let sent = Instant::now();
+            client.set_deadline(sent + patience);
+            client.send(what.flags & MORE_TO_COME, &sections).map_err(|error| error.to_string())?;
+            let Some(reply) = &what.reply else {
+                observation.latency = sent.elapsed();
+                return Ok(());
+            };
+            let answered = client.receive().map_err(|error| error.to_string())?;
+            observation.latency = sent.elapsed();
+            if !self.judged {
+                return Ok(());
+            }
+            let expected = outcome(reply.document.view());
+            let got = outcome(answered.view());
+            let lacks_cursor = self.mapping.lacks_cursor(&parts);
+            self.mapping.learn(&reply.document, &answered);
+            if expected != got {
+                let why =
+                    if lacks_cursor { ", since the cursor was closed with its first batch here" } else { "" };
+                let told = answered.view().get("errmsg").and_then(|text| text.as_str()).unwrap_or_default();
+                let told = if told.is_empty() { String::new() } else { format!(" ({told})") };
+                observation.error_differs = Some(format!("{got}{told} instead of {expected}{why}"));
+            } else if self.check {
+                let comparison = Comparison { mapping: self.mapping, redactor: self.redactor };
+                observation.answer_differs =
+                    comparison.difference(&parts, reply.document.view(), answered.view());
+            }
+            Ok(())
+        };
+        let result = attempt();
+        if result.is_err() {
+            // What follows gets a connection of its own.
+            *client = None;
+        }
+        observation.result = result;
+        Some(observation)
+    }
+
+    fn open<'c>(&self, client: &'c mut Option<Client>) -> Result<&'c mut Client, String> {
+        if client.is_none() {
+            let fresh = Client::connect(self.host, self.uri, Instant::now() + REACH);
+            *client = Some(fresh.map_err(|why| format!("it can't be connected to: {why}"))?);
+        }
+        client.as_mut().ok_or_else(|| "there is no connection".to_string())
+    }
+}

@@ -1,0 +1,349 @@
+//! A recording as what is to be sent: connections with their requests in order, each with the answer it had.
+
+use super::shape;
+use crate::recording::format::{Broken, Event, Reader, What};
+use crate::recording::message::{EXHAUST_ALLOWED, MORE_TO_COME, Parts};
+use crate::recording::walk::look;
+use base::bson::{DocumentBuf, Value};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::io::Read;
+
+/// A recording.
+#[derive(Default)]
+pub(super) struct Script {
+    pub(super) header: Header,
+    pub(super) exchanges: Vec<Exchange>,
+    pub(super) connections: Vec<Connection>,
+    /// Databases that requests name, without the server's own.
+    pub(super) databases: BTreeSet<String>,
+    /// Commands that aren't sent again, by the reason.
+    pub(super) left_out: BTreeMap<(String, &'static str), u64>,
+    /// Ids that the recorded server made up: they stood in answers before they stood in a request.
+    pub(super) made_by_server: HashSet<Vec<u8>>,
+    /// What is wrong with the file, though it can be played.
+    pub(super) warnings: Vec<String>,
+    /// How long the recording is, microseconds.
+    pub(super) length: u64,
+}
+
+/// What a recording says of itself.
+#[derive(Default)]
+pub(super) struct Header {
+    pub(super) started: String,
+    pub(super) server: String,
+    pub(super) upstream: String,
+    pub(super) redacted: Vec<String>,
+}
+
+/// One connection.
+#[derive(Default)]
+pub(super) struct Connection {
+    /// Its exchanges, in order.
+    pub(super) exchanges: Vec<usize>,
+    pub(super) opened: u64,
+    pub(super) closed: u64,
+}
+
+/// A request, and what it was answered.
+pub(super) struct Exchange {
+    /// When it was sent.
+    pub(super) at: u64,
+    pub(super) flags: u32,
+    pub(super) sections: Vec<u8>,
+    pub(super) command: String,
+    pub(super) shape: String,
+    /// `None` where no answer was wanted.
+    pub(super) reply: Option<Reply>,
+    /// Exchanges that must be through before: of the same session, and what made the cursor.
+    pub(super) requires: Vec<usize>,
+}
+
+/// An answer.
+pub(super) struct Reply {
+    /// When it came.
+    pub(super) at: u64,
+    pub(super) document: DocumentBuf,
+}
+
+impl Exchange {
+    /// When it was over.
+    pub(super) fn ended(&self) -> u64 {
+        self.reply.as_ref().map_or(self.at, |reply| reply.at)
+    }
+}
+
+/// Commands that would end or change the server itself.
+// tidy: sorted
+const NOT_SENT: &[&str] = &[
+    "replSetFreeze",
+    "replSetInitiate",
+    "replSetMaintenance",
+    "replSetReconfig",
+    "replSetStepDown",
+    "replSetSyncFrom",
+    "rotateCertificates",
+    "shutdown",
+];
+
+/// Databases that are a server's own.
+const OWN: &[&str] = &["admin", "config", "local"];
+
+impl Script {
+    /// Reads a recording to its end.
+    ///
+    /// # Errors
+    /// It is none, or damaged.
+    pub(super) fn read(source: impl Read) -> Result<Script, String> {
+        let mut reader = Reader::open(source).map_err(|broken| broken.to_string())?;
+        let mut building = Building::default();
+        building.script.header = header(&reader);
+        let started = building.script.header.started.parse::<jiff::Timestamp>();
+        // Clocks differ a little.
+        building.since = started.map_or(i64::MIN, |started| started.as_millisecond() - 60_000);
+        let mut ended = false;
+        loop {
+            match reader.next_event() {
+                Ok(Some(Event { what: What::End(why), at, .. })) => {
+                    ended = true;
+                    building.script.length = at;
+                    if !why.is_empty() {
+                        building
+                            .script
+                            .warnings
+                            .push(format!("the recording ended before the traffic did: {why}"));
+                    }
+                }
+                Ok(Some(event)) => building.take(event)?,
+                Ok(None) => break,
+                Err(Broken::CutShort) => break,
+                Err(broken) => return Err(broken.to_string()),
+            }
+        }
+        if !ended {
+            let why = "the file was cut short (the recorder was killed, or it is still being written): what is whole is replayed";
+            building.script.warnings.push(why.to_string());
+        }
+        Ok(building.finish())
+    }
+}
+
+fn header(reader: &Reader<impl Read>) -> Header {
+    let text = |name: &str| {
+        reader.header().get(name).and_then(|value| value.as_str()).unwrap_or_default().to_string()
+    };
+    let redacted = reader.header().get("redacted").and_then(|value| value.as_array());
+    let redacted = redacted.map_or_else(Vec::new, |all| {
+        all.iter().filter_map(|path| path.as_str().map(str::to_string)).collect()
+    });
+    Header { started: text("started"), server: text("server"), upstream: text("upstream"), redacted }
+}
+
+/// A script that is being put together.
+#[derive(Default)]
+struct Building {
+    script: Script,
+    /// Places in the script by their number in the file.
+    connections: HashMap<u32, usize>,
+    /// Exchanges whose answer is to come, by connection and number.
+    waiting: HashMap<(u32, i32), usize>,
+    /// The last exchange of each session.
+    sessions: HashMap<Vec<u8>, usize>,
+    /// What made or last used each cursor.
+    cursors: HashMap<i64, usize>,
+    /// Ids that stood in a request.
+    sent: HashSet<Vec<u8>>,
+    /// When the recording began, milliseconds since 1970: what is older wasn't made up then.
+    since: i64,
+}
+
+impl Building {
+    fn take(&mut self, event: Event) -> Result<(), String> {
+        let Event { connection, at, what } = event;
+        self.script.length = self.script.length.max(at);
+        let place = *self.connections.entry(connection).or_insert_with(|| {
+            self.script.connections.push(Connection {
+                opened: at,
+                closed: u64::MAX,
+                ..Connection::default()
+            });
+            self.script.connections.len() - 1
+        });
+        match what {
+            What::Header(_) | What::Opened | What::End(_) => {}
+            What::Closed => self.script.connections[place].closed = at,
+            What::Withheld(command) => self.leave_out(command, "not recorded"),
+            What::Request { id, flags, sections } => {
+                if let Some(exchange) = self.request(at, flags, sections)? {
+                    self.add(place, exchange, (flags & MORE_TO_COME == 0).then_some((connection, id)));
+                }
+            }
+            What::Reply { id, to, flags, sections } => {
+                let Some(exchange) = self.waiting.remove(&(connection, to)) else { return Ok(()) };
+                let document = Parts::read(&sections).ok_or("an answer in it is no message")?.body.to_owned();
+                self.reply(exchange, at, document);
+                if flags & MORE_TO_COME != 0 {
+                    // The next one comes unasked here, and is asked for when this is sent again.
+                    let again = &self.script.exchanges[exchange];
+                    let again = self.request(at, again.flags, again.sections.clone())?;
+                    again.into_iter().for_each(|again| self.add(place, again, Some((connection, id))));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is to be sent; `None` if it isn't.
+    fn request(&mut self, at: u64, flags: u32, sections: Vec<u8>) -> Result<Option<Exchange>, String> {
+        let parts = Parts::read(&sections).ok_or("a request in it is no message")?;
+        let command = parts.command().to_string();
+        if NOT_SENT.contains(&command.as_str()) {
+            self.leave_out(command, "it would end or change the server itself");
+            return Ok(None);
+        }
+        let mut requires = Vec::new();
+        let place = self.script.exchanges.len();
+        if let Some(session) = session(&parts) {
+            requires.extend(self.sessions.insert(session, place));
+        }
+        for cursor in cursors(&parts) {
+            requires.extend(self.cursors.get(&cursor));
+        }
+        for document in parts.sequences.iter().flat_map(|(_, list)| list).chain([&parts.body]) {
+            look(*document, &mut Vec::new(), &mut |_, value| {
+                self.sent.extend(id_of(value));
+                true
+            });
+        }
+        databases(&parts, &mut self.script.databases);
+        let shape = shape::of(&parts);
+        Ok(Some(Exchange {
+            at,
+            flags: flags & !EXHAUST_ALLOWED,
+            sections,
+            command,
+            shape,
+            reply: None,
+            requires,
+        }))
+    }
+
+    fn add(&mut self, connection: usize, exchange: Exchange, waits: Option<(u32, i32)>) {
+        let place = self.script.exchanges.len();
+        self.script.exchanges.push(exchange);
+        self.script.connections[connection].exchanges.push(place);
+        if let Some(key) = waits {
+            self.waiting.insert(key, place);
+        }
+    }
+
+    fn reply(&mut self, exchange: usize, at: u64, document: DocumentBuf) {
+        if let Some(id) = cursor_of(&document).filter(|id| *id != 0) {
+            self.cursors.insert(id, exchange);
+        }
+        let since = self.since;
+        look(document.view(), &mut Vec::new(), &mut |_, value| {
+            let fresh = id_of(value).filter(|id| is_recent(value, since) && !self.sent.contains(id));
+            self.script.made_by_server.extend(fresh);
+            true
+        });
+        self.script.exchanges[exchange].reply = Some(Reply { at, document });
+    }
+
+    fn leave_out(&mut self, command: String, why: &'static str) {
+        *self.script.left_out.entry((command, why)).or_default() += 1;
+    }
+
+    fn finish(mut self) -> Script {
+        let unanswered: HashSet<usize> = self.waiting.values().copied().collect();
+        for exchange in &unanswered {
+            let command = self.script.exchanges[*exchange].command.clone();
+            self.leave_out(command, "it was never answered");
+        }
+        for connection in &mut self.script.connections {
+            connection.exchanges.retain(|exchange| !unanswered.contains(exchange));
+            connection.closed = connection.closed.min(self.script.length);
+        }
+        for exchange in &mut self.script.exchanges {
+            exchange.requires.retain(|required| !unanswered.contains(required));
+        }
+        // What overlapped then may overlap again: a cursor is killed while its batch is being waited for.
+        let ended: Vec<u64> = self.script.exchanges.iter().map(Exchange::ended).collect();
+        for exchange in &mut self.script.exchanges {
+            exchange.requires.retain(|required| ended[*required] <= exchange.at);
+        }
+        self.script.connections.retain(|connection| !connection.exchanges.is_empty());
+        self.script.databases.retain(|name| !OWN.contains(&name.as_str()));
+        self.script
+    }
+}
+
+/// The id of the session that a request is of.
+fn session(parts: &Parts<'_>) -> Option<Vec<u8>> {
+    match parts.body.get("lsid")?.as_document()?.get("id")? {
+        Value::Binary { bytes, .. } => Some(bytes.to_vec()),
+        _ => None,
+    }
+}
+
+/// The cursors that a request names.
+pub(super) fn cursors(parts: &Parts<'_>) -> Vec<i64> {
+    match parts.command() {
+        "getMore" => parts.body.get("getMore").and_then(|id| id.as_i64()).into_iter().collect(),
+        "killCursors" => {
+            let all = parts.body.get("cursors").and_then(|all| all.as_array());
+            all.map_or_else(Vec::new, |all| all.iter().filter_map(|id| id.as_i64()).collect())
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The cursor that an answer names; 0 is none.
+pub(super) fn cursor_of(document: &DocumentBuf) -> Option<i64> {
+    document.view().get("cursor")?.as_document()?.get("id")?.as_i64()
+}
+
+/// What may be an id, or a time, that a server made up.
+pub(super) fn id_of(value: &Value<'_>) -> Option<Vec<u8>> {
+    match value {
+        Value::ObjectId(id) => Some(id.0.to_vec()),
+        Value::Binary { subtype: 4, bytes } => Some(bytes.to_vec()),
+        Value::DateTime(time) => Some(time.to_le_bytes().to_vec()),
+        _ => None,
+    }
+}
+
+/// Whether a value could have been made up at that time or later.
+fn is_recent(value: &Value<'_>, since: i64) -> bool {
+    match value {
+        Value::ObjectId(id) => id.timestamp_millis() >= since,
+        Value::DateTime(time) => *time >= since,
+        _ => true,
+    }
+}
+
+/// Databases that a request may write to.
+fn databases(parts: &Parts<'_>, found: &mut BTreeSet<String>) {
+    found.extend(parts.body.get("$db").and_then(|name| name.as_str()).map(str::to_string));
+    let of_namespace = |text: &str| text.split_once('.').map_or(text, |(database, _)| database).to_string();
+    let documents = parts.sequences.iter().filter(|(name, _)| *name == "nsInfo").flat_map(|(_, list)| list);
+    for document in documents {
+        found.extend(document.get("ns").and_then(|name| name.as_str()).map(of_namespace));
+    }
+    let is_rename = parts.command() == "renameCollection";
+    let is_fork = parts.command().ends_with("Database");
+    look(parts.body, &mut Vec::new(), &mut |path, value| {
+        let Some(text) = value.as_str() else { return !matches!(path, ["documents", ..]) };
+        let named = match path {
+            ["renameCollection"] => true,
+            ["to"] => is_rename || is_fork,
+            ["from" | "db"] => is_fork,
+            ["nsInfo", _, "ns"] => true,
+            ["pipeline", _, "$out", "db"] | ["pipeline", _, "$merge", "into", "db"] => true,
+            _ => false,
+        };
+        if named {
+            found.insert(of_namespace(text));
+        }
+        false
+    });
+}

@@ -1,0 +1,118 @@
+//! Recordings as scripts, and scripts played against a server of canned replies.
+
+use super::mapping::Mapping;
+use super::order::Order;
+use super::player::{Play, Ranks};
+use super::script::Script;
+use crate::options::Speed;
+use crate::recording::format::{Event, What, begin, encode};
+use crate::recording::redact::Redactor;
+use crate::target::floor;
+use base::bson::DocumentBuf;
+use base::bson::extended_json::parse;
+use std::time::Duration;
+use wire::uri::ConnectionString;
+
+const SESSION: &str = "lsid: {id: UUID('00000000-0000-4000-8000-000000000001')}";
+
+fn section(text: &str) -> Vec<u8> {
+    [vec![0], parse(text).unwrap().bytes().to_vec()].concat()
+}
+
+/// A file of these events: connection, microseconds, what.
+fn file(events: Vec<(u32, u64, What)>) -> Vec<u8> {
+    let mut out = begin(&DocumentBuf::empty());
+    for (connection, at, what) in events {
+        encode(&Event { connection, at, what }, &mut out);
+    }
+    out
+}
+
+fn request(id: i32, flags: u32, text: &str) -> What {
+    What::Request { id, flags, sections: section(text) }
+}
+
+fn reply(id: i32, to: i32, flags: u32, text: &str) -> What {
+    What::Reply { id, to, flags, sections: section(text) }
+}
+
+fn script() -> Script {
+    let find = format!("{{find: 'c', {SESSION}, $db: 'shop'}}");
+    let more = format!("{{getMore: NumberLong(9), collection: 'c', {SESSION}, $db: 'shop'}}");
+    Script::read(
+        file(vec![
+            (1, 0, What::Opened),
+            (1, 1, What::Withheld("hello".to_string())),
+            (1, 10, request(1, 0, &find)),
+            (1, 30, reply(50, 1, 0, "{cursor: {id: NumberLong(9), firstBatch: []}, ok: 1.0}")),
+            (2, 31, What::Opened),
+            // Asked once, answered twice.
+            (2, 40, request(1, 1 << 16, &more)),
+            (2, 50, reply(60, 1, 2, "{cursor: {id: NumberLong(9), nextBatch: []}, ok: 1.0}")),
+            (2, 60, reply(61, 60, 0, "{cursor: {id: NumberLong(0), nextBatch: []}, ok: 1.0}")),
+            (2, 61, request(2, 2, "{insert: 'c', documents: [{a: 1}], $db: 'shop'}")),
+            (2, 62, request(3, 0, "{shutdown: 1, $db: 'admin'}")),
+            (1, 70, request(2, 0, "{ping: 1, $db: 'admin'}")),
+            (1, 90, What::Closed),
+        ])
+        .as_slice(),
+    )
+    .unwrap()
+}
+
+#[test]
+fn recordings_become_exchanges_with_what_must_come_before() {
+    let script = script();
+    let commands: Vec<&str> = script.exchanges.iter().map(|each| each.command.as_str()).collect();
+    assert_eq!(commands, ["find", "getMore", "getMore", "insert", "ping"]);
+    let connections: Vec<&[usize]> =
+        script.connections.iter().map(|each| each.exchanges.as_slice()).collect();
+    assert_eq!(connections, [&[0][..], &[1, 2, 3]]);
+    assert_eq!(script.exchanges[1].requires, [0, 0], "the session's and the cursor's");
+    assert!(script.exchanges[3].reply.is_none());
+    assert_eq!(script.databases.iter().collect::<Vec<_>>(), ["shop"]);
+    let left_out: Vec<&str> = script.left_out.keys().map(|(command, _)| command.as_str()).collect();
+    assert_eq!(left_out, ["hello", "ping", "shutdown"]);
+    assert!(script.warnings[0].contains("cut short"), "{:?}", script.warnings);
+}
+
+#[test]
+fn a_script_is_played_to_its_end_at_every_pace() {
+    let script = script();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || floor::serve(&listener));
+    let uri = ConnectionString::parse(&host).unwrap();
+    let (redactor, ranks) = (Redactor::new(&[]), Ranks::of(&script));
+    for (speed, check) in [(Speed::Max, false), (Speed::Max, true), (Speed::Times(0.001), true)] {
+        let (mapping, order) =
+            (Mapping::new([7; 16], &script.made_by_server), Order::new(script.exchanges.len()));
+        let play = Play {
+            script: &script,
+            uri: &uri,
+            host: &host,
+            speed,
+            check,
+            judged: true,
+            mapping: &mapping,
+            redactor: &redactor,
+            order: &order,
+            ranks: &ranks,
+        };
+        let (found, took) = play.run();
+        assert_eq!(found.len(), 4, "{speed:?}");
+        assert!(found.iter().all(|each| each.result.is_ok() && each.error_differs.is_none()));
+        // The floor's cursors hold a document.
+        let differs = found.iter().any(|each| each.answer_differs.is_some());
+        assert_eq!(differs, check, "{speed:?}");
+        let slow = matches!(speed, Speed::Times(_));
+        assert_eq!(took >= Duration::from_millis(60), slow, "{speed:?} took {took:?}");
+    }
+}
+
+#[test]
+fn other_files_are_refused() {
+    assert!(Script::read(b"VELLUMRC\x01\0\0\0".as_slice()).is_err());
+    let nonsense = file(vec![(1, 0, What::Request { id: 1, flags: 0, sections: vec![9, 9] })]);
+    assert!(Script::read(nonsense.as_slice()).map(drop).unwrap_err().contains("no message"));
+}
