@@ -172,6 +172,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     maintenance::DB_HASH,
     statistics::DB_STATS,
     delete::DELETE,
+    diff_database::DIFF_DATABASE,
     distinct::DISTINCT,
     collections::DROP,
     roles::DROP_ALL,

@@ -17,9 +17,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::differences::merged;
 use crate::{
-    Batch, Cursor, Damage, Direction, Durability, Engine, Error, Ident, Key, Op, Position, Range, Result,
-    Snapshot, Statistics, Value,
+    Batch, Cursor, Damage, Difference, Differences, Direction, Durability, Engine, Error, Ident, Key, Op,
+    Position, Range, Result, Snapshot, Statistics, Value,
 };
 use walk::{CheckedCursor, Walk};
 
@@ -283,6 +284,15 @@ impl Snapshot for CheckedSnapshot {
         Ok(Box::new(CheckedCursor { inner, walk: Walk::new(ident, range, direction, counted, snapshot) }))
     }
 
+    fn differences(&self, before: Option<Ident>, after: Option<Ident>) -> Result<Box<dyn Differences>> {
+        let inner = self.inner.differences(before, after)?;
+        let expected = match self.closely.now() {
+            true => Some(merged(self.inner.as_ref(), before, after)?),
+            false => None,
+        };
+        Ok(Box::new(CheckedDifferences { inner, expected }))
+    }
+
     fn entries(&self, ident: Ident) -> Result<u64> {
         self.known(ident, self.inner.entries(ident))
     }
@@ -297,6 +307,28 @@ impl Snapshot for CheckedSnapshot {
 
     fn verify(&self, ident: Ident, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Damage>> {
         self.known(ident, self.inner.verify(ident, go_on))
+    }
+}
+
+/// Differences that are those which reading both trees finds.
+struct CheckedDifferences {
+    inner: Box<dyn Differences>,
+    expected: Option<Box<dyn Differences>>,
+}
+
+impl Differences for CheckedDifferences {
+    fn next(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Difference>> {
+        let mut stopped = false;
+        let found = self.inner.next(&mut || {
+            stopped = !go_on();
+            !stopped
+        })?;
+        if let Some(expected) = &mut self.expected
+            && !stopped
+        {
+            assert_eq!(found, expected.next(&mut || true)?, "differences are not those of the entries");
+        }
+        Ok(found)
     }
 }
 

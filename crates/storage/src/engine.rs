@@ -8,6 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::differences::{Differences, merged};
 use crate::{Batch, Key, Result, Value};
 
 /// The number of an ordered tree, which is what MongoDB calls the ident of a collection or an index: it
@@ -301,6 +302,12 @@ pub trait Snapshot: Send + Sync {
 
     /// A cursor over the entries of a range. It owns what it needs and outlives the snapshot.
     fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>>;
+
+    /// In what two trees differ, `None` standing for an empty one. It owns what it needs and outlives the
+    /// snapshot. Takes as long as reading both, unless the engine knows what twins share.
+    fn differences(&self, before: Option<Ident>, after: Option<Ident>) -> Result<Box<dyn Differences>> {
+        merged(self, before, after)
+    }
 
     /// How many entries a tree has.
     fn entries(&self, ident: Ident) -> Result<u64>;

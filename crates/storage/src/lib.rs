@@ -12,6 +12,7 @@
 mod batch;
 mod bytes;
 pub mod contract;
+mod differences;
 pub mod disk;
 mod engine;
 mod error;
@@ -25,6 +26,7 @@ pub mod testing;
 
 pub use batch::{Batch, Op};
 pub use bytes::{Key, Value};
+pub use differences::{Difference, Differences};
 pub use disk::{DiskEngine, DiskOptions, Lost, Salvage};
 pub use engine::{
     Cursor, Damage, Direction, Durability, Engine, Ident, Position, Range, SYNC_SPANS, Snapshot, Statistics,

@@ -7,6 +7,7 @@
 //! that readers don't wait for it either.
 
 mod cursor;
+mod differences;
 mod keys;
 mod node;
 mod reaper;

@@ -143,7 +143,7 @@ fn reset(call: &mut Call<'_>) -> Result<Answer> {
 /// Takes the database that the command's own field names.
 ///
 /// Errors: TypeMismatch for no string.
-fn own_database<'a>(fields: &mut Fields<'a>, command: &str) -> Result<&'a str> {
+pub(super) fn own_database<'a>(fields: &mut Fields<'a>, command: &str) -> Result<&'a str> {
     match fields.command_value() {
         Value::String(name) => Ok(name),
         other => Err(fields.wrong_type(command, other.kind(), "string")),

@@ -63,6 +63,7 @@ pub(crate) mod data;
 pub(crate) mod default_concerns;
 pub(crate) mod delete;
 pub(crate) mod diagnostics;
+pub(crate) mod diff_database;
 pub(crate) mod distinct;
 pub(crate) mod explain;
 pub(crate) mod fail_point;

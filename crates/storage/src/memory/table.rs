@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use super::differences::TreeDifferences;
 use super::tree::Tree;
-use crate::{Batch, Cursor, Direction, Error, Ident, Key, Op, Range, Result, Snapshot, Value};
+use crate::{Batch, Cursor, Differences, Direction, Error, Ident, Key, Op, Range, Result, Snapshot, Value};
 
 /// One collection or index.
 #[derive(Clone, Default)]
@@ -44,7 +45,7 @@ pub(super) struct State {
 }
 
 impl State {
-    fn table(&self, ident: Ident) -> Result<&Table> {
+    pub(super) fn table(&self, ident: Ident) -> Result<&Table> {
         self.tables.get(&ident.0.to_be_bytes()).ok_or(Error::NoSuchIdent(ident))
     }
 
@@ -190,6 +191,12 @@ impl Snapshot for State {
 
     fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>> {
         Ok(Box::new(self.table(ident)?.tree.cursor(range, direction)))
+    }
+
+    fn differences(&self, before: Option<Ident>, after: Option<Ident>) -> Result<Box<dyn Differences>> {
+        let tree =
+            |ident: Option<Ident>| ident.map(|ident| self.table(ident).map(|table| &table.tree)).transpose();
+        Ok(Box::new(TreeDifferences::new(tree(before)?, tree(after)?)))
     }
 
     fn entries(&self, ident: Ident) -> Result<u64> {

@@ -47,6 +47,11 @@ impl<V> Tree<V> {
         self.root.as_ref().is_none_or(Node::is_shared)
     }
 
+    /// The topmost node.
+    pub(super) fn root(&self) -> Option<&Node<V>> {
+        self.root.as_ref()
+    }
+
     /// The value under a key.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&V> {

@@ -177,6 +177,16 @@ pub(crate) fn fork_database(asked: &mut Asked<'_>) -> Result<()> {
         .try_for_each(|to| asked.need(Resource::Database(to), Action::VellumForkDatabase))
 }
 
+/// `diffDatabase`: shows documents of the one database, and of the other that it is compared with.
+pub(crate) fn diff_database(asked: &mut Asked<'_>) -> Result<()> {
+    asked.need(asked.named_database(), Action::Find)?;
+    let origins: Vec<Value<'_>> = values(asked.body, "origin").collect();
+    origins
+        .into_iter()
+        .filter_map(|origin| origin.as_str())
+        .try_for_each(|origin| asked.need(Resource::Database(origin), Action::Find))
+}
+
 /// `listSnapshots`: of one database, or of all.
 pub(crate) fn list_snapshots(asked: &mut Asked<'_>) -> Result<()> {
     let resource = match asked.body.get("db").and_then(|name| name.as_str()) {

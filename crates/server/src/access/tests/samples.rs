@@ -73,6 +73,7 @@ pub(super) const SAMPLES: &[(&str, &str)] = &[
     ("dbHash", r#"{dbHash: 1, $db: "d"}"#),
     ("dbStats", r#"{dbStats: 1, $db: "d"}"#),
     ("delete", r#"{delete: "c", deletes: [{q: {_id: 1}, limit: 1}], $db: "d"}"#),
+    ("diffDatabase", r#"{diffDatabase: "d", origin: "d", $db: "admin"}"#),
     ("distinct", r#"{distinct: "c", key: "a", $db: "d"}"#),
     ("drop", r#"{drop: "o", $db: "d"}"#),
     ("dropAllRolesFromDatabase", r#"{dropAllRolesFromDatabase: 1, $db: "d"}"#),

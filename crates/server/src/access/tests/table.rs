@@ -235,6 +235,7 @@ fn roles_may_do_what_mongodb_lets_them() {
             &["__queryableBackup", "__system", "backup", "restore", "root", "userAdminAnyDatabase"],
         ),
         ("configureFailPoint", &["__system", "root", "vellumCleanSlateAnyDatabase"]),
+        ("diffDatabase", READERS),
         ("forkDatabase", CLEANERS),
         ("resetDatabase", CLEANERS),
         ("restoreDatabase", CLEANERS),

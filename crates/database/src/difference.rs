@@ -1,0 +1,324 @@
+//! What has changed in a database since a snapshot of it, or since it was forked.
+//!
+//! A snapshot and a fork are twins of every tree, so what has changed is what the trees no longer share, and the
+//! engine in memory finds that without reading the rest. Records are matched by their ids, which twins keep. A
+//! document that was removed and inserted again has another id: one look into the indexes on `_id` tells.
+
+use crate::collection::Collection;
+use crate::cursor::Cursor;
+use crate::database::Database;
+use crate::exec::lookup;
+use crate::index::IndexSpec;
+use crate::operation::Operation;
+use crate::saved_state::StateName;
+use crate::storage_error;
+use crate::view::View;
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
+use base::namespace::check_database_name;
+use base::{Namespace, Result, err};
+use query::change::{between, describe};
+use query::{Context, Interrupt, Stage};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use storage::{Differences, Value};
+
+/// What a database is compared with.
+pub enum Since<'a> {
+    /// A snapshot of its own.
+    Snapshot(&'a StateName),
+    /// Another database, such as the one that it was forked from.
+    Database(&'a str),
+}
+
+impl Database {
+    /// The changes that lead from an earlier state of a database to the present one, as documents that read like
+    /// the events of change streams: for each collection, in the order of names, whether it or its indexes were
+    /// made, changed or dropped, and then its documents that were inserted, updated or deleted.
+    ///
+    /// Errors: NamespaceNotFound where there is no such snapshot or no such database; InvalidNamespace.
+    pub fn diff_database(
+        &self,
+        operation: &Arc<Operation>,
+        name: &str,
+        since: &Since<'_>,
+        context: &Arc<Context>,
+    ) -> Result<Cursor> {
+        check_database_name(name)?;
+        let view = self.confirmed_view();
+        let before: Vec<Arc<Collection>> = match since {
+            Since::Snapshot(state) => {
+                view.catalog.saved(state).ok_or_else(|| state.not_found())?.collections.clone()
+            }
+            Since::Database(origin) => {
+                check_database_name(origin)?;
+                let collections: Vec<_> = view.catalog.collections(origin).cloned().collect();
+                if collections.is_empty() {
+                    return Err(err!(NamespaceNotFound, "database '{origin}' does not exist"));
+                }
+                collections
+            }
+        };
+        let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
+        for collection in before {
+            let pair = pairs.entry(collection.namespace.collection().to_owned()).or_default();
+            pair.before = Some(collection);
+        }
+        for collection in view.catalog.collections(name) {
+            let pair = pairs.entry(collection.namespace.collection().to_owned()).or_default();
+            pair.after = Some(collection.clone());
+        }
+        let changes = Changes {
+            database: name.to_owned(),
+            view,
+            pairs: pairs.into_iter().collect(),
+            present: None,
+            ready: VecDeque::new(),
+            operation: operation.clone(),
+            context: context.clone(),
+        };
+        let namespace = Namespace::new(name, "$cmd.diffDatabase")?;
+        let mut cursor = Cursor::new(namespace, Box::new(changes), operation.clone());
+        cursor.looks_ahead = true;
+        Ok(cursor)
+    }
+}
+
+/// A collection as it was and as it is.
+#[derive(Default)]
+struct Pair {
+    before: Option<Arc<Collection>>,
+    after: Option<Arc<Collection>>,
+}
+
+/// The stream of changes.
+struct Changes {
+    database: String,
+    view: View,
+    /// The collections still to come, by name.
+    pairs: VecDeque<(String, Pair)>,
+    /// The collection whose documents are being compared.
+    present: Option<(String, Pair, Box<dyn Differences>)>,
+    /// Changes found and not yet given.
+    ready: VecDeque<DocumentBuf>,
+    operation: Arc<Operation>,
+    context: Arc<Context>,
+}
+
+impl Stage for Changes {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        loop {
+            if let Some(change) = self.ready.pop_front() {
+                return Ok(Some(change.into()));
+            }
+            if self.present.is_some() {
+                self.compare_documents()?;
+            } else if let Some((name, pair)) = self.pairs.pop_front() {
+                self.begin(name, pair)?;
+            } else {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+impl Changes {
+    /// Tells what has become of a collection itself, and goes on to its documents.
+    fn begin(&mut self, name: String, pair: Pair) -> Result<()> {
+        let events = {
+            let event = |kind: &str| self.event(kind, &name);
+            match (&pair.before, &pair.after) {
+                (None, Some(after)) => {
+                    vec![whole(event("create"), "operationDescription", &after.options_document())]
+                }
+                (Some(_), None) => vec![event("drop").finish()],
+                (Some(before), Some(after)) => changes_of_collection(before, after, &event),
+                (None, None) => Vec::new(),
+            }
+        };
+        self.ready.extend(events);
+        // With a collection that is gone all its documents are: one change says so.
+        let Some(after) = pair.after.as_ref().and_then(|after| after.data.as_ref()) else { return Ok(()) };
+        let before = pair.before.as_ref().and_then(|before| before.data.as_ref()).map(|data| data.ident);
+        let differences = self.view.snapshot.differences(before, Some(after.ident)).map_err(storage_error)?;
+        self.present = Some((name, pair, differences));
+        Ok(())
+    }
+
+    /// Finds the next documents that differ.
+    fn compare_documents(&mut self) -> Result<()> {
+        self.operation.check()?;
+        let Some((name, pair, mut differences)) = self.present.take() else { return Ok(()) };
+        let mut interrupted = Ok(());
+        let found = differences.next(&mut || {
+            interrupted = self.operation.check();
+            interrupted.is_ok()
+        });
+        interrupted?;
+        let Some(difference) = found.map_err(storage_error)? else { return Ok(()) };
+        let (before, after) = (difference.before.as_ref(), difference.after.as_ref());
+        match (before.map(document), after.map(document)) {
+            (Some(before), Some(after))
+                if before.find("_id").map(|id| id.value_bytes().to_vec())
+                    == after.find("_id").map(|id| id.value_bytes().to_vec()) =>
+            {
+                self.changed(&name, before, after)?;
+            }
+            (before, after) => {
+                if let Some(before) = before {
+                    self.removed(&name, &pair, before)?;
+                }
+                if let Some(after) = after {
+                    self.added(&name, &pair, after)?;
+                }
+            }
+        }
+        self.present = Some((name, pair, differences));
+        Ok(())
+    }
+
+    /// A document under a record id where there was another, or none: inserted, unless it had another id before.
+    fn added(&mut self, name: &str, pair: &Pair, after: Document<'_>) -> Result<()> {
+        match self.same_in(pair.before.as_ref(), after)? {
+            Some(before) if before[..] == *after.bytes() => {}
+            Some(before) => self.changed(name, document(&before), after)?,
+            None => {
+                let mut event = self.event("insert", name);
+                key(&mut event, after);
+                self.ready.push_back(whole(event, "fullDocument", &after.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// A document that is no longer where it was: deleted, unless it has another record id now.
+    fn removed(&mut self, name: &str, pair: &Pair, before: Document<'_>) -> Result<()> {
+        if self.same_in(pair.after.as_ref(), before)?.is_none() {
+            let mut event = self.event("delete", name);
+            key(&mut event, before);
+            self.ready.push_back(event.finish());
+        }
+        Ok(())
+    }
+
+    fn changed(&mut self, name: &str, before: Document<'_>, after: Document<'_>) -> Result<()> {
+        let mut event = self.event("update", name);
+        key(&mut event, after);
+        event.begin_document("updateDescription");
+        let told = match between(before, after) {
+            Some(diff) => describe(diff.view(), false, &mut event).map(|()| true)?,
+            None => describe_fields(before, after, &mut event),
+        };
+        event.end();
+        if !told {
+            event = self.event("replace", name);
+            key(&mut event, after);
+            event.append("fullDocument", after);
+        }
+        self.ready.push_back(event.finish());
+        Ok(())
+    }
+
+    /// The document with the same `_id` in another state of the collection.
+    fn same_in(&self, collection: Option<&Arc<Collection>>, of: Document<'_>) -> Result<Option<Value>> {
+        let Some(data) = collection.and_then(|collection| collection.data.as_ref()) else { return Ok(None) };
+        // A clustered collection's records are found by `_id` anyway.
+        let Some(index) = data.id_index().filter(|index| !index.spec.clustered) else { return Ok(None) };
+        let keys = index.spec.keys_of(of, &self.context)?;
+        let Some(key) = keys.keys.first() else { return Ok(None) };
+        let (snapshot, context) = (self.view.snapshot.as_ref(), &self.context);
+        let (_, _, found) =
+            lookup(&self.operation, snapshot, index.ident, data.ident, &key.key_string, None, context)?;
+        Ok(found.map(|record| Value::from(record.document.view().bytes())))
+    }
+
+    /// A change, begun.
+    fn event(&self, kind: &str, collection: &str) -> Builder {
+        let mut event = Builder::new();
+        event.append("operationType", kind);
+        event.begin_document("ns").append("db", self.database.as_str()).append("coll", collection).end();
+        event
+    }
+}
+
+fn document(value: &Value) -> Document<'_> {
+    Document::from_valid(value)
+}
+
+/// Appends what identifies a document.
+fn key(event: &mut Builder, of: Document<'_>) {
+    event.begin_document("documentKey");
+    if let Some(id) = of.find("_id") {
+        event.append_element(&id);
+    }
+    event.end();
+}
+
+/// Appends the fields of `updateDescription` to the open document, for a small document or one that has little in
+/// common with what it was, which a diff wouldn't make shorter: fields at the top, whole. `false` where no field
+/// differs, but their order.
+fn describe_fields(before: Document<'_>, after: Document<'_>, event: &mut Builder) -> bool {
+    let mut differ = false;
+    event.begin_document("updatedFields");
+    for element in after {
+        let old = before.find(element.name());
+        if old.is_none_or(|old| old.kind() != element.kind() || old.value_bytes() != element.value_bytes()) {
+            event.append_element(&element);
+            differ = true;
+        }
+    }
+    event.end().begin_array("removedFields");
+    for element in before.iter().filter(|element| after.find(element.name()).is_none()) {
+        event.push(element.name());
+        differ = true;
+    }
+    event.end().begin_array("truncatedArrays").end();
+    differ
+}
+
+/// Ends a change with a document.
+fn whole(mut event: Builder, name: &str, document: &DocumentBuf) -> DocumentBuf {
+    event.append(name, document);
+    event.finish()
+}
+
+/// Whether options and indexes were changed.
+fn changes_of_collection(
+    before: &Collection,
+    after: &Collection,
+    event: &dyn Fn(&str) -> Builder,
+) -> Vec<DocumentBuf> {
+    let mut events = Vec::new();
+    let (was, is) = (before.options_document(), after.options_document());
+    if was != is || before.is_view() != after.is_view() {
+        let mut modified = event("modify");
+        modified.append("operationDescription", &is);
+        modified.begin_document("stateBeforeChange").append("collectionOptions", &was).end();
+        events.push(modified.finish());
+    }
+    let gone = missing(before, after);
+    if !gone.is_empty() {
+        events.push(of_indexes(event("dropIndexes"), &gone));
+    }
+    let new = missing(after, before);
+    if !new.is_empty() {
+        events.push(of_indexes(event("createIndexes"), &new));
+    }
+    events
+}
+
+/// The indexes of a collection that another doesn't have like that.
+fn missing(of: &Collection, among: &Collection) -> Vec<DocumentBuf> {
+    let specs = |collection: &Collection| -> Vec<DocumentBuf> {
+        let indexes = collection.data.iter().flat_map(|data| &data.indexes);
+        indexes.map(|index| IndexSpec::to_document(&index.spec)).collect()
+    };
+    let others = specs(among);
+    specs(of).into_iter().filter(|spec| !others.contains(spec)).collect()
+}
+
+fn of_indexes(mut event: Builder, specs: &[DocumentBuf]) -> DocumentBuf {
+    event.begin_document("operationDescription").begin_array("indexes");
+    specs.iter().for_each(|spec| _ = event.push(spec.view()));
+    event.end().end();
+    event.finish()
+}

@@ -1,0 +1,50 @@
+//! `diffDatabase`: what has changed since a snapshot, or since a fork. MongoDB has nothing like it; the changes
+//! read like the events of its change streams.
+
+use super::{clean_slate, cursor_reply};
+use crate::access::{Needs, needs};
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use base::{Result, err};
+use database::{FIRST_BATCH, Since, StateName};
+
+/// The row of the table.
+pub(crate) const DIFF_DATABASE: Command = Command::new(
+    "diffDatabase",
+    Kind::Read,
+    "Lists what has changed in a database since a snapshot of it, or since it was forked.",
+    diff,
+    Needs::By(needs::diff_database),
+)
+.admin_only();
+
+fn diff(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let name = clean_slate::own_database(&mut fields, "diffDatabase")?;
+    let snapshot = fields.string("since")?;
+    let origin = fields.string("origin")?;
+    let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "diffDatabase")?;
+    fields.finish()?;
+    let state;
+    let since = match (snapshot, origin) {
+        (Some(snapshot), None) => {
+            state = StateName::new(name, snapshot)?;
+            Since::Snapshot(&state)
+        }
+        (None, Some(origin)) => Since::Database(origin),
+        (None, None) => {
+            return Err(err!(
+                IDLFailedToParse,
+                "BSON field 'diffDatabase.since' is missing but a required field, unless 'origin' names a database"
+            ));
+        }
+        (Some(_), Some(_)) => {
+            return Err(err!(InvalidOptions, "diffDatabase takes 'since' or 'origin', and not both"));
+        }
+    };
+    let surroundings = call.surroundings();
+    let (operation, context) = (&surroundings.operation, &surroundings.context);
+    let cursor = call.server.database.diff_database(operation, name, &since, context)?;
+    cursor_reply::first(call, cursor, batch_size.unwrap_or(FIRST_BATCH), false)?;
+    Ok(Answer::Done)
+}

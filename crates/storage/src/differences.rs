@@ -1,0 +1,103 @@
+//! In what two trees of one state differ.
+
+use crate::{Cursor, Direction, Ident, Key, Range, Result, Snapshot, Value};
+use std::cmp::Ordering;
+
+/// How many entries that are alike are passed between two questions whether to go on.
+const ASK: u32 = 256;
+
+/// An entry that two trees don't have alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// Its key.
+    pub key: Key,
+    /// The value in the first tree.
+    pub before: Option<Value>,
+    /// The value in the second.
+    pub after: Option<Value>,
+}
+
+/// A walk over the differences of two trees, in the order of their keys.
+pub trait Differences: Send {
+    /// The next one; `None` at the end and ever after. `go_on` is asked now and then while entries that are
+    /// alike are passed, and where it says no the answer is `None`, too: the next call goes on from there.
+    fn next(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Difference>>;
+}
+
+/// Reads both trees whole: what engines do whose trees share nothing.
+pub(crate) fn merged<S: Snapshot + ?Sized>(
+    snapshot: &S,
+    before: Option<Ident>,
+    after: Option<Ident>,
+) -> Result<Box<dyn Differences>> {
+    Ok(Box::new(Merged { before: Side::new(snapshot, before)?, after: Side::new(snapshot, after)? }))
+}
+
+/// Two scans side by side.
+struct Merged {
+    before: Side,
+    after: Side,
+}
+
+/// One scan, and the entry that it is at.
+struct Side {
+    cursor: Option<Box<dyn Cursor>>,
+    entry: Option<(Key, Value)>,
+}
+
+impl Side {
+    fn new<S: Snapshot + ?Sized>(snapshot: &S, ident: Option<Ident>) -> Result<Side> {
+        let cursor = ident.map(|ident| snapshot.scan(ident, Range::all(), Direction::Forward)).transpose()?;
+        Ok(Side { cursor, entry: None })
+    }
+
+    /// Reads the next entry unless there is one.
+    fn fill(&mut self) -> Result<()> {
+        if let (None, Some(cursor)) = (&self.entry, &mut self.cursor) {
+            match cursor.next()? {
+                Some((key, value)) => self.entry = Some((Key::from(key), value.clone())),
+                None => self.cursor = None,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Differences for Merged {
+    fn next(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Difference>> {
+        let mut passed = 0u32;
+        loop {
+            self.before.fill()?;
+            self.after.fill()?;
+            let order = match (&self.before.entry, &self.after.entry) {
+                (None, None) => return Ok(None),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((before, _)), Some((after, _))) => (**before).cmp(&**after),
+            };
+            let before = if order.is_le() { self.before.entry.take() } else { None };
+            let after = if order.is_ge() { self.after.entry.take() } else { None };
+            let key = before.as_ref().or(after.as_ref()).map(|(key, _)| key.clone());
+            let (before, after) = (before.map(|(_, value)| value), after.map(|(_, value)| value));
+            if let Some(key) = key
+                && !alike(before.as_ref(), after.as_ref())
+            {
+                return Ok(Some(Difference { key, before, after }));
+            }
+            passed += 1;
+            if passed.is_multiple_of(ASK) && !go_on() {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Whether two values are equal; those that share their bytes needn't be compared.
+pub(crate) fn alike(before: Option<&Value>, after: Option<&Value>) -> bool {
+    match (before, after) {
+        (Some(before), Some(after)) => {
+            (before.len() == after.len() && before.as_ptr() == after.as_ptr()) || before == after
+        }
+        (before, after) => before.is_none() && after.is_none(),
+    }
+}
