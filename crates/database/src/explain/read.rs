@@ -5,7 +5,7 @@ use crate::database::Database;
 use crate::operation::Operation;
 use crate::plan::{self, Hint, Read};
 use crate::read::{AggregateRequest, FindRequest, stages};
-use base::bson::{Builder, Document, DocumentBuf, Path};
+use base::bson::{Builder, Document, DocumentBuf, Path, Value};
 use base::{Namespace, Result};
 use query::Context;
 use query::matcher::Matcher;
@@ -38,6 +38,9 @@ impl Database {
             // Inclusions and exclusions alone are what MongoDB calls simple.
             Some(_) if read.covering.is_some() && !read.return_key => {
                 Top::Projection(projection_name(&read, request.projection), request.projection.to_owned())
+            }
+            Some(_) if !read.return_key && excludes_plainly(request.projection) => {
+                Top::Projection("PROJECTION_SIMPLE", request.projection.to_owned())
             }
             Some(_) => Top::Projection("PROJECTION_DEFAULT", request.projection.to_owned()),
         };
@@ -132,6 +135,14 @@ impl Database {
         let request = AggregateRequest::new(stages(&holder));
         self.explain_aggregate(operation, namespace, &request, verbosity, context)
     }
+}
+
+/// Whether a projection that includes nothing leaves out top-level fields alone.
+fn excludes_plainly(spec: Document<'_>) -> bool {
+    spec.iter().all(|element| {
+        let is_flag = matches!(element.value(), Value::Boolean(_)) || element.value().as_number().is_some();
+        is_flag && !element.name().contains('.')
+    })
 }
 
 /// How MongoDB calls a projection of plain inclusions: by whether paths go into documents.
