@@ -217,9 +217,9 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) tls: TlsFiles,
 
-    /// Serve /metrics and health by HTTP
+    /// Serve a page and /metrics by HTTP
     ///
-    /// Such as 127.0.0.1:9216, or 9216 for this machine alone; /metrics is for Prometheus, /healthz and /readyz for whoever watches over processes. With --tls-mode it is HTTPS, with --auth users log in.
+    /// Such as 127.0.0.1:9216, or 9216 for this machine alone. The page shows what goes on, /metrics is for Prometheus, /healthz and /readyz for whoever watches over processes. With --tls-mode it is HTTPS, with --auth users log in.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_http)]
     pub(crate) http: Option<SocketAddr>,
 

@@ -117,6 +117,15 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
         .and(closed.map_err(|error| Failure::new(Kind::Data, format!("closing the data directory: {error}"))))
 }
 
+/// Where HTTP is served, with what is needed to change something: for whoever reads the terminal, and no log. Browsers
+/// don't send what stands behind the `#`.
+fn with_token(url: Option<String>, server: &Server) -> Option<String> {
+    url.map(|url| match server.http_token() {
+        Some(token) => format!("{url}#{token}"),
+        None => url,
+    })
+}
+
 fn open_disk(config: &Config) -> Result<Option<Arc<DiskEngine>>, Failure> {
     let Some(options) = &config.disk else { return Ok(None) };
     let failed = |message: String| Failure::new(Kind::Data, message);
@@ -143,7 +152,7 @@ fn announce(address: SocketAddr, config: &Config, start: Start, server: &Server)
     let http = server.http_url();
     banner::log_start(address, config, start, server.awaits_initiation(), http.as_deref());
     if config.greeting == Greeting::Banner {
-        let text = banner::banner(address, config, start, http.as_deref());
+        let text = banner::banner(address, config, start, with_token(http, server).as_deref());
         let mut out = io::stdout();
         // Whoever closed standard output doesn't want to know.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -76,7 +76,7 @@ pub use saved_state::{SavedState, StateName};
 pub use session_id::{NOBODY, SessionId};
 pub use statistics::CollectionStatistics;
 pub use storage::store::Acknowledged;
-pub use strict::StrictReport;
+pub use strict::{StrictReport, filter_shape};
 pub use view::View;
 pub use watch::{Interest, Wake, Watch};
 pub use write::{

@@ -8,6 +8,8 @@
 mod duplicates;
 mod shape;
 
+pub use shape::filter_shape;
+
 use crate::catalog::Catalog;
 use crate::collection::Collection;
 use crate::index::Index;

@@ -268,6 +268,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     validate::VALIDATE,
     Command::refused("validateDBMetadata", Needs::Database(Action::Validate)),
     vellum_clock::VELLUM_CLOCK,
+    slow_queries::SLOW_QUERIES,
     diagnostics::WHATS_MY_URI,
 ];
 

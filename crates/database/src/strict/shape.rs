@@ -24,6 +24,11 @@ pub(super) fn of_read(read: &Read) -> DocumentBuf {
     out.finish()
 }
 
+/// A filter with every value replaced by `"?"`.
+pub fn filter_shape(filter: Document<'_>) -> DocumentBuf {
+    of_filter(filter, DEPTH_MAX)
+}
+
 /// The shape of a filter, or of the operators on one field.
 fn of_filter(filter: Document<'_>, depth: usize) -> DocumentBuf {
     let mut out = Builder::new();

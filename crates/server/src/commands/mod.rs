@@ -91,6 +91,7 @@ pub(crate) mod roles_info;
 pub(crate) mod search_indexes;
 pub(crate) mod server_status;
 pub(crate) mod sessions;
+pub(crate) mod slow_queries;
 pub(crate) mod sources;
 pub(crate) mod statistics;
 pub(crate) mod strict_report;

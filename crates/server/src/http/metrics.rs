@@ -5,7 +5,6 @@ use super::users::Guest;
 use super::{PATHS, Response};
 use crate::access::{self, Action, Resource};
 use crate::command::COMMANDS;
-use crate::commands::VERSION;
 use crate::counters::{LOGINS, PROTOCOLS};
 use crate::figures::{Collections, Connections, Process};
 use crate::heap::process_bytes;
@@ -53,7 +52,14 @@ fn about(server: &Server, out: &mut Exposition) {
     let engine = server.database.engine();
     let durability = if server.settings.ephemeral { "memory" } else { engine.durability().name() };
     out.family("vellum_info", Gauge, "What runs: its version, its engine, and the durability in force.")
-        .sample(&[("version", VERSION), ("engine", server.settings.engine), ("durability", durability)], 1);
+        .sample(
+            &[
+                ("version", env!("CARGO_PKG_VERSION")),
+                ("engine", server.settings.engine),
+                ("durability", durability),
+            ],
+            1,
+        );
     let uptime = server.started.elapsed().as_secs_f64();
     let started = now_millis() as f64 / 1000.0 - uptime;
     out.single(

@@ -1,14 +1,18 @@
-//! What `--http` serves: figures for Prometheus, and whether the server is up and takes operations.
+//! What `--http` serves: figures for Prometheus, whether the server is up and takes operations, and a page that shows
+//! what goes on.
 //!
 //! Nothing here knows a socket: `net::web` reads a request's bytes and sends the response's. Whatever a request reads or
 //! changes is a command of the table, run with the rights of whoever asks, or a figure that `serverStatus` has, too.
 
+mod commands;
 mod exposition;
 mod gate;
 mod health;
 mod metrics;
+mod page;
 mod request;
 mod response;
+mod sessions;
 mod users;
 
 use crate::counters::Counter;
@@ -42,6 +46,9 @@ pub(crate) struct Http {
     pub(crate) rejected: Counter,
     /// What was asked for: as [`PATHS`] has it, then anything else.
     requests: [Answers; PATHS.len() + 1],
+    /// What is shown by whoever may change something, where there are no users.
+    token: OnceLock<String>,
+    sessions: sessions::Sessions,
 }
 
 /// The answers to requests for one path.
@@ -53,7 +60,18 @@ struct Answers {
 }
 
 /// What can be asked for.
-const PATHS: [&str; 3] = ["/healthz", "/metrics", "/readyz"];
+const PATHS: [&str; 10] = [
+    "/",
+    "/healthz",
+    "/kill",
+    "/login",
+    "/logout",
+    "/metrics",
+    "/operations",
+    "/readyz",
+    "/session",
+    "/slow",
+];
 
 /// Who sent a request.
 #[derive(Clone, Copy)]
@@ -106,8 +124,13 @@ impl Http {
 }
 
 fn route(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    if !matches!(request.method, "GET" | "HEAD") && PATHS.contains(&request.path) {
-        return Response::text(405, "only GET and HEAD").with("Allow", "GET, HEAD").into();
+    if !PATHS.contains(&request.path) {
+        return Response::text(404, "there are /, /metrics, /healthz and /readyz").into();
+    }
+    let changes = matches!(request.path, "/kill" | "/login" | "/logout");
+    let allowed = if changes { "POST" } else { "GET, HEAD" };
+    if !allowed.split(", ").any(|method| method == request.method) {
+        return Response::text(405, format!("only {allowed}")).with("Allow", allowed).into();
     }
     match request.path {
         // Whoever watches over processes asks by any name, and learns nothing but this.
@@ -120,11 +143,17 @@ fn route(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
         return refused.into();
     }
     match request.path {
-        "/metrics" => match users::by_password(server, request, peer) {
-            Ok(state) => metrics::answer(server, &state).into(),
+        "/" => page::answer().into(),
+        "/kill" => commands::kill(server, request, peer),
+        "/login" => commands::log_in(server, request, peer),
+        "/logout" => commands::log_out(server, request, peer),
+        "/operations" => commands::operations(server, request, peer),
+        "/session" => commands::session(server, request, peer),
+        "/slow" => commands::slow(server, request, peer),
+        _ => match users::guest(server, request, peer) {
+            Ok(guest) => metrics::answer(server, &guest).into(),
             Err(answer) => answer,
         },
-        _ => Response::text(404, "there are /metrics, /healthz and /readyz").into(),
     }
 }
 

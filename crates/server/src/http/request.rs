@@ -125,6 +125,11 @@ impl<'a> Request<'a> {
     pub(crate) fn parameter(&self, name: &str) -> Option<String> {
         parameter(self.query, name)
     }
+
+    /// The same in the body.
+    pub(crate) fn body_parameter(&self, name: &str) -> Option<String> {
+        parameter(std::str::from_utf8(self.body).ok()?, name)
+    }
 }
 
 /// The value of one of a form's parameters.
@@ -174,7 +179,7 @@ mod tests {
         assert_eq!(request.parameter("b").as_deref(), Some("c d"));
         assert_eq!(request.parameter("e").as_deref(), Some("f g"));
         assert_eq!(request.parameter("u"), None);
-        assert_eq!(request.body, b"u=%C3%A4");
+        assert_eq!(request.body_parameter("u").as_deref(), Some("\u{e4}"));
         assert_eq!(decoded("%f"), None);
         assert_eq!(decoded("%ff"), None);
     }

@@ -5,12 +5,15 @@
 //! What is told of an operation is put together once it is over ([`entry`]); what statements of one command did each
 //! is noted while they run ([`Notes`]).
 
+mod advice;
 mod entry;
 mod notes;
+mod shapes;
 mod slow;
 
 pub(crate) use entry::Finished;
 pub(crate) use notes::{Note, Notes};
+pub(crate) use shapes::Shapes;
 pub(crate) use slow::SlowOperations;
 
 use crate::logging::now_millis;
@@ -51,6 +54,8 @@ pub(crate) struct Profiler {
     default: Option<Arc<Setting>>,
     /// Which operations are slow.
     pub(crate) slow: SlowOperations,
+    /// What they have in common.
+    pub(crate) shapes: Shapes,
 }
 
 impl Profiler {
@@ -91,13 +96,19 @@ impl Profiler {
 pub(crate) fn tell(server: &Server, setting: Option<&Setting>, finished: &Finished<'_>) {
     let slow = |took: Duration| server.profiler.slow.logs(took, || server.random());
     let Some(setting) = setting else {
+        // It is slow, or nobody would ask; the log may be told of a share.
+        let entries = finished.entries();
+        entries.iter().for_each(|entry| server.profiler.shapes.add(finished.command.name, entry));
         if slow(finished.took) {
-            finished.log(&finished.entries());
+            finished.log(&entries);
         }
         return;
     };
     let (mut logged, mut kept) = (Vec::new(), Vec::new());
     for entry in finished.entries() {
+        if server.profiler.slow.is_slow(entry.took) {
+            server.profiler.shapes.add(finished.command.name, &entry);
+        }
         let chosen = match &setting.filter {
             Some(filter) => filter.chooses(entry.document.view(), server),
             None => slow(entry.took),

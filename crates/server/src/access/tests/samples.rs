@@ -191,6 +191,7 @@ pub(super) const SAMPLES: &[(&str, &str)] = &[
     ("validate", r#"{validate: "c", $db: "d"}"#),
     ("validateDBMetadata", r#"{validateDBMetadata: 1, apiParameters: {version: "1"}, $db: "d"}"#),
     ("vellumClock", r#"{vellumClock: 1, $db: "admin"}"#),
+    ("vellumSlowQueries", r#"{vellumSlowQueries: 1, $db: "admin"}"#),
     ("whatsmyuri", r#"{whatsmyuri: 1, $db: "admin"}"#),
 ];
 

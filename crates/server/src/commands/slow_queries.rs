@@ -1,0 +1,26 @@
+//! `vellumSlowQueries`: slow operations by shape, with the plan of each and the index that would serve it.
+
+use crate::access::{Action, Needs};
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use base::Result;
+
+/// The row of `vellumSlowQueries`.
+pub(crate) const SLOW_QUERIES: Command = Command::new(
+    "vellumSlowQueries",
+    Kind::Admin,
+    "Shows slow operations by shape, and indexes that would serve them.",
+    slow_queries,
+    Needs::Cluster(Action::Inprog),
+)
+.admin_only();
+
+fn slow_queries(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    let profiler = &call.server.profiler;
+    call.reply.append("slowms", profiler.slow.threshold());
+    profiler.shapes.append_to(call.reply, &call.server.database);
+    Ok(Answer::Done)
+}

@@ -1,0 +1,184 @@
+//! What the page asks for and does: commands of the table, with the rights of whoever is logged in.
+
+use super::users::Guest;
+use super::{Answer, Peer, Request, Response, sessions, users};
+use crate::access::{self, Action, Resource};
+use crate::auth::names::UserName;
+use crate::connection::{Outcome, handle};
+use crate::direct;
+use crate::server::Server;
+use base::bson::extended_json::value_to_relaxed;
+use base::bson::{Builder, Document, DocumentBuf, Value};
+use wire::secret;
+
+/// The most operations that are shown.
+const OPERATIONS_MAX: usize = 100;
+
+/// Who asks, and what they may do.
+pub(super) fn session(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    let guest = match users::guest(server, request, peer) {
+        Ok(guest) => guest,
+        // Nobody has logged in yet: the page asks them to.
+        Err(Answer::Now(refused)) if refused.status == 401 => {
+            let mut out = Builder::new();
+            out.append("users", true);
+            return json(out.finish().view());
+        }
+        Err(answer) => return answer,
+    };
+    let may = |action| access::may(server, &guest.state, Resource::Cluster, action);
+    let mut out = Builder::new();
+    out.append("users", server.auth.enabled());
+    if let Some(identity) = &guest.state.identity {
+        out.append("user", &identity.user.id());
+    }
+    out.append_optional("token", guest.token.as_deref());
+    out.append("mayKill", may(Action::Killop)).append("maySeeAll", may(Action::Inprog));
+    json(out.finish().view())
+}
+
+/// What runs now: everybody's operations, or one's own where one may see no more.
+pub(super) fn operations(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    let mut guest = match users::guest(server, request, peer) {
+        Ok(guest) => guest,
+        Err(answer) => return answer,
+    };
+    let own_alone = !access::may(server, &guest.state, Resource::Cluster, Action::Inprog);
+    let mut command = Builder::new();
+    command.append("currentOp", 1).append("$ownOps", own_alone).append("$db", "admin");
+    let reply = match run(&mut guest, command.finish().view()) {
+        Ok(reply) => reply,
+        Err(refused) => return refused.into(),
+    };
+    let list = reply.view().get("inprog").and_then(|list| list.as_array());
+    let all = list.into_iter().flat_map(|list| list.iter());
+    let mut out = Builder::new();
+    let mut count = 0;
+    out.begin_array("inprog");
+    for operation in all {
+        if count < OPERATIONS_MAX {
+            out.push(operation);
+        }
+        count += 1;
+    }
+    out.end().append("more", count.saturating_sub(OPERATIONS_MAX) as i64);
+    json(out.finish().view())
+}
+
+/// Slow operations by shape.
+pub(super) fn slow(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    let mut guest = match users::guest(server, request, peer) {
+        Ok(guest) => guest,
+        Err(answer) => return answer,
+    };
+    let mut command = Builder::new();
+    command.append("vellumSlowQueries", 1).append("$db", "admin");
+    match run(&mut guest, command.finish().view()) {
+        Ok(reply) => json(reply.view()),
+        Err(refused) => refused.into(),
+    }
+}
+
+/// Ends an operation.
+pub(super) fn kill(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    let mut guest = match users::guest(server, request, peer).and_then(|guest| may_change(guest, request)) {
+        Ok(guest) => guest,
+        Err(answer) => return answer,
+    };
+    let Some(number) = request.parameter("op").and_then(|text| text.parse::<i64>().ok()) else {
+        return Response::text(400, "op has to be an operation's number").into();
+    };
+    let mut command = Builder::new();
+    command.append("killOp", 1).append("op", number).append("$db", "admin");
+    match run(&mut guest, command.finish().view()) {
+        Ok(_) => {
+            let who = guest.state.identity.as_ref().map(|identity| identity.user.to_string());
+            log::info!(
+                c = "COMMAND", op = number, user = who.unwrap_or_default().as_str(),
+                client = peer.client.to_string().as_str(); "An operation is ended by HTTP"
+            );
+            Response::text(200, "told to end").into()
+        }
+        Err(refused) => refused.into(),
+    }
+}
+
+/// Logs somebody in by the form's name and password.
+pub(super) fn log_in(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    if !server.auth.enabled() {
+        return Response::text(400, "nobody has to log in here").into();
+    }
+    if let Err(answer) = from_own_page(request).and_then(|()| users::check_secrecy(peer)) {
+        return answer;
+    }
+    let field = |name: &str| request.body_parameter(name);
+    let (Some(name), Some(password)) = (field("user"), field("password")) else {
+        return Response::text(400, "user and password have to be given").into();
+    };
+    let database = field("authSource").unwrap_or_else(|| users::DATABASE.to_string());
+    let guest = Guest::new(server, peer);
+    let guest = match users::log_in(guest, &UserName::new(name, database), &password, request, peer) {
+        Ok(guest) => guest,
+        Err(answer) => return answer,
+    };
+    let Some(identity) = guest.state.identity.clone() else {
+        return Response::text(401, "nobody is logged in").into();
+    };
+    match server.http.sessions.begin(identity) {
+        Ok(cookie) => {
+            Response::text(200, "logged in").with("Set-Cookie", &sessions::set_cookie(&cookie, peer)).into()
+        }
+        Err(why) => Response::text(503, why).into(),
+    }
+}
+
+/// Forgets who was logged in.
+pub(super) fn log_out(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    if let Err(answer) = users::guest(server, request, peer).and_then(|guest| may_change(guest, request)) {
+        return answer;
+    }
+    if let Some(cookie) = sessions::cookie_of(request, peer) {
+        server.http.sessions.keep(cookie, None);
+    }
+    Response::text(200, "logged out").with("Set-Cookie", &sessions::set_cookie("", peer)).into()
+}
+
+/// Refuses changes that no page of ours asks for: it says where it is from, and shows a token that no other page knows.
+fn may_change<'a>(guest: Guest<'a>, request: &Request<'_>) -> Result<Guest<'a>, Answer> {
+    from_own_page(request)?;
+    let (shown, wanted) = (request.token.unwrap_or_default(), guest.token.as_deref().unwrap_or_default());
+    match !wanted.is_empty() && secret::equal(shown.as_bytes(), wanted.as_bytes()) {
+        true => Ok(guest),
+        false => {
+            Err(Response::text(403, "that takes the token that was printed when the server started").into())
+        }
+    }
+}
+
+fn from_own_page(request: &Request<'_>) -> Result<(), Answer> {
+    // Another's would have been refused before. Browsers say it with every change.
+    match request.origin.is_some() {
+        true => Ok(()),
+        false => Err(Response::text(403, "changes are asked for with Origin, as browsers do").into()),
+    }
+}
+
+/// Runs a command that answers at once.
+///
+/// Errors: the answer that tells its failure.
+fn run(guest: &mut Guest<'_>, command: Document<'_>) -> Result<DocumentBuf, Response> {
+    let mut reply = Vec::new();
+    let outcome = handle(&mut guest.state, guest.server, &direct::frame(command), &mut reply);
+    let reply = direct::document(&reply).filter(|_| matches!(outcome, Outcome::Reply));
+    let Some(reply) = reply else { return Err(Response::text(503, "the server is busy with it")) };
+    if reply.view().get("ok").and_then(|ok| ok.as_i64()) == Some(1) {
+        return Ok(reply);
+    }
+    let why = reply.view().get("errmsg").and_then(|why| why.as_str()).unwrap_or_default();
+    let is_forbidden = reply.view().get("codeName").and_then(|name| name.as_str()) == Some("Unauthorized");
+    Err(Response::text(if is_forbidden { 403 } else { 500 }, why))
+}
+
+fn json(document: Document<'_>) -> Answer {
+    Response::new(200, "application/json", value_to_relaxed(Value::Document(document))).into()
+}

@@ -1,0 +1,231 @@
+"""Opens the page of --http in a browser, at three widths and in the dark: figures there, nothing wider than the window,
+slow queries sorted, an operation ended, a user logged in and out. Leaves screenshots.
+
+    page.py VELLUM FOLDER
+"""
+
+import base64
+import json
+import os
+import pathlib
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lab"))
+
+import browser  # noqa: E402
+
+VIEWS = [("wide", 1280, 900, False), ("tablet", 768, 1024, False), ("phone", 360, 780, False), ("dark", 1280, 900, True)]
+SECONDS_MOST = 120
+
+LOOK = """({
+  overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  trouble: document.querySelector('#trouble').textContent,
+  tiles: document.querySelectorAll('.tile').length,
+  paper: getComputedStyle(document.body).backgroundColor,
+  unnamed: [...document.querySelectorAll('button, input')].filter(each => !(each.textContent || each.ariaLabel || each.closest('label'))).length,
+  headings: [...document.querySelectorAll('h2')].filter(each => each.checkVisibility()).map(each => each.textContent),
+})"""
+
+
+def encode(document):
+    """A command as BSON: numbers, texts, flags, lists and documents."""
+    out = b""
+    items = enumerate(document) if isinstance(document, list) else document.items()
+    for name, value in items:
+        name = str(name).encode() + b"\0"
+        if isinstance(value, bool):
+            out += b"\x08" + name + bytes([value])
+        elif isinstance(value, int):
+            out += b"\x10" + name + struct.pack("<i", value)
+        elif isinstance(value, str):
+            text = value.encode() + b"\0"
+            out += b"\x02" + name + struct.pack("<i", len(text)) + text
+        else:
+            out += (b"\x04" if isinstance(value, list) else b"\x03") + name + encode(value)
+    return struct.pack("<i", len(out) + 5) + out + b"\0"
+
+
+class Client:
+    """A connection that sends commands and takes replies as bytes."""
+
+    def __init__(self, uri):
+        host, port = uri.removeprefix("mongodb://").split("/")[0].rsplit(":", 1)
+        self.socket = socket.create_connection((host, int(port)))
+
+    def run(self, **command):
+        body = struct.pack("<i", 0) + b"\0" + encode(command)
+        self.socket.sendall(struct.pack("<iiii", len(body) + 16, 1, 0, 2013) + body)
+        length = struct.unpack("<i", self.read(4))[0]
+        return self.read(length - 4)
+
+    def read(self, count):
+        data = b""
+        while len(data) < count:
+            part = self.socket.recv(count - len(data))
+            if not part:
+                raise RuntimeError("the server has closed the connection")
+            data += part
+        return data
+
+
+class Server:
+    """A server with HTTP. Use as a context: it ends with it."""
+
+    def __init__(self, vellum, *options, **environment):
+        command = [vellum, "--port", "0", "--http", "0", "--parent-pipe", *options]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        stderr=subprocess.DEVNULL, env={**os.environ, **environment})
+        self.uri = self.url = None
+        for line in self.process.stdout:
+            self.uri = self.uri or line.strip()
+            if line.startswith("http: "):
+                self.url = line.removeprefix("http: ").strip()
+            if line.startswith("try: "):
+                break
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(20)
+
+
+def until(page, expression, what):
+    """Waits for an expression to be true."""
+    end = time.time() + 20
+    while not page.evaluate(expression):
+        if time.time() > end:
+            raise AssertionError(f"{what}; trouble: {page.evaluate(LOOK)}")
+        time.sleep(0.1)
+
+
+def rows(page, table, column):
+    """The texts of a table's column."""
+    return page.evaluate(f"[...document.querySelectorAll('#{table} tbody tr')].map(row => row.children[{column}]?.textContent)")
+
+
+def strange_requests(page, url):
+    """What the page asked for elsewhere, and what went wrong in it."""
+    origin = url.split("#")[0]
+    return [said for said in page.complaints() if not said.startswith(f"request: {origin}")]
+
+
+def fill(client):
+    client.run(insert="orders", documents=[{"customer": n % 40, "total": n} for n in range(400)], **{"$db": "shop"})
+    client.run(insert="people", documents=[{"name": f"n{n}"} for n in range(50)], **{"$db": "shop"})
+    client.run(profile=0, slowms=-1, **{"$db": "shop"})
+    for n in range(5):
+        client.run(find="orders", filter={"customer": n}, sort={"total": -1}, **{"$db": "shop"})
+    for n in range(9):
+        client.run(find="people", filter={"name": f"n{n}"}, **{"$db": "shop"})
+    client.run(profile=0, slowms=100, **{"$db": "shop"})
+
+
+def open_page(vellum, folder, page):
+    with Server(vellum) as server:
+        fill(Client(server.uri))
+        papers = {}
+        for name, width, height, dark in VIEWS:
+            # Else only what stands behind the # would change.
+            page.open("about:blank", width, height, dark)
+            page.open(server.url, width, height, dark)
+            # The second look knows what happened since the first.
+            until(page, "document.querySelectorAll('#commands tbody tr').length > 3 && document.querySelector('#throughput polyline')?.points.length > 1", "no figures")
+            seen = page.evaluate(LOOK)
+            page.screenshot(folder / f"page-{name}.png")
+            assert seen["overflow"] <= 0, f"{name}: {seen['overflow']} pixels wider than the window"
+            assert not seen["trouble"] and seen["tiles"] >= 7 and not seen["unnamed"], f"{name}: {seen}"
+            assert len(seen["headings"]) == 6, f"{name}: {seen['headings']}"
+            assert not strange_requests(page, server.url), f"{name}: {strange_requests(page, server.url)}"
+            papers[name] = seen["paper"]
+        assert papers["wide"] != papers["dark"], "dark and light look the same"
+        assert page.evaluate("location.hash") == "", "the token is still in the address"
+        assert set(rows(page, "collections", 0)) == {"shop.orders", "shop.people"}, rows(page, "collections", 0)
+        assert "Durability: memory" in page.evaluate("document.querySelector('#durability').textContent")
+        sort_slow(page)
+        end_operation(page, server, folder)
+    until(page, "document.querySelector('#trouble').textContent.includes('doesn')", "the end of the server is not told")
+
+
+def sort_slow(page):
+    """By a click on a column, in one order and the other."""
+    shapes = dict(zip(rows(page, "slow", 0), zip(rows(page, "slow", 1), rows(page, "slow", 6), rows(page, "slow", 5))))
+    orders = next(shape for shape in shapes if shape.startswith("find shop.orders"))
+    assert shapes[orders] == ("5", '{"customer":1,"total":-1}', "COLLSCAN"), shapes
+    click = "document.querySelector('#slow [data-key=\"column 1\"]').click()"
+    page.evaluate(click)
+    down = [int(count) for count in rows(page, "slow", 1)]
+    page.evaluate(click)
+    up = [int(count) for count in rows(page, "slow", 1)]
+    assert down == sorted(down, reverse=True) and up == sorted(up) and down != up, (down, up)
+    assert page.evaluate("document.querySelector('#slow th[aria-sort]').ariaSort") == "ascending"
+
+
+def end_operation(page, server, folder):
+    """A command that waits is ended by its button; its client is told so."""
+    client = Client(server.uri)
+    block = {"failCommands": ["ping"], "blockConnection": True, "blockTimeMS": 60000}
+    client.run(configureFailPoint="failCommand", mode="alwaysOn", data=block, **{"$db": "admin"})
+    replies = []
+    waiting = Client(server.uri)
+    thread = threading.Thread(target=lambda: replies.append(waiting.run(ping=1, comment="to be ended", **{"$db": "admin"})))
+    thread.start()
+    button = "[...document.querySelectorAll('#running tr')].find(row => row.textContent.includes('to be ended'))?.querySelector('button')"
+    until(page, f"Boolean({button})", "the operation isn't shown")
+    page.screenshot(folder / "page-running.png")
+    page.evaluate(f"{button}.click()")
+    thread.join(20)
+    assert replies and b"Interrupted" in replies[0], replies
+    until(page, f"!{button}", "the operation is still shown")
+
+
+def log_in(vellum, folder, page):
+    """With users, the page asks who is there."""
+    users = {"MONGO_INITDB_ROOT_USERNAME": "root", "MONGO_INITDB_ROOT_PASSWORD": "secret"}
+    with Server(vellum, **users) as server:
+        assert "#" not in server.url, server.url
+        page.open(server.url, 1280, 900)
+        until(page, "document.querySelector('#login').checkVisibility()", "nobody is asked to log in")
+        page.screenshot(folder / "page-login.png")
+        enter = """(password => { const form = document.querySelector('#login form');
+            form.user.value = 'root'; form.password.value = password; form.requestSubmit(); })"""
+        page.evaluate(f"{enter}('wrong')")
+        until(page, "document.querySelector('#trouble').textContent.includes('Authentication failed')", "a wrong password gets in")
+        page.evaluate(f"{enter}('secret')")
+        until(page, "document.querySelectorAll('.tile').length >= 7", "the right password doesn't get in")
+        assert page.evaluate("document.querySelector('#who').textContent") == "logged in as admin.root"
+        assert page.evaluate("document.cookie") == "", "a script can read the cookie"
+        page.evaluate("document.querySelector('#leave').click()")
+        until(page, "document.querySelector('#login').checkVisibility()", "nobody is logged out")
+        try:
+            urllib.request.urlopen(server.url + "metrics")
+            raise AssertionError("figures without a user")
+        except urllib.error.HTTPError as error:
+            assert error.code == 401, error
+        request = urllib.request.Request(server.url + "metrics")
+        request.add_header("Authorization", "Basic " + base64.b64encode(b"root:secret").decode())
+        assert b"vellum_info{" in urllib.request.urlopen(request).read()
+
+
+def main(vellum, folder):
+    # A browser that hangs is not to hang the tests.
+    signal.alarm(SECONDS_MOST)
+    folder = pathlib.Path(folder).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    with browser.Browser() as page:
+        open_page(vellum, folder, page)
+        log_in(vellum, folder, page)
+    print(json.dumps({"pages": "look right", "screenshots": str(folder)}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
