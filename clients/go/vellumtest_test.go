@@ -95,8 +95,11 @@ func TestSnapshotsAndResets(t *testing.T) {
 	if count(t, db) != 0 {
 		t.Error("not empty after the reset")
 	}
+	if changes := Changes(t, db, "ready"); len(changes) != 2 || changes[0]["operationType"] != "delete" {
+		t.Errorf("not two deletions: %v", changes)
+	}
 	Restore(t, db, "ready")
-	if count(t, db) != 2 {
+	if count(t, db) != 2 || len(Changes(t, db, "ready")) != 0 {
 		t.Error("not restored")
 	}
 }

@@ -15,10 +15,20 @@ def test_commands_of_the_sync_client(mongo_client, mongo_db):
     assert vellum_db.reset(mongo_client, mongo_db.name)["n"] == 1
     vellum_db.restore(mongo_client, mongo_db.name, "ready")
     assert mongo_db.c.find_one() == {"_id": 1}
+    assert not list(vellum_db.changes(mongo_client, mongo_db.name, since="ready"))
+    mongo_db.c.update_one({"_id": 1}, {"$set": {"seen": True}})
+    mongo_db.c.insert_many([{"_id": number} for number in range(2, 302)])
+    updated, *inserted = vellum_db.changes(mongo_client, mongo_db.name, since="ready")
+    assert updated["documentKey"] == {"_id": 1} and updated["updateDescription"]["updatedFields"] == {"seen": True}
+    assert [change["fullDocument"]["_id"] for change in inserted] == list(range(2, 302))
+    vellum_db.restore(mongo_client, mongo_db.name, "ready")
     vellum_db.drop_snapshot(mongo_client, mongo_db.name, "ready")
     twin = mongo_db.name[:-2] + "_f"
     vellum_db.fork(mongo_client, mongo_db.name, twin)
     assert mongo_client[twin].c.count_documents({}) == 1
+    mongo_client[twin].c.delete_one({"_id": 1})
+    (deleted,) = vellum_db.changes(mongo_client, twin, origin=mongo_db.name)
+    assert deleted["operationType"] == "delete"
     mongo_client.drop_database(twin)
 
 

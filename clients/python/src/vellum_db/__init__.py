@@ -10,12 +10,13 @@ installed. Elsewhere::
 
 from .program import StartError, find_binary
 from .server import Server, SharedServer
-from .slate import clock, drop_snapshot, fork, reset, restore, snapshot
+from .slate import changes, clock, drop_snapshot, fork, reset, restore, snapshot
 
 __all__ = [
     "Server",
     "SharedServer",
     "StartError",
+    "changes",
     "clock",
     "drop_snapshot",
     "find_binary",

@@ -30,6 +30,14 @@ def restore(client: Any, database: str, name: str) -> Any:
     return client.admin.command("restoreDatabase", database, name=name)
 
 
+def changes(client: Any, database: str, since: Optional[str] = None, origin: Optional[str] = None) -> Any:
+    """Tell what has changed since a snapshot, or since the fork from ``origin``: a cursor of events like those of
+    change streams. ``assert not list(changes(client, "mine", since="ready"))`` is a test that changed nothing.
+    """
+    given = {"since": since} if origin is None else {"origin": origin}
+    return client.admin.cursor_command("diffDatabase", database, **given)
+
+
 def drop_snapshot(client: Any, database: str, name: str) -> Any:
     """Forget a snapshot."""
     return client.admin.command("dropSnapshot", database, name=name)
