@@ -177,9 +177,9 @@ pub(crate) struct ServeOptions {
 
     /// Changes kept for streams
     ///
-    /// So many bytes of the latest changes are kept.
-    #[arg(long, value_name = "BYTES", requires = "replset", default_value = "64M", value_parser = parse_size)]
-    pub(crate) oplog_size: u64,
+    /// So many bytes of the latest changes are kept: 64M unless said; in PostgreSQL what was said last or 1G, and with 0 none.
+    #[arg(long, value_name = "BYTES", value_parser = parse_log_size)]
+    pub(crate) oplog_size: Option<u64>,
 
     /// Address that a set tells its clients
     ///
@@ -384,6 +384,11 @@ pub(crate) enum LogFormat {
     Text,
     /// For programs, in mongod's form
     Json,
+}
+
+/// The size of a log: as [`parse_size`], or none.
+fn parse_log_size(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { parse_size(text) }
 }
 
 /// A number of bytes, with K, M or G for the powers of 1024.

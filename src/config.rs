@@ -27,6 +27,8 @@ pub(crate) struct Config {
     pub(crate) postgres: Option<(postgres::Config, String)>,
     /// How much of the changes is kept; `None` without a replica set.
     pub(crate) oplog: Option<LogOptions>,
+    /// How many bytes of it are kept in PostgreSQL, where somebody says so.
+    pub(crate) shared_oplog: Option<u64>,
     /// A folder of scripts to fill a new data directory with.
     pub(crate) init_scripts: Option<PathBuf>,
     /// Somebody to make in a store that is new.
@@ -161,9 +163,22 @@ impl ServeOptions {
                 .map_or(Destination::StandardError, |path| Destination::File { path, append: true }),
         };
         let auth = !self.no_auth && (self.auth || first_user.is_some());
-        let oplog = self.replset.is_some().then_some(LogOptions { bytes: self.oplog_size });
+        match (self.oplog_size, &self.replset, &postgres) {
+            (Some(_), None, None) => {
+                let what = "--oplog-size is for --replset, and for --postgres";
+                return refused(ErrorKind::MissingRequiredArgument, what.to_string());
+            }
+            (Some(0), Some(_), _) => {
+                let what = "--oplog-size 0 is for --postgres: a set keeps a log of at least 16M";
+                return refused(ErrorKind::InvalidValue, what.to_string());
+            }
+            _ => {}
+        }
+        let bytes = self.oplog_size.unwrap_or(64 << 20);
+        let oplog = self.replset.is_some().then_some(LogOptions { bytes });
         Ok(Config {
             oplog,
+            shared_oplog: self.oplog_size,
             settings: Settings {
                 arguments,
                 bind: self.bind,
@@ -368,6 +383,7 @@ mod tests {
             ("vellum --advertise a:1", "--replset"),
             ("vellum --oplog-size 64M", "--replset"),
             ("vellum --replset rs0 --oplog-size 1M", "16M"),
+            ("vellum --replset rs0 --oplog-size 0", "--postgres"),
             ("vellum --engine disc", "memory"),
             ("vellum serv", "serve"),
             ("vellum --engine disk", "--data"),

@@ -76,7 +76,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     };
     let clock: Arc<dyn Clock> = Arc::<SettableClock>::default();
     let database = match &config.postgres {
-        Some((server, schema)) => open_postgres(server.clone(), schema, clock)?,
+        Some((server, schema)) => open_postgres(server.clone(), (schema, config.shared_oplog), clock)?,
         None => {
             let engine: Arc<dyn Engine> = match &disk {
                 Some(disk) => disk.clone(),
@@ -135,11 +135,11 @@ fn open_disk(config: &Config) -> Result<Option<Arc<DiskEngine>>, Failure> {
 
 fn open_postgres(
     server: postgres::Config,
-    schema: &str,
+    (schema, log_bytes): (&str, Option<u64>),
     clock: Arc<dyn Clock>,
 ) -> Result<base::Result<Arc<Database>>, Failure> {
     let described = format!("{server:?}");
-    let store = PostgresStore::open(server, schema, postgres::Limits::default());
+    let store = PostgresStore::open(server, schema, postgres::Limits::default(), log_bytes);
     let store = store.map_err(|error| Failure::new(Kind::Data, format!("{described}: {error}")))?;
     Ok(Database::open_on(Arc::new(store), clock, server::seed()))
 }

@@ -101,6 +101,7 @@ impl Options {
         let oplog = settings.replica_set.is_some().then_some(LogOptions { bytes });
         Ok(Config {
             oplog,
+            shared_oplog: None,
             settings,
             promise: promise(disk.as_ref(), None),
             postgres: None,

@@ -16,6 +16,7 @@
 //! - `interrupts`: killOp and maxTimeMS end whatever runs.
 //! - `log_history`: how far the log reaches back, and its terms.
 //! - `postgres_fronts`: two servers over one PostgreSQL schema.
+//! - `postgres_streams`: change streams at both, while both write.
 //! - `sessions`: a session's statements wait for one another.
 //! - `starting`: what is printed and logged at first, where options come from, signals.
 //! - `step_down`: a stepDown interrupts the writes under way.
@@ -47,6 +48,7 @@ mod interrupts;
 mod log_history;
 mod mirrored;
 mod postgres_fronts;
+mod postgres_streams;
 mod recordings;
 mod repair;
 mod replay;

@@ -368,6 +368,9 @@ fn run_file_by(server: &Server, file: &Path, turns: Turns) -> Result<(), String>
 /// Scripts whose replies are others over PostgreSQL: a name, a colon and the reason on each line.
 const POSTGRES_DIFFERENCES: &str = "tests/scripts/postgres.differences";
 
+/// The scripts of sets that a server over PostgreSQL answers alike.
+const OF_FRONTS: [&str; 3] = ["replica-set/changeStreams.script", "replica-set/text.script", TRANSACTIONS];
+
 /// The script of sets that runs on two servers as well.
 const TRANSACTIONS: &str = "replica-set/transactions.script";
 
@@ -442,6 +445,9 @@ fn scripts_on_postgres() {
         alone().into_iter().partition(|file| differs.contains_key(&name_of(file)));
     let connection = cluster.connection_string();
     run_files("scripts on PostgreSQL", &files, false, || Server::on_postgres(&connection));
+    let of_fronts: Vec<_> =
+        script_files().into_iter().filter(|file| OF_FRONTS.contains(&name_of(file).as_str())).collect();
+    run_files("scripts of sets on PostgreSQL", &of_fronts, true, || Server::on_postgres(&connection));
     // The list may only get shorter: one that passes has no place in it.
     let passes = |file: &&PathBuf| {
         Server::on_postgres(&connection).is_none_or(|server| run_file(&server, file).is_ok())

@@ -61,7 +61,8 @@ impl Database {
             return Err(err!(40573, "The $changeStream stage is only supported on replica sets"));
         }
         let splits = pipeline.splits_events();
-        let stream = ChangeStream::new(spec, Scope::of(namespace), self.cluster_time(), splits)?;
+        let now = self.log_now()?;
+        let stream = ChangeStream::new(spec, Scope::of(namespace), now, splits)?;
         let state = State { reached: stream.reached().clone(), current: None, ended: false };
         let progress = Progress(Arc::new(Mutex::new(state)));
         let events = Events {
@@ -118,6 +119,9 @@ impl Events {
 
     /// Reads on in the log until there are events, or nothing more to read.
     fn fill(&mut self) -> Result<()> {
+        if self.database.log_end().is_some_and(|end| end <= self.read) {
+            return Ok(());
+        }
         let (mut cursor, end) = self.database.log_cursor(Bound::Excluded(self.read))?;
         self.check_history()?;
         let (database, operation, context) = (&self.database, &self.operation, &self.context);

@@ -68,6 +68,15 @@ impl Database {
                 database.watchers.synced(database.engine().durable());
             }
         }));
+        let (watched, grown) = (Arc::downgrade(&database), Arc::downgrade(&database));
+        database.store.follow_log(
+            Arc::new(move || watched.upgrade().is_some_and(|database| database.watchers.any())),
+            Arc::new(move || {
+                if let Some(database) = grown.upgrade() {
+                    database.watchers.notify_everybody();
+                }
+            }),
+        );
         Ok(database)
     }
 }

@@ -55,6 +55,18 @@ impl Database {
         Ok((cursor, end))
     }
 
+    /// The time up to which the log can be read now, where that is known without asking.
+    pub(crate) fn log_end(&self) -> Option<u64> {
+        self.store.log_end()
+    }
+
+    /// A time that all commits from now on come behind.
+    ///
+    /// Errors: the store's.
+    pub(crate) fn log_now(&self) -> Result<u64> {
+        self.store.log_now(self.earliest_cluster_time()).map_err(storage_error)
+    }
+
     /// All entries from a time on in either direction, and the time of now: those that a crash would still
     /// undo, too, as reads of collections see such documents.
     ///

@@ -40,10 +40,11 @@ fn fronts(delay: Duration) -> [Front; 2] {
 }
 
 /// Two databases on a schema of their own of a PostgreSQL server.
-fn fronts_on(cluster: &Cluster, schema: &str) -> [Front; 2] {
+fn fronts_on(cluster: &Cluster, schema: &str, log_bytes: Option<u64>) -> [Front; 2] {
     [1, 2].map(|seed| {
         let config = cluster.config().unwrap();
-        let store = Arc::new(PostgresStore::open(config, schema, postgres::Limits::default()).unwrap());
+        let limits = postgres::Limits::default();
+        let store = Arc::new(PostgresStore::open(config, schema, limits, log_bytes).unwrap());
         Front::new(store.clone(), seed, Arc::new(move || store.round_trips()))
     })
 }
@@ -152,8 +153,9 @@ fn over_postgresql() {
     let Some(cluster) = Cluster::start().unwrap() else {
         return println!("skipped: PostgreSQL isn't installed (apt-get install postgresql)");
     };
-    CASES.iter().for_each(|(name, case)| case(&fronts_on(&cluster, name)));
-    connections_that_end_are_replaced(&cluster, &fronts_on(&cluster, "ended"));
+    CASES.iter().for_each(|(name, case)| case(&fronts_on(&cluster, name, None)));
+    what_one_does_the_other_sees(&fronts_on(&cluster, "unlogged", Some(0)));
+    connections_that_end_are_replaced(&cluster, &fronts_on(&cluster, "ended", None));
     a_cursor_left_open_keeps_no_connection(&cluster);
 }
 
@@ -184,7 +186,7 @@ fn connections_that_end_are_replaced(cluster: &Cluster, [a, b]: &[Front; 2]) {
 /// A front with one connection to read by, which a second reader takes from a cursor that nobody reads.
 fn a_cursor_left_open_keeps_no_connection(cluster: &Cluster) {
     let limits = postgres::Limits { reads: 1, ..postgres::Limits::default() };
-    let store = PostgresStore::open(cluster.config().unwrap(), "cursor", limits).unwrap();
+    let store = PostgresStore::open(cluster.config().unwrap(), "cursor", limits, None).unwrap();
     let front = Front::new(Arc::new(store), 1, Arc::new(|| 0));
     front.index("{key: {n: 1}, name: 'n_1'}").unwrap();
     (0..1000).for_each(|id| front.insert(&format!("{{_id: {id}, n: {id}}}")).unwrap());

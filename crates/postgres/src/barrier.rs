@@ -67,7 +67,13 @@ impl Barriers {
 
     /// Returns once it would survive the loss of the server, as far as its configuration names standbys.
     pub(crate) fn wait_standbys(&self, front: &Front) -> Answer<()> {
-        self.standbys.wait(front)
+        // Noted before the message is sent: what is known by then is committed.
+        let known = front.times.known();
+        self.standbys.wait(front)?;
+        if front.times.hear_durable(known) {
+            front.follower.ask();
+        }
+        Ok(())
     }
 
     /// Returns once so many members, the server itself among them, have everything committed before the call.

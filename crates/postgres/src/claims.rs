@@ -93,7 +93,7 @@ impl Claims {
         if !trees.is_empty() {
             let params = [Param::Ints(&trees), Param::Ints(&generations)];
             match Attempt::of(open.session.run(&front.statements.hold, &params)).map_err(failed)? {
-                Attempt::Done => claimed.trees.extend(held.iter().map(|(tree, _)| *tree)),
+                Attempt::Done(_) => claimed.trees.extend(held.iter().map(|(tree, _)| *tree)),
                 Attempt::Refused | Attempt::Locked => return Ok(Err(Refusal::Expectation(0))),
             }
         }
@@ -125,7 +125,7 @@ impl Claims {
         let long: Vec<Option<&[u8]>> = wanted.iter().map(|(_, key)| beside(key)).collect();
         let params = [Param::Ints(&idents), Param::Many(&short), Param::Many(&long)];
         match Attempt::of(open.session.run(&front.statements.claim, &params)).map_err(failed)? {
-            Attempt::Done => {
+            Attempt::Done(_) => {
                 claimed.keys.extend(wanted.into_iter().map(|(tree, key)| (tree, key.clone())));
                 Ok(Ok(()))
             }
@@ -166,7 +166,7 @@ impl PostgresStore {
                     .one(&front.statements.unclaimed, &[Param::Ints(&idents), Param::Many(&keys)])
                     .map(drop);
             }
-            let finished = front.finish(lent, applied);
+            let finished = front.finish(lent, applied, front.entry(&change).as_ref());
             if finished.is_err() {
                 end(lent, &front.statements.rollback);
             }
@@ -175,7 +175,7 @@ impl PostgresStore {
         match committed {
             None => Ok(Err((Refusal::Changed, change))),
             Some(Err(failure)) => Err(failed(failure)),
-            Some(Ok(Attempt::Done)) => Ok(Ok(self.committed(change.beside, change.earliest, change.ticks))),
+            Some(Ok(Attempt::Done(time))) => Ok(Ok(self.committed(change, time))),
             Some(Ok(_)) => Ok(Err((locked_by_another(), change))),
         }
     }

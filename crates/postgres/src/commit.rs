@@ -2,10 +2,11 @@
 //! keys only.
 
 use crate::change::{Extras, Step, Writes, steps, with_params};
-use crate::connection::Param;
+use crate::connection::{Param, Statement};
 use crate::failure::{Answer, Failure};
 use crate::front::Front;
 use crate::keys::{ident, stored};
+use crate::log::{Entry, time_given};
 use crate::pool::Lent;
 use crate::session::end;
 use crate::snapshot::PostgresSnapshot;
@@ -18,8 +19,8 @@ const SLOTS: u64 = 8;
 
 /// What came of an attempt.
 pub(crate) enum Attempt {
-    /// It is applied.
-    Done,
+    /// It is applied; with the time of its entry in the log, if it has one.
+    Done(Option<u64>),
     /// Something isn't as expected, or a key is taken.
     Refused,
     /// Somebody else's lock is in the way.
@@ -30,7 +31,7 @@ impl Attempt {
     /// What a failed statement means.
     pub(crate) fn of<T>(answer: Answer<T>) -> Answer<Attempt> {
         match answer {
-            Ok(_) => Ok(Attempt::Done),
+            Ok(_) => Ok(Attempt::Done(None)),
             Err(failure) if failure.is("VE001") || failure.is("23505") => Ok(Attempt::Refused),
             Err(failure) if failure.is_conflict() => Ok(Attempt::Locked),
             Err(failure) => Err(failure),
@@ -85,6 +86,7 @@ impl Front {
         batch: Batch,
         expect: &[Expect],
         besides: &Besides,
+        entry: Option<&Entry<'_>>,
     ) -> Answer<Attempt> {
         let mut steps = steps(batch);
         let single = match steps.as_mut_slice() {
@@ -96,21 +98,55 @@ impl Front {
         if let Some(writes) = single
             && besides.is_plain()
         {
-            return Attempt::of(self.apply(&mut lent, &writes, expect, &besides.extras, false));
+            return with_params(&writes, expect, &besides.extras, false, |params| {
+                lent.call(&self.statements.apply, params)?;
+                self.finish_with(&mut lent, entry, None)
+            });
         }
         lent.call(&self.statements.begin_write, &[])?;
         let applied = self.apply_steps(&mut lent, steps, expect, besides, false);
-        self.finish(&mut lent, applied)
+        self.finish(&mut lent, applied, entry)
     }
 
-    /// Ends a transaction under way: commits it where everything went well.
-    pub(crate) fn finish(&self, lent: &mut Lent, applied: Answer<()>) -> Answer<Attempt> {
-        match Attempt::of(applied)? {
-            Attempt::Done => Attempt::of(lent.one(&self.statements.commit, &[])),
-            other => {
-                end(lent, &self.statements.rollback);
-                Ok(other)
-            }
+    /// Ends a transaction under way: commits it where everything went well, its entry in the log coming last.
+    pub(crate) fn finish(
+        &self,
+        lent: &mut Lent,
+        applied: Answer<()>,
+        entry: Option<&Entry<'_>>,
+    ) -> Answer<Attempt> {
+        let attempt = match Attempt::of(applied)? {
+            Attempt::Done(_) => self.finish_with(lent, entry, Some(&self.statements.commit))?,
+            other => other,
+        };
+        end(lent, &self.statements.rollback);
+        Ok(attempt)
+    }
+
+    /// Sends what is queued, the entry in the log and the end behind it, and waits for the answer. So the place in
+    /// the queue of those who are given times is never kept while somebody waits for this process.
+    fn finish_with(
+        &self,
+        lent: &mut Lent,
+        entry: Option<&Entry<'_>>,
+        commit: Option<&Statement>,
+    ) -> Answer<Attempt> {
+        if let Some(entry) = entry {
+            entry.call(lent, &self.statements)?;
+        }
+        if let Some(commit) = commit {
+            lent.call(commit, &[])?;
+        }
+        lent.flush()?;
+        let answers = lent.answer();
+        let time = entry.and_then(|_| {
+            let behind = 1 + usize::from(commit.is_some());
+            let answers = answers.as_ref().ok()?;
+            time_given(answers.get(answers.len().checked_sub(behind)?))
+        });
+        match Attempt::of(answers)? {
+            Attempt::Done(_) => Ok(Attempt::Done(time)),
+            other => Ok(other),
         }
     }
 

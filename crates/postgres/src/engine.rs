@@ -36,8 +36,8 @@ impl Engine for PostgresEngine {
     fn commit(&self, batch: Batch) -> Result<Position> {
         debug_assert!(!steps(batch.clone()).is_empty());
         let besides = Besides::new(&[], 0, &|_| None, &|_| None);
-        match self.front.commit_change(batch, &[], &besides).map_err(failed)? {
-            Attempt::Done => Ok(Position(self.commits.fetch_add(1, Ordering::AcqRel) + 1)),
+        match self.front.commit_change(batch, &[], &besides, None).map_err(failed)? {
+            Attempt::Done(_) => Ok(Position(self.commits.fetch_add(1, Ordering::AcqRel) + 1)),
             Attempt::Refused | Attempt::Locked => Err(Error::WriteConflict),
         }
     }
@@ -63,6 +63,9 @@ impl Engine for PostgresEngine {
     }
 
     fn sync_soon(&self) {
+        if self.front.times.is_kept() {
+            return self.front.follower.ask();
+        }
         match self.barriers.wait_local(&self.front) {
             Ok(()) => {
                 let wake = self.wake.lock().clone();

@@ -78,7 +78,7 @@ impl<'a> Held<'a> {
             }
             Ok(())
         });
-        Ok((front.finish(&mut lent, applied)?, generation))
+        Ok((front.finish(&mut lent, applied, front.entry(change).as_ref())?, generation))
     }
 }
 
@@ -119,10 +119,10 @@ impl Exclusive for Held<'_> {
             }
         }
         match self.apply(&change, changes_catalog).map_err(failed)? {
-            (Attempt::Done, generation) => {
+            (Attempt::Done(time), generation) => {
                 self.store.front.hear(generation);
                 applied(generation);
-                Ok(Ok(self.store.committed(change.beside, change.earliest, change.ticks)))
+                Ok(Ok(self.store.committed(change, time)))
             }
             (Attempt::Locked, _) => Ok(Err((locked_by_another(), change))),
             (Attempt::Refused, _) => {

@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::connection::{Connection, Param};
 use crate::failure::{Answer, Failure};
+use crate::log::{Follower, Times, look_after, signed};
 use crate::pool::{Lent, Pool};
 use crate::schema::{self, IDENTS, Statements};
 use crate::session::{Known, Sessions};
@@ -48,11 +49,15 @@ pub(crate) struct Front {
     pub(crate) changes: Arc<Pool>,
     /// For questions that are asked while another connection is held.
     pub(crate) control: Arc<Pool>,
+    /// For what happens by itself.
+    pub(crate) background: Arc<Pool>,
     /// Its number, which no other process has while the lease lasts.
     pub(crate) number: i64,
     idents: Mutex<std::ops::Range<u64>>,
     records: AtomicU64,
-    time: AtomicU64,
+    /// How far the log is known, and the clock.
+    pub(crate) times: Arc<Times>,
+    pub(crate) follower: Arc<Follower>,
     lease: Arc<Lease>,
     /// How many answers of the server have been waited for.
     pub(crate) trips: Arc<AtomicU64>,
@@ -71,20 +76,28 @@ struct Lease {
 impl Front {
     /// Connects, makes the schema where it isn't there, and takes a number.
     ///
-    /// Errors: the server's, and those of [`schema::prepare`].
-    pub(crate) fn open(config: Config, schema: &str, limits: Limits) -> Answer<Front> {
+    /// Errors: the server's, those of [`schema::prepare`], and VE002 where other fronts rely on there being a log
+    /// or none, which `log_bytes` would change.
+    pub(crate) fn open(
+        config: Config,
+        schema: &str,
+        limits: Limits,
+        log_bytes: Option<u64>,
+    ) -> Answer<Front> {
         let trips = Arc::new(AtomicU64::new(0));
         schema::prepare(&mut Connection::open(&config, &trips)?, schema)?;
         let config = Arc::new(config);
         let statements = Arc::new(Statements::new(schema));
         let control = Pool::new(config.clone(), 2, trips.clone());
         let number = take_number(&control, &statements)?;
+        let times = Arc::new(open_times(&control, &statements, number, log_bytes)?);
         let lease = Arc::new(Lease::default());
         let sessions = Arc::new(Sessions::default());
-        let renewing = (lease.clone(), control.clone(), statements.clone(), sessions.clone());
+        let background = control.uncounted(2);
+        let renewing = (lease.clone(), background.clone(), statements.clone(), sessions.clone(), times.clone());
         let spawned = std::thread::Builder::new().name("postgres-lease".to_string()).spawn(move || {
-            let (lease, control, statements, sessions) = renewing;
-            renew(&lease, &control, &statements, &sessions, number);
+            let (lease, control, statements, sessions, times) = renewing;
+            renew(&lease, &control, &statements, (&sessions, &times), number);
         });
         spawned.map_err(|error| Failure::Lost(error.to_string()))?;
         Ok(Front {
@@ -94,11 +107,13 @@ impl Front {
             changes: control.another(2),
             trips,
             control,
+            background,
             statements,
             number,
             idents: Mutex::new(0..0),
             records: AtomicU64::new(0),
-            time: AtomicU64::new(0),
+            times,
+            follower: Arc::default(),
             known: Known::default(),
             sessions,
             lease,
@@ -153,20 +168,20 @@ impl Front {
         next(last.unwrap_or_else(|last| last))
     }
 
-    /// The time of a commit that takes so many, which no other commit of any front has: the low bits of the
-    /// counter are the front's number.
-    pub(crate) fn new_time(&self, earliest: u64, ticks: u32) -> u64 {
-        let after = |latest: u64| {
-            let first = (latest.max(earliest) >> 10) + 1;
-            (first + u64::from(ticks.saturating_sub(1))) << 10 | self.number as u64
-        };
-        let latest = self.time.fetch_update(Ordering::AcqRel, Ordering::Acquire, |time| Some(after(time)));
-        after(latest.unwrap_or_else(|latest| latest))
+    /// The time of a commit: that of its entry in the log, the latest known where it has none there, or one
+    /// that is made up where there is no log.
+    pub(crate) fn time_of(&self, logged: Option<u64>, earliest: u64, ticks: u32) -> u64 {
+        match logged {
+            Some(time) => self.times.hear(time),
+            None if self.times.is_kept() => self.times.known(),
+            None => self.times.invent(self.number, earliest, ticks),
+        }
     }
 
-    /// The time of the latest commit here, and `earliest` if that is later.
+    /// The latest time that is known. Where there is a log its clock is the one that counts; else `earliest`
+    /// if that is later.
     pub(crate) fn time(&self, earliest: u64) -> u64 {
-        self.time.fetch_max(earliest, Ordering::AcqRel).max(earliest)
+        self.times.hear(if self.times.is_kept() { 0 } else { earliest })
     }
 }
 
@@ -190,6 +205,27 @@ fn ask<T>(control: &Arc<Pool>, question: &dyn Fn(&mut Lent) -> Answer<T>) -> Ans
     }
 }
 
+/// What the server says of the log, and of the time.
+fn open_times(
+    control: &Arc<Pool>,
+    statements: &Statements,
+    number: i64,
+    log_bytes: Option<u64>,
+) -> Answer<Times> {
+    let wanted = log_bytes.map_or(-1, |bytes| bytes.min(i64::MAX as u64) as i64);
+    let params = [Param::Int(number), Param::Int(wanted)];
+    let kept = ask(control, &|lent| lent.one(&statements.keep_log, &params))?;
+    let times = Times::default();
+    times.limit.store(kept.first().map_or(0, |row| row.int(0) as u64), Ordering::Relaxed);
+    if times.is_kept() {
+        // Under the lock of those who are given times: whatever is earlier is committed.
+        let params = [Param::Int(signed(0))];
+        let clock = ask(control, &|lent| lent.one(&statements.tick, &params))?;
+        times.hear(clock.first().map_or(0, |row| row.int(0) as u64 ^ 1 << 63));
+    }
+    Ok(times)
+}
+
 fn take_number(control: &Arc<Pool>, statements: &Statements) -> Answer<i64> {
     // Somebody else may have taken the free one that was seen.
     for _ in 0..64 {
@@ -201,7 +237,13 @@ fn take_number(control: &Arc<Pool>, statements: &Statements) -> Answer<i64> {
     Err(Failure::Lost("no number is free: there are 1,023 processes on this schema".to_string()))
 }
 
-fn renew(lease: &Lease, control: &Arc<Pool>, statements: &Statements, sessions: &Sessions, number: i64) {
+fn renew(
+    lease: &Lease,
+    control: &Arc<Pool>,
+    statements: &Statements,
+    (sessions, times): (&Sessions, &Times),
+    number: i64,
+) {
     for tick in 0u64.. {
         let mut ended = lease.ended.lock();
         if !*ended {
@@ -219,6 +261,13 @@ fn renew(lease: &Lease, control: &Arc<Pool>, statements: &Statements, sessions: 
             Ok(rows) if !rows.is_empty() => lease.lost.store(false, Ordering::Relaxed),
             Ok(_) => lease.lost.store(true, Ordering::Relaxed),
             Err(failure) => log::warn!("the lease on PostgreSQL could not be renewed: {failure:?}"),
+        }
+        // Whoever finds others at it leaves it to them.
+        match ask(control, &|lent| look_after(times, statements, lent)) {
+            Err(failure) if !failure.is_conflict() => {
+                log::warn!("the log in PostgreSQL could not be looked after: {failure:?}");
+            }
+            _ => {}
         }
     }
 }

@@ -9,6 +9,7 @@
 //! 4. `change.rs` and `commit.rs` turn a prepared change into one call; `exclusive.rs` is the fence around
 //!    changes of the catalog; `claims.rs` are transactions of many statements; `builds.rs` tells index builders
 //!    what others have changed.
+//! 5. `log.rs` has the log of changes, for the streams of all fronts in one order.
 //!
 //! Nothing that two processes must agree on lies in one of them: `front.rs` takes numbers from the server.
 
@@ -24,6 +25,7 @@ mod exclusive;
 mod failure;
 mod front;
 mod keys;
+mod log;
 mod pool;
 mod schema;
 mod session;

@@ -43,6 +43,11 @@ impl Pool {
         Pool::new(self.config.clone(), most, self.trips.clone())
     }
 
+    /// Another of the same kind, whose answers nobody counts: for what happens by itself.
+    pub(crate) fn uncounted(&self, most: usize) -> Arc<Pool> {
+        Pool::new(self.config.clone(), most, Arc::default())
+    }
+
     /// Lends a connection, opening one where none is free; `relieve` is called before waiting for one.
     ///
     /// Errors: the server's, and `Lost` where all are in use for long.

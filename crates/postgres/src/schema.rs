@@ -1,7 +1,7 @@
 //! The schema: its tables and functions, its version, and the statements that use it.
 //!
-//! Whoever opens a store makes the schema under an advisory lock, if it isn't there. A schema of a greater
-//! version than this one is refused.
+//! Whoever opens a store makes the schema under an advisory lock, if it isn't there, or brings one of an earlier
+//! version up to date while nobody uses it. A schema of a greater version than this one is refused.
 
 use crate::connection::{Connection, Statement};
 use crate::failure::{Answer, Failure};
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The version of the schema that this code makes and uses.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 /// How many numbers of trees a front takes at a time: the increment of their sequence.
 pub(crate) const IDENTS: u64 = 64;
@@ -65,16 +65,33 @@ pub(crate) struct Statements {
     pub(crate) members: Arc<Statement>,
     pub(crate) log_end: Arc<Statement>,
     pub(crate) members_at: Arc<Statement>,
+    pub(crate) keep_log: Arc<Statement>,
+    pub(crate) tick: Arc<Statement>,
+    pub(crate) record: Arc<Statement>,
+    pub(crate) log_scan: [Arc<Statement>; 2],
+    pub(crate) log_first: Arc<Statement>,
+    pub(crate) log_last: Arc<Statement>,
+    pub(crate) trim: Arc<Statement>,
 }
 
 impl Statements {
     /// The statements on the schema of this name.
     pub(crate) fn new(schema: &str) -> Statements {
         let quoted = quoted(schema);
-        let fence = fence(schema);
-        let of = |name: &str, sql: &str| {
-            let sql = sql.replace("SCHEMA", &quoted).replace("FENCE", &format!("({fence}::int8)"));
-            Statement::new(name, sql)
+        let of = |name: &str, sql: &str| Statement::new(name, placed(sql, &quoted));
+        let log_scan = |name: &str, way: &str| {
+            // Keys as the log's trees have them: time and part, big-endian.
+            let sql = format!(
+                "select int8send(time # (-9223372036854775808)::int8) || int4send(part), value, null::bytea from \
+                 (select time, part, value, sum(octet_length(value)) over \
+                 (order by time {way}, part {way} rows unbounded preceding) - octet_length(value) as before from \
+                 (select o.time, l.part, l.value from SCHEMA.log_order o join SCHEMA.log l on l.body = o.body \
+                 where o.time >= $1::int8 and o.time <= $3::int8 \
+                 and (o.time > $1::int8 or l.part >= $2::int8) and (o.time < $3::int8 or l.part < $4::int8) \
+                 order by o.time {way}, l.part {way} limit $5::int8) page) sized \
+                 where before < {PAGE_BYTES} order by time {way}, part {way}"
+            );
+            of(name, &sql)
         };
         let scan = |name: &str, way: &str| {
             let sql = format!(
@@ -238,6 +255,16 @@ impl Statements {
                 "members_at",
                 "select 1 + count(*) from pg_stat_replication where flush_lsn - '0/0'::pg_lsn >= $1::int8",
             ),
+            keep_log: of("keep_log", "select SCHEMA.keep_log($1::int8, $2::int8)"),
+            tick: of("tick", "select SCHEMA.tick($1::int8)"),
+            record: of(
+                "record",
+                "select SCHEMA.record($1::int8, $2::int8, $3::int8[], $4::bytea[], $5::int8)",
+            ),
+            log_scan: [log_scan("log_scan", "asc"), log_scan("log_scan_back", "desc")],
+            log_first: of("log_first", "select time from SCHEMA.log_order order by time limit 1"),
+            log_last: of("log_last", "select time from SCHEMA.log_order order by time desc limit 1"),
+            trim: of("trim", "select SCHEMA.trim()"),
             barrier_local: of(
                 "barrier_local",
                 "select set_config('synchronous_commit', 'local', true), \
@@ -284,22 +311,41 @@ fn make(connection: &mut Connection, name: &str) -> Answer<()> {
         format!("select (to_regclass('{}.version') is not null)::int4", name.replace('\'', "''")),
     );
     if connection.one(&there, &[])?.first().is_none_or(|row| row.int(0) == 0) {
-        let sql: String = include_str!("schema.sql").replace("SCHEMA", name);
-        connection.batch(&sql.replace("FENCE", &format!("({}::int8)", fence_of(name))))?;
-        // Faster than the default where the server has it.
-        let faster = format!(
-            "do $$ begin alter table {name}.kv alter value set compression lz4; exception when others then null; end $$"
-        );
-        return connection.batch(&faster);
+        connection.batch(&placed(include_str!("schema.sql"), name))?;
+        connection.batch(&placed(include_str!("schema-2.sql"), name))?;
+        return ["kv", "log"].iter().try_for_each(|table| compress_faster(connection, name, table));
     }
     let version = Statement::new("version", format!("select version from {name}.version where one = 1"));
     let found = connection.one(&version, &[])?.first().map_or(0, |row| row.int(0));
-    match found == VERSION {
-        true => Ok(()),
-        false => Err(Failure::Lost(format!(
+    match found {
+        VERSION => Ok(()),
+        1 => upgrade(connection, name),
+        _ => Err(Failure::Lost(format!(
             "the schema {name} is of version {found}, and this program uses version {VERSION}"
         ))),
     }
+}
+
+/// Brings a schema of version 1 up to date, which had no log.
+fn upgrade(connection: &mut Connection, name: &str) -> Answer<()> {
+    let used = Statement::new("used", format!("select count(*) from {name}.fronts where until > now()"));
+    if connection.one(&used, &[])?.first().is_some_and(|row| row.int(0) > 0) {
+        return Err(Failure::Lost(format!(
+            "the schema {name} is of version 1, and in use: what its users write would be missing in the log"
+        )));
+    }
+    connection.batch(&placed(include_str!("schema-2.sql"), name))?;
+    compress_faster(connection, name, "log")?;
+    // Times have been given before: the log doesn't tell all there is.
+    let now = "(extract(epoch from now())::int8 << 32 | 1) # (-9223372036854775808)::int8";
+    connection.batch(&format!("select setval('{}.clock', {now})", name.replace('\'', "''")))
+}
+
+/// Has a table's values compressed faster than by default, where the server can.
+fn compress_faster(connection: &mut Connection, name: &str, table: &str) -> Answer<()> {
+    connection.batch(&format!(
+        "do $$ begin alter table {name}.{table} alter value set compression lz4; exception when others then null; end $$"
+    ))
 }
 
 fn refuse_relatives(connection: &mut Connection) -> Answer<()> {
@@ -327,12 +373,19 @@ fn quoted(schema: &str) -> String {
     format!("\"{}\"", schema.replace('"', "\"\""))
 }
 
-/// The key of the schema's advisory lock: such keys are the whole database's.
-fn fence(schema: &str) -> i64 {
-    fence_of(&quoted(schema))
+/// SQL with the schema's name, and the keys of its advisory locks.
+fn placed(sql: &str, quoted: &str) -> String {
+    let key = |what: &str| format!("({}::int8)", lock_of(what, quoted));
+    sql.replace("SCHEMA", quoted).replace("FENCE", &key("fence")).replace("QUEUE", &key("queue"))
 }
 
-fn fence_of(quoted: &str) -> i64 {
-    let digest = Sha256::digest(format!("vellum fence {quoted}").as_bytes());
+/// The key of the schema's fence.
+fn fence(schema: &str) -> i64 {
+    lock_of("fence", &quoted(schema))
+}
+
+/// The key of an advisory lock: such keys are the whole database's.
+fn lock_of(what: &str, quoted: &str) -> i64 {
+    let digest = Sha256::digest(format!("vellum {what} {quoted}").as_bytes());
     digest.iter().take(8).fold(0u64, |number, byte| number << 8 | u64::from(*byte)) as i64
 }

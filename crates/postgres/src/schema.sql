@@ -1,4 +1,5 @@
--- What the store keeps, in a schema of its own. SCHEMA and FENCE are put in place by schema.rs.
+-- What the store keeps, in a schema of its own. SCHEMA and FENCE are put in place by schema.rs, which runs
+-- schema-2.sql behind this file: the steps from one version to the next are the same for a schema that is made.
 --
 -- Keys are compared as memcmp does. A key beyond 2,000 bytes is kept in `long`, and stands in `key` with its
 -- first 2,000 bytes and its SHA-256. A null value is a key that a transaction has claimed, which nobody but the

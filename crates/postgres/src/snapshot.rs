@@ -2,11 +2,13 @@
 
 use crate::connection::{Param, Row};
 use crate::keys::{self, bounds, run_end, stored};
+use crate::log::{OneTree, is_log, log_bounds, scan_of};
 use crate::schema::{PAGE_BYTES, Statements};
 use crate::session::Session;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
+use storage::store::LOG;
 use storage::{Cursor, Direction, Error, Ident, Key, Range, Result, Snapshot, Value};
 
 /// How many entries the first page of a scan has, and a later one at most.
@@ -68,7 +70,10 @@ impl Snapshot for PostgresSnapshot {
     }
 
     fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>> {
-        Ok(Box::new(self.cursor(ident, range, direction)))
+        match ident {
+            LOG => Ok(Box::new(OneTree::new())),
+            _ => Ok(Box::new(self.cursor(ident, range, direction))),
+        }
     }
 
     fn entries(&self, ident: Ident) -> Result<u64> {
@@ -80,6 +85,9 @@ impl Snapshot for PostgresSnapshot {
     }
 
     fn contains(&self, ident: Ident) -> Result<bool> {
+        if is_log(ident) {
+            return Ok(true);
+        }
         let rows = self.run(&self.statements.contains, &[Param::Int(keys::ident(ident))])?;
         Ok(!rows.is_empty())
     }
@@ -133,14 +141,15 @@ impl PostgresCursor {
         let ((low, lower), (high, upper)) = bounds(self.ident, &self.range);
         let statements = self.snapshot.statements.clone();
         let limit = self.next_page;
-        let mut params = vec![
-            Param::Int(low),
-            Param::Bytes(&lower),
-            Param::Int(high),
-            Param::Bytes(&upper),
-            Param::Int(limit as i64),
-        ];
+        let mut params = match is_log(self.ident) {
+            true => log_bounds(&self.range).map(Param::Int).to_vec(),
+            false => {
+                vec![Param::Int(low), Param::Bytes(&lower), Param::Int(high), Param::Bytes(&upper)]
+            }
+        };
+        params.push(Param::Int(limit as i64));
         let statement = match self.with {
+            None if is_log(self.ident) => scan_of(&statements, self.direction),
             None => &statements.scan[usize::from(backward)],
             Some(with) => {
                 params.push(Param::Int(keys::ident(with.records)));

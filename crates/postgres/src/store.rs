@@ -45,9 +45,17 @@ pub struct PostgresStore {
 impl PostgresStore {
     /// Opens a store in a schema of a server's database, which is made where it isn't there.
     ///
+    /// It keeps so many bytes of the log, none at all, or what the schema says: a gigabyte unless somebody has said
+    /// otherwise. All who share the schema keep a log or none does.
+    ///
     /// Errors: `Unavailable` with the server's words.
-    pub fn open(config: Config, schema: &str, limits: Limits) -> Result<PostgresStore> {
-        let front = Arc::new(Front::open(config, schema, limits).map_err(failed)?);
+    pub fn open(
+        config: Config,
+        schema: &str,
+        limits: Limits,
+        log_bytes: Option<u64>,
+    ) -> Result<PostgresStore> {
+        let front = Arc::new(Front::open(config, schema, limits, log_bytes).map_err(failed)?);
         let barriers = Arc::new(Barriers::new(&front));
         Ok(PostgresStore {
             engine: Arc::new(PostgresEngine::new(&front, &barriers)),
@@ -79,13 +87,8 @@ impl PostgresStore {
     }
 
     /// Notes a commit that was carried out.
-    pub(crate) fn committed(
-        &self,
-        beside: impl IntoIterator<Item = Beside>,
-        earliest: u64,
-        ticks: u32,
-    ) -> Written {
-        for beside in beside {
+    pub(crate) fn committed(&self, change: Change, logged: Option<u64>) -> Written {
+        for beside in change.beside {
             match beside {
                 Beside::Count { counts, records, bytes } => {
                     counts.records.fetch_add(records, Ordering::Relaxed);
@@ -95,7 +98,7 @@ impl PostgresStore {
                 _ => {}
             }
         }
-        let time = self.front.new_time(earliest, ticks);
+        let time = self.front.time_of(logged, change.earliest, change.ticks);
         Written { position: Position(self.position.fetch_add(1, Ordering::AcqRel) + 1), time }
     }
 }
@@ -152,11 +155,11 @@ impl Store for PostgresStore {
             return self.commit_claimed(owner, change, &besides);
         }
         for _ in 0..ATTEMPTS {
-            let attempt = self.front.commit_change(change.batch.clone(), &change.expect, &besides);
+            let entry = self.front.entry(&change);
+            let attempt =
+                self.front.commit_change(change.batch.clone(), &change.expect, &besides, entry.as_ref());
             match attempt.map_err(failed)? {
-                Attempt::Done => {
-                    return Ok(Ok(self.committed(change.beside, change.earliest, change.ticks)));
-                }
+                Attempt::Done(time) => return Ok(Ok(self.committed(change, time))),
                 Attempt::Locked => return Ok(Err((locked_by_another(), change))),
                 // Where nothing is in the way any more, it is tried again.
                 Attempt::Refused => {
@@ -311,18 +314,44 @@ impl Store for PostgresStore {
     }
 
     fn log_sight(&self, earliest: u64) -> (Sight, u64) {
-        self.sight_with_time(earliest)
+        let end = self.front.times.durable();
+        let (sight, now) = self.sight_with_time(earliest);
+        (sight, if self.front.times.is_kept() { end } else { now })
+    }
+
+    fn log_end(&self) -> Option<u64> {
+        self.front.times.is_kept().then(|| self.front.times.durable())
+    }
+
+    fn log_now(&self, earliest: u64) -> Result<u64> {
+        match self.front.times.is_kept() {
+            true => self.front.tick(earliest).map_err(failed),
+            false => Ok(self.front.time(earliest)),
+        }
     }
 
     fn log_begin(&self) -> Result<Option<u64>> {
-        Ok(None)
+        match self.front.times.is_kept() {
+            true => self.front.log_first().map_err(failed),
+            false => Ok(None),
+        }
     }
 
     fn log_limit(&self) -> Option<u64> {
-        None
+        Some(self.front.times.limit.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
     }
 
     fn log_bytes(&self) -> Option<u64> {
-        None
+        self.front.times.is_kept().then(|| self.front.times.held.load(Ordering::Relaxed))
+    }
+
+    fn follow_log(
+        &self,
+        anybody: Arc<dyn Fn() -> bool + Send + Sync>,
+        grown: Arc<dyn Fn() + Send + Sync>,
+    ) {
+        if self.front.times.is_kept() {
+            self.front.follower.start(&self.front, &self.barriers, anybody, grown);
+        }
     }
 }

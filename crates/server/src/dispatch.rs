@@ -517,10 +517,11 @@ fn use_session(state: &mut ConnectionState, server: &Server, arguments: &Argumen
     Ok(())
 }
 
-/// What members of a set append to every reply, from which clients learn the cluster time. It isn't for those who have
+/// What members of a set append to every reply, and a front whose store keeps a log, from which clients learn the
+/// cluster time. It isn't for those who have
 /// yet to log in: there are no keys to sign it with, and MongoDB tells them only of a time that is signed.
 fn append_cluster_time(server: &Server, state: &ConnectionState, reply: &mut Builder) {
-    if server.set().is_none() || server.auth.is_stranger(state) {
+    if (server.set().is_none() && !server.is_front_with_log()) || server.auth.is_stranger(state) {
         return;
     }
     let time = Value::Timestamp(server.cluster_time());

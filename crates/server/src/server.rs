@@ -260,6 +260,11 @@ impl Server {
         self.is_replica_set() || self.settings.shared
     }
 
+    /// Whether the server is one of several processes on one store, which keeps a log for them all.
+    pub(crate) fn is_front_with_log(&self) -> bool {
+        self.settings.shared && self.database.log_limit().is_some()
+    }
+
     /// How many members hold the data. Where that can't be found out there is one: the wait that follows tells
     /// why.
     pub(crate) fn members(&self) -> usize {

@@ -18,7 +18,7 @@ mod recent;
 mod tests;
 
 pub use local::Local;
-pub use log::{LOG, LogCursor, LogEntry, LogOptions};
+pub use log::{LOG, LOG_TREES, LogCursor, LogEntry, LogOptions};
 pub use marks::{Build, Marks};
 
 use crate::{Batch, Direction, Engine, Ident, Key, Position, Range, Result, Snapshot, Value};
@@ -403,6 +403,28 @@ pub trait Store: Send + Sync {
     /// The present state, and the time up to which all of the log's entries are in it and would survive a
     /// crash; none after it will have an earlier one. That is `earliest` where nothing is under way.
     fn log_sight(&self, earliest: u64) -> (Sight, u64);
+
+    /// The time that [`log_sight`](Self::log_sight) would give, where the store knows it without asking.
+    fn log_end(&self) -> Option<u64> {
+        None
+    }
+
+    /// A time that all commits from now on come behind: where a stream begins.
+    ///
+    /// Errors: those of a store that is far away.
+    fn log_now(&self, earliest: u64) -> Result<u64> {
+        Ok(self.time(earliest))
+    }
+
+    /// Has `grown` called when [`log_end`](Self::log_end) has advanced, as long as `anybody` says that somebody waits
+    /// for that: what others commit who share the store is noticed by nobody else.
+    fn follow_log(
+        &self,
+        anybody: Arc<dyn Fn() -> bool + Send + Sync>,
+        grown: Arc<dyn Fn() + Send + Sync>,
+    ) {
+        let _ = (anybody, grown);
+    }
 
     /// The time of the oldest entry that the log keeps.
     fn log_begin(&self) -> Result<Option<u64>>;

@@ -110,7 +110,7 @@ impl Call<'_> {
         let random = self.server.random();
         let mut context = Context::sharing(database.now_millis(), random, operation.clone(), stamps, spills);
         context.limits = self.server.parameters.limits();
-        if self.server.is_replica_set() {
+        if self.server.is_replica_set() || self.server.is_front_with_log() {
             context.cluster_time = Some(self.server.cluster_time());
         }
         context

@@ -15,7 +15,10 @@ pub const LOG: Ident = Ident(u64::MAX - 1);
 
 /// The trees themselves have idents from here on, by their numbers. A database's own idents count up from
 /// one, so that they never come near.
-const SEGMENTS: u64 = 1 << 62;
+const SEGMENTS: u64 = LOG_TREES.0;
+
+/// The least of those idents.
+pub const LOG_TREES: Ident = Ident(1 << 62);
 
 /// In how many steps the log is trimmed.
 const STEPS: u64 = 16;
