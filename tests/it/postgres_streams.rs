@@ -22,6 +22,13 @@ fn run(client: &mut Client, command: &str) -> DocumentBuf {
     reply
 }
 
+/// Opens a stream; where a client resumes that has seen nothing yet.
+fn begin(client: &mut Client) -> String {
+    let opened = run(client, "{aggregate: 'c', pipeline: [{$changeStream: {}}], cursor: {}, $db: 'test'}");
+    let cursor = opened.view().get("cursor").and_then(|cursor| cursor.as_document()).unwrap();
+    Stream::token_of(cursor, "postBatchResumeToken").unwrap()
+}
+
 /// One event: its token, and what it tells of.
 type Seen = (String, String);
 
@@ -48,7 +55,9 @@ impl Stream {
             let key = event.get("documentKey").and_then(|key| key.as_document()).unwrap();
             let kind = event.get("operationType").and_then(|kind| kind.as_str()).unwrap();
             let told = match event.get("updateDescription").and_then(|told| told.as_document()) {
-                Some(description) => description.get("updatedFields").unwrap().as_document().unwrap().to_string(),
+                Some(description) => {
+                    description.get("updatedFields").unwrap().as_document().unwrap().to_string()
+                }
                 None => String::new(),
             };
             self.seen.push((token.clone(), format!("{kind} {key} {told}")));
@@ -104,14 +113,8 @@ fn streams_of_all_fronts_show_one_order() {
     let (Some(first), Some(second), Some(third)) = (start(), start(), start()) else { return };
     let mut clients = [first.connect().unwrap(), second.connect().unwrap()];
     run(&mut clients[0], "{insert: 'c', documents: [{_id: 0, n: 0}], $db: 'test'}");
-    let opened = run(
-        &mut clients[1],
-        "{aggregate: 'c', pipeline: [{$changeStream: {}}], cursor: {}, $db: 'test'}",
-    );
-    let cursor = opened.view().get("cursor").and_then(|cursor| cursor.as_document()).unwrap();
-    let token = Stream::token_of(cursor, "postBatchResumeToken").unwrap();
-    let mut streams =
-        [0, 1].map(|_| Stream { token: token.clone(), cursor: None, seen: Vec::new() });
+    let token = begin(&mut clients[1]);
+    let mut streams = [0, 1].map(|_| Stream { token: token.clone(), cursor: None, seen: Vec::new() });
 
     let (stop, never) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut third = Some(third);
@@ -140,7 +143,7 @@ fn streams_of_all_fronts_show_one_order() {
             for (number, stream) in streams.iter_mut().enumerate() {
                 // A place that has nothing to do with anything: now and then at the other front.
                 let at = (number + round / 3) % 2;
-                if round % 3 == 0 {
+                if round.is_multiple_of(3) {
                     stream.open(&mut clients[at], round % 7);
                 } else {
                     stream.more(&mut clients[at], 1 + round % 11 * 9);
@@ -177,10 +180,39 @@ fn streams_of_all_fronts_show_one_order() {
         kinds.entry(told.starts_with("insert")).or_default().push(told);
     }
     // Each update tells the number behind the last.
-    let updates: Vec<String> =
-        (1..=wanted).map(|n| format!("update {{ _id: 0 }} {{ n: {n} }}")).collect();
+    let updates: Vec<String> = (1..=wanted).map(|n| format!("update {{ _id: 0 }} {{ n: {n} }}")).collect();
     assert_eq!(kinds.remove(&false).unwrap_or_default(), updates);
     let count = "{count: 'c', $db: 'test'}";
     let documents = run(&mut clients[1], count).view().get("n").and_then(|n| n.as_i64());
     assert_eq!(kinds.remove(&true).map(|all| all.len() as i64 + 1), documents);
+}
+
+#[test]
+fn a_stream_that_begins_before_the_log_is_told_so() {
+    let Some(cluster) = Cluster::start().unwrap() else {
+        return say("the log over PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+    };
+    let connection = cluster.connection_string();
+    let start = || Server::on_schema_with(&connection, "trimmed", &["--oplog-size", "16M"]);
+    let (Some(first), Some(second)) = (start(), start()) else { return };
+    let (mut a, mut b) = (first.connect().unwrap(), second.connect().unwrap());
+    let token = begin(&mut a);
+    let large = "x".repeat(5 << 20);
+    for id in 0..6 {
+        run(&mut b, &format!("{{insert: 'c', documents: [{{_id: {id}, large: '{large}'}}], $db: 'test'}}"));
+    }
+    let late = begin(&mut a);
+    let resume = |client: &mut Client, token: &str| {
+        let spec = format!("{{$changeStream: {{resumeAfter: {{_data: '{token}'}}}}}}");
+        let command =
+            format!("{{aggregate: 'c', pipeline: [{spec}], cursor: {{batchSize: 0}}, $db: 'test'}}");
+        let reply = client.command(&parse(&command).unwrap()).unwrap();
+        reply.view().get("code").and_then(|code| code.as_i64())
+    };
+    // The log is looked at every few seconds.
+    let end = Instant::now() + Duration::from_secs(60);
+    while resume(&mut a, &token) != Some(286) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!((resume(&mut b, &token), resume(&mut b, &late)), (Some(286), None));
 }

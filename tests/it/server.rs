@@ -66,7 +66,13 @@ impl Server {
 
     /// The same in a schema that other servers may use, too.
     pub(crate) fn on_schema(connection: &str, schema: &str) -> Option<Server> {
-        Server::launch(&["--postgres", connection, "--postgres-schema", schema], None, None)
+        Server::on_schema_with(connection, schema, &[])
+    }
+
+    /// The same with further options.
+    pub(crate) fn on_schema_with(connection: &str, schema: &str, options: &[&str]) -> Option<Server> {
+        let place = ["--postgres", connection, "--postgres-schema", schema];
+        Server::launch(&[&place[..], options].concat(), None, None)
     }
 
     /// A process of its own with its data in this directory.

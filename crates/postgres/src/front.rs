@@ -94,7 +94,8 @@ impl Front {
         let lease = Arc::new(Lease::default());
         let sessions = Arc::new(Sessions::default());
         let background = control.uncounted(2);
-        let renewing = (lease.clone(), background.clone(), statements.clone(), sessions.clone(), times.clone());
+        let renewing =
+            (lease.clone(), background.clone(), statements.clone(), sessions.clone(), times.clone());
         let spawned = std::thread::Builder::new().name("postgres-lease".to_string()).spawn(move || {
             let (lease, control, statements, sessions, times) = renewing;
             renew(&lease, &control, &statements, (&sessions, &times), number);

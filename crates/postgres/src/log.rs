@@ -294,10 +294,10 @@ mod tests {
 
     #[test]
     fn bounds_are_times_and_parts() {
-        let key = |time: u64, part: u32| Key::from([&time.to_be_bytes()[..], &part.to_be_bytes()[..]].concat());
+        let key =
+            |time: u64, part: u32| Key::from([&time.to_be_bytes()[..], &part.to_be_bytes()[..]].concat());
         assert_eq!(log_bounds(&Range::all()), [i64::MIN, 0, i64::MAX, 1 << 32]);
-        let range =
-            Range { lower: Bound::Excluded(key(5, u32::MAX)), upper: Bound::Included(key(9, 2)) };
+        let range = Range { lower: Bound::Excluded(key(5, u32::MAX)), upper: Bound::Included(key(9, 2)) };
         assert_eq!(log_bounds(&range), [signed(5), 1 << 32, signed(9), 3]);
         let range = Range { lower: Bound::Included(key(5, 1)), upper: Bound::Excluded(key(9, 0)) };
         assert_eq!(log_bounds(&range), [signed(5), 1, signed(9), 0]);

@@ -345,11 +345,7 @@ impl Store for PostgresStore {
         self.front.times.is_kept().then(|| self.front.times.held.load(Ordering::Relaxed))
     }
 
-    fn follow_log(
-        &self,
-        anybody: Arc<dyn Fn() -> bool + Send + Sync>,
-        grown: Arc<dyn Fn() + Send + Sync>,
-    ) {
+    fn follow_log(&self, anybody: Arc<dyn Fn() -> bool + Send + Sync>, grown: Arc<dyn Fn() + Send + Sync>) {
         if self.front.times.is_kept() {
             self.front.follower.start(&self.front, &self.barriers, anybody, grown);
         }

@@ -418,11 +418,7 @@ pub trait Store: Send + Sync {
 
     /// Has `grown` called when [`log_end`](Self::log_end) has advanced, as long as `anybody` says that somebody waits
     /// for that: what others commit who share the store is noticed by nobody else.
-    fn follow_log(
-        &self,
-        anybody: Arc<dyn Fn() -> bool + Send + Sync>,
-        grown: Arc<dyn Fn() + Send + Sync>,
-    ) {
+    fn follow_log(&self, anybody: Arc<dyn Fn() -> bool + Send + Sync>, grown: Arc<dyn Fn() + Send + Sync>) {
         let _ = (anybody, grown);
     }
 

@@ -256,9 +256,12 @@ impl Database {
             };
             for element in document.iter().filter(|element| element.name_bytes() != b"_id") {
                 match element.value() {
-                    Value::Timestamp(0) if fills_in => {
-                        out.append(element.name(), Value::Timestamp(context.stamps.next(self.cluster_time().max(self.earliest_cluster_time()))))
-                    }
+                    Value::Timestamp(0) if fills_in => out.append(
+                        element.name(),
+                        Value::Timestamp(
+                            context.stamps.next(self.cluster_time().max(self.earliest_cluster_time())),
+                        ),
+                    ),
                     _ => out.append_element(&element),
                 };
             }

@@ -41,7 +41,7 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
             let statistics = database.statistics_of(collection)?;
             size += statistics.storage_size + statistics.total_index_size();
         }
-        if name == "local" {
+        if name == "local" && !call.server.settings.shared {
             size += database.log_bytes().unwrap_or(0) as i64;
             empty &= database.log_bytes().is_none();
         }
@@ -119,7 +119,9 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
         }
     }
     let log = Resource::Collection("local", "oplog.rs");
+    // A mongos lists none, and neither does a front.
     if call.request.database == "local"
+        && !call.server.settings.shared
         && !(asks && access::privileges(call.server, call.connection).on(log).is_empty())
         && let Some(size) = call.server.database.log_limit()
     {
