@@ -85,6 +85,21 @@ pub(crate) fn log_start(
         ));
     }
     let uri = connection_string(address, settings);
+    if let Some(limit) = &settings.memory_limit {
+        let wanted = config.disk.as_ref().map_or(0, |disk| disk.cache_bytes / 2 * 3);
+        if wanted > limit.bytes {
+            server::logging::startup_warning(&format!(
+                "--cache-size and what changes take beside it may come to {} MB, and the process may have {} MB ({})",
+                wanted >> 20,
+                limit.bytes >> 20,
+                limit.from
+            ));
+        }
+        log::info!(
+            c = "CONTROL", limitMB = limit.bytes >> 20, from = limit.from.as_str();
+            "Memory that this process may have"
+        );
+    }
     let directory = config.disk.as_ref().map(|disk| disk.directory.display().to_string()).unwrap_or_default();
     log::info!(
         c = "CONTROL", version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), engine = settings.engine,

@@ -149,6 +149,12 @@ pub(crate) struct ServeOptions {
     #[arg(long, requires = "data")]
     pub(crate) repair: bool,
 
+    /// Memory for the process
+    ///
+    /// As it comes near, writes that make data in memory grow are refused; beyond it the largest operations end with an error. Unless said, nine tenths of what the control group has, or the machine: such as 512M or 4G.
+    #[arg(long, value_name = "BYTES", hide_short_help = true, value_parser = parse_size)]
+    pub(crate) memory_limit: Option<u64>,
+
     /// Connections open at once
     ///
     /// More are refused, as are those beyond four fifths of the files that the system lets the process open.

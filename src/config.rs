@@ -3,6 +3,7 @@
 
 use crate::cli::{Cli, Durability, Engine, LogFormat, LogLevel, ServeOptions, TlsMode};
 use crate::first_user::FirstUser;
+use crate::memory;
 use crate::tls;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -191,6 +192,7 @@ impl ServeOptions {
                 syncs: self.durability != Durability::None,
                 test_commands: self.test_commands.unwrap_or(self.bind.is_loopback() && !auth),
                 auth,
+                memory_limit: memory::limit(self.memory_limit),
                 connections_max: self.max_connections as usize,
                 strict: self.strict,
                 tls,

@@ -9,6 +9,7 @@ mod first_user;
 mod init_scripts;
 mod lab;
 mod layers;
+mod memory;
 mod mongod;
 mod ping;
 mod repair;
@@ -16,13 +17,19 @@ mod serve;
 mod signals;
 mod tls;
 
+use base::memory::Counting;
 use clap::Parser;
 use cli::{Cli, Verb};
 use first_user::FirstUser;
+use std::alloc::System;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+
+/// Counts what each operation takes.
+#[global_allocator]
+static HEAP: Counting = Counting(System);
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();

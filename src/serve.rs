@@ -43,8 +43,12 @@ impl Failure {
     }
 }
 
+/// The share of the process's memory that an index build's sorters hold before they spill.
+const BUILD_SHARE: u64 = 16;
+
 /// Serves until told to stop.
 pub(crate) fn serve(config: Config) -> Result<(), Failure> {
+    server::keep_heaps_short();
     if config.disk.is_some() {
         server::keep_to_few_heaps();
     }
@@ -95,6 +99,9 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
             .map_err(|error| Failure::new(Kind::Data, format!("{}: {error}", temporary.display())))?;
         // An index build's sorter has its place beside the cache, not instead of it.
         database.set_build_memory(disk.cache_bytes / 4);
+    }
+    if let Some(limit) = &config.settings.memory_limit {
+        database.bound_build_memory(limit.bytes / BUILD_SHARE);
     }
     let server = Arc::new(Server::new(config.settings.clone(), database.clone()));
     set_parameters(&server, &config.parameters)?;

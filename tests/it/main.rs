@@ -6,6 +6,7 @@
 //! - `recordings`: replays of a real MongoDB; `VELLUM_RECORDING=core/foo` shows differences in
 //!   detail, `VELLUM_BLESS=1` keeps the new rates.
 //! - `coverage`: every command, stage and operator has a script.
+//! - `bombs`: what tries to take all memory or time ends in an error.
 //! - `change_streams`: every commit once and in order; streams that wait, and how many.
 //! - `compatibility`: docs/compatibility.md, made from the tables.
 //! - `deep`: values that nest or grow without end.
@@ -15,6 +16,7 @@
 //! - `http`: figures for Prometheus, and health.
 //! - `interrupts`: killOp and maxTimeMS end whatever runs.
 //! - `log_history`: how far the log reaches back, and its terms.
+//! - `memory`: what happens as memory comes to its end.
 //! - `postgres_fronts`: two servers over one PostgreSQL schema.
 //! - `postgres_streams`: change streams at both, while both write.
 //! - `sessions`: a session's statements wait for one another.
@@ -30,6 +32,7 @@
 
 #[cfg(unix)]
 mod authority;
+mod bombs;
 mod change_streams;
 mod client;
 mod compatibility;
@@ -46,6 +49,8 @@ mod http;
 mod init_scripts;
 mod interrupts;
 mod log_history;
+#[cfg(unix)]
+mod memory;
 mod mirrored;
 mod postgres_fronts;
 mod postgres_streams;

@@ -107,6 +107,12 @@ impl Server {
         Server::launch(&[], None, Some(format!("-v {kilobytes}")))
     }
 
+    /// The same with options.
+    pub(crate) fn start_bounded(kilobytes: u64, options: &[&str]) -> Option<Server> {
+        // Values as large as that memory take code without optimisation its time; who starts this measures himself.
+        Server::launch(options, None, Some(format!("-v {kilobytes} && export VELLUM_UNOPTIMISED=1000")))
+    }
+
     /// Starts a server that may have so many files and connections open, with its data in this directory.
     pub(crate) fn start_with_files(data: &Path, soft: u64, hard: u64) -> Option<Server> {
         Server::launch(&[], Some(data), Some(format!("-Sn {soft} && ulimit -Hn {hard}")))

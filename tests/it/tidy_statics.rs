@@ -7,6 +7,7 @@ use std::path::Path;
 /// The statics of these crates that are more than constants, with the reason for each.
 // tidy: sorted
 const STATICS: &[(&str, &str)] = &[
+    ("crates/base/src/memory.rs: TAKEN", "how much memory a thread has taken"),
     ("crates/database/src/operation.rs: EPOCH", "the instant that deadlines count from"),
     ("crates/database/src/operation.rs: LAST", "in debug builds, what a thread's latest check was of"),
     ("crates/database/src/operation.rs: NEXT", "in debug builds, a number for each operation"),
@@ -28,6 +29,7 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/server/src/net.rs: THREADS", "how many threads the machine runs at a time"),
     ("crates/storage/src/mutants.rs: ANY", "faults that tests switch on"),
     ("crates/storage/src/mutants.rs: CURRENT", "the same"),
+    ("crates/storage/src/stretch.rs: FACTOR", "in debug builds, how slow code may be"),
 ];
 
 /// What tells a static that changes from a constant.

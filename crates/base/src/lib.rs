@@ -8,6 +8,7 @@ pub mod codes;
 pub mod error;
 pub mod hash;
 pub mod key_string;
+pub mod memory;
 pub mod namespace;
 pub mod random;
 

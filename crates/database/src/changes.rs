@@ -36,6 +36,8 @@ pub(crate) struct Changes {
     pub(crate) logged: Option<Vec<Logged>>,
     /// The retryable write or the transaction that they belong to.
     pub(crate) retry: Option<RetryKey>,
+    /// Whether they make documents more or longer.
+    pub(crate) stores: bool,
     /// How many documents are changed.
     pub(crate) documents: usize,
     /// Namespaces to tell of.
@@ -112,6 +114,7 @@ impl Changes {
             }
         }
         self.count(collection, data, 1, document.len() as i64);
+        self.stores = true;
         let document = Value::from(document);
         if let Some(logged) = &mut self.logged {
             logged.push(Logged::insert(collection, document.clone()));
@@ -157,6 +160,7 @@ impl Changes {
         }
         self.mark(data, id);
         self.count(collection, data, 0, document.len() as i64 - before.len() as i64);
+        self.stores |= document.len() > before.len();
         let document = Value::from(document);
         if let Some(logged) = &mut self.logged {
             logged.push(Logged::update(collection, before, document.clone(), diff));

@@ -32,6 +32,9 @@ impl Database {
     ///
     /// Errors: as [`apply`](Self::apply), but for DuplicateKey.
     pub(crate) fn apply_several(&self, operation: &Operation, mut changes: Changes) -> Result<Applied> {
+        if changes.stores {
+            self.operations.check_room()?;
+        }
         if let Some(transaction) = operation.transaction() {
             return transaction.absorb(changes, self.transactions.bytes_max());
         }

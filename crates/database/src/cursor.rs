@@ -148,7 +148,10 @@ impl Cursor {
     /// Errors: those of the plan, introduced as MongoDB introduces them.
     pub fn next_batch(&mut self, count: u64, out: &mut Builder) -> Result<(u64, bool)> {
         let operation = self.operation.clone();
+        let room = out.capacity();
         let batch = operation.run(|| self.pull(count, out)).map_err(|error| self.introduce(error));
+        // The reply is nobody's operation: what waits to be read is counted by its connection.
+        operation.leave_memory(out.capacity().saturating_sub(room));
         self.batches += 1;
         self.documents += batch.as_ref().map_or(0, |(count, _)| *count);
         batch
@@ -284,6 +287,7 @@ impl Cursors {
     /// Keeps a cursor for later batches and gives it an id.
     pub fn add(&self, mut cursor: Cursor) -> i64 {
         cursor.remaining_millis = cursor.operation.remaining_millis();
+        cursor.operation.rest_memory();
         let mut open = self.open.lock();
         let id = loop {
             let id = (self.random.draw() >> 1) as i64;
@@ -313,12 +317,14 @@ impl Cursors {
         let cursor =
             slot.cursor.take().ok_or_else(|| err!(CursorInUse, "cursor id {id} is already in use"))?;
         cursor.operation.set_max_time(cursor.remaining_millis);
+        cursor.operation.resume_memory();
         Ok(cursor)
     }
 
     /// Returns a cursor that is not exhausted.
     pub fn put_back(&self, id: i64, mut cursor: Box<Cursor>) {
         cursor.remaining_millis = cursor.operation.remaining_millis();
+        cursor.operation.rest_memory();
         let mut open = self.open.lock();
         if let Some(slot) = open.get_mut(&id) {
             if slot.killed {
@@ -390,6 +396,28 @@ impl Cursors {
     pub fn count(&self) -> (usize, usize) {
         let open = self.open.lock();
         (open.len(), open.values().filter(|slot| slot.no_timeout).count())
+    }
+
+    /// Ends, of the cursors that nobody reads, the one that holds the most memory, if that is so many bytes; what it
+    /// read and how much it held.
+    pub fn end_largest(&self, least: u64) -> Option<(Namespace, u64)> {
+        let mut open = self.open.lock();
+        let idle = open.iter().filter(|(_, slot)| slot.cursor.is_some());
+        let (held, id) = idle.map(|(id, slot)| (slot.operation.held(), *id)).max()?;
+        if held < least {
+            return None;
+        }
+        let ended = open.remove(&id)?;
+        // What it holds is freed without the lock.
+        drop(open);
+        Some((ended.namespace.clone(), held))
+    }
+
+    /// How much memory the largest of the cursors holds that nobody reads, in bytes.
+    pub fn largest(&self) -> u64 {
+        let open = self.open.lock();
+        let idle = open.values().filter(|slot| slot.cursor.is_some());
+        idle.map(|slot| slot.operation.held()).max().unwrap_or(0)
     }
 
     /// The open cursors that nobody reads at the moment.

@@ -7,6 +7,7 @@ use crate::collection::Collection;
 use crate::cursor::Cursors;
 use crate::exec::{Ahead, RecordStream};
 use crate::history::History;
+use crate::memory::Shared;
 use crate::open_transaction::Transactions;
 use crate::operation::{BlockingHook, Operation};
 use crate::plan::{self, Read};
@@ -23,7 +24,7 @@ use parking_lot::{Mutex, RwLock};
 use query::{Context, SpillFolder, Stamps};
 use std::path::Path;
 use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize,
+    AtomicI64, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use std::sync::{Arc, OnceLock};
@@ -48,8 +49,8 @@ pub struct Database {
     pub(crate) random: Random,
     /// How threads wait.
     pub(crate) blocking: OnceLock<BlockingHook>,
-    /// Set once all operations are to end.
-    stopping: Arc<AtomicBool>,
+    /// What all operations share: whether they are to end, and whether there is memory for more data.
+    pub(crate) operations: Arc<Shared>,
     pub(crate) turns: Turns,
     pub(crate) transactions: Transactions,
     /// What an index build may hold in memory, in bytes.
@@ -119,12 +120,12 @@ impl Database {
             logs: store.log_bytes().is_some(),
             term: AtomicU32::new(1),
             keeps_retries: store.engine().has_journal(),
+            operations: Arc::new(Shared::of_engine(store.engine().clone())),
             store,
             clock,
             published: RwLock::new(Published { previous: published.clone(), current: published }),
             random: Random::new(seed),
             blocking: OnceLock::new(),
-            stopping: Arc::default(),
             turns: Turns::default(),
             transactions: Transactions::default(),
             build_memory: AtomicUsize::new(BUILD_MEMORY),
@@ -237,7 +238,7 @@ impl Database {
     /// An operation on this database: it ends at [`stop_operations`](Self::stop_operations). Waits and long
     /// work go through the hook given to [`wait_through`](Self::wait_through).
     pub fn operation(&self, id: u64) -> Operation {
-        Operation::of_database(id, self.blocking_hook(), self.stopping.clone())
+        Operation::of_database(id, self.blocking_hook(), self.operations.clone())
     }
 
     /// Says how threads wait; once, by whoever owns them.
@@ -252,7 +253,17 @@ impl Database {
 
     /// Ends every operation at its next check, those that are yet to begin included.
     pub fn stop_operations(&self) {
-        self.stopping.store(true, Relaxed);
+        self.operations.stopping.store(true, Relaxed);
+    }
+
+    /// Refuses what makes the data grow, or takes it again: a process that has no memory left for it says so.
+    pub fn refuse_growth(&self, refused: bool) {
+        self.operations.full.store(refused, Relaxed);
+    }
+
+    /// Whether what makes the data grow is refused.
+    pub fn refuses_growth(&self) -> bool {
+        self.operations.full.load(Relaxed)
     }
 
     /// Makes this the directory of temporary files, instead of the system's; said once, before they are needed.
@@ -279,6 +290,11 @@ impl Database {
     pub fn set_build_memory(&self, bytes: u64) {
         let bytes = usize::try_from(bytes).unwrap_or(BUILD_MEMORY);
         self.build_memory.store(bytes.min(BUILD_MEMORY), Relaxed);
+    }
+
+    /// The same, where that makes it less.
+    pub fn bound_build_memory(&self, bytes: u64) {
+        self.set_build_memory(bytes.min(self.build_memory() as u64));
     }
 
     /// What an operation reads: what its transaction does, the view it was given, or all there is now.

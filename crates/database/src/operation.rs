@@ -1,6 +1,7 @@
-//! One running operation: when it must stop, and how long work gives way to other clients.
+//! One running operation: when it must stop, what it may hold, and how long work gives way to other clients.
 
 use crate::index::Index;
+use crate::memory::{Account, Shared};
 use crate::open_transaction::OpenTransaction;
 use crate::view::View;
 use base::{Error, ErrorCode, Result, err};
@@ -26,11 +27,14 @@ pub struct Operation {
     deadline: AtomicU64,
     /// The code that it ends with, where it has been told to; zero while it hasn't.
     killed: AtomicI32,
-    /// Set once the database stops.
-    stopping: Arc<AtomicBool>,
+    /// What all operations of its database share.
+    shared: Arc<Shared>,
+    memory: Account,
     blocking: BlockingHook,
     /// Whether its plan reads much.
     long: AtomicBool,
+    /// Whether it changes something, so that its client isn't the only one to miss it.
+    writes: AtomicBool,
     /// How often [`check`](Interrupt::check) was asked, to look at the clock now and then.
     checks: AtomicU32,
     /// Microseconds after [`epoch`] at which it gives way next, and for how long it hasn't.
@@ -122,14 +126,16 @@ impl Operation {
     }
 
     /// One that ends when its database stops, long work going through `blocking`.
-    pub(crate) fn of_database(id: u64, blocking: BlockingHook, stopping: Arc<AtomicBool>) -> Operation {
+    pub(crate) fn of_database(id: u64, blocking: BlockingHook, shared: Arc<Shared>) -> Operation {
         Operation {
             id,
             deadline: AtomicU64::new(0),
             killed: AtomicI32::new(0),
-            stopping,
+            shared,
+            memory: Account::new(),
             blocking,
             long: AtomicBool::new(false),
+            writes: AtomicBool::new(false),
             checks: AtomicU32::new(0),
             way_due: AtomicU64::new(micros_now() + WAY_FIRST_MICROS),
             way_interval: AtomicU64::new(WAY_FIRST_MICROS),
@@ -168,6 +174,31 @@ impl Operation {
             0 => 0,
             deadline => (deadline.saturating_sub(micros_now()) / 1000).max(1),
         }
+    }
+
+    /// Bounds what it may hold in memory, in bytes; said once, where it begins.
+    pub fn limit_memory(&mut self, bytes: usize) {
+        self.memory.limit(bytes);
+    }
+
+    /// Bytes of memory that it held when that was last looked at.
+    pub fn held(&self) -> u64 {
+        self.memory.held()
+    }
+
+    /// Goes on with what a cursor holds, perhaps on another thread.
+    pub(crate) fn resume_memory(&self) {
+        self.memory.resume();
+    }
+
+    /// Notes what a cursor holds that nobody reads for now.
+    pub(crate) fn rest_memory(&self) {
+        self.memory.rest(&self.shared);
+    }
+
+    /// Leaves so many bytes to somebody else, such as a reply.
+    pub(crate) fn leave_memory(&self, bytes: usize) {
+        self.memory.leave(bytes);
     }
 
     /// Makes it read from one view, that of a cluster time; said once, before it reads.
@@ -253,6 +284,16 @@ impl Operation {
         self.long.store(true, Relaxed);
     }
 
+    /// Says that it changes something, though its command is one that reads.
+    pub(crate) fn expect_writes(&self) {
+        self.writes.store(true, Relaxed);
+    }
+
+    /// Whether it changes something, though its command is one that reads.
+    pub fn writes(&self) -> bool {
+        self.writes.load(Relaxed)
+    }
+
     /// Runs the reading part of an operation: in place where its plan is short, else without
     /// starving other clients of the thread.
     ///
@@ -301,6 +342,7 @@ impl Operation {
     /// Errors: MaxTimeMSExpired.
     fn look_at_clock(&self, deadline: u64, give_way: bool) -> Result<()> {
         let now = micros_now();
+        self.memory.publish();
         if deadline != 0 && now >= deadline {
             return Err(err!(MaxTimeMSExpired, "operation exceeded time limit"));
         }
@@ -320,6 +362,17 @@ impl Operation {
             }
         });
         outcome
+    }
+}
+
+/// What is told of an operation that was ended for a reason.
+fn interrupted(reason: ErrorCode) -> Error {
+    match reason {
+        ErrorCode::ExceededMemoryLimit => err!(
+            ExceededMemoryLimit,
+            "the process is at its limit of memory (--memory-limit), and this operation held the most"
+        ),
+        reason => Error::new(reason, "operation was interrupted"),
     }
 }
 
@@ -354,11 +407,12 @@ impl Interrupt for Operation {
         self.assert_asked_often();
         let killed = self.killed.load(Relaxed);
         if killed != 0 {
-            return Err(Error::new(ErrorCode::from_number(killed), "operation was interrupted"));
+            return Err(interrupted(ErrorCode::from_number(killed)));
         }
-        if self.stopping.load(Relaxed) {
+        if self.shared.stopping.load(Relaxed) {
             return Err(err!(InterruptedAtShutdown, "interrupted at shutdown"));
         }
+        self.memory.check(&self.shared)?;
         let deadline = self.deadline.load(Relaxed);
         // Only the thread that runs the operation counts; where two do, a lost count delays a look at the clock.
         let checks = self.checks.load(Relaxed).wrapping_add(1);

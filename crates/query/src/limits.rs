@@ -75,6 +75,19 @@ impl Limits {
         }
     }
 
+    /// The same, where what can be spilled is held up to so many bytes at most.
+    pub fn spilling_at_most(mut self, bytes: usize) -> Limits {
+        let spilled = [
+            &mut self.bucket_auto,
+            &mut self.facet_buffer,
+            &mut self.group,
+            &mut self.sort,
+            &mut self.window,
+        ];
+        spilled.into_iter().for_each(|limit| *limit = (*limit).min(bytes));
+        self
+    }
+
     /// Refuses to make a document that is far larger than any that could be stored or sent.
     ///
     /// Errors: BSONObjectTooLarge.

@@ -159,9 +159,11 @@ impl SortPattern {
     /// [`key`](Self::key), by the metadata of the document that a pipeline looks at.
     #[inline]
     pub(crate) fn key_in(&self, document: Document<'_>, context: &Context, out: &mut Vec<u8>) -> Result<()> {
+        // Of an array each element is encoded, to find the least.
+        let step = || context.steps(1);
         match self.is_by_metadata() {
-            true => self.key_of(document, &context.metadata.noted(), out),
-            false => self.key(document, out),
+            true => self.least_key(document, &context.metadata.noted(), out, step),
+            false => self.least_key(document, &DocumentMetadata::default(), out, step),
         }
     }
 
@@ -172,10 +174,22 @@ impl SortPattern {
         metadata: &DocumentMetadata,
         out: &mut Vec<u8>,
     ) -> Result<()> {
+        self.least_key(document, metadata, out, || Ok(()))
+    }
+
+    /// The same, asking `step` for each of the document's keys.
+    fn least_key(
+        &self,
+        document: Document<'_>,
+        metadata: &DocumentMetadata,
+        out: &mut Vec<u8>,
+        step: impl Fn() -> Result<()>,
+    ) -> Result<()> {
         let start = out.len();
         let mut scratch = Vec::new();
         let mut first = true;
         let mut each = |key: &[Option<Value<'_>>]| {
+            step()?;
             if first {
                 self.encode(key, metadata, out);
                 first = false;

@@ -21,7 +21,15 @@ impl Tick {
     /// Errors: what the interrupt says.
     #[inline]
     pub(crate) fn check(&mut self) -> Result<()> {
-        self.steps += 1;
+        self.weigh(0)
+    }
+
+    /// The same for what takes longer the larger it is: a step for each kilobyte.
+    ///
+    /// Errors: what the interrupt says.
+    #[inline]
+    pub(crate) fn weigh(&mut self, bytes: usize) -> Result<()> {
+        self.steps += 1 + (bytes / 1024) as u32;
         if self.steps < EVERY {
             return Ok(());
         }

@@ -11,13 +11,28 @@ use database::{Operation, SessionId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Commands that nobody but their client would miss.
+const READS: [&str; 7] = ["aggregate", "count", "dbHash", "distinct", "explain", "find", "getMore"];
+
+/// Buffers up to so many bytes aren't told of.
+const FEW: usize = 64 * 1024;
 
 /// The longest command kept for currentOp, in bytes.
 const BODY_MAX: usize = 16 * 1024;
+
+/// The way to a client, for those who neither read from it nor write to it.
+pub(crate) trait Link: Send + Sync {
+    /// Whether the client has gone, or says nothing more.
+    fn is_gone(&self) -> bool;
+
+    /// Ends it: whoever reads or writes finds its end.
+    fn cut(&self);
+}
 
 /// A connection, and what it runs now.
 pub(crate) struct Activity {
@@ -27,6 +42,9 @@ pub(crate) struct Activity {
     pub(crate) client: SocketAddr,
     /// Whether replies are being sent unasked: those of hello.
     pub(crate) streams: AtomicBool,
+    /// Bytes of a message that hasn't ended or a reply that nobody has read, where they are many.
+    pub(crate) buffered: AtomicU64,
+    link: OnceLock<Box<dyn Link>>,
     current: Mutex<Current>,
     usage: Mutex<Usage>,
     /// What closed connections did.
@@ -86,6 +104,42 @@ impl Current {
 }
 
 impl Activity {
+    /// Says which way leads to the client; once.
+    pub(crate) fn put_on(&self, link: Box<dyn Link>) {
+        let _ = self.link.set(link);
+    }
+
+    /// Ends the connection.
+    pub(crate) fn cut(&self) {
+        if let Some(link) = self.link.get() {
+            link.cut();
+        }
+    }
+
+    /// Notes how many bytes the connection's buffers take while it waits for its client.
+    pub(crate) fn hold(&self, bytes: usize) {
+        let many = if bytes > FEW { bytes as u64 } else { 0 };
+        if self.buffered.load(Ordering::Relaxed) != many {
+            self.buffered.store(many, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends what runs for a client who has gone, if that has run for so long and only the client would miss it.
+    pub(crate) fn end_if_gone(&self, after: Duration) {
+        let runs = |current: &Current| {
+            let is_read = READS.contains(&current.command)
+                && current.operation.as_ref().is_some_and(|operation| !operation.writes());
+            is_read && current.started.elapsed() >= after
+        };
+        let is_due = {
+            let current = self.current.lock();
+            current.operation_id != 0 && current.killed.is_none() && runs(&current)
+        };
+        if is_due && self.link.get().is_some_and(|link| link.is_gone()) {
+            self.kill_if(ErrorCode::ClientDisconnect, runs);
+        }
+    }
+
     /// Marks the beginning of an operation.
     pub(crate) fn begin(
         &self,
@@ -215,6 +269,8 @@ impl Activities {
             connection_id,
             client,
             streams: AtomicBool::new(false),
+            buffered: AtomicU64::new(0),
+            link: OnceLock::new(),
             current: Mutex::new(Current {
                 operation_id: 0,
                 command: "",

@@ -1,5 +1,5 @@
 //! Work that no client asks for: sweeping TTL indexes, closing cursors, sessions and
-//! views nobody uses.
+//! views nobody uses, ending what runs for clients who have gone.
 
 use crate::heap::{self, Held, Keeper};
 use crate::parameters::Setting;
@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 /// How often the thread looks whether something is due.
 const TICK: Duration = Duration::from_secs(1);
+
+/// What has run for less isn't looked at whether its client is still there.
+const LONG: Duration = Duration::from_millis(500);
 
 /// How often idle cursors and sessions are looked for.
 const IDLE_EVERY: Duration = Duration::from_secs(4);
@@ -29,6 +32,9 @@ pub(crate) fn run(server: &Weak<Server>) {
             if session.expire_transaction(&server, lifetime) {
                 server.database.cursors.kill_transaction(&session.id);
             }
+        }
+        for activity in server.activities.all() {
+            activity.end_if_gone(LONG);
         }
         // Asked once a second, so that clients who wait for news hear of the end of a stepDown.
         let may_write = server.is_primary() && server.database.write_locks() == 0;

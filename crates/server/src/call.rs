@@ -87,6 +87,7 @@ impl<'a> Call<'a> {
     pub(crate) fn operation(&self) -> Arc<Operation> {
         let mut operation = self.server.database.operation(self.operation_id);
         operation.no_table_scan = self.server.parameters.no_table_scan();
+        operation.limit_memory(self.server.parameters.operation_memory());
         let operation = Arc::new(operation);
         if let Some(limit) = self.arguments.max_time {
             // Time spent waiting for others counts.

@@ -101,6 +101,34 @@ pub(crate) fn give_back() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn give_back() {}
 
+/// Makes glibc give large pieces back to the system as they are freed. Called before any thread is started.
+///
+/// What is free at the end of a thread's heap [`give_back`] doesn't reach, and glibc lets that grow to 64 MB for each
+/// heap once large blocks have been freed: after hundreds of large operations on a machine of two cores 317 MB stayed
+/// resident with nothing in the server, and 40 MB with these bounds. Settings in the environment come first.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[allow(unsafe_code)]
+pub fn keep_heaps_short() {
+    const NAMES: [&str; 3] = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"];
+    if NAMES.iter().any(|name| std::env::var_os(name).is_some()) {
+        return;
+    }
+    // SAFETY: the calls set numbers that glibc reads when memory is allocated and freed; there are no other threads
+    // yet. Nothing else bounds what is free at the end of a heap.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, HEAP_PIECE);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, HEAP_PIECE);
+    }
+}
+
+/// Other systems' heaps are left as they are.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn keep_heaps_short() {}
+
+/// What is free at the end of a heap is given back from so many bytes on, and what is larger has pages of its own.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const HEAP_PIECE: i32 = 4 << 20;
+
 /// Makes glibc keep to few heaps, for a server whose memory is bounded. Called before any thread is started.
 ///
 /// glibc gives threads heaps of their own, up to eight for each core. What network threads allocate and the

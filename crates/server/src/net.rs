@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use stream::Stream;
+use stream::{Line, Stream};
 use tls_stream::TlsStream;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
@@ -70,6 +70,12 @@ pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result
         .name("vellum-background".to_string())
         .stack_size(STACK_SIZE)
         .spawn(move || crate::background::run(&background))?;
+    if let Some(limit) = server.settings.memory_limit.clone() {
+        let watched = Arc::downgrade(server);
+        std::thread::Builder::new()
+            .name("vellum-memory".to_string())
+            .spawn(move || crate::memory::watch(&watched, limit))?;
+    }
     let result = runtime.block_on(listen(server, ready));
     // Connections that are idle by now are closed by dropping their tasks.
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -187,6 +193,8 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
     let registered = Registered { activity: server.activities.open(client), server: server.clone() };
     tokio::spawn(async move {
         let state = ConnectionState::new(registered.activity.clone(), local);
+        let stream = Arc::new(stream);
+        registered.activity.put_on(Box::new(Line(Arc::downgrade(&stream))));
         let stream = Stream::Plain(stream);
         let mut connection = Connection { stream, server: registered.server.clone(), state };
         let ended = connection.run().await;
@@ -319,6 +327,7 @@ impl Connection {
 
     /// Waits for bytes and reads what is there; `false` at the end of the stream.
     async fn fill(&mut self, input: &mut Vec<u8>) -> io::Result<bool> {
+        self.state.activity.hold(input.capacity());
         let read = self.stream.fill(input).await?;
         self.server.counters.bytes_in.add(read as u64);
         Ok(read > 0)
@@ -463,7 +472,9 @@ impl Connection {
             let mut out = buffers::take();
             let outcome = handle_here(&mut self.state, &self.server, frame, &mut out);
             if !out.is_empty() {
+                self.state.activity.hold(out.capacity() + frame.len());
                 self.stream.send(&out).await?;
+                self.state.activity.hold(0);
                 self.server.counters.bytes_out.add(out.len() as u64);
             }
             buffers::give(out);

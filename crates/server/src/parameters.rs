@@ -5,9 +5,10 @@
 
 use base::bson::{Builder, Value};
 use base::{Result, err};
+use database::OPERATION_MEMORY;
 use database::language::{DEFAULT_BYTES, Limits};
 use parking_lot::RwLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A parameter's value.
@@ -86,6 +87,7 @@ const PARAMETERS: &[Parameter] = &[
     integer("internalQueryMaxAllowedDensifyDocs", 500_000, 1),
     bytes("internalQueryMaxBlockingSortMemoryUsageBytes"),
     bytes("internalQueryMaxNAccumulatorBytes"),
+    bytes(OPERATION_MEMORY),
     bytes("internalQueryMaxPushBytes"),
     constant("localLogicalSessionTimeoutMinutes", 30),
     constant("maxBSONDepth", 200),
@@ -104,6 +106,9 @@ const PARAMETERS: &[Parameter] = &[
 
 /// For how long a cursor may lie unused, in milliseconds.
 const CURSOR_TIMEOUT: &str = "cursorTimeoutMillis";
+
+/// The share of what an operation may hold that one of its stages holds before it spills.
+const SPILL_SHARE: usize = 8;
 
 /// Refuses plans that scan whole collections.
 const NO_TABLE_SCAN: &str = "notablescan";
@@ -127,15 +132,14 @@ pub(crate) struct Parameters {
     limits: RwLock<Limits>,
     /// [`NO_TABLE_SCAN`] once more, asked for by every command.
     no_table_scan: AtomicBool,
+    /// [`OPERATION_MEMORY`] once more, in bytes.
+    operation_memory: AtomicUsize,
 }
 
+#[cfg(test)]
 impl Default for Parameters {
     fn default() -> Parameters {
-        Parameters {
-            values: RwLock::new(PARAMETERS.iter().map(|parameter| parameter.initial.clone()).collect()),
-            limits: RwLock::default(),
-            no_table_scan: AtomicBool::new(false),
-        }
+        Parameters::new(1 << 30)
     }
 }
 
@@ -144,6 +148,25 @@ fn position(name: &str) -> Option<usize> {
 }
 
 impl Parameters {
+    /// The values at the start, where one operation may hold so many bytes.
+    pub(crate) fn new(operation_memory: u64) -> Parameters {
+        let initial = |parameter: &Parameter| match parameter.name {
+            OPERATION_MEMORY => Setting::Long(i64::try_from(operation_memory).unwrap_or(i64::MAX)),
+            _ => parameter.initial.clone(),
+        };
+        Parameters {
+            values: RwLock::new(PARAMETERS.iter().map(initial).collect()),
+            limits: RwLock::default(),
+            no_table_scan: AtomicBool::new(false),
+            operation_memory: AtomicUsize::new(usize::try_from(operation_memory).unwrap_or(usize::MAX)),
+        }
+    }
+
+    /// What one operation may hold in memory, in bytes.
+    pub(crate) fn operation_memory(&self) -> usize {
+        self.operation_memory.load(Relaxed)
+    }
+
     /// The value of a parameter, `None` where there is no such parameter.
     pub(crate) fn get(&self, name: &str) -> Option<Setting> {
         self.values.read().get(position(name)?).cloned()
@@ -177,9 +200,9 @@ impl Parameters {
         with_value.map(|(parameter, value)| (parameter.name, value.clone(), parameter.changeable)).collect()
     }
 
-    /// How much blocking work may hold.
+    /// How much blocking work may hold: what can be spilled stays well within what an operation may hold.
     pub(crate) fn limits(&self) -> Limits {
-        *self.limits.read()
+        self.limits.read().spilling_at_most(self.operation_memory() / SPILL_SHARE)
     }
 
     fn limit(&self, name: &str, setting: &Setting) {
@@ -221,6 +244,9 @@ impl Parameters {
         let mut values = self.values.write();
         if parameter.name == NO_TABLE_SCAN {
             self.no_table_scan.store(setting == Setting::Boolean(true), Relaxed);
+        }
+        if let (OPERATION_MEMORY, Setting::Long(bytes)) = (parameter.name, &setting) {
+            self.operation_memory.store(usize::try_from(*bytes).unwrap_or(usize::MAX), Relaxed);
         }
         if parameter.name == QUIET {
             crate::logging::components::set_quiet(setting == Setting::Boolean(true));
@@ -275,7 +301,10 @@ mod tests {
         let limits = parameters.limits();
         assert_eq!((limits.sort, limits.group, limits.allow_disk_use), (5000, 100 << 20, false));
         let refused = |name: &str| parameters.set(name, 0.into()).unwrap_err().code().number();
-        for parameter in PARAMETERS.iter().filter(|parameter| parameter.name.starts_with("internal")) {
+        for parameter in PARAMETERS
+            .iter()
+            .filter(|parameter| parameter.name.starts_with("internal") && parameter.name != OPERATION_MEMORY)
+        {
             assert_eq!(refused(parameter.name), 2);
             assert!(Limits::default().set(parameter.name, 1), "{} is no limit", parameter.name);
         }

@@ -8,6 +8,7 @@ use crate::default_concerns::DefaultConcerns;
 use crate::fail_point::FailPoints;
 use crate::http::{Http, HttpOptions};
 use crate::logging::now_millis;
+use crate::memory::{Ended, MemoryLimit};
 use crate::parameters::{Parameters, Setting};
 use crate::profiler::Profiler;
 use crate::replica_set::ReplicaSet;
@@ -48,6 +49,8 @@ pub struct Settings {
     pub ephemeral: bool,
     /// Whether the journal is synced unasked, so that a write on a replica set that says nothing waits for it.
     pub syncs: bool,
+    /// How much memory the process may have; `None` is as much as it gets.
+    pub memory_limit: Option<MemoryLimit>,
     /// The most connections open at once.
     pub connections_max: usize,
     /// How connections are encrypted; `None` where TLS is off.
@@ -85,6 +88,7 @@ impl Default for Settings {
             shared: false,
             ephemeral: true,
             syncs: true,
+            memory_limit: None,
             connections_max: 65_536,
             profiling: (0, None, None),
             tls: None,
@@ -108,6 +112,8 @@ pub struct Server {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) counters: Counters,
     pub(crate) http: Http,
+    /// What has been ended for want of memory.
+    pub(crate) ended: Ended,
     pub(crate) transactions: TransactionCounters,
     pub(crate) fail_points: FailPoints,
     pub(crate) parameters: Parameters,
@@ -171,8 +177,9 @@ impl Server {
             sessions,
             counters: Counters::default(),
             http: Http::default(),
+            ended: Ended::default(),
             transactions: TransactionCounters::default(),
-            parameters: Parameters::default(),
+            parameters: Parameters::new(MemoryLimit::of_operation(settings.memory_limit.as_ref())),
             profiler: Profiler::new(settings.profiling),
             default_concerns: DefaultConcerns::default(),
             told: Told::default(),

@@ -127,6 +127,11 @@ impl Builder {
         self.bytes.len() - self.open.first().map_or(0, |frame| frame.start)
     }
 
+    /// Bytes of memory that it has, for what is written and what may be.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Whether nothing has been appended yet to the outermost document.
     pub fn is_empty(&self) -> bool {
         self.len() <= 4

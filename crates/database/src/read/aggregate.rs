@@ -228,6 +228,7 @@ impl Database {
         }
         let writes = pipeline.writes();
         if writes {
+            operation.expect_writes();
             // What it makes for its results changes the catalog itself.
             self.confirmed(view, Ok(()))?;
         }

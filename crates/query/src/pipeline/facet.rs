@@ -102,7 +102,7 @@ impl Running {
         let mut file = SpillFile::within(&self.environment.context.spills);
         let mut writer: Option<RunWriter> = None;
         while let Some(document) = input.next()? {
-            self.tick.check()?;
+            self.tick.weigh(document.view().bytes().len())?;
             let document = carrier.hold(document);
             if let Some(writer) = &mut writer {
                 writer.write(&[], 0, document.view().bytes())?;
@@ -136,7 +136,7 @@ impl Stage for Running {
             let mut results = pipeline.run(gathered.source()?, &self.environment)?;
             builder.begin_array(name);
             while let Some(document) = results.next()? {
-                self.tick.check()?;
+                self.tick.weigh(document.view().bytes().len())?;
                 builder.push(document.view());
                 if builder.len() > limit {
                     return Err(err!(

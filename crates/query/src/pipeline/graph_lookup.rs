@@ -224,7 +224,7 @@ impl Running {
             let environment = &self.environment;
             let mut matches = environment.collections.find(&stage.from, filter.view(), environment)?;
             while let Some(document) = matches.next()? {
-                self.tick.check()?;
+                self.tick.weigh(document.view().bytes().len())?;
                 search.visit(&stage, document.view(), depth)?;
             }
             depth += 1;

@@ -132,7 +132,7 @@ impl Running {
         let mut arena = std::mem::take(&mut self.arena);
         let mut key = Vec::new();
         while let Some(document) = input.next()? {
-            self.tick.check()?;
+            self.tick.weigh(document.view().bytes().len())?;
             arena.reset();
             let root = document.view();
             let id = stage.id.evaluate(root, &context, &arena)?.unwrap_or(Value::Null);

@@ -244,7 +244,7 @@ impl Search {
         let mut builder = Builder::new();
         builder.begin_array("");
         while let Some(found) = matches.next()? {
-            self.tick.check()?;
+            self.tick.weigh(found.view().bytes().len())?;
             builder.push(found.view());
             if builder.len() > limit {
                 let from = stage.from.as_ref().map_or("", |from| from.collection.as_str());
@@ -270,6 +270,7 @@ impl Stage for Running {
             }
         };
         let joined = set_path(document.view(), &self.stage.output, found.view().get(""));
+        self.search.tick.weigh(joined.bytes().len())?;
         self.search.environment.context.limits.check_document(joined.bytes().len())?;
         if self.stage.equality.is_none() && self.stage.variables.is_empty() {
             self.unchanging = Some(found);

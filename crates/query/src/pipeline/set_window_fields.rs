@@ -146,7 +146,7 @@ impl Running {
 
     fn sort(&mut self, mut input: Stream) -> Result<()> {
         while let Some(document) = input.next()? {
-            self.tick.check()?;
+            self.tick.weigh(document.view().bytes().len())?;
             let mut key = self.partition_key(document.view())?;
             if let Some(sort_by) = &self.stage.sort_by {
                 sort_by.pattern.key_in(document.view(), &self.environment.context, &mut key)?;
@@ -172,7 +172,7 @@ impl Running {
         let (limit, disk) = (self.environment.context.limits.window, self.environment.allow_disk_use);
         documents.add(first, limit, disk)?;
         while let Some((next_key, document)) = self.next_sorted()? {
-            self.tick.check()?;
+            self.tick.weigh(document.view().bytes().len())?;
             if next_key != key {
                 self.ahead = Some((next_key, document));
                 break;

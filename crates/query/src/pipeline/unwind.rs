@@ -198,12 +198,14 @@ impl Stage for Running {
             self.tick.check()?;
             if let Some(current) = &mut self.current {
                 if let Some(output) = current.next(&self.stage) {
+                    self.tick.weigh(output.bytes().len())?;
                     return Ok(Some(output.into()));
                 }
                 self.current = None;
             }
             let Some(document) = self.input.next()? else { return Ok(None) };
             if let Some(output) = self.begin(document) {
+                self.tick.weigh(output.view().bytes().len())?;
                 return Ok(Some(output));
             }
         }

@@ -231,11 +231,12 @@ fn transport_security(server: &Server, reply: &mut Builder) {
     }
 }
 
-/// What the journal and the cache of an engine on disk have done since the start; in memory there is
-/// neither. The section has a name of its own, so that tools don't look for WiredTiger's numbers in it.
+/// The process's memory, and what the journal and the cache of an engine on disk have done since the start; in
+/// memory there is neither. The section has a name of its own, so that tools don't look for WiredTiger's numbers in it.
 fn vellum(server: &Server, reply: &mut Builder) {
     let counted = server.database.engine().statistics();
     reply.append("engine", server.settings.engine).append("dataBytes", counted.bytes as i64);
+    crate::memory::append_status(server, reply);
     if server.settings.ephemeral {
         return;
     }

@@ -3,9 +3,11 @@
 //! Reading and writing a plain connection costs what it cost before there were others: one look at which it is.
 
 use super::tls_stream::TlsStream;
+use crate::activity::Link;
 use crate::buffers;
 use std::future::pending;
 use std::io::{self, ErrorKind};
+use std::sync::{Arc, Weak};
 use tokio::net::TcpStream;
 
 /// A frame's buffer grows by at least this much at a time, in bytes, as the frame arrives.
@@ -13,7 +15,7 @@ const READ_STEP: usize = 64 * 1024;
 
 /// A connection's two directions.
 pub(super) enum Stream {
-    Plain(TcpStream),
+    Plain(Arc<TcpStream>),
     Tls(Box<TlsStream>),
     /// Neither: its handshake is under way, or has failed.
     Closed,
@@ -57,6 +59,45 @@ impl Stream {
     pub(super) fn close(&mut self) {
         if let Stream::Tls(stream) = self {
             stream.close();
+        }
+    }
+}
+
+/// A connection's socket, as those see it who neither read nor write: it goes with the connection.
+pub(super) struct Line(pub(super) Weak<TcpStream>);
+
+impl Link for Line {
+    #[cfg(unix)]
+    fn is_gone(&self) -> bool {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        use std::os::fd::AsFd;
+        let Some(stream) = self.0.upgrade() else { return true };
+        #[cfg(target_os = "linux")]
+        let ends = PollFlags::from_bits_retain(libc::POLLRDHUP);
+        #[cfg(not(target_os = "linux"))]
+        let ends = PollFlags::empty();
+        let mut asked = [PollFd::new(stream.as_fd(), ends)];
+        let answered = poll(&mut asked, PollTimeout::ZERO);
+        let [asked] = asked;
+        let told = asked.revents().unwrap_or(PollFlags::empty());
+        answered.is_ok() && told.intersects(ends | PollFlags::POLLHUP | PollFlags::POLLERR)
+    }
+
+    /// Elsewhere that is found out by writing the reply.
+    #[cfg(not(unix))]
+    fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+
+    fn cut(&self) {
+        #[cfg(unix)]
+        if let Some(stream) = self.0.upgrade() {
+            use std::os::fd::AsFd;
+            // Without another descriptor, or where the client has gone already, there is nothing to cut.
+            let _ = stream
+                .as_fd()
+                .try_clone_to_owned()
+                .and_then(|socket| std::net::TcpStream::from(socket).shutdown(std::net::Shutdown::Both));
         }
     }
 }

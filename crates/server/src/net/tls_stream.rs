@@ -16,7 +16,7 @@ const CHUNK: usize = 64 * 1024;
 
 /// An encrypted connection.
 pub(super) struct TlsStream {
-    socket: TcpStream,
+    socket: Arc<TcpStream>,
     session: ServerConnection,
     /// What has been read of the socket, a borrowed buffer while there is anything in it.
     raw: Vec<u8>,
@@ -30,7 +30,11 @@ pub(super) struct TlsStream {
 
 impl TlsStream {
     /// A connection whose handshake is still to come; `raw` is what the client has sent so far.
-    pub(super) fn new(socket: TcpStream, config: Arc<ServerConfig>, raw: Vec<u8>) -> io::Result<TlsStream> {
+    pub(super) fn new(
+        socket: Arc<TcpStream>,
+        config: Arc<ServerConfig>,
+        raw: Vec<u8>,
+    ) -> io::Result<TlsStream> {
         let mut session = ServerConnection::new(config).map_err(io::Error::other)?;
         // What is encrypted is bounded by what is sent at a time.
         session.set_buffer_limit(None);

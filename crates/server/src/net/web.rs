@@ -68,7 +68,8 @@ fn admit(socket: TcpStream, client: SocketAddr, server: &Arc<Server>) {
     }
     tokio::spawn(async move {
         let peer = Peer { client, local, is_encrypted: false, has_waited: false };
-        let mut visit = Visit { stream: Stream::Plain(socket), peer, server: &place.0, input: Vec::new() };
+        let mut visit =
+            Visit { stream: Stream::Plain(Arc::new(socket)), peer, server: &place.0, input: Vec::new() };
         if let Err(error) = visit.run().await {
             log::debug!("HTTP from {client}: {error}");
         }

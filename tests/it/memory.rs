@@ -1,0 +1,112 @@
+//! What happens as memory comes to its end: data stops growing, reads and deletes go on; and operations whose client
+//! has gone don't hold any.
+
+use crate::client::Client;
+use crate::server::Server;
+use base::bson::extended_json::parse;
+use base::bson::{Builder, DocumentBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The address space that servers get, in kilobytes.
+const SPACE: u64 = 2 << 20;
+/// How long something may take that happens within a second or two, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn command(client: &mut Client, text: &str) -> DocumentBuf {
+    let mut sent = Builder::new();
+    sent.append_all(parse(text).unwrap().view());
+    sent.append("$db", if text.contains("currentOp") { "admin" } else { "test" });
+    client.command(&sent.finish()).unwrap()
+}
+
+/// Inserts two megabytes; the code of the write error, zero where there is none.
+fn insert(client: &mut Client) -> i64 {
+    let mut sent = Builder::new();
+    sent.append("insert", "c").begin_array("documents");
+    for _ in 0..20 {
+        sent.push_document().append("text", "x".repeat(100_000).as_str()).end();
+    }
+    sent.end().append("$db", "test");
+    let reply = client.command(&sent.finish()).unwrap();
+    let first = reply.view().get("writeErrors").and_then(|errors| errors.as_array()?.get(0)?.as_document());
+    let text = first.and_then(|error| error.get("errmsg")?.as_str()).unwrap_or("--memory-limit");
+    assert!(text.contains("--memory-limit"), "{text}");
+    first.and_then(|error| error.get("code")?.as_i64()).unwrap_or(0)
+}
+
+fn number(reply: &DocumentBuf, name: &str) -> i64 {
+    reply.view().get(name).and_then(|value| value.as_i64()).unwrap_or(-1)
+}
+
+#[test]
+fn data_stops_growing_and_can_be_deleted() {
+    let Some(server) = Server::start_bounded(SPACE, &["--memory-limit", "128M"]) else { return };
+    assert!(server.log().contains("Memory that this process may have"), "{}", server.log());
+    let mut client = server.connect().unwrap();
+    let inserted = (0..200).take_while(|_| insert(&mut client) == 0).count();
+    assert!((20..90).contains(&inserted), "{inserted} times two megabytes went into 128");
+    let found = command(&mut client, "{count: 'c', query: {text: /^x/}}");
+    assert!(number(&found, "n") >= 20 * inserted as i64, "{found}");
+    let same = command(&mut client, "{update: 'c', updates: [{q: {}, u: {$unset: {text: 1}}}]}");
+    assert_eq!((number(&same, "n"), number(&same, "ok")), (1, 1), "{same}");
+    let status = command(&mut client, "{serverStatus: 1}");
+    let memory = status.view().get("vellum").and_then(|section| section.as_document()?.get("memory"));
+    let refuses = memory.and_then(|memory| memory.as_document()?.get("refusesGrowth")?.as_bool());
+    assert_eq!(refuses, Some(true), "{status}");
+    let deleted = command(&mut client, "{delete: 'c', deletes: [{q: {}, limit: 0}]}");
+    assert!(number(&deleted, "n") >= 20 * inserted as i64, "{deleted}");
+    let begun = Instant::now();
+    while insert(&mut client) != 0 {
+        assert!(begun.elapsed() < PATIENCE, "memory doesn't come back");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn one_operation_holds_no_more_than_it_may() {
+    let Some(server) = Server::start() else { return };
+    let mut client = server.connect().unwrap();
+    let set = |client: &mut Client, bytes: i64| {
+        let mut sent = Builder::new();
+        sent.append("setParameter", 1).append("internalQueryMaxOperationMemoryBytes", bytes);
+        sent.append("$db", "admin");
+        number(&client.command(&sent.finish()).unwrap(), "was")
+    };
+    let was = set(&mut client, 5_000_000);
+    assert!(was >= 5_000_000, "{was}");
+    let large = "{aggregate: 1, cursor: {}, pipeline: [{$documents: [{}]}, {$set: {x: {$range: [0, 400000]}}}, {$set: {n: {$size: {$concatArrays: ['$x', '$x']}}}}, {$project: {n: 1}}]}";
+    let refused = command(&mut client, large);
+    assert_eq!(number(&refused, "code"), 146, "{refused}");
+    assert_eq!(set(&mut client, was), 5_000_000);
+    let carried_out = command(&mut client, large);
+    assert_eq!(number(&carried_out, "ok"), 1, "{carried_out}");
+}
+
+#[test]
+fn reads_end_with_their_client() {
+    let Some(server) = Server::start() else { return };
+    let mut second = server.connect().unwrap();
+    let endless = "{$documents: [{}]}, {$set: {n: {$reduce: {input: {$range: [0, 1000000]}, initialValue: 0, in: {$size: {$range: [0, 10000]}}}}}}";
+    let mut leaving = Client::connect(server.address(), Duration::from_millis(500)).unwrap();
+    let mut sent = Builder::new();
+    let text = format!("{{aggregate: 1, cursor: {{}}, pipeline: [{endless}]}}");
+    sent.append_all(parse(&text).unwrap().view()).append("$db", "test");
+    let address = leaving.address();
+    assert!(leaving.command(&sent.finish()).is_err(), "that takes longer");
+    let runs = |second: &mut Client| {
+        let current = command(second, &format!("{{currentOp: 1, client: '{address}'}}"));
+        current
+            .view()
+            .get("inprog")
+            .and_then(|list| list.as_array())
+            .is_some_and(|list| list.get(0).is_some())
+    };
+    assert!(runs(&mut second));
+    drop(leaving);
+    let left = Instant::now();
+    while runs(&mut second) {
+        assert!(left.elapsed() < PATIENCE, "it goes on for nobody");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
