@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 /// of its own.
 const TABLES: &[&str] = &[
     "refused.script",
+    "alone.script",
     "replication.script",
     "../users/users.script",
     "../users/login.script",

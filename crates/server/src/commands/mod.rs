@@ -49,6 +49,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod aggregate;
+pub(crate) mod alone;
 pub(crate) mod apply_ops;
 pub(crate) mod authenticate;
 pub(crate) mod bulk_write;

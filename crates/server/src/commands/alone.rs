@@ -1,0 +1,76 @@
+//! Commands about a cluster's other members and caches, as a server answers them that has none.
+
+use super::replication::replica_set;
+use crate::access::{Action, Needs};
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::Result;
+
+/// The row of `dropConnections`.
+pub(crate) const DROP_CONNECTIONS: Command = Command::new(
+    "dropConnections",
+    Kind::Admin,
+    "Closes connections to other servers, of which there are none.",
+    drop_connections,
+    Needs::Cluster(Action::DropConnections),
+)
+.admin_only();
+
+fn drop_connections(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.required("hostAndPort", Fields::strings)?;
+    fields.finish()?;
+    Ok(Answer::Done)
+}
+
+/// The row of `invalidateUserCache`.
+pub(crate) const INVALIDATE_USER_CACHE: Command = Command::new(
+    "invalidateUserCache",
+    Kind::Admin,
+    "Forgets what is remembered of users, which is never behind here.",
+    nothing_to_do,
+    Needs::Cluster(Action::InvalidateUserCache),
+)
+.admin_only();
+
+fn nothing_to_do(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    Ok(Answer::Done)
+}
+
+/// The row of `replSetGetRBID`.
+pub(crate) const GET_ROLLBACK_ID: Command = Command::new(
+    "replSetGetRBID",
+    Kind::Admin,
+    "Tells the number of the latest rollback; the only member never rolls back.",
+    rollback_id,
+    Needs::Cluster(Action::Internal),
+)
+.admin_only();
+
+fn rollback_id(call: &mut Call<'_>) -> Result<Answer> {
+    nothing_to_do(call)?;
+    replica_set(call)?;
+    call.reply.append("rbid", 1);
+    Ok(Answer::Done)
+}
+
+/// The row of `shardingState`.
+pub(crate) const SHARDING_STATE: Command = Command::new(
+    "shardingState",
+    Kind::Admin,
+    "Tells whether this server is a shard, which it isn't.",
+    sharding_state,
+    Needs::Cluster(Action::ShardingState),
+)
+.admin_only();
+
+fn sharding_state(call: &mut Call<'_>) -> Result<Answer> {
+    nothing_to_do(call)?;
+    call.reply.append("enabled", false);
+    Ok(Answer::Done)
+}
