@@ -67,7 +67,7 @@ mod schedules {
         let claimed = store.claim(owner, &keys, &[], sight.snapshot.as_ref()).unwrap().is_ok();
         if claimed {
             let change = increment(sight.snapshot.as_ref(), key, Some(owner));
-            let committed = store.commit(Change { expect: Vec::new(), ..change }).unwrap();
+            let committed = store.commit(Change { expect: Default::default(), ..change }).unwrap();
             assert!(committed.is_ok(), "nothing is left to fail at the commit: {committed:?}");
         }
         store.release(owner);
