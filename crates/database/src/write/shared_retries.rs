@@ -1,7 +1,8 @@
 //! Retryable writes where several processes share a store: a write may be sent again to another process than
 //! the one that has carried it out.
 //!
-//! Before a session's write begins, the records that anybody has left of the session are read. Its commit
+//! Before a session's write begins, the records that anybody has left of its statements are read: those of a
+//! larger write before it are none of its business. Its commit
 //! expects that they are still what was read: so one of two processes that carry out the same statement at a
 //! time is refused.
 
@@ -23,17 +24,21 @@ impl Database {
         self.keeps_retries && self.store.known_generation().is_some()
     }
 
-    /// The records of a session that other processes may have left: none where nobody else can. To be asked
-    /// for before a write of the session begins.
+    /// The records of a session's statements, from the one number to the other, that other processes may have
+    /// left: none where nobody else can. To be asked for before a write of these statements begins.
     ///
     /// Errors: DataCorruptionDetected, and the store's.
-    pub fn stored_retries(&self, session: SessionId) -> Result<Vec<StoredRetry>> {
+    pub fn stored_retries(&self, session: SessionId, (first, last): (i32, i32)) -> Result<Vec<StoredRetry>> {
         if !self.shares_retries() {
             return Ok(Vec::new());
         }
         let snapshot = self.engine().snapshot();
-        let all = Range::prefix(&session.uuid);
-        let mut records = snapshot.scan(RETRIES, all, Direction::Forward).map_err(storage_error)?;
+        let place = |statement: i32| [&session.uuid[..], &statement.to_be_bytes()].concat();
+        let range = match last.checked_add(1) {
+            Some(end) if first >= 0 => Range::half_open(place(first), place(end)),
+            _ => Range::prefix(&session.uuid),
+        };
+        let mut records = snapshot.scan(RETRIES, range, Direction::Forward).map_err(storage_error)?;
         let (mut found, mut seen) = (Vec::new(), Vec::new());
         while let Some((key, value)) = records.next().map_err(storage_error)? {
             let record = from_entry(key, value)?;
@@ -53,7 +58,11 @@ impl Database {
         }
         let key = retry.to_key();
         let seen = self.seen_retries.lock();
-        let seen = seen.get(&retry.session).and_then(|seen| seen.iter().find(|(at, _)| *at == key));
+        let seen = seen.get(&retry.session).and_then(|seen| {
+            // They were read in the order of their keys.
+            let at = seen.binary_search_by(|(at, _)| at[..].cmp(&key)).ok()?;
+            seen.get(at)
+        });
         changes.expect_retry(key, seen.map(|(_, value)| value.clone()));
     }
 

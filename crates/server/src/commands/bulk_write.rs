@@ -86,7 +86,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<Answer> {
         operations.iter().map(|operation| read(operation, &namespaces)).collect::<Result<Vec<_>>>()?;
 
     let surroundings = call.surroundings_with(variables)?.keep_empty_timestamps(keeps_timestamps);
-    let mut retryable = Retryable::begin(call)?;
+    let mut retryable = Retryable::begin(call, operations.len())?;
     let mut totals = Totals::default();
     let mut replies = Vec::new();
     let mut committed = None;

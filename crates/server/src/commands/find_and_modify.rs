@@ -41,7 +41,7 @@ pub(crate) struct Parts<'a> {
 
 fn run(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields())?;
-    let mut retryable = Retryable::begin(call)?;
+    let mut retryable = Retryable::begin(call, 1)?;
     if let Some(answer) = retryable.as_mut().and_then(|retryable| retryable.answered(0)) {
         call.reply.append_all(answer.view());
         Retryable::append_retried(retryable.as_ref(), call.reply);

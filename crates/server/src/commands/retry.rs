@@ -23,10 +23,10 @@ pub(crate) struct Retryable {
 }
 
 impl Retryable {
-    /// Begins the command's retryable write; `None` where it is none.
+    /// Begins the command's retryable write, of so many statements; `None` where it is none.
     ///
     /// Errors: TransactionTooOld.
-    pub(crate) fn begin(call: &Call<'_>) -> Result<Option<Retryable>> {
+    pub(crate) fn begin(call: &Call<'_>, count: usize) -> Result<Option<Retryable>> {
         let arguments = &call.arguments;
         let number = arguments.transaction_number.filter(|_| arguments.transaction.is_none());
         let Some(number) = number else { return Ok(None) };
@@ -34,11 +34,14 @@ impl Retryable {
         let ids = arguments.statement_ids.map(|ids| {
             ids.iter().map(|id| id.as_i64().and_then(|id| i32::try_from(id).ok()).unwrap_or(-1)).collect()
         });
-        let database = &call.server.database;
-        let again =
-            !session.begin_write(number)? || session.take_up(database.stored_retries(session.id)?, number)?;
         let first = arguments.statement_id.unwrap_or(0);
-        Ok(Some(Retryable { session, number, again, first, ids, retried: Vec::new() }))
+        let mut begun = Retryable { session, number, again: false, first, ids, retried: Vec::new() };
+        let statements = (0..count).map(|position| begun.statement(position));
+        let among = (statements.clone().min().unwrap_or(0), statements.max().unwrap_or(0));
+        let session = &begun.session;
+        let stored = || call.server.database.stored_retries(session.id, among);
+        begun.again = !session.begin_write(number)? || session.take_up(stored()?, number)?;
+        Ok(Some(begun))
     }
 
     /// What the statement at this position answered when it was carried out, if it was.

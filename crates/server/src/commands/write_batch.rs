@@ -32,7 +32,7 @@ impl WriteBatch {
                 "Write batch sizes must be between 1 and {STATEMENTS_MAX}. Got {count} operations."
             ));
         }
-        let retryable = Retryable::begin(call)?;
+        let retryable = Retryable::begin(call, count)?;
         let in_transaction = call.transaction.is_some();
         Ok(WriteBatch { ordered, errors: Vec::new(), committed: None, in_transaction, retryable })
     }
