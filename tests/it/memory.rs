@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The address space that servers get, in kilobytes.
-const SPACE: u64 = 2 << 20;
+const SPACE: u64 = 8 << 20;
 /// How long something may take that happens within a second or two, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
