@@ -13,12 +13,12 @@ use crate::operation::Operation;
 use crate::saved_state::StateName;
 use crate::storage_error;
 use crate::view::View;
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element};
 use base::namespace::check_database_name;
 use base::{Namespace, Result, err};
-use query::change::{between, describe};
+use query::change::{between, describe, same_value};
 use query::{Context, Interrupt, Stage};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use storage::{Differences, Value};
 
@@ -66,6 +66,10 @@ impl Database {
         for collection in view.catalog.collections(name) {
             let pair = pairs.entry(collection.namespace.collection().to_owned()).or_default();
             pair.after = Some(collection.clone());
+        }
+        let sides = pairs.values().flat_map(|pair| pair.before.iter().chain(&pair.after));
+        if sides.into_iter().any(|collection| collection.is_large()) {
+            operation.expect_long();
         }
         let changes = Changes {
             database: name.to_owned(),
@@ -157,10 +161,7 @@ impl Changes {
         let Some(difference) = found.map_err(storage_error)? else { return Ok(()) };
         let (before, after) = (difference.before.as_ref(), difference.after.as_ref());
         match (before.map(document), after.map(document)) {
-            (Some(before), Some(after))
-                if before.find("_id").map(|id| id.value_bytes().to_vec())
-                    == after.find("_id").map(|id| id.value_bytes().to_vec()) =>
-            {
+            (Some(before), Some(after)) if have_same_id(before, after) => {
                 self.changed(&name, before, after)?;
             }
             (before, after) => {
@@ -244,6 +245,13 @@ fn document(value: &Value) -> Document<'_> {
     Document::from_valid(value)
 }
 
+fn have_same_id(before: Document<'_>, after: Document<'_>) -> bool {
+    match (before.find("_id"), after.find("_id")) {
+        (Some(before), Some(after)) => same_value(&before, &after),
+        (before, after) => before.is_none() && after.is_none(),
+    }
+}
+
 /// Appends what identifies a document.
 fn key(event: &mut Builder, of: Document<'_>) {
     event.begin_document("documentKey");
@@ -257,17 +265,18 @@ fn key(event: &mut Builder, of: Document<'_>) {
 /// common with what it was, which a diff wouldn't make shorter: fields at the top, whole. `false` where no field
 /// differs, but their order.
 fn describe_fields(before: Document<'_>, after: Document<'_>, event: &mut Builder) -> bool {
+    let was: HashMap<&[u8], Element<'_>> = before.iter().map(|field| (field.name_bytes(), field)).collect();
+    let is: HashSet<&[u8]> = after.iter().map(|field| field.name_bytes()).collect();
     let mut differ = false;
     event.begin_document("updatedFields");
     for element in after {
-        let old = before.find(element.name());
-        if old.is_none_or(|old| old.kind() != element.kind() || old.value_bytes() != element.value_bytes()) {
+        if was.get(element.name_bytes()).is_none_or(|old| !same_value(old, &element)) {
             event.append_element(&element);
             differ = true;
         }
     }
     event.end().begin_array("removedFields");
-    for element in before.iter().filter(|element| after.find(element.name()).is_none()) {
+    for element in before.iter().filter(|element| !is.contains(element.name_bytes())) {
         event.push(element.name());
         differ = true;
     }

@@ -99,7 +99,7 @@ impl Account {
         self.look_later(self.base.load(Relaxed));
     }
 
-    /// Notes that it holds more than it did by what it is looked at again.
+    /// Puts the next closer look off until the thread has taken a share of the bound more.
     fn look_later(&self, taken: i64) {
         self.look_at.store(taken.saturating_add(self.limit / STEP), Relaxed);
     }

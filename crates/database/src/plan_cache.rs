@@ -23,6 +23,11 @@ pub struct ShapeRequest<'a> {
 
 impl ShapeRequest<'_> {
     /// Errors: those of parsing filter, sort and projection.
+    fn shape(&self, context: &Context) -> Result<Vec<u8>> {
+        Ok(shape::of_read(&self.read(context)?, context))
+    }
+
+    /// Errors: those of parsing filter, sort and projection.
     fn read(&self, context: &Context) -> Result<Read> {
         let mut read = Read::new(Arc::new(Matcher::parse_query(self.query, context)?));
         if !self.sort.is_empty() {
@@ -50,7 +55,7 @@ impl Database {
     ) -> Result<()> {
         let collection = self.collection(namespace).ok_or_else(|| err!(BadValue, "no such collection"))?;
         let data = collection.data()?;
-        let shape = shape::of_read(&request.read(context)?, context);
+        let shape = request.shape(context)?;
         data.kept_plans.clear(Some(&shape));
         keys.sort_by(|a, b| compare_documents(a.view(), b.view()));
         keys.dedup();
@@ -75,10 +80,7 @@ impl Database {
         request: Option<&ShapeRequest<'_>>,
         context: &Context,
     ) -> Result<()> {
-        let shape = match request {
-            Some(request) => Some(shape::of_read(&request.read(context)?, context)),
-            None => None,
-        };
+        let shape = request.map(|request| request.shape(context)).transpose()?;
         let Some(collection) = self.collection(namespace) else { return Ok(()) };
         let data = collection.data()?;
         data.index_filters.clear(shape.as_deref());
@@ -95,10 +97,7 @@ impl Database {
         request: Option<&ShapeRequest<'_>>,
         context: &Context,
     ) -> Result<()> {
-        let shape = match request {
-            Some(request) => Some(shape::of_read(&request.read(context)?, context)),
-            None => None,
-        };
+        let shape = request.map(|request| request.shape(context)).transpose()?;
         if let Some(Some(data)) = self.collection(namespace).map(|collection| collection.data.clone()) {
             data.kept_plans.clear(shape.as_deref());
         }

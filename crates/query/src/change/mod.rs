@@ -25,7 +25,7 @@ mod tests;
 mod token;
 
 pub use description::describe;
-pub use diff::{apply, between};
+pub use diff::{apply, between, same_value};
 pub use entry::{Action, Change, Entry, Moment, Operation, Recorder, Session, Source};
 pub use event::{Event, Surroundings};
 pub use oplog::oplog_documents;

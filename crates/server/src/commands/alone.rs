@@ -30,12 +30,12 @@ pub(crate) const INVALIDATE_USER_CACHE: Command = Command::new(
     "invalidateUserCache",
     Kind::Admin,
     "Forgets what is remembered of users, which is never behind here.",
-    nothing_to_do,
+    no_options,
     Needs::Cluster(Action::InvalidateUserCache),
 )
 .admin_only();
 
-fn nothing_to_do(call: &mut Call<'_>) -> Result<Answer> {
+fn no_options(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
@@ -53,7 +53,7 @@ pub(crate) const GET_ROLLBACK_ID: Command = Command::new(
 .admin_only();
 
 fn rollback_id(call: &mut Call<'_>) -> Result<Answer> {
-    nothing_to_do(call)?;
+    no_options(call)?;
     replica_set(call)?;
     call.reply.append("rbid", 1);
     Ok(Answer::Done)
@@ -70,7 +70,7 @@ pub(crate) const SHARDING_STATE: Command = Command::new(
 .admin_only();
 
 fn sharding_state(call: &mut Call<'_>) -> Result<Answer> {
-    nothing_to_do(call)?;
+    no_options(call)?;
     call.reply.append("enabled", false);
     Ok(Answer::Done)
 }

@@ -36,8 +36,10 @@ impl Retryable {
         });
         let first = arguments.statement_id.unwrap_or(0);
         let mut begun = Retryable { session, number, again: false, first, ids, retried: Vec::new() };
-        let statements = (0..count).map(|position| begun.statement(position));
-        let among = (statements.clone().min().unwrap_or(0), statements.max().unwrap_or(0));
+        let among = match &begun.ids {
+            Some(ids) => (ids.iter().copied().min().unwrap_or(0), ids.iter().copied().max().unwrap_or(0)),
+            None => (begun.statement(0), begun.statement(count.saturating_sub(1))),
+        };
         let session = &begun.session;
         let stored = || call.server.database.stored_retries(session.id, among);
         begun.again = !session.begin_write(number)? || session.take_up(stored()?, number)?;

@@ -30,7 +30,7 @@ struct Kept {
 }
 
 /// The operations of one shape.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Sums {
     count: i64,
     micros: i64,
@@ -80,11 +80,15 @@ impl Shapes {
     /// Appends all shapes, those that took longest in all first, with the index that would serve each unless there is
     /// one by now.
     pub(crate) fn append_to(&self, out: &mut Builder, database: &Database) {
-        let kept = self.0.lock();
-        let mut all: Vec<_> = kept.shapes.iter().collect();
-        all.sort_by_key(|(key, sums)| (Reverse(sums.micros), *key));
+        // Looking for an index may ask a store that is far away, and slow operations wait for this lock.
+        let (mut all, left_out) = {
+            let kept = self.0.lock();
+            let all = kept.shapes.iter().map(|(key, sums)| (key.clone(), sums.clone()));
+            (all.collect::<Vec<_>>(), kept.left_out)
+        };
+        all.sort_by(|(a, left), (b, right)| (Reverse(left.micros), a).cmp(&(Reverse(right.micros), b)));
         out.begin_array("shapes");
-        for ((namespace, command, shape), sums) in all {
+        for ((namespace, command, shape), sums) in &all {
             out.push_document().append("ns", namespace.as_str()).append("command", *command);
             out.append("shape", Document::from_valid(shape)).append("count", sums.count);
             out.append("totalMicros", sums.micros).append("maxMicros", sums.micros_max);
@@ -100,7 +104,7 @@ impl Shapes {
             out.append_optional("index", index);
             out.end();
         }
-        out.end().append("leftOut", kept.left_out);
+        out.end().append("leftOut", left_out);
     }
 }
 

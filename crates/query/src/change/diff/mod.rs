@@ -217,6 +217,6 @@ fn text(name: &[u8]) -> &str {
 }
 
 /// Whether two elements have the same type and bytes, whatever their names.
-pub(crate) fn same_value(a: &Element<'_>, b: &Element<'_>) -> bool {
+pub fn same_value(a: &Element<'_>, b: &Element<'_>) -> bool {
     a.kind() == b.kind() && a.value_bytes() == b.value_bytes()
 }
