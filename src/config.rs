@@ -190,6 +190,7 @@ impl ServeOptions {
                 shared: engine == Engine::Postgres,
                 ephemeral: engine == Engine::Memory,
                 syncs: self.durability != Durability::None,
+                sync_interval: Duration::from_millis(self.journal_commit_interval),
                 test_commands: self.test_commands.unwrap_or(self.bind.is_loopback() && !auth),
                 auth,
                 memory_limit: memory::limit(self.memory_limit),

@@ -74,6 +74,7 @@ impl Options {
         let auth = self.auth()?;
         let (parameters, test_commands) = self.parameters()?;
         let replica_set = self.get("replSet").map(set_name).transpose()?;
+        let default_interval = Settings::default().sync_interval;
         let settings = Settings {
             arguments,
             bind,
@@ -83,6 +84,7 @@ impl Options {
             engine: engine.name(),
             ephemeral: engine == Engine::Memory,
             syncs: !self.has("nojournal"),
+            sync_interval: disk.as_ref().map_or(default_interval, |disk| disk.journal_commit_interval),
             test_commands,
             tls: self.tls()?,
             auth,

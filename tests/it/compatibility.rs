@@ -57,6 +57,7 @@ fn page(client: &mut Client) -> String {
     section(&mut page, "Accumulators and window operators", &accumulators, |name| {
         is_refused(client, &accumulator_probe(name))
     });
+    parameters(client, &mut page);
     page.push_str(WITHOUT_EFFECT);
     page
 }
@@ -91,13 +92,31 @@ whole documents reach them; `$merge` is told as it was given.
 is the plan cache: `works` in `$planCacheStats` are such keys, and there are no scores (`candidatePlanScores`).
 - `logComponentVerbosity` knows all of MongoDB's components; lines that only a level above 0 shows are of `command`, \
 `network` and `index`. `syncdelay` means nothing to the memory engine. `diagnosticDataCollectionEnabled` is false, since \
-nothing is collected.
-- `serverStatus` has no `locks`, `wiredTiger` or `tcmalloc`: there are none. `dbStats` tells no sizes of the file system. \
+nothing is collected, and `internalQueryFrameworkControl` the one way that queries run here: either may be set to that, and to \
+nothing else. `journalCommitInterval` means nothing where no journal is synced unasked.
+- `serverStatus` has no `locks`, `wiredTiger` or `tcmalloc`: there are none. `dbStats` tells the sizes of the file system \
+that data, or at least temporary files, lie on; not with PostgreSQL, which may be elsewhere. `getDiagnosticData` is empty. \
 `compact` and `refreshLogicalSessionCacheNow` have nothing to do, `lockInfo` and `connPoolStats` nothing to tell, \
 `collStats` nothing of one index but its size.
 - `admin.system.version` and `local.startup_log` are empty; `getParameter` tells the feature compatibility version.
 - `$collStats` has no histograms and no `queryExecStats`. Entries of `system.profile` have an `_id`, and no `locks`, `execStats`, inserted keys or times spent waiting; `bulkWrite` has one entry.
 ";
+
+/// Parameters: those that the server tells, and those that it knows from MongoDB and refuses.
+fn parameters(client: &mut Client, page: &mut String) {
+    let mut all = Builder::new();
+    all.append("getParameter", "*").append("$db", "admin");
+    let reply = client.command(&all.finish()).unwrap();
+    let told: Vec<&str> = reply.view().iter().map(|parameter| parameter.name()).collect();
+    let refused = std::fs::read_to_string(root().join("crates/server/src/parameters/elsewhere.rs")).unwrap();
+    let tables = refused.split("/// Why").next().unwrap();
+    let refused = tables.lines().filter_map(|line| line.trim().strip_prefix('"')?.strip_suffix("\","));
+    let names: Vec<&str> =
+        told.into_iter().filter(|name| !matches!(*name, "ok" | "$clusterTime" | "operationTime")).collect();
+    let refused: BTreeSet<&str> = refused.collect();
+    let all: Vec<&str> = names.iter().copied().chain(refused.iter().copied()).collect();
+    section(page, "Parameters", &all, |name| refused.contains(name));
+}
 
 /// A heading and the names, those refused apart.
 fn section(page: &mut String, title: &str, names: &[&str], mut refused: impl FnMut(&str) -> bool) {

@@ -63,6 +63,7 @@ mod sessions;
 mod space;
 #[cfg(unix)]
 mod starting;
+mod status;
 mod step_down;
 mod strict;
 mod tidy;

@@ -23,6 +23,7 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/server/src/logging/components.rs: LEVELS", "how much that log tells, by part"),
     ("crates/server/src/logging/components.rs: QUIET", "the same"),
     ("crates/server/src/logging/mod.rs: JSON", "the log is the process's standard error"),
+    ("crates/server/src/logging/mod.rs: LONGEST", "the same: how much of a message it gets"),
     ("crates/server/src/logging/mod.rs: RING", "the same: its latest lines"),
     ("crates/server/src/logging/mod.rs: SINK", "the same: where it goes"),
     ("crates/server/src/logging/mod.rs: WARNINGS", "the same: what was said at the start"),

@@ -85,6 +85,24 @@ fn each_mode_serves_whom_it_should() {
 }
 
 #[test]
+fn the_mode_may_become_stricter_step_by_step() {
+    let Some(setting) = Setting::new("stricter", "allow", &[]) else { return };
+    let mut client = setting.secure(None).unwrap();
+    let mut set = |mode: &str| {
+        let reply =
+            run(&mut client, &format!("{{setParameter: 1, tlsMode: '{mode}', $db: 'admin'}}")).unwrap();
+        (is_ok(&reply), reply)
+    };
+    assert!(!set("requireTLS").0 && !set("disabled").0);
+    assert_eq!(text(&set("preferTLS").1, "was"), "allowTLS");
+    assert!(!set("allowTLS").0 && answers(setting.plain()));
+    assert_eq!(text(&set("requireTLS").1, "was"), "preferTLS");
+    assert!(!answers(setting.plain()) && answers(setting.secure(None)));
+    let shown = run(&mut client, "{getParameter: 1, sslMode: 1, $db: 'admin'}").unwrap();
+    assert_eq!(text(&shown, "sslMode"), "requireSSL");
+}
+
+#[test]
 fn large_documents_pass_both_ways() {
     let Some(setting) = Setting::new("large", "require", &[]) else { return };
     let mut client = setting.secure(None).unwrap();

@@ -43,6 +43,9 @@ const HIDDEN: &[&str] = &[
     "wallTime",
 ];
 
+/// Kept, the machine's sizes in them hidden.
+const SIZES: &[&str] = &["fsUsedSize", "fsTotalSize"];
+
 /// Kept, their values hidden, where they are text.
 const SECRET: &[&str] = &["salt", "serverKey", "storedKey"];
 
@@ -85,6 +88,7 @@ impl Names {
                 Some(Value::String("<host>").to_owned())
             }
             Value::String(_) if SECRET.contains(&name) => Some(Value::String("<secret>").to_owned()),
+            _ if SIZES.contains(&name) => Some(Value::String("<bytes>").to_owned()),
             _ if HIDDEN.contains(&name) => Some(Value::String("<time>").to_owned()),
             Value::Double(1.0) if name == "ok" => Some(Value::Int32(1).to_owned()),
             Value::Double(0.0) if name == "ok" => Some(Value::Int32(0).to_owned()),

@@ -22,7 +22,7 @@ use base::random::Random;
 use base::{Error, ErrorCode, Namespace, Result, err};
 use parking_lot::{Mutex, RwLock};
 use query::{Context, SpillFolder, Stamps};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{
     AtomicI64, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed},
@@ -57,6 +57,10 @@ pub struct Database {
     build_memory: AtomicUsize,
     /// Where temporary files are.
     spills: OnceLock<SpillFolder>,
+    /// The directory of that.
+    files: OnceLock<PathBuf>,
+    /// What statistics call the server that has this database: its host and port.
+    host: OnceLock<String>,
     /// The system's folder for temporary files, which serves where there is no other.
     system_spills: SpillFolder,
     pub(crate) watchers: Arc<Watchers>,
@@ -130,6 +134,8 @@ impl Database {
             transactions: Transactions::default(),
             build_memory: AtomicUsize::new(BUILD_MEMORY),
             spills: OnceLock::new(),
+            files: OnceLock::new(),
+            host: OnceLock::new(),
             system_spills: SpillFolder::default(),
             watchers: Arc::default(),
             history: History::default(),
@@ -261,6 +267,12 @@ impl Database {
         self.operations.full.store(refused, Relaxed);
     }
 
+    /// How many keys and documents have been examined since the start, and how many sorts no index has done.
+    pub fn examined(&self) -> (u64, u64, u64) {
+        let Shared { keys_examined, docs_examined, sorts, .. } = &*self.operations;
+        (keys_examined.load(Relaxed), docs_examined.load(Relaxed), sorts.load(Relaxed))
+    }
+
     /// Whether what makes the data grow is refused.
     pub fn refuses_growth(&self) -> bool {
         self.operations.full.load(Relaxed)
@@ -272,7 +284,23 @@ impl Database {
     /// Errors: the directory can't be made or read.
     pub fn spill_into(&self, directory: &Path) -> std::io::Result<()> {
         let _ = self.spills.set(SpillFolder::open(directory)?);
+        let _ = self.files.set(directory.to_path_buf());
         Ok(())
+    }
+
+    /// A directory of the file system that this database has its files on, be they temporary ones.
+    pub fn directory(&self) -> PathBuf {
+        self.files.get().cloned().unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// Says what statistics call the server, its host and port; once, by whoever serves.
+    pub fn set_host(&self, host: String) {
+        let _ = self.host.set(host);
+    }
+
+    /// What statistics call the server.
+    pub(crate) fn host(&self) -> &str {
+        self.host.get().map_or("", |host| host)
     }
 
     /// Where temporary files are, for the contexts of statements.

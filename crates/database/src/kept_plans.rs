@@ -81,7 +81,7 @@ pub(crate) fn fingerprint(indexes: &[Arc<Index>]) -> u64 {
 
 impl KeptPlan {
     /// The document that `$planCacheStats` shows.
-    pub(crate) fn to_document(&self) -> DocumentBuf {
+    pub(crate) fn to_document(&self, host: &str) -> DocumentBuf {
         let Shown { filter, sort, projection, collation, hashes: (shape, key), filtered, stages } =
             &self.shown;
         let mut out = Builder::new();
@@ -104,7 +104,7 @@ impl KeptPlan {
         let documents =
             [filter, sort, projection].into_iter().chain(stages).map(|shown| shown.view().bytes().len());
         let size = documents.sum::<usize>() + self.trial.shape.len() + size_of::<KeptPlan>();
-        out.append("estimatedSizeBytes", size as i64).append("host", "vellum");
+        out.append("estimatedSizeBytes", size as i64).append("host", host);
         out.finish()
     }
 

@@ -21,6 +21,10 @@ pub(crate) struct Shared {
     pub(crate) stopping: AtomicBool,
     /// Set while the process has no memory left for more data.
     pub(crate) full: AtomicBool,
+    /// Keys and documents that operations have examined, and sorts without an index, since the start.
+    pub(crate) keys_examined: AtomicU64,
+    pub(crate) docs_examined: AtomicU64,
+    pub(crate) sorts: AtomicU64,
     /// What data goes into.
     engine: Option<Arc<dyn Engine>>,
 }

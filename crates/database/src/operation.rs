@@ -119,7 +119,27 @@ const PLANS_MAX: usize = 32;
 /// Checks between two looks at the clock.
 const CHECKS_PER_LOOK: u32 = 16;
 
+impl Drop for Operation {
+    /// What it has examined counts from now on.
+    fn drop(&mut self) {
+        for (mine, all) in [
+            (&self.keys_examined, &self.shared.keys_examined),
+            (&self.docs_examined, &self.shared.docs_examined),
+        ] {
+            let examined = u64::try_from(mine.load(Relaxed)).unwrap_or(0);
+            if examined > 0 {
+                all.fetch_add(examined, Relaxed);
+            }
+        }
+    }
+}
+
 impl Operation {
+    /// Counts a sort that no index has done.
+    pub(crate) fn note_sort(&self) {
+        self.shared.sorts.fetch_add(1, Relaxed);
+    }
+
     /// An operation without a deadline that runs long work in place.
     pub fn new(id: u64) -> Operation {
         Operation::of_database(id, |work| work(), Arc::default())
@@ -154,7 +174,9 @@ impl Operation {
 
     /// The same, long work going through `hook`.
     pub fn with_blocking(id: u64, hook: BlockingHook) -> Operation {
-        Operation { blocking: hook, ..Operation::new(id) }
+        let mut operation = Operation::new(id);
+        operation.blocking = hook;
+        operation
     }
 
     /// Sets maxTimeMS, counted from now; zero takes the limit away. A cursor's operation is set

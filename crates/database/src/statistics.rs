@@ -1,5 +1,6 @@
 //! Sizes and counts of collections and databases, as collStats, dbStats and their stages show them.
 
+use crate::catalog_entry;
 use crate::collection::{Capped, Collection};
 use crate::database::Database;
 use crate::index::Index;
@@ -95,6 +96,11 @@ impl Database {
         })
     }
 
+    /// Bytes of the catalog's entry of a collection, which it takes even while it is empty.
+    pub fn entry_bytes(&self, collection: &Collection) -> i64 {
+        catalog_entry::entry(collection).view().bytes().len() as i64
+    }
+
     /// The documents of `$collStats` and `$indexStats`; `None` for another stage. What is known of times
     /// somebody else tells.
     pub(crate) fn statistics_stage(
@@ -166,7 +172,7 @@ impl Database {
             kept.trial.indexes == fingerprint(&allowed)
         };
         let plans = data.kept_plans.all();
-        plans.iter().filter(|kept| is_of_these(kept)).map(|kept| kept.to_document()).collect()
+        plans.iter().filter(|kept| is_of_these(kept)).map(|kept| kept.to_document(self.host())).collect()
     }
 
     fn index_stats_stage(&self, namespace: &Namespace) -> Result<Vec<DocumentBuf>> {
@@ -175,7 +181,7 @@ impl Database {
             let mut out = Builder::new();
             out.append("name", index.spec.name.as_str())
                 .append("key", &index.spec.key)
-                .append("host", "vellum");
+                .append("host", self.host());
             out.begin_document("accesses").append("ops", index.uses.load(Relaxed) as i64);
             out.append("since", Value::DateTime(index.since_millis)).end();
             out.append("spec", &index.spec.to_document());

@@ -45,4 +45,9 @@ impl Database {
     pub fn checkpoint_after(&self, longest: Option<Duration>) {
         self.engine().checkpoint_after(longest);
     }
+
+    /// How often the journal is synced unasked, where it is at all.
+    pub fn sync_every(&self, interval: Duration) {
+        self.engine().sync_every(interval);
+    }
 }

@@ -13,6 +13,7 @@ mod web;
 use crate::activity::Activity;
 use crate::buffers;
 use crate::call::Wait;
+use crate::commands::diagnostics::host_name;
 use crate::connection::{ConnectionState, Outcome, Peer, handle};
 use crate::own_address::dialled;
 use crate::server::Server;
@@ -100,6 +101,7 @@ async fn listen(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Res
     let listener = socket.listen(BACKLOG)?;
     let terminated = termination()?;
     let address = listener.local_addr()?;
+    server.database.set_host(format!("{}:{}", host_name(), address.port()));
     if let Some(set) = server.set() {
         let config = set.config();
         let known = server.settings.advertise.as_ref().or(config.host.as_ref());

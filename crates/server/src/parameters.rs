@@ -1,7 +1,9 @@
 //! Server parameters: those that getParameter shows and setParameter changes.
 //!
 //! A parameter is here because clients read it or because changing it has its effect; any other
-//! is refused as unknown, never taken silently.
+//! is refused, never taken silently: as unknown, or as having no meaning here where MongoDB has it.
+
+pub(crate) mod elsewhere;
 
 use base::bson::{Builder, Value};
 use base::{Result, err};
@@ -22,6 +24,8 @@ pub(crate) enum Setting {
     Long(i64),
     /// Any number.
     Double(f64),
+    /// A word of a few.
+    Word(&'static str),
 }
 
 impl Setting {
@@ -32,6 +36,7 @@ impl Setting {
             Setting::Integer(value) => reply.append(name, *value),
             Setting::Long(value) => reply.append(name, *value),
             Setting::Double(value) => reply.append(name, *value),
+            Setting::Word(value) => reply.append(name, *value),
         };
     }
 }
@@ -61,6 +66,11 @@ const fn constant(name: &'static str, value: i32) -> Parameter {
     Parameter { name, initial: Setting::Integer(value), changeable: false, lowest: value }
 }
 
+/// Something that could be otherwise in MongoDB, and may be set to what it is.
+const fn only(name: &'static str, value: Setting) -> Parameter {
+    Parameter { name, initial: value, changeable: true, lowest: 0 }
+}
+
 /// How much a kind of work may hold, one of [`Limits`].
 const fn bytes(name: &'static str) -> Parameter {
     let initial = Setting::Long(DEFAULT_BYTES as i64);
@@ -74,7 +84,7 @@ const PARAMETERS: &[Parameter] = &[
     boolean("allowDiskUseByDefault", true),
     Parameter { name: "authSchemaVersion", initial: Setting::Integer(5), changeable: false, lowest: 5 },
     integer(CURSOR_TIMEOUT, 600_000, 1),
-    fixed("diagnosticDataCollectionEnabled", false),
+    only("diagnosticDataCollectionEnabled", Setting::Boolean(false)),
     fixed("ingressConnectionEstablishmentRateLimiterEnabled", false),
     bytes("internalDocumentSourceBucketAutoMaxMemoryBytes"),
     bytes("internalDocumentSourceGraphLookupMaxMemoryBytes"),
@@ -83,14 +93,17 @@ const PARAMETERS: &[Parameter] = &[
     bytes("internalLookupStageIntermediateDocumentMaxSizeBytes"),
     bytes("internalQueryFacetBufferSizeBytes"),
     bytes("internalQueryFacetMaxOutputDocSizeBytes"),
+    only("internalQueryFrameworkControl", Setting::Word("forceClassicEngine")),
     bytes("internalQueryMaxAddToSetBytes"),
     integer("internalQueryMaxAllowedDensifyDocs", 500_000, 1),
     bytes("internalQueryMaxBlockingSortMemoryUsageBytes"),
     bytes("internalQueryMaxNAccumulatorBytes"),
     bytes(OPERATION_MEMORY),
     bytes("internalQueryMaxPushBytes"),
+    integer(SYNC_EVERY, 100, 1),
     constant("localLogicalSessionTimeoutMinutes", 30),
     constant("maxBSONDepth", 200),
+    integer(LOG_SIZE, 10, 0),
     integer("maxTransactionLockRequestTimeoutMillis", 5, -1),
     boolean(NO_TABLE_SCAN, false),
     integer(STRANGER_MESSAGE_MAX, 16 * 1024, 1),
@@ -104,11 +117,20 @@ const PARAMETERS: &[Parameter] = &[
     integer("ttlMonitorSleepSecs", 60, 1),
 ];
 
+/// Those that may be set to what they are and to nothing else.
+const ONLY_ONE_WAY: [&str; 2] = ["diagnosticDataCollectionEnabled", "internalQueryFrameworkControl"];
+
+/// The words of `internalQueryFrameworkControl`; here there is one way to run queries.
+const FRAMEWORKS: [&str; 3] = ["forceClassicEngine", "trySbeEngine", "trySbeRestricted"];
+
 /// For how long a cursor may lie unused, in milliseconds.
 const CURSOR_TIMEOUT: &str = "cursorTimeoutMillis";
 
 /// The share of what an operation may hold that one of its stages holds before it spills.
 const SPILL_SHARE: usize = 8;
+
+/// The most of one thing in a line of the log, in kilobytes; 0 is as much as there is.
+const LOG_SIZE: &str = "maxLogSizeKB";
 
 /// Refuses plans that scan whole collections.
 const NO_TABLE_SCAN: &str = "notablescan";
@@ -118,6 +140,12 @@ const QUIET: &str = "quiet";
 
 /// How many seconds what is committed may lie in the journal alone; 0: until there is another reason.
 pub(crate) const SYNC_DELAY: &str = "syncdelay";
+
+/// How many milliseconds pass between two syncs of the journal that nobody asked for.
+pub(crate) const SYNC_EVERY: &str = "journalCommitInterval";
+
+/// The most of [`SYNC_EVERY`].
+const SYNC_EVERY_MAX: i64 = 500;
 
 /// The most of [`SYNC_DELAY`].
 const SYNC_DELAY_MAX: f64 = 9_000_000.0;
@@ -139,7 +167,7 @@ pub(crate) struct Parameters {
 #[cfg(test)]
 impl Default for Parameters {
     fn default() -> Parameters {
-        Parameters::new(1 << 30)
+        Parameters::new(1 << 30, Duration::from_millis(100))
     }
 }
 
@@ -148,9 +176,10 @@ fn position(name: &str) -> Option<usize> {
 }
 
 impl Parameters {
-    /// The values at the start, where one operation may hold so many bytes.
-    pub(crate) fn new(operation_memory: u64) -> Parameters {
+    /// The values at the start, where one operation may hold so many bytes and the journal is synced so often.
+    pub(crate) fn new(operation_memory: u64, sync_every: Duration) -> Parameters {
         let initial = |parameter: &Parameter| match parameter.name {
+            SYNC_EVERY => Setting::Integer(i32::try_from(sync_every.as_millis()).unwrap_or(i32::MAX)),
             OPERATION_MEMORY => Setting::Long(i64::try_from(operation_memory).unwrap_or(i64::MAX)),
             _ => parameter.initial.clone(),
         };
@@ -211,7 +240,7 @@ impl Parameters {
             Setting::Boolean(allowed) if name == "allowDiskUseByDefault" => limits.allow_disk_use = allowed,
             Setting::Integer(number) => drop(limits.set(name, usize::try_from(number).unwrap_or(0))),
             Setting::Long(number) => drop(limits.set(name, usize::try_from(number).unwrap_or(usize::MAX))),
-            Setting::Boolean(_) | Setting::Double(_) => {}
+            Setting::Boolean(_) | Setting::Double(_) | Setting::Word(_) => {}
         }
     }
 
@@ -226,10 +255,10 @@ impl Parameters {
                 "attempted to set unrecognized parameter [{name}], use help:true to see options "
             )
         };
-        let at = position(name).ok_or_else(unknown)?;
+        let at = position(name).ok_or_else(|| elsewhere::not_set(name).unwrap_or_else(unknown))?;
         let parameter = PARAMETERS.get(at).ok_or_else(unknown)?;
         if !parameter.changeable {
-            return Err(err!(IllegalOperation, "not allowed to change [{name}] at runtime"));
+            return Err(not_at_runtime(name));
         }
         let setting = match parameter.initial {
             Setting::Boolean(_) => Setting::Boolean(value.is_truthy()),
@@ -239,7 +268,14 @@ impl Parameters {
             }
             Setting::Long(_) => Setting::Long(integer_value(parameter, value)?),
             Setting::Double(_) => Setting::Double(seconds_value(parameter, value)?),
+            Setting::Word(_) => word_value(parameter, value)?,
         };
+        if setting != parameter.initial && ONLY_ONE_WAY.contains(&parameter.name) {
+            return Err(err!(
+                NotImplemented,
+                "the parameter '{name}' can't be other than it is in this server"
+            ));
+        }
         self.limit(parameter.name, &setting);
         let mut values = self.values.write();
         if parameter.name == NO_TABLE_SCAN {
@@ -251,8 +287,24 @@ impl Parameters {
         if parameter.name == QUIET {
             crate::logging::components::set_quiet(setting == Setting::Boolean(true));
         }
+        if let (LOG_SIZE, Setting::Integer(kilobytes)) = (parameter.name, &setting) {
+            crate::logging::set_longest(usize::try_from(*kilobytes).unwrap_or(0));
+        }
         let place = values.get_mut(at).ok_or_else(unknown)?;
         Ok(std::mem::replace(place, setting))
+    }
+}
+
+/// The refusal of what is decided at the start.
+fn not_at_runtime(name: &str) -> base::Error {
+    err!(IllegalOperation, "not allowed to change [{name}] at runtime")
+}
+
+/// Errors: BadValue for what is none of the words; NotImplemented for one that means nothing here.
+fn word_value(parameter: &Parameter, value: Value<'_>) -> Result<Setting> {
+    match value.as_str().and_then(|word| FRAMEWORKS.iter().find(|known| **known == word)) {
+        Some(word) => Ok(Setting::Word(word)),
+        None => Err(err!(BadValue, "Failed to set parameter {}: unknown value", parameter.name)),
     }
 }
 
@@ -268,6 +320,12 @@ fn integer_value(parameter: &Parameter, value: Value<'_>) -> Result<i64> {
             "Invalid value for parameter {}: {number} is not greater than or equal to {}",
             parameter.name,
             parameter.lowest
+        ));
+    }
+    if parameter.name == SYNC_EVERY && number > SYNC_EVERY_MAX {
+        return Err(err!(
+            BadValue,
+            "Invalid value for parameter {SYNC_EVERY}: {number} is not less than or equal to {SYNC_EVERY_MAX}"
         ));
     }
     Ok(number)
@@ -304,6 +362,7 @@ mod tests {
         for parameter in PARAMETERS
             .iter()
             .filter(|parameter| parameter.name.starts_with("internal") && parameter.name != OPERATION_MEMORY)
+            .filter(|parameter| !matches!(parameter.initial, Setting::Word(_)))
         {
             assert_eq!(refused(parameter.name), 2);
             assert!(Limits::default().set(parameter.name, 1), "{} is no limit", parameter.name);

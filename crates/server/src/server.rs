@@ -49,6 +49,8 @@ pub struct Settings {
     pub ephemeral: bool,
     /// Whether the journal is synced unasked, so that a write on a replica set that says nothing waits for it.
     pub syncs: bool,
+    /// How often it is synced unasked.
+    pub sync_interval: Duration,
     /// How much memory the process may have; `None` is as much as it gets.
     pub memory_limit: Option<MemoryLimit>,
     /// The most connections open at once.
@@ -88,6 +90,7 @@ impl Default for Settings {
             shared: false,
             ephemeral: true,
             syncs: true,
+            sync_interval: Duration::from_millis(100),
             memory_limit: None,
             connections_max: 65_536,
             profiling: (0, None, None),
@@ -179,7 +182,10 @@ impl Server {
             http: Http::default(),
             ended: Ended::default(),
             transactions: TransactionCounters::default(),
-            parameters: Parameters::new(MemoryLimit::of_operation(settings.memory_limit.as_ref())),
+            parameters: Parameters::new(
+                MemoryLimit::of_operation(settings.memory_limit.as_ref()),
+                settings.sync_interval,
+            ),
             profiler: Profiler::new(settings.profiling),
             default_concerns: DefaultConcerns::default(),
             told: Told::default(),

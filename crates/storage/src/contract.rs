@@ -165,6 +165,10 @@ impl<E: Engine> Engine for Checked<E> {
         self.engine.checkpoint_after(longest);
     }
 
+    fn sync_every(&self, interval: Duration) {
+        self.engine.sync_every(interval);
+    }
+
     fn durability(&self) -> Durability {
         self.engine.durability()
     }

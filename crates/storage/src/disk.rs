@@ -260,6 +260,10 @@ impl Engine for DiskEngine {
         self.core.desk.set_longest(longest);
     }
 
+    fn sync_every(&self, interval: Duration) {
+        self.core.set_flush_interval(interval);
+    }
+
     fn has_journal(&self) -> bool {
         true
     }

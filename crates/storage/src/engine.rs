@@ -209,6 +209,9 @@ pub trait Engine: Send + Sync {
     /// data; `None`: until there is another reason. Without such files that means nothing.
     fn checkpoint_after(&self, _: Option<Duration>) {}
 
+    /// How often the journal is synced unasked. Where it never is, that stays as it is.
+    fn sync_every(&self, _: Duration) {}
+
     /// Whether there is a journal, that is whether anything survives a crash.
     fn has_journal(&self) -> bool;
 
@@ -263,6 +266,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn checkpoint_after(&self, longest: Option<Duration>) {
         (**self).checkpoint_after(longest);
+    }
+
+    fn sync_every(&self, interval: Duration) {
+        (**self).sync_every(interval);
     }
 
     fn has_journal(&self) -> bool {

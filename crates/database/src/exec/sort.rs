@@ -58,6 +58,7 @@ impl Sort {
 
     /// Reads the whole input and sorts it.
     fn fill(&mut self) -> Result<()> {
+        self.surroundings.operation.note_sort();
         if self.gather(PATIENCE)? {
             return self.sorter.finish();
         }

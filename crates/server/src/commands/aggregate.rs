@@ -59,7 +59,7 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
         ));
     }
     if call.arguments.api_strict {
-        parts.check_stable_api()?;
+        check_stable_api(parts.pipeline)?;
     }
     parts.check_read_concern(call.arguments.read_concern.level)?;
     let surroundings = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
@@ -91,6 +91,26 @@ pub(crate) fn check_explained(has_write_concern: bool) -> Result<()> {
         true => Err(err!(FailedToParse, "Aggregation explain does not support the'writeConcern' option")),
         false => Ok(()),
     }
+}
+
+/// Errors: APIStrictError for a stage outside of the stable API.
+pub(crate) fn check_stable_api(pipeline: Array<'_>) -> Result<()> {
+    for stage in pipeline.iter().filter_map(|stage| stage.as_document()?.first()) {
+        let counts_only =
+            || stage.value().as_document().is_some_and(|spec| spec.iter().all(|part| part.name() == "count"));
+        let unstable = match stage.name() {
+            "$collStats" => !counts_only(),
+            name => UNSTABLE_STAGES.contains(&name),
+        };
+        if unstable {
+            return Err(err!(
+                APIStrictError,
+                "stage {} is not allowed with 'apiStrict: true' in API Version 1",
+                stage.name()
+            ));
+        }
+    }
+    Ok(())
 }
 
 impl<'a> Parts<'a> {
@@ -135,27 +155,6 @@ impl<'a> Parts<'a> {
             return Err(err!(FailedToParse, "The 'cursor' option cannot be used with the 'explain' option"));
         }
         Ok(parts)
-    }
-
-    /// Errors: APIStrictError for a stage outside of the stable API.
-    fn check_stable_api(&self) -> Result<()> {
-        for stage in self.pipeline.iter().filter_map(|stage| stage.as_document()?.first()) {
-            let counts_only = || {
-                stage.value().as_document().is_some_and(|spec| spec.iter().all(|part| part.name() == "count"))
-            };
-            let unstable = match stage.name() {
-                "$collStats" => !counts_only(),
-                name => UNSTABLE_STAGES.contains(&name),
-            };
-            if unstable {
-                return Err(err!(
-                    APIStrictError,
-                    "stage {} is not allowed with 'apiStrict: true' in API Version 1",
-                    stage.name()
-                ));
-            }
-        }
-        Ok(())
     }
 
     /// Errors: InvalidOptions for a change stream that was asked for with a read concern it can't have.

@@ -39,7 +39,8 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
         for collection in catalog.collections(name) {
             empty = false;
             let statistics = database.statistics_of(collection)?;
-            size += statistics.storage_size + statistics.total_index_size();
+            size +=
+                statistics.storage_size + statistics.total_index_size() + database.entry_bytes(collection);
         }
         if name == "local" && !call.server.settings.shared {
             size += database.log_bytes().unwrap_or(0) as i64;

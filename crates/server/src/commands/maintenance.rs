@@ -1,4 +1,4 @@
-//! Commands for operators that ask about, or do, upkeep: `compact`, `dbHash`, `connPoolStats`, `lockInfo`.
+//! Commands for operators that ask about, or do, upkeep: `compact`, `dbHash`, `connPoolStats`, `lockInfo` and their kin.
 
 use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
@@ -105,6 +105,23 @@ fn file_md5(call: &mut Call<'_>) -> Result<Answer> {
     let (operation, context) = (&surroundings.operation, &surroundings.context);
     let (chunks, hash) = call.server.database.hash_file(operation, &namespace, id.view(), context)?;
     call.reply.append("numChunks", chunks).append("md5", &hash);
+    Ok(Answer::Done)
+}
+
+/// The row of `getDiagnosticData`.
+pub(crate) const GET_DIAGNOSTIC_DATA: Command = Command::new(
+    "getDiagnosticData",
+    Kind::Admin,
+    "Tells what has been collected for diagnoses, which is nothing.",
+    get_diagnostic_data,
+    Needs::By(needs::diagnostic_data),
+)
+.admin_only();
+
+/// As MongoDB answers where collecting is off.
+fn get_diagnostic_data(call: &mut Call<'_>) -> Result<Answer> {
+    no_fields(call)?;
+    call.reply.begin_document("data").end();
     Ok(Answer::Done)
 }
 

@@ -102,6 +102,7 @@ pub(crate) mod user_roles;
 pub(crate) mod users;
 pub(crate) mod users_info;
 pub(crate) mod validate;
+pub(crate) mod validate_metadata;
 pub(crate) mod vellum_clock;
 pub(crate) mod write_batch;
 

@@ -4,7 +4,8 @@ use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::logging::components;
-use crate::parameters::{SYNC_DELAY, Setting};
+use crate::parameters::{SYNC_DELAY, SYNC_EVERY, Setting, elsewhere};
+use crate::tls::TlsMode;
 use base::bson::{Builder, Value};
 use base::{Result, err};
 use std::time::Duration;
@@ -14,6 +15,12 @@ const LOG_LEVEL: &str = "logLevel";
 
 /// The same, for each part of the server.
 const VERBOSITY: &str = "logComponentVerbosity";
+
+/// Who may connect without TLS, by today's name and the one before; and what they call it, from everybody to nobody.
+const TLS_MODES: [(&str, [&str; 4]); 2] = [
+    ("sslMode", ["disabled", "allowSSL", "preferSSL", "requireSSL"]),
+    ("tlsMode", ["disabled", "allowTLS", "preferTLS", "requireTLS"]),
+];
 
 /// The version whose features are on, as featureCompatibilityVersion.
 pub(crate) const FEATURE_VERSION: &str = "8.0";
@@ -50,7 +57,8 @@ fn get_parameter(call: &mut Call<'_>) -> Result<Answer> {
         }
     }
     if call.reply.len() == before {
-        return Err(err!(InvalidOptions, "no option found to get"));
+        let known = wanted.iter().find_map(|name| elsewhere::not_told(name));
+        return Err(known.unwrap_or_else(|| err!(InvalidOptions, "no option found to get")));
     }
     Ok(Answer::Done)
 }
@@ -75,6 +83,9 @@ fn all_parameters(call: &Call<'_>) -> Vec<(&'static str, Shown, bool)> {
         (VERBOSITY, Shown::Verbosity, true),
         (LOG_LEVEL, Shown::Setting(Setting::Integer(components::level())), true),
     ];
+    for (name, words) in TLS_MODES {
+        parameters.push((name, Shown::Setting(Setting::Word(tls_word(call, words))), true));
+    }
     let held = call.server.parameters.all();
     parameters
         .extend(held.into_iter().map(|(name, value, changeable)| (name, Shown::Setting(value), changeable)));
@@ -155,14 +166,61 @@ fn set_parameter(call: &mut Call<'_>) -> Result<Answer> {
             components::append_to(call.reply, "was");
             components::set(asked)?;
         }
+        name if TLS_MODES.iter().any(|(known, _)| *known == name) => set_tls_mode(call, name, first.value())?,
         name => {
             let was = call.server.parameters.set(name, first.value())?;
             was.append_to(call.reply, "was");
-            if let (SYNC_DELAY, Some(Setting::Double(seconds))) = (name, call.server.parameters.get(name)) {
-                let longest = (seconds > 0.0).then(|| Duration::from_secs_f64(seconds));
-                call.server.database.checkpoint_after(longest);
+            match (name, call.server.parameters.get(name)) {
+                (SYNC_DELAY, Some(Setting::Double(seconds))) => {
+                    let longest = (seconds > 0.0).then(|| Duration::from_secs_f64(seconds));
+                    call.server.database.checkpoint_after(longest);
+                }
+                (SYNC_EVERY, Some(Setting::Integer(millis))) => {
+                    let interval = Duration::from_millis(u64::try_from(millis).unwrap_or(1));
+                    call.server.database.sync_every(interval);
+                }
+                _ => {}
             }
         }
     }
     Ok(Answer::Done)
+}
+
+/// Which of the words tells who may connect without TLS.
+fn tls_word(call: &Call<'_>, words: [&'static str; 4]) -> &'static str {
+    let [off, allow, prefer, require] = words;
+    match call.server.settings.tls.as_ref().map(|tls| tls.mode()) {
+        None => off,
+        Some(TlsMode::Allow) => allow,
+        Some(TlsMode::Prefer) => prefer,
+        Some(TlsMode::Require) => require,
+    }
+}
+
+/// Lets fewer connect without TLS than before, by one step.
+///
+/// Errors: BadValue for any other step, and for what is no word of these.
+fn set_tls_mode(call: &mut Call<'_>, name: &str, value: Value<'_>) -> Result<()> {
+    let words = TLS_MODES.iter().find(|(known, _)| *known == name).map_or([""; 4], |(_, words)| *words);
+    let asked = value.as_str().filter(|asked| words.contains(asked));
+    let asked = asked.ok_or_else(|| {
+        let shown = value.as_str().unwrap_or(value.kind().alias());
+        err!(BadValue, "Invalid value for {name} via setParameter command: {shown}")
+    })?;
+    let was = tls_word(call, words);
+    let tls = call.server.settings.tls.as_ref();
+    let next = tls.and_then(|tls| tls.mode().next());
+    let at = words.iter().position(|word| *word == was);
+    let is_next = at.and_then(|at| words.get(at + 1)) == Some(&asked);
+    match (tls, next) {
+        (Some(tls), Some(next)) if is_next => tls.set_mode(next),
+        _ => {
+            return Err(err!(
+                BadValue,
+                "Illegal state transition for {name}, attempt to change from {was} to {asked}"
+            ));
+        }
+    }
+    call.reply.append("was", was);
+    Ok(())
 }

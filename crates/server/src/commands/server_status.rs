@@ -38,6 +38,7 @@ const SECTIONS: &[Section] = &[
     ("network", network),
     ("opLatencies", op_latencies),
     ("opcounters", op_counters),
+    ("opcountersRepl", applied_counters),
     ("security", security),
     ("storageEngine", storage_engine),
     ("transactions", transactions),
@@ -190,6 +191,13 @@ fn op_counters(server: &Server, reply: &mut Builder) {
     reply.append("getmore", ran("getMore")).append("command", others.map(ran).sum::<i64>());
 }
 
+/// What was applied for another member of a set, of which there is none.
+fn applied_counters(_: &Server, reply: &mut Builder) {
+    for name in ["insert", "query", "update", "delete", "getmore", "command"] {
+        reply.append(name, 0i64);
+    }
+}
+
 fn storage_engine(server: &Server, reply: &mut Builder) {
     reply.append("name", server.settings.engine).append("persistent", !server.settings.ephemeral);
     reply.append("supportsCommittedReads", true).append("supportsSnapshotReadConcern", true);
@@ -285,6 +293,10 @@ fn metrics(server: &Server, reply: &mut Builder) {
         .append("returned", server.counters.returned.get())
         .append("updated", count(&counted.documents_updated))
         .end();
+    let (keys, documents, sorts) = server.database.examined();
+    reply.begin_document("operation").append("scanAndOrder", sorts as i64).end();
+    reply.begin_document("queryExecutor").append("scanned", keys as i64);
+    reply.append("scannedObjects", documents as i64).end();
     reply.begin_document("ttl").append("deletedDocuments", count(&counted.ttl_deleted));
     reply.append("passes", count(&counted.ttl_passes)).end();
 }

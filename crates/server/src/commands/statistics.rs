@@ -6,6 +6,7 @@ use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::bson::Value;
 use base::{Namespace, Result, err};
+use std::path::Path;
 
 /// The row of `collStats`.
 pub(crate) const COLL_STATS: Command = Command::new(
@@ -78,8 +79,26 @@ fn db_stats(call: &mut Call<'_>) -> Result<Answer> {
     call.reply.append("dataSize", sized(data_size)).append("storageSize", sized(storage_size));
     call.reply.append("indexes", indexes).append("indexSize", sized(index_size));
     call.reply.append("totalSize", sized(storage_size + index_size)).append("scaleFactor", scale);
-    call.reply.append("fsUsedSize", 0.0).append("fsTotalSize", 0.0);
+    // Of another machine's disks nothing is known.
+    let disk = if call.server.settings.shared { None } else { disk_bytes(&database.directory()) };
+    call.reply.append_optional("fsUsedSize", disk.map(|(used, _)| sized(used)));
+    call.reply.append_optional("fsTotalSize", disk.map(|(_, all)| sized(all)));
     Ok(Answer::Done)
+}
+
+/// How much of the file system that a directory is on is taken, and how large it is.
+#[cfg(unix)]
+fn disk_bytes(directory: &Path) -> Option<(i64, i64)> {
+    // A directory is there once something has been written; its parent is on the same disk.
+    let found = directory.ancestors().find_map(|directory| nix::sys::statvfs::statvfs(directory).ok())?;
+    let bytes = |blocks: u64| i64::try_from(blocks.saturating_mul(found.fragment_size())).unwrap_or(i64::MAX);
+    let (all, free) = (bytes(found.blocks()), bytes(found.blocks_free()));
+    Some((all - free, all))
+}
+
+#[cfg(not(unix))]
+fn disk_bytes(_: &Path) -> Option<(i64, i64)> {
+    None
 }
 
 /// The row of `dataSize`.

@@ -5,6 +5,9 @@ use log::kv::{Error, Key, Value, VisitSource};
 use log::{Level, Record};
 use std::fmt::Write;
 
+/// What the message is called where it was too long.
+const MESSAGE: &str = "msg";
+
 /// The component of a record that names none.
 const COMPONENT: &str = "-";
 
@@ -14,15 +17,28 @@ struct Extras {
     id: i64,
     component: Option<String>,
     attributes: Vec<(String, String)>,
+    /// The most of one text, in bytes.
+    longest: usize,
+    /// What was longer, and how long.
+    cut: Vec<(String, usize)>,
 }
 
 impl Extras {
-    /// Those of a record; attributes are JSON.
-    fn of(record: &Record<'_>) -> Extras {
-        let mut extras = Extras::default();
+    /// Those of a record, as much of each as may be; attributes are JSON.
+    fn of(record: &Record<'_>, longest: usize) -> Extras {
+        let mut extras = Extras { longest, ..Extras::default() };
         // The visitor below never fails.
         let _ = record.key_values().visit(&mut extras);
         extras
+    }
+
+    /// As much of a text as may be, noting where that isn't all.
+    fn cut<'t>(&mut self, name: &str, text: &'t str) -> &'t str {
+        let short = text.get(..floor_char_boundary(text, self.longest)).unwrap_or_default();
+        if short.len() < text.len() {
+            self.cut.push((name.to_string(), text.len()));
+        }
+        short
     }
 }
 
@@ -35,7 +51,7 @@ impl<'a> VisitSource<'a> for Extras {
                 let json = match (value.to_bool(), value.to_i64()) {
                     (Some(flag), _) => flag.to_string(),
                     (None, Some(number)) => number.to_string(),
-                    (None, None) => quoted(&value.to_string()),
+                    (None, None) => quoted(self.cut(key, &value.to_string())),
                 };
                 self.attributes.push((key.to_string(), json));
             }
@@ -46,25 +62,31 @@ impl<'a> VisitSource<'a> for Extras {
 
 /// The part of the server that a record names.
 pub(super) fn component(record: &Record<'_>) -> Option<String> {
-    Extras::of(record).component
+    Extras::of(record, usize::MAX).component
 }
 
-/// A line for people: time, level, crate, message, attributes.
-pub(super) fn text(record: &Record<'_>, now: i64) -> String {
+/// A line for people: time, level, crate, message, attributes, at most so much of each.
+pub(super) fn text(record: &Record<'_>, now: i64, longest: usize) -> String {
     let crate_name = record.target().split("::").next().unwrap_or_default();
-    let mut line = format!("{} {:<5} {crate_name}: {}", format_time(now), record.level(), record.args());
-    for (name, value) in Extras::of(record).attributes {
-        // Writing to a string doesn't fail.
+    let mut extras = Extras::of(record, longest);
+    let message = record.args().to_string();
+    let message = extras.cut(MESSAGE, &message);
+    let mut line = format!("{} {:<5} {crate_name}: {message}", format_time(now), record.level());
+    // Writing to a string doesn't fail.
+    for (name, value) in extras.attributes {
         let _ = write!(line, " {name}={value}");
+    }
+    for (name, bytes) in extras.cut {
+        let _ = write!(line, " [{name} had {bytes} bytes]");
     }
     line
 }
 
-/// A line for programs, in the form that mongod writes, with at most so much of the message.
-pub(super) fn json(record: &Record<'_>, now: i64, message_max: usize) -> String {
-    let extras = Extras::of(record);
+/// A line for programs, in the form that mongod writes, with at most so much of the message and of each attribute.
+pub(super) fn json(record: &Record<'_>, now: i64, longest: usize) -> String {
+    let mut extras = Extras::of(record, longest);
     let message = record.args().to_string();
-    let message = message.get(..floor_char_boundary(&message, message_max)).unwrap_or_default();
+    let message = extras.cut(MESSAGE, &message);
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or("-");
     let component = extras.component.as_deref().unwrap_or(COMPONENT);
@@ -73,6 +95,15 @@ pub(super) fn json(record: &Record<'_>, now: i64, message_max: usize) -> String 
         let attributes = extras.attributes.iter().map(|(name, value)| format!("{}:{value}", quoted(name)));
         // Writing to a string doesn't fail.
         let _ = write!(line, ",\"attr\":{{{}}}", attributes.collect::<Vec<_>>().join(","));
+    }
+    if !extras.cut.is_empty() {
+        let of = |one: &dyn Fn(&(String, usize)) -> String| {
+            extras.cut.iter().map(one).collect::<Vec<_>>().join(",")
+        };
+        let kinds = of(&|(name, bytes)| format!(r#"{}:{{"type":"string","size":{bytes}}}"#, quoted(name)));
+        let _ = write!(line, ",\"truncated\":{{{kinds}}}");
+        let sizes = of(&|(name, bytes)| format!("{}:{bytes}", quoted(name)));
+        let _ = write!(line, ",\"size\":{{{sizes}}}");
     }
     line.push('}');
     line
@@ -156,8 +187,17 @@ mod tests {
 
     #[test]
     fn text_is_for_people() {
-        let line = record(|record| text(record, 0));
+        let line = record(|record| text(record, 0, usize::MAX));
         assert_eq!(line, "1970-01-01T00:00:00.000Z INFO  server: Waiting\nfor é port=5 on=\"a\\\"b\"");
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_and_told() {
+        let line = record(|record| text(record, 0, 7));
+        assert!(line.ends_with("server: Waiting port=5 on=\"a\\\"b\" [msg had 14 bytes]"), "{line}");
+        let line = record(|record| json(record, 0, 7));
+        let end = r#","truncated":{"msg":{"type":"string","size":14}},"size":{"msg":14}}"#;
+        assert!(line.ends_with(end), "{line}");
     }
 
     #[test]

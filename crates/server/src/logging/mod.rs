@@ -15,14 +15,14 @@ use sink::Sink;
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub(crate) use time::{format_time, now_millis};
 
 /// How many lines getLog can show, as many as MongoDB keeps.
 const LINES_KEPT: usize = 1024;
 
-/// The longest message kept, in bytes; the log itself gets all of it.
+/// The longest message kept for getLog, in bytes.
 const MESSAGE_MAX: usize = 1024;
 
 /// How to log.
@@ -63,6 +63,8 @@ static RING: Mutex<Ring> = Mutex::new(Ring { lines: VecDeque::new(), written: 0 
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static SINK: Mutex<Sink> = Mutex::new(Sink::StandardError);
 static JSON: AtomicBool = AtomicBool::new(false);
+/// The most of a message, or of an attribute, that is written, in bytes: `maxLogSizeKB`.
+static LONGEST: AtomicUsize = AtomicUsize::new(10 * 1024);
 
 struct Logger;
 
@@ -76,13 +78,14 @@ impl Log for Logger {
             return;
         }
         let now = now_millis();
+        let longest = LONGEST.load(Ordering::Relaxed);
         let line = match JSON.load(Ordering::Relaxed) {
-            true => json(record, now, usize::MAX),
-            false => text(record, now),
+            true => json(record, now, longest),
+            false => text(record, now, longest),
         };
         SINK.lock().write(line);
         if record.level() <= Level::Info {
-            keep(json(record, now, MESSAGE_MAX));
+            keep(json(record, now, MESSAGE_MAX.min(longest)));
         }
     }
 
@@ -97,6 +100,12 @@ fn keep(line: String) {
     }
     ring.lines.push_back(line);
     ring.written += 1;
+}
+
+/// Says how many kilobytes of one message or attribute are written; 0 is all of it.
+pub(crate) fn set_longest(kilobytes: usize) {
+    let bytes = if kilobytes == 0 { usize::MAX } else { kilobytes.saturating_mul(1024) };
+    LONGEST.store(bytes, Ordering::Relaxed);
 }
 
 /// Starts logging; called again, only how to log changes.

@@ -42,6 +42,15 @@ impl TlsMode {
             TlsMode::Require => "requireTLS",
         }
     }
+
+    /// What it may be changed to while the server runs.
+    pub(crate) fn next(self) -> Option<TlsMode> {
+        match self {
+            TlsMode::Allow => Some(TlsMode::Prefer),
+            TlsMode::Prefer => Some(TlsMode::Require),
+            TlsMode::Require => None,
+        }
+    }
 }
 
 /// What TLS was asked for.
@@ -80,6 +89,8 @@ impl std::fmt::Debug for TlsOptions {
 #[derive(Debug)]
 pub struct Tls {
     options: TlsOptions,
+    /// Who may connect without, which may become fewer.
+    mode: RwLock<TlsMode>,
     loaded: RwLock<Arc<Loaded>>,
 }
 
@@ -99,12 +110,18 @@ impl Tls {
     /// The file, and what is wrong with it.
     pub fn open(options: TlsOptions) -> Result<Tls, String> {
         let loaded = RwLock::new(Arc::new(load(&options)?));
-        Ok(Tls { options, loaded })
+        let mode = RwLock::new(options.mode);
+        Ok(Tls { options, mode, loaded })
     }
 
     /// Who may connect without.
     pub fn mode(&self) -> TlsMode {
-        self.options.mode
+        *self.mode.read()
+    }
+
+    /// Lets fewer connect without, one step at a time.
+    pub(crate) fn set_mode(&self, mode: TlsMode) {
+        *self.mode.write() = mode;
     }
 
     /// Whether whoever connects needs a certificate.

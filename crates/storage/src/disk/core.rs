@@ -59,6 +59,8 @@ struct Flushing {
     /// Somebody wants a sync before the interval ends.
     asked: bool,
     stop: bool,
+    /// How often there is one unasked.
+    interval: Option<Duration>,
 }
 
 struct Writer {
@@ -282,9 +284,10 @@ impl Core {
     /// Syncs the journal when asked to, and every so often if there is an interval, until told to stop.
     pub(super) fn flush_every(&self, interval: Option<Duration>) {
         let mut flushing = self.flushing.lock();
+        flushing.interval = interval;
         while !flushing.stop {
             if !flushing.asked {
-                match interval {
+                match flushing.interval {
                     Some(interval) => _ = self.flush.wait_for(&mut flushing, interval),
                     None => self.flush.wait(&mut flushing),
                 }
@@ -301,6 +304,14 @@ impl Core {
                 flushing = self.flushing.lock();
             }
         }
+    }
+
+    /// Says how often the journal is synced unasked, where it is at all.
+    pub(super) fn set_flush_interval(&self, interval: Duration) {
+        let mut flushing = self.flushing.lock();
+        flushing.interval = flushing.interval.map(|_| interval);
+        drop(flushing);
+        self.flush.notify_all();
     }
 
     /// Asks for a sync without waiting for it.

@@ -96,6 +96,16 @@ pub(crate) fn diagnostic_data(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(Resource::Collection("local", "oplog.rs"), Action::CollStats)
 }
 
+/// `validateDBMetadata`: what it is asked of, which is everything where no database is named.
+pub(crate) fn validate_metadata(asked: &mut Asked<'_>) -> Result<()> {
+    let text = |name| values(asked.body, name).find_map(|value| value.as_str());
+    let resource = match text("db") {
+        Some(database) => Resource::named(database, text("collection")),
+        None => Resource::AnyNormal,
+    };
+    asked.need(resource, Action::Validate)
+}
+
 /// `applyOps`: the right to apply at all, and for each operation what it would need as a command.
 pub(crate) fn apply_ops(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(Resource::Cluster, Action::ApplyOps)?;

@@ -207,7 +207,7 @@ pub(super) const SAMPLES: &[(&str, &str)] = &[
     ("updateUser", r#"{updateUser: "u", pwd: "p", $db: "d"}"#),
     ("usersInfo", r#"{usersInfo: 1, $db: "d"}"#),
     ("validate", r#"{validate: "c", $db: "d"}"#),
-    ("validateDBMetadata", r#"{validateDBMetadata: 1, apiParameters: {version: "1"}, $db: "d"}"#),
+    ("validateDBMetadata", r#"{validateDBMetadata: 1, db: "d", apiParameters: {version: "1"}, $db: "d"}"#),
     ("vellumClock", r#"{vellumClock: 1, $db: "admin"}"#),
     ("vellumSlowQueries", r#"{vellumSlowQueries: 1, $db: "admin"}"#),
     ("whatsmyuri", r#"{whatsmyuri: 1, $db: "admin"}"#),

@@ -1,0 +1,80 @@
+//! `validateDBMetadata`: whether views and indexes keep to a version of the stable API.
+
+use crate::access::{Needs, needs};
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::commands::aggregate;
+use crate::fields::Fields;
+use base::bson::Array;
+use base::{ErrorCode, Result};
+use database::collection::Collection;
+
+/// How many bytes the errors of one reply may take before the rest is only said to be there.
+const ERRORS_MAX: usize = 15 * 1024 * 1024;
+
+/// The row of `validateDBMetadata`.
+pub(crate) const VALIDATE_METADATA: Command = Command::new(
+    "validateDBMetadata",
+    Kind::Read,
+    "Tells which views and indexes a version of the stable API doesn't have.",
+    validate_metadata,
+    Needs::By(needs::validate_metadata),
+);
+
+fn validate_metadata(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let database = fields.string("db")?;
+    let name = fields.string("collection")?;
+    let parameters = fields.required("apiParameters", Fields::document)?;
+    fields.finish()?;
+    let mut parameters = Fields::of_document("validateDBMetadata.apiParameters", parameters);
+    let version = parameters.required("version", Fields::string)?;
+    let strict = parameters.boolean("strict")?.unwrap_or(false);
+    // Nothing of version 1 is deprecated.
+    parameters.boolean("deprecationErrors")?;
+    parameters.finish()?;
+    let catalog = call.server.database.catalog();
+    let reply = &mut *call.reply;
+    reply.begin_array("apiVersionErrors");
+    let asked = catalog.databases().filter(|known| database.is_none_or(|it| it == *known));
+    let collections = asked.flat_map(|database| catalog.collections(database));
+    let collections =
+        collections.filter(|collection| name.is_none_or(|it| it == collection.namespace.collection()));
+    let errors = collections.flat_map(|collection| {
+        errors_of(collection, strict && version == "1").into_iter().map(move |why| (collection, why))
+    });
+    let begin = reply.len();
+    let mut has_more = false;
+    for (collection, why) in errors {
+        has_more = reply.len() - begin > ERRORS_MAX;
+        if has_more {
+            break;
+        }
+        reply.push_document().append("ns", collection.namespace.as_str());
+        reply.append("code", ErrorCode::APIStrictError.number()).append("codeName", "APIStrictError");
+        reply.append("errmsg", &why).end();
+    }
+    reply.end().append("hasMoreErrors", has_more);
+    Ok(Answer::Done)
+}
+
+/// What a collection or view has that version 1 of the stable API hasn't.
+fn errors_of(collection: &Collection, strict: bool) -> Vec<String> {
+    if !strict {
+        return Vec::new();
+    }
+    if let Some(view) = &collection.options.view {
+        let stages = view.pipeline.view().as_array().unwrap_or(Array::EMPTY);
+        return aggregate::check_stable_api(stages)
+            .err()
+            .map(|error| error.message().to_string())
+            .into_iter()
+            .collect();
+    }
+    let indexes = collection.data.iter().flat_map(|data| &data.indexes);
+    let unstable = indexes.filter(|index| index.spec.sparse || index.spec.text.is_some());
+    unstable
+        .map(|index| format!("The index with name {} is not allowed in API version 1.", index.spec.name))
+        .collect()
+}
