@@ -65,10 +65,11 @@ pub(crate) struct Common {
     /// Start temporary PostgreSQL clusters from the installed version: fsync on, off, on a RAM disk
     #[arg(long)]
     pub(crate) postgres_here: bool,
-    /// Operations per second to offer, each timed from its intended start; without it, each
-    /// connection sends its next operation when the last one is answered
-    #[arg(long, value_name = "N", value_parser = parse_positive)]
-    pub(crate) rate: Option<f64>,
+    /// Operations per second to offer, each timed from its intended start; several, such as
+    /// 500,1000,2000, are measured in turn. Without it, each connection sends its next operation
+    /// when the last one is answered
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = parse_positive)]
+    pub(crate) rate: Vec<f64>,
     /// Search for the highest rate whose p99 stays within this many milliseconds
     #[arg(long, value_name = "MS", value_parser = parse_positive, conflicts_with = "rate")]
     pub(crate) find_rate: Option<f64>,
@@ -153,7 +154,7 @@ pub(crate) struct Compare {
     pub(crate) before: PathBuf,
     /// The run of after, JSON
     pub(crate) after: PathBuf,
-    /// Exit with 1 if any row got worse by more, such as 'p99>+10%' or 'rate<-5%'; may be given several times
+    /// Exit with 1 if any row but the floor's got worse by more for sure, such as 'p99>+10%' or 'rate<-5%'; may be given several times
     #[arg(long, value_name = "LIMIT")]
     pub(crate) fail_if: Vec<String>,
     /// Draw the differences into an HTML file

@@ -27,6 +27,9 @@ pub(crate) struct Report {
     /// The command that replays it, with the seed.
     pub(crate) command: String,
     pub(crate) seed: u64,
+    /// What the experiment's own sizes were multiplied by.
+    #[serde(default = "one")]
+    pub(crate) scale: f64,
     /// The machine: kernel, processors, memory, file system, as name and value.
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) targets: Vec<TargetInfo>,
@@ -38,6 +41,26 @@ pub(crate) struct Report {
     pub(crate) warnings: Vec<String>,
     /// What went wrong; figures of before are kept.
     pub(crate) errors: Vec<String>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// Below this scale a run shows that everything works, and not how fast it is.
+const SMOKE: f64 = 0.2;
+
+impl Report {
+    /// What a reader of a run too small to measure anything must know, if it is one.
+    pub(crate) fn smoke_test(&self) -> Option<String> {
+        (self.scale < SMOKE).then(|| {
+            format!(
+                "This is a smoke test (--scale {}): at so small a size figures show that everything works, not how \
+                 fast it is.",
+                self.scale
+            )
+        })
+    }
 }
 
 /// A target, and what it promises.
@@ -92,6 +115,9 @@ pub(crate) enum Promise {
 pub(crate) struct Section {
     /// A short id without spaces, unique within the report.
     pub(crate) id: String,
+    /// The experiment that it is of, where a report has several.
+    #[serde(default)]
+    pub(crate) experiment: String,
     pub(crate) title: String,
     /// What an operation is here.
     pub(crate) about: String,
@@ -111,6 +137,8 @@ pub(crate) enum Kind {
     Growth,
     /// Rates offered and the latency found: [`Row::x`] is the rate.
     Rates,
+    /// As `Bars`, with cases named "ROW, COLUMN": all of a target beside one another, in one scale.
+    Matrix,
 }
 
 /// One target doing one thing: merged over the rounds, which are kept beside.
@@ -161,6 +189,9 @@ pub(crate) struct Round {
     /// Microseconds of operation, of this round alone.
     pub(crate) latency: Summary,
     pub(crate) cpu_microseconds: Option<f64>,
+    /// It is of less than was asked: it was ended early, or fell too far behind its schedule.
+    #[serde(default)]
+    pub(crate) shortened: bool,
 }
 
 /// A step of a timeline.
@@ -200,6 +231,11 @@ impl Row {
             resident_bytes: None,
             extra: BTreeMap::new(),
         }
+    }
+
+    /// Whether its figures are of less than was asked.
+    pub(crate) fn is_shortened(&self) -> bool {
+        self.partial || self.rounds.iter().any(|round| round.shortened)
     }
 
     /// Operations per second, over all rounds; zero if there were none.
@@ -265,6 +301,7 @@ mod tests {
                 seconds,
                 latency: Summary::default(),
                 cpu_microseconds: None,
+                shortened: false,
             });
         }
         row
@@ -272,7 +309,8 @@ mod tests {
 
     fn section(rows: Vec<Row>) -> Section {
         let (id, title, about) = ("s".to_string(), String::new(), String::new());
-        Section { id, title, about, kind: Kind::Bars, base: Some("floor".to_string()), rows }
+        let experiment = String::new();
+        Section { id, experiment, title, about, kind: Kind::Bars, base: Some("floor".to_string()), rows }
     }
 
     #[test]

@@ -5,8 +5,9 @@ use crate::environment;
 use crate::error::{Error, Result};
 use crate::experiment::{self, Experiment};
 use crate::load::Until;
+use crate::load::effort::Effort;
 use crate::load::progress::Progress;
-use crate::load::suspicion::Suspicions;
+use crate::load::suspicion::{OTHERS_SHARE, Suspicions};
 use crate::options::{Common, Verb};
 use crate::recording;
 use crate::replay::Replay;
@@ -36,6 +37,8 @@ pub(crate) struct Lab {
     pub(crate) report: Report,
     pub(crate) progress: Progress,
     pub(crate) suspicions: Suspicions,
+    /// Which of several experiments is being measured; empty where there is one.
+    pub(crate) experiment: String,
     /// Targets that died, and how.
     lost: BTreeMap<String, String>,
 }
@@ -50,7 +53,8 @@ impl Lab {
         progress: Progress,
     ) -> Lab {
         let (suspicions, lost) = (Suspicions::default(), BTreeMap::new());
-        Lab { common: common.clone(), seed, targets, report, progress, suspicions, lost }
+        let experiment = String::new();
+        Lab { common: common.clone(), seed, targets, report, progress, suspicions, experiment, lost }
     }
 
     /// A number of the experiment's own, in the size that the options ask for; never 0.
@@ -171,8 +175,19 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
     let workspaces = open_workspaces(&targets, &id).await?;
     let report = empty_report(&experiment, id, seed, common, infos(&targets).await);
     let mut lab = Lab::new(common, seed, targets, report, progress.clone());
+    let (effort, before) = (Effort::now(), servers_seconds(&lab.targets));
     if let Err(error) = experiment.measure(&mut lab).await {
         lab.fail(error);
+    }
+    let servers = servers_seconds(&lab.targets).zip(before).map(|(after, before)| (after - before).max(0.0));
+    if let Some(share) =
+        servers.and_then(|servers| effort.others_since(servers)).filter(|share| *share > OTHERS_SHARE)
+    {
+        lab.warn(format!(
+            "This machine was busy with something else: over the run others than the lab and its targets used {:.0} % of its \
+             processors",
+            share * 100.0
+        ));
     }
     if progress.stopped() {
         lab.fail(Error::Input("ended early, on request: what is missing was not measured".to_string()));
@@ -181,6 +196,14 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
     lab.report.findings = experiment.findings(&lab.report);
     lab.report.seconds = began.elapsed().as_secs_f64();
     Ok(lab.report)
+}
+
+/// Processor time so far of the servers on this machine; `None` if that of one of them can't be told.
+fn servers_seconds(targets: &[Target]) -> Option<f64> {
+    let here = targets.iter().filter(|target| !target.is_elsewhere());
+    // One that has ended counts as nothing: what it used shows as others' then, which is too much rather than too little.
+    here.map(|target| target.is_local().then(|| target.usage().map_or(0.0, |usage| usage.cpu.as_secs_f64())))
+        .sum()
 }
 
 /// The targets of the command line; without any, Vellum at each notch. The floor is always there.
@@ -268,6 +291,7 @@ pub(crate) fn empty_report<E: Experiment>(
         seconds: 0.0,
         command: command(std::env::args(), seed, common, &targets),
         seed,
+        scale: common.scale,
         environment: environment::describe(),
         targets,
         sections: Vec::new(),

@@ -8,6 +8,7 @@
 //! stands what a fixed application sends, which an index on the message's words serves.
 
 mod documents;
+mod sql;
 
 use super::parts::{Link, index};
 use super::{Experiment, sentences};
@@ -26,6 +27,7 @@ use mongodb::IndexModel;
 use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::error::{ErrorKind, WriteFailure};
 use mongodb::options::{IndexOptions, ReturnDocument};
+use sql::Sql;
 
 /// The experiment.
 pub(crate) struct ErrorTracker;
@@ -59,13 +61,18 @@ impl Experiment for ErrorTracker {
          counters, insert the notice with its backtrace (about 5 KB), update what the problem remembers of it; nine \
          in ten repeat a known problem. Searches are five case-insensitive regular expressions over the problems' \
          fields, a count, and the first page of 20 by last notice. Searches served by an index ask for a word of \
-         the message in an array that is indexed together with the last notice."
+         the message in an array that is indexed together with the last notice. PostgreSQL: the same in as many prepared \
+         statements, with columns, ON CONFLICT, and an inverted index on the words."
             .to_string()
     }
 
     fn check(&self, common: &Common) -> Result<()> {
-        if common.rate.or(common.find_rate).or(common.duration).is_some() {
-            let what = "error-tracker counts its operations: leave --rate, --find-rate and --duration out";
+        if common.find_rate.or(common.duration).is_some() {
+            let what = "error-tracker counts its operations: leave --find-rate and --duration out";
+            return Err(Error::Input(what.to_string()));
+        }
+        if common.rate.len() > 1 {
+            let what = "error-tracker's data grows as it runs: give --rate one number";
             return Err(Error::Input(what.to_string()));
         }
         Ok(())
@@ -73,10 +80,17 @@ impl Experiment for ErrorTracker {
 
     async fn measure(&self, lab: &mut Lab) -> Result<()> {
         let block = lab.scaled(BLOCK);
+        let offered = lab.common.rate.first().map(|rate| {
+            format!(
+                " Offered are {} of each a second, timed from when they were due.",
+                figures::number(*rate)
+            )
+        });
         let about = format!(
             "Blocks of {0} creates, {0} searches and {0} searches by index. The axis is the number of errors \
-             created so far.",
-            figures::count(block)
+             created so far.{1}",
+            figures::count(block),
+            offered.unwrap_or_default()
         );
         let section = lab.section("errors", "As the errors grow", &about, Kind::Growth);
         let mut cases = Vec::new();
@@ -87,7 +101,8 @@ impl Experiment for ErrorTracker {
                 {
                     // What warmed up creates would be in the data.
                     let warm_up = if work == Work::Create { 0 } else { block / 10 };
-                    let case = Case::new(name, lab.operations(BLOCK), bench(work)).exactly(block, warm_up);
+                    let case =
+                        Case::new(name, lab.operations(BLOCK), bench(work)).exactly(block, warm_up).paced();
                     cases.push(case.on(connections).at(((number + 1) * block) as f64));
                 }
             }
@@ -124,14 +139,28 @@ impl Bench for Tracking {
 
     async fn prepare(&self, target: &Target, visit: &Visit) -> Result<Prepared<Client>> {
         if target.protocol == Protocol::Postgres {
-            let why = "an application of other statements, which it would be: PostgreSQL takes no part";
-            return Ok(Prepared::Cannot(why.to_string()));
+            return self.prepare_postgres(target, visit.connections).await;
         }
         let links = Link::open_all(target, visit.connections).await?;
         if let Some(link) = links.first().filter(|_| self.block == 0 && self.work == Work::Create) {
             begin(link).await?;
         }
-        Ok(Prepared::Ready(links.into_iter().map(|link| Client { link, bench: self.clone() }).collect()))
+        let by = links.into_iter().map(|link| By::Mongo(Box::new(link)));
+        Ok(Prepared::Ready(by.map(|by| Client { by, bench: self.clone() }).collect()))
+    }
+}
+
+impl Tracking {
+    async fn prepare_postgres(&self, target: &Target, connections: u32) -> Result<Prepared<Client>> {
+        if self.block == 0 && self.work == Work::Create {
+            sql::begin(target).await?;
+        }
+        let mut clients = Vec::new();
+        for _ in 0..connections {
+            let by = By::Postgres(Box::new(Sql::open(target).await?));
+            clients.push(Client { by, bench: self.clone() });
+        }
+        Ok(Prepared::Ready(clients))
     }
 }
 
@@ -156,28 +185,37 @@ async fn begin(link: &Link) -> Result<()> {
 
 /// One process of the application.
 struct Client {
-    link: Link,
+    by: By,
     bench: Tracking,
+}
+
+enum By {
+    Mongo(Box<Link>),
+    Postgres(Box<Sql>),
 }
 
 impl Worker for Client {
     async fn operation(&mut self, number: u64) -> Result<()> {
         let Tracking { work, seed, block, size } = self.bench;
         let number = block * size + number;
-        match work {
-            Work::Create => self.create(&Occurrence::of(seed, number)).await,
-            Work::Search => self.search(documents::by_regex(&self.term(number))).await,
-            Work::Find => self.search(doc! { "words": self.term(number) }).await,
+        // What somebody looks for.
+        let term = || documents::word(&mut Dice::of(seed ^ 0x5EA2C4, number));
+        match (&self.by, work) {
+            (By::Mongo(link), Work::Create) => Mongo { link }.create(&Occurrence::of(seed, number)).await,
+            (By::Mongo(link), Work::Search) => Mongo { link }.search(documents::by_regex(&term())).await,
+            (By::Mongo(link), Work::Find) => Mongo { link }.search(doc! { "words": term() }).await,
+            (By::Postgres(sql), Work::Create) => sql.create(&Occurrence::of(seed, number)).await,
+            (By::Postgres(sql), _) => sql.search(work, &term()).await,
         }
     }
 }
 
-impl Client {
-    /// What somebody looks for.
-    fn term(&self, number: u64) -> String {
-        documents::word(&mut Dice::of(self.bench.seed ^ 0x5EA2C4, number))
-    }
+/// What the application sends to a target of MongoDB's protocol.
+struct Mongo<'a> {
+    link: &'a Link,
+}
 
+impl Mongo<'_> {
     async fn create(&self, error: &Occurrence) -> Result<()> {
         let apps = self.link.collection::<Document>("apps");
         let app = self.link.named(apps.find_one(doc! { "api_key": error.api_key() }).await)?;

@@ -186,3 +186,17 @@ async fn a_rate_is_offered_to_streams_only() {
     assert!(rows[0].service.is_some() && (0.4..2.0).contains(&rows[0].seconds), "{}", rows[0].seconds);
     assert!(rows[1].service.is_none());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_rates_are_measured_in_turn_and_shown_as_rates() {
+    let a = Fake::open("a").await;
+    let mut lab = lab(&["--rounds", "2", "--rate", "100,400"], &[&a]);
+    let section = lab.section("s", "", "", Kind::Bars);
+    lab.measure(section, &[Case::new("ping", Until::Operations(40), Pinging)]).await;
+    let section = &lab.report.sections[section];
+    assert_eq!((section.kind, section.rows.len()), (Kind::Rates, 2));
+    let offered: Vec<_> = section.rows.iter().filter_map(|row| row.x).collect();
+    assert_eq!(offered, [100.0, 400.0]);
+    assert!(section.rows[0].seconds > section.rows[1].seconds);
+    assert!(section.rows.iter().all(|row| row.operations == 80 && !row.is_shortened()));
+}

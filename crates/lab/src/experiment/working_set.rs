@@ -13,6 +13,7 @@ use crate::load::Worker;
 use crate::load::keys::Keys;
 use crate::load::measure::{Bench, Case, Prepared, Visit};
 use crate::load::random::Dice;
+use crate::options::Common;
 use crate::report::figures;
 use crate::result::{Kind, Promise, Report, Row, Section};
 use crate::run::Lab;
@@ -54,6 +55,13 @@ impl Experiment for WorkingSet {
          then got by that index: 99 % of gets go to a focus of 1 %, 10 % or all of the documents, which lie \
          scattered among the others. PostgreSQL: a table with the same fields as columns, the same index."
             .to_string()
+    }
+
+    fn check(&self, common: &Common) -> Result<()> {
+        if common.rate.len() > 1 {
+            return Err(Error::Input("working-set's axis are sizes: give --rate one number".to_string()));
+        }
+        Ok(())
     }
 
     async fn measure(&self, lab: &mut Lab) -> Result<()> {
@@ -394,6 +402,9 @@ struct Knee<'a> {
 /// A median or a p95 this many times as long, from one size to the next, is a knee …
 const SLOWER: f64 = 1.6;
 
+/// A working set of up to this share of what the cache holds fits into it.
+const FITS: f64 = 0.8;
+
 /// … if so many more gets of a hundred found something missing in the cache. Of a server that tells
 /// nothing of its cache, the median must have become longer: a p95 does so for other reasons, too.
 const MORE_MISSES: f64 = 5.0;
@@ -416,19 +427,25 @@ impl Knee<'_> {
         let documents = |row: &Row| figures::count(row.x.unwrap_or(0.0) as u64);
         let p95 = |row: &Row| figures::latency(row.latency.quantile(0.95));
         let misses = self.after.extra.get(cache::MISSES).copied();
+        let [stored, held] = [cache::STORAGE, cache::HELD].map(|name| self.after.extra.get(name).copied());
+        // What is asked for fits into what the cache held: then it was something else that made it miss.
+        let fits = stored.zip(held).is_some_and(|(stored, held)| stored * share < FITS * held);
         let told = match misses {
-            Some(_) => "the working set stopped fitting",
-            None => "gets became slower",
+            Some(_) if !fits => "the working set stopped fitting",
+            _ => "gets became slower",
         };
         let misses = match misses {
+            Some(misses) if fits => format!(
+                ", with {} cache misses per 100 gets although the cache held {}, more than the focus: it was still being \
+                 filled, or gave room to something else",
+                figures::number(misses),
+                figures::bytes((held.unwrap_or(0.0) * 1e6) as u64)
+            ),
             Some(misses) => format!(", with {} cache misses per 100 gets", figures::number(misses)),
             None => "; as it tells nothing of its cache, this may have other reasons".to_string(),
         };
-        let stored = self
-            .after
-            .extra
-            .get(cache::STORAGE)
-            .map(|megabytes| format!(" (about {})", figures::bytes((megabytes * 1e6 * share) as u64)));
+        let stored =
+            stored.map(|megabytes| format!(" (about {})", figures::bytes((megabytes * 1e6 * share) as u64)));
         format!(
             "with {} {told} between {} and {} documents{}: p95 went from {} to {}{misses}",
             case.replacen("focus", "the focus on", 1),

@@ -97,8 +97,8 @@ impl Experiment for WriteConcern {
         let section = lab.section(
             "write-concern",
             "Inserts by write concern",
-            "An operation is one insert, until it is acknowledged.",
-            Kind::Bars,
+            "An operation is one insert, until it is acknowledged. Rows are w, columns j; colours and lines have one scale.",
+            Kind::Matrix,
         );
         let promises = lab.report.targets.iter();
         let promises: Arc<BTreeMap<String, Promise>> =
@@ -116,7 +116,7 @@ impl Experiment for WriteConcern {
     }
 
     fn findings(&self, report: &Report) -> Vec<String> {
-        report.sections.iter().filter(|section| section.kind == Kind::Bars).flat_map(findings).collect()
+        report.sections.iter().filter(|section| section.kind == Kind::Matrix).flat_map(findings).collect()
     }
 }
 
@@ -329,11 +329,20 @@ fn findings(section: &Section) -> Vec<String> {
         let rows = section.rows.iter().filter(|row| row.target == target && row.operations > 0);
         let median = |name: &str| {
             let row = rows.clone().find(|row| row.case == name)?;
-            Some((row.latency.quantile(0.5), row.connections))
+            Some((row.latency.quantile(0.5), row))
         };
-        if let Some(((plain, connections), (journaled, _))) =
-            median("w 1, j false").zip(median("w 1, j true"))
+        if let Some(((plain, before), (journaled, after))) = median("w 1, j false").zip(median("w 1, j true"))
         {
+            let connections = before.connections;
+            if !slower_for_sure(before, after) {
+                found.push(format!(
+                    "{target}, {}: no difference can be told between waiting for the journal and not, {} and {} in the median.",
+                    figures::plural(connections.into(), "connection"),
+                    figures::latency(journaled),
+                    figures::latency(plain)
+                ));
+                continue;
+            }
             found.push(format!(
                 "{target}, {}: an acknowledged insert takes {} without waiting for the journal and {} with it ({}), \
                  in the median.",
@@ -358,6 +367,13 @@ fn findings(section: &Section) -> Vec<String> {
     }
     found.extend(sentences::targets(section).into_iter().filter_map(|target| lost(section, target)));
     found
+}
+
+/// Whether the median of every round of one is above that of every round of the other.
+fn slower_for_sure(fast: &Row, slow: &Row) -> bool {
+    let medians = |row: &Row| row.rounds.iter().map(|round| round.latency.p50).collect::<Vec<f64>>();
+    let (fast, slow) = (medians(fast), medians(slow));
+    slow.iter().all(|slow| fast.iter().all(|fast| slow > fast))
 }
 
 /// Figures beside rows with w 0: how many of the inserts were there in the end, in the worst round.

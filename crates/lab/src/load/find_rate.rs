@@ -107,7 +107,7 @@ impl Lab {
         &mut self,
         section: usize,
         first: usize,
-        cases: &[Case<B>],
+        cases: &[&Case<B>],
         limit: f64,
     ) {
         let targets = self.targets.clone();
@@ -181,11 +181,11 @@ impl Lab {
             );
             row.x = Some(rate);
             add_round(&mut row, &outcome, cpu);
-            ladder.push((row, rate, outcome));
+            ladder.push((row, rate, outcome, cpu));
         }
-        for (row, rate, outcome) in ladder {
+        for (row, rate, outcome, cpu) in ladder {
             let load = Load { pace: Pace::Open { rate }, until: Until::Seconds(seconds), first: 0 };
-            self.suspect(target, &row.case, load, &outcome);
+            self.suspect(target, &row.case, load, &outcome, cpu);
             self.report.sections[section].rows.push(row);
         }
         Ok(highest)

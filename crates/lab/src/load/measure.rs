@@ -60,8 +60,10 @@ pub(crate) struct Case<B> {
     pub(crate) x: Option<f64>,
     /// How much a round is, unless the options say for how long.
     pub(crate) until: Until,
-    /// These operations are not a stream: no rate, no duration, no search for a rate.
+    /// These operations are not a stream: no duration, no search for a rate, and, unless `paced`, no rate.
     pub(crate) exact: bool,
+    /// So many operations at the rate of the options, if there is one.
+    pub(crate) paced: bool,
     pub(crate) warm_up: Until,
     pub(crate) bench: B,
 }
@@ -74,7 +76,7 @@ impl<B> Case<B> {
             Until::Operations(operations) => Until::Operations((operations / 10).clamp(1, 2000)),
             Until::Seconds(seconds) => Until::Seconds((seconds / 10.0).clamp(0.02, 2.0)),
         };
-        Case { name: name.into(), connections: 1, x: None, until, exact: false, warm_up, bench }
+        Case { name: name.into(), connections: 1, x: None, until, exact: false, paced: false, warm_up, bench }
     }
 
     /// On so many connections.
@@ -88,11 +90,35 @@ impl<B> Case<B> {
         Case { until, warm_up, exact: true, ..self }
     }
 
+    /// Exactly so many operations, but at the rate of the options.
+    pub(crate) fn paced(self) -> Case<B> {
+        Case { paced: true, ..self }
+    }
+
+    fn takes_a_rate(&self) -> bool {
+        !self.exact || self.paced
+    }
+
     /// At this number of the section's axis.
     pub(crate) fn at(self, x: f64) -> Case<B> {
         Case { x: Some(x), ..self }
     }
 }
+
+/// A case at one rate, or at the pace of the answers.
+struct Paced<'a, B> {
+    case: &'a Case<B>,
+    rate: Option<f64>,
+}
+
+// Not derived: a bench need not be copied for this.
+impl<B> Clone for Paced<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for Paced<'_, B> {}
 
 /// Where a measurement's row is in the report.
 #[derive(Clone, Copy)]
@@ -107,6 +133,7 @@ impl Lab {
         let base = self.targets.iter().find(|target| target.is_floor).or(self.targets.first());
         self.report.sections.push(Section {
             id: id.to_string(),
+            experiment: self.experiment.clone(),
             title: title.to_string(),
             about: about.to_string(),
             kind,
@@ -116,18 +143,23 @@ impl Lab {
         self.report.sections.len() - 1
     }
 
-    /// Measures cases on all targets, in rounds, into a section; then, if that is asked, searches
-    /// for the highest rates.
+    /// Measures cases on all targets, in rounds, into a section; at each of the rates, if there are
+    /// several; then, if that is asked, searches for the highest rates.
     pub(crate) async fn measure<B: Bench>(&mut self, section: usize, cases: &[Case<B>]) {
         let targets = self.targets.clone();
-        let first = self.add_rows(section, cases);
+        let cases: Vec<Paced<B>> = cases.iter().flat_map(|case| self.paced(case)).collect();
+        let kind = &mut self.report.sections[section].kind;
+        if *kind != Kind::Growth && cases.iter().any(|case| case.rate.is_some()) {
+            *kind = Kind::Rates;
+        }
+        let first = self.add_rows(section, &cases);
         self.progress.expect(cases.len() * targets.len() * self.common.rounds as usize);
         for round in 0..self.common.rounds {
             for (at, case) in cases.iter().enumerate() {
                 for turn in 0..targets.len() {
                     let which = (turn + at + round as usize) % targets.len();
                     let place = Place { section, row: first + at * targets.len() + which };
-                    self.visit(place, case, &targets[which], round).await;
+                    self.visit(place, *case, &targets[which], round).await;
                     self.progress.end();
                 }
             }
@@ -135,18 +167,27 @@ impl Lab {
         self.tell_failures(section, first);
         self.tell_suspicions();
         if let Some(limit) = self.common.find_rate {
-            self.find_rates(section, first, cases, limit).await;
+            let cases: Vec<&Case<B>> = cases.iter().map(|paced| paced.case).collect();
+            self.find_rates(section, first, &cases, limit).await;
         }
     }
 
-    fn add_rows<B>(&mut self, section: usize, cases: &[Case<B>]) -> usize {
+    /// A case at each rate of the options, or at none.
+    fn paced<'a, B>(&self, case: &'a Case<B>) -> Vec<Paced<'a, B>> {
+        if self.common.rate.is_empty() || !case.takes_a_rate() {
+            return vec![Paced { case, rate: None }];
+        }
+        self.common.rate.iter().map(|rate| Paced { case, rate: Some(*rate) }).collect()
+    }
+
+    fn add_rows<B>(&mut self, section: usize, cases: &[Paced<B>]) -> usize {
         let Lab { targets, report, .. } = self;
         let rows = &mut report.sections[section].rows;
         let first = rows.len();
-        for case in cases {
+        for Paced { case, rate } in cases {
             rows.extend(targets.iter().map(|target| {
                 let mut row = Row::new(&target.name, &case.name, case.connections);
-                row.x = case.x;
+                row.x = case.x.or(*rate);
                 row
             }));
         }
@@ -158,7 +199,8 @@ impl Lab {
     }
 
     /// One case on one target in one round; whatever goes wrong is in the report afterwards.
-    async fn visit<B: Bench>(&mut self, place: Place, case: &Case<B>, target: &Target, round: u32) {
+    async fn visit<B: Bench>(&mut self, place: Place, paced: Paced<'_, B>, target: &Target, round: u32) {
+        let case = paced.case;
         if self.row(place).note.is_some() {
             return;
         }
@@ -180,7 +222,7 @@ impl Lab {
             }
         };
         let result = match prepared {
-            Ok(Prepared::Ready(workers)) => self.round(place, case, target, workers).await,
+            Ok(Prepared::Ready(workers)) => self.round(place, paced, target, workers).await,
             Ok(Prepared::Cannot(why)) => {
                 self.row(place).note = Some(why);
                 return;
@@ -200,21 +242,22 @@ impl Lab {
     async fn round<B: Bench>(
         &mut self,
         place: Place,
-        case: &Case<B>,
+        paced: Paced<'_, B>,
         target: &Target,
         mut workers: Vec<B::Worker>,
     ) -> Result<()> {
+        let case = paced.case;
         let warm_up = Load { pace: Pace::Closed, until: case.warm_up, first: WARM_UP };
         let warm = drive(&mut workers, warm_up, &self.progress).await;
         if warm.ended != Ended::Done {
             return self.ended_early(place, target, warm);
         }
-        let load = self.load_of(case);
+        let load = self.load_of(paced);
         let before = target.usage();
         let outcome = drive(&mut workers, load, &self.progress).await;
         let after = target.usage();
         let cpu = before.zip(after).map(|(before, after)| after.cpu.saturating_sub(before.cpu));
-        self.suspect(target, &case.name, load, &outcome);
+        self.suspect(target, &case.name, load, &outcome, cpu);
         let row = self.row(place);
         add_round(row, &outcome, cpu);
         row.resident_bytes = after.map(|usage| usage.resident_bytes).or(row.resident_bytes);
@@ -222,9 +265,9 @@ impl Lab {
     }
 
     /// What the options make of a case.
-    fn load_of<B>(&self, case: &Case<B>) -> Load {
+    fn load_of<B>(&self, Paced { case, rate }: Paced<B>) -> Load {
         let seconds = self.common.duration.map(|all| Until::Seconds(all / f64::from(self.common.rounds)));
-        let (rate, seconds) = if case.exact { (None, None) } else { (self.common.rate, seconds) };
+        let seconds = seconds.filter(|_| !case.exact);
         let pace = rate.map_or(Pace::Closed, |rate| Pace::Open { rate });
         Load { pace, until: seconds.unwrap_or(case.until), first: 0 }
     }
@@ -330,6 +373,7 @@ pub(super) fn add_round(row: &mut Row, outcome: &Outcome, cpu: Option<Duration>)
         seconds: outcome.seconds,
         latency: outcome.latency.summary(),
         cpu_microseconds,
+        shortened: outcome.ended != Ended::Done,
     });
     row.cpu_microseconds =
         cpu_of_all(row).filter(|_| row.operations > 0).map(|all| all / row.operations as f64);

@@ -6,7 +6,7 @@
 //! they are due, and each is timed from then: the stall is in as many of them as it held up.
 
 mod drive;
-mod effort;
+pub(crate) mod effort;
 mod find_rate;
 pub(crate) mod keys;
 pub(crate) mod measure;

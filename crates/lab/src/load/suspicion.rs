@@ -5,6 +5,7 @@ use super::{Load, Pace};
 use crate::run::Lab;
 use crate::target::Target;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Kinds of doubt, each with the places where it came up.
 #[derive(Debug, Default)]
@@ -18,11 +19,14 @@ enum Doubt {
     OwnLimit,
     /// In an open loop, no processor time was left on this machine.
     MachineFull,
+    /// Others than generator and server used this machine's processors.
+    Others,
 }
 
 /// Shares of processor time from which on figures are doubtful.
 const OWN_SHARE: f64 = 0.85;
 const MACHINE_SHARE: f64 = 0.97;
+pub(crate) const OTHERS_SHARE: f64 = 0.2;
 /// The share of operations that the generator may send late.
 const LAGGING_SHARE: f64 = 0.01;
 
@@ -42,19 +46,33 @@ impl Doubt {
                 "No processor time was left on this machine in {places}: latencies there hold the waiting of \
                  generator and server for one another"
             ),
+            Doubt::Others => format!(
+                "This machine was too busy in {places}: others than the load generator and the server measured used more \
+                 than {:.0} % of its processors meanwhile. Measure again when it is quiet, or believe ratios and \
+                 processor times only",
+                OTHERS_SHARE * 100.0
+            ),
         }
     }
 }
 
 impl Lab {
     /// Looks at an outcome for reasons to doubt it.
-    pub(super) fn suspect(&mut self, target: &Target, case: &str, load: Load, outcome: &Outcome) {
+    pub(super) fn suspect(
+        &mut self,
+        target: &Target,
+        case: &str,
+        load: Load,
+        outcome: &Outcome,
+        cpu: Option<Duration>,
+    ) {
         let open = matches!(load.pace, Pace::Open { .. });
         let attempts = (outcome.operations + outcome.failures) as f64;
         let doubts = [
             (Doubt::Lagging, outcome.lagging as f64 > attempts * LAGGING_SHARE),
             // The floor is there to show what the generator alone can do.
             (Doubt::OwnLimit, outcome.shares.own > OWN_SHARE && !target.is_floor),
+            (Doubt::Others, others(target, outcome, cpu).is_some_and(|share| share > OTHERS_SHARE)),
             (Doubt::MachineFull, open && outcome.shares.machine > MACHINE_SHARE),
         ];
         for (doubt, _) in doubts.into_iter().filter(|(_, found)| *found) {
@@ -72,6 +90,20 @@ impl Lab {
             self.warn(doubt.sentence(&list(&places)));
         }
     }
+}
+
+/// The share of this machine's processors that neither the generator nor the server used; `None`
+/// where the server is here, but what it uses can't be told.
+fn others(target: &Target, outcome: &Outcome, cpu: Option<Duration>) -> Option<f64> {
+    let server = match cpu {
+        Some(cpu) => {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+            cpu.as_secs_f64() / outcome.seconds.max(1e-9) / cores
+        }
+        None if target.is_elsewhere() => 0.0,
+        None => return None,
+    };
+    Some(outcome.shares.machine - outcome.shares.own - server)
 }
 
 /// Some of the places by name.

@@ -76,6 +76,7 @@ impl Grouping {
     pub(super) fn sections() -> Vec<Section> {
         let section = |id: &str, title: &str, about: &str| Section {
             id: id.to_string(),
+            experiment: String::new(),
             title: title.to_string(),
             about: about.to_string(),
             kind: Kind::Bars,
@@ -203,6 +204,7 @@ impl Sum {
             seconds,
             latency: self.latency.summary(),
             cpu_microseconds: cpu,
+            shortened: around.cut,
         });
         row.cpu_microseconds = cpu.or(row.cpu_microseconds);
         row.resident_bytes = around.resident_bytes.filter(|_| whole).or(row.resident_bytes);

@@ -203,7 +203,7 @@ impl Experiment for Replay {
 
     fn check(&self, common: &Common) -> Result<()> {
         let refused = [
-            ("--rate", common.rate.is_some()),
+            ("--rate", !common.rate.is_empty()),
             ("--find-rate", common.find_rate.is_some()),
             ("--duration", common.duration.is_some()),
             ("--connections", common.connections.is_some()),

@@ -18,7 +18,7 @@ pub(crate) fn of(report: &Report) -> Vec<String> {
         found.extend(match section.kind {
             Kind::Rates => rates(section, floor),
             _ if told => Vec::new(),
-            Kind::Bars => bars(section, floor),
+            Kind::Bars | Kind::Matrix => bars(section, floor),
             Kind::Growth => growth(section, floor),
         });
     }
@@ -81,15 +81,19 @@ fn told_apart(fast: &Row, slow: &Row) -> bool {
     fast.zip(slow).is_some_and(|((lowest, _), (_, highest))| lowest > highest)
 }
 
+/// Who does most where the rounds of the two fastest overlap.
+const NOBODY: &str = "none for sure";
+
 fn summary(section: &Section, told: &[(&str, Vec<&Row>)]) -> Option<String> {
-    let mut wins: Vec<(String, usize)> = Vec::new();
-    for first in told.iter().filter_map(|(_, rows)| rows.first()) {
-        match wins.iter_mut().find(|(name, _)| *name == first.target) {
+    let mut wins: Vec<(&str, usize)> = Vec::new();
+    for (first, second) in told.iter().filter_map(|(_, rows)| Some((rows.first()?, rows.get(1)?))) {
+        let winner = if told_apart(first, second) { first.target.as_str() } else { NOBODY };
+        match wins.iter_mut().find(|(name, _)| *name == winner) {
             Some((_, count)) => *count += 1,
-            None => wins.push((first.target.clone(), 1)),
+            None => wins.push((winner, 1)),
         }
     }
-    wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    wins.sort_by_key(|(name, count)| (*name == NOBODY, std::cmp::Reverse(*count)));
     let counts: Vec<String> = wins.iter().map(|(name, count)| format!("{name} in {count}")).collect();
     let gap = |rows: &Vec<&Row>| Some(rows.first()?.rate() / rows.last()?.rate());
     let (label, rows) =
@@ -192,7 +196,11 @@ fn highest_rate(section: &Section, caption: &str, line: &groups::Series) -> Opti
 /// Says where it is the disk that was measured.
 fn sync(report: &Report) -> Option<String> {
     let slowest = |name: &str| {
-        let rows = report.sections.iter().filter(|s| s.kind == Kind::Bars).flat_map(|s| &s.rows);
+        let rows = report
+            .sections
+            .iter()
+            .filter(|s| matches!(s.kind, Kind::Bars | Kind::Matrix))
+            .flat_map(|s| &s.rows);
         let single = rows.filter(|row| row.target == name && row.connections == 1 && row.operations > 0);
         single.map(|row| row.latency.quantile(0.5)).max_by(f64::total_cmp)
     };
@@ -235,26 +243,40 @@ pub(crate) fn stalls_of(row: &Row) -> Vec<(f64, f64)> {
     stalled.map(|moment| (moment.at, moment.max)).collect()
 }
 
-fn stalls(report: &Report) -> Vec<String> {
-    let mut found = Vec::new();
+/// One sentence for all stalls of a report.
+fn stalls(report: &Report) -> Option<String> {
+    let mut targets: Vec<(&str, usize)> = Vec::new();
+    let mut longest: Option<(f64, f64, String)> = None;
     for section in &report.sections {
         for row in &section.rows {
             let stalls = stalls_of(row);
-            let Some((at, longest)) = stalls.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)) else {
+            if stalls.is_empty() {
                 continue;
-            };
-            found.push(format!(
-                "{} stalled {} in {}, {}: longest for {}, {} into the round.",
-                row.target,
-                if stalls.len() == 1 { "once".to_string() } else { format!("{} times", stalls.len()) },
-                section.title,
-                groups::label(section, row),
-                figures::latency(longest),
-                figures::seconds(at)
-            ));
+            }
+            match targets.iter_mut().find(|(name, _)| *name == row.target) {
+                Some((_, count)) => *count += stalls.len(),
+                None => targets.push((&row.target, stalls.len())),
+            }
+            for (at, time) in stalls {
+                if longest.as_ref().is_none_or(|(_, known, _)| time > *known) {
+                    let place =
+                        format!("{} in {}, {}", row.target, section.title, groups::label(section, row));
+                    longest = Some((at, time, place));
+                }
+            }
         }
     }
-    found
+    let (at, time, place) = longest?;
+    targets.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let times = |count: usize| if count == 1 { "once".to_string() } else { format!("{count} times") };
+    let counts: Vec<String> =
+        targets.iter().map(|(name, count)| format!("{name} {}", times(*count))).collect();
+    Some(format!(
+        "Stalled: {}. The longest was {place}: {}, {} into the round.",
+        figures::list(&counts),
+        figures::latency(time),
+        figures::seconds(at)
+    ))
 }
 
 #[cfg(test)]
@@ -304,13 +326,27 @@ mod tests {
         report.sections.truncate(1);
         let findings = of(&report);
         assert!(findings[0].contains("of 5 cases a in 5 did most a second"), "{findings:?}");
+        let rows = (0..5).flat_map(|case| {
+            let case = format!("case {case}");
+            [testing::row("a", &case, 1, 100.0, 1), testing::row("b", &case, 1, 101.0, 2)]
+        });
+        report.sections[0].rows = rows.collect();
+        assert!(of(&report)[0].contains("none for sure in 5"), "{:?}", of(&report));
     }
 
     #[test]
     fn stalls_and_the_disk_are_named() {
         let mut report = testing::report();
         let findings = of(&report);
-        assert!(find(&findings, "stalled once").contains("longest for 1.20 s, 4.25 s into the round"));
+        let text = find(&findings, "Stalled");
+        assert!(
+            text.starts_with("Stalled: journaled once. The longest was journaled in Single inserts"),
+            "{text}"
+        );
+        assert!(text.ends_with(": 1.20 s, 4.25 s into the round."), "{text}");
+        report.sections[0].rows[4].timeline = report.sections[0].rows[3].timeline.clone();
+        let several = of(&report).iter().filter(|text| text.contains("talled")).count();
+        assert_eq!(several, 1, "one sentence for all");
         assert!(find(&findings, "fdatasync").contains("journaled (820 µs when probed, "), "{findings:#?}");
         report.targets[3].fingerprint.sync_microseconds = Some(5.0);
         assert!(!of(&report).iter().any(|text| text.contains("fdatasync")));

@@ -67,7 +67,7 @@ impl Grid {
                 let line = Line {
                     case: group.label.clone(),
                     opens: at == 0,
-                    target: row.target.clone(),
+                    target: groups::marked(row),
                     cells: columns.iter().map(cell).collect(),
                     share: if most > 0.0 { row.rate() / most } else { 0.0 },
                     note: grid.note(row),
@@ -84,6 +84,9 @@ impl Grid {
             (Some(note), true) => format!("partial: {note}"),
             (Some(note), false) => note.clone(),
             (None, true) => "partial: the measurement was cut short".to_string(),
+            (None, false) if row.is_shortened() => {
+                "shortened: it fell so far behind its schedule that the rest was never sent".to_string()
+            }
             (None, false) => return None,
         };
         if let Some(at) = self.notes.iter().position(|known| *known == text) {

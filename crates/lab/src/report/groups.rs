@@ -25,6 +25,11 @@ pub(crate) fn groups(section: &Section) -> Vec<Group<'_>> {
     found
 }
 
+/// The target of a row, with a mark behind it if its figures are of less than was asked.
+pub(crate) fn marked(row: &Row) -> String {
+    if row.is_shortened() { format!("{} {}", row.target, super::SHORTENED) } else { row.target.clone() }
+}
+
 /// What a row is about, without its target.
 pub(crate) fn label(section: &Section, row: &Row) -> String {
     let several = section.rows.iter().any(|other| other.connections != row.connections);

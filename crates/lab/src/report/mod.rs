@@ -18,7 +18,7 @@ pub(crate) mod testing;
 
 use crate::error::{Error, Result};
 use crate::options::Common;
-use crate::result::Report;
+use crate::result::{Report, Row, Section};
 use std::io::{self, Write};
 use std::path::Path;
 use terminal::Page;
@@ -53,10 +53,35 @@ fn complete(report: &Report) -> Report {
     let findings = findings::of(&report).into_iter().filter(|text| !report.findings.contains(text));
     let findings: Vec<String> = findings.collect();
     report.findings.extend(findings);
+    if let Some(warning) = shortened(&report).filter(|text| !report.warnings.contains(text)) {
+        report.warnings.push(warning);
+    }
     if let Some(warning) = promise::warning(&report.targets).filter(|text| !report.warnings.contains(text)) {
         report.warnings.insert(0, warning);
     }
+    if let Some(warning) = report.smoke_test().filter(|text| !report.warnings.contains(text)) {
+        report.warnings.insert(0, warning);
+    }
     report
+}
+
+/// What stands behind the name of a target whose figures are of less than was asked.
+pub(crate) const SHORTENED: &str = "†";
+
+/// One sentence that names the measurements that were cut short.
+fn shortened(report: &Report) -> Option<String> {
+    const NAMED: usize = 6;
+    let place = |section: &Section, row: &Row| format!("{}, {}", row.target, groups::label(section, row));
+    let sections = report.sections.iter();
+    let rows = sections.flat_map(|section| section.rows.iter().map(move |row| (section, row)));
+    let all: Vec<String> =
+        rows.filter(|(_, row)| row.is_shortened()).map(|(section, row)| place(section, row)).collect();
+    let more = all.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let named: Vec<String> = all.iter().take(NAMED).cloned().collect();
+    (!all.is_empty()).then(|| {
+        format!("Marked {SHORTENED} is what was cut short, so that its figures are of less than was asked: {}{more}.", named.join("; "))
+    })
 }
 
 /// Prints.

@@ -44,10 +44,11 @@ fn round(row: &mut Row, median: f64, seconds: f64, dice: &mut Dice) {
     }
     let seconds = operations as f64 * median * drift / 1e6 / f64::from(row.connections);
     let cpu = Some(median * 0.4 * drift);
-    row.rounds.push(Round { operations, seconds, latency: latency.summary(), cpu_microseconds: cpu });
+    row.latency.merge(&latency);
+    let (latency, shortened) = (latency.summary(), false);
+    row.rounds.push(Round { operations, seconds, latency, cpu_microseconds: cpu, shortened });
     row.operations += operations;
     row.seconds += seconds;
-    row.latency.merge(&latency);
     row.cpu_microseconds = cpu;
     row.resident_bytes = Some(64_000_000);
 }
@@ -72,6 +73,7 @@ fn section(id: &str, title: &str, kind: Kind, base: Option<&str>, rows: Vec<Row>
     let about = "An operation is one insert_one of a document of 200 bytes.".to_string();
     Section {
         id: id.to_string(),
+        experiment: String::new(),
         title: title.to_string(),
         about,
         kind,
@@ -152,6 +154,7 @@ fn make() -> Report {
         seconds: 83.2,
         command: "vellum lab inserts --seed 42 --target '<b>peer & co</b>=mongodb://h/'".to_string(),
         seed: 42,
+        scale: 1.0,
         environment: vec![
             ("processors".to_string(), "2 × Some CPU @ 2.60GHz".to_string()),
             ("memory".to_string(), "7.7 GB".to_string()),

@@ -5,12 +5,17 @@
 //! whatever makes a driver go on: every insert did all, every other write one document, every find
 //! finds one, every cursor is at its end. Rules of the protocol that clients wait on are kept: a
 //! message that wants no reply (`moreToCome`) gets none, and hello tells no topology version, so
-//! that no client asks for replies that go on by themselves.
+//! that no client asks for replies that go on by themselves. What scans are held against is told
+//! by a command of its own ([`documents`]).
+
+pub(crate) mod documents;
 
 use base::bson::{Builder, DocumentBuf};
+use documents::Documents;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::ExitCode;
+use std::sync::{PoisonError, RwLock};
 
 /// The largest message taken, as MongoDB's own.
 const MESSAGE_MAX: usize = 48_000_000;
@@ -106,6 +111,8 @@ pub(super) type Reply = (&'static [&'static str], DocumentBuf);
 struct Replies {
     known: Vec<Reply>,
     other: DocumentBuf,
+    /// What finds are answered with for the present, if not the canned document.
+    documents: RwLock<Option<Documents>>,
 }
 
 impl Replies {
@@ -159,7 +166,7 @@ impl Replies {
             ),
             (&["collStats", "dbStats", "collstats", "dbstats"], document(statistics)),
         ];
-        Replies { known, other: document(|_| {}) }
+        Replies { known, other: document(|_| {}), documents: RwLock::new(None) }
     }
 
     /// Appends the reply to a message; false if it wants none, `None` if it is none of the protocol.
@@ -182,7 +189,14 @@ impl Replies {
             }
             _ => return None,
         };
-        let document = self.to(body)?.bytes();
+        let name = body.get(5..)?;
+        let name = name.get(..name.iter().position(|byte| *byte == 0)?)?;
+        if name == documents::COMMAND.as_bytes() {
+            *self.documents.write().unwrap_or_else(PoisonError::into_inner) = Documents::asked(body);
+        }
+        let documents = self.documents.read().unwrap_or_else(PoisonError::into_inner);
+        let made = documents.as_ref().and_then(|documents| documents.answer(name, body));
+        let document = made.as_deref().unwrap_or_else(|| self.to(name).bytes());
         let length = i32::try_from(HEADER + prefix.len() + document.len()).ok()?;
         let kind = if operation == OP_MSG { OP_MSG } else { OP_REPLY };
         for number in [length, id, id, kind] {
@@ -193,12 +207,10 @@ impl Replies {
         Some(true)
     }
 
-    /// The reply to a command: its name is that of the first element, behind length and type.
-    fn to(&self, body: &[u8]) -> Option<&DocumentBuf> {
-        let name = body.get(5..)?;
-        let name = name.get(..name.iter().position(|byte| *byte == 0)?)?;
+    /// The canned reply to a command: its name is that of the first element, behind length and type.
+    fn to(&self, name: &[u8]) -> &DocumentBuf {
         let known = self.known.iter().find(|(names, _)| names.iter().any(|known| known.as_bytes() == name));
-        Some(known.map_or(&self.other, |(_, reply)| reply))
+        known.map_or(&self.other, |(_, reply)| reply)
     }
 }
 

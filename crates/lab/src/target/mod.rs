@@ -15,6 +15,7 @@ mod scratch;
 mod workspace;
 
 pub(crate) use address::without_secrets;
+pub(crate) use floor::documents::COMMAND as FLOOR_ANSWERS;
 pub(crate) use launch::{another, floor as start_floor, notches};
 pub(crate) use postgres::clusters;
 pub(crate) use process::Usage;
@@ -179,6 +180,11 @@ impl Target {
     /// Whether the server's process was found on this machine.
     pub(crate) fn is_local(&self) -> bool {
         self.process.is_some()
+    }
+
+    /// Whether none of its addresses is one of this machine.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        address::local(&self.addresses()).is_empty()
     }
 
     /// Whether the lab started it, so that all that is in it is the lab's.

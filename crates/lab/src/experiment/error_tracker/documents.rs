@@ -2,6 +2,7 @@
 
 use crate::load::random::Dice;
 use mongodb::bson::{Bson, DateTime, Document, doc};
+use std::time::SystemTime;
 
 /// Apps that report errors.
 const APPS: u64 = 10;
@@ -60,38 +61,60 @@ impl Occurrence {
         DateTime::from_millis(BEGIN_MILLIS + 1000 * (self.number as i64))
     }
 
-    fn message(&self) -> String {
+    pub(super) fn message(&self) -> String {
         let mut dice = self.dice();
         let words: Vec<String> = (0..WORDS_OF_A_MESSAGE).map(|_| word(&mut dice)).collect();
         format!("undefined method `{}' for {}", words[..2].join("_"), words[2..].join(" "))
     }
 
     /// The words that a search may ask for.
-    fn words(&self) -> Vec<String> {
+    pub(super) fn words(&self) -> Vec<String> {
         let mut dice = self.dice();
         (0..WORDS_OF_A_MESSAGE).map(|_| word(&mut dice)).collect()
     }
 
-    fn error_class(&self) -> &'static str {
+    pub(super) fn error_class(&self) -> &'static str {
         const CLASSES: [&str; 4] =
             ["NoMethodError", "ArgumentError", "Timeout::Error", "ActiveRecord::RecordNotFound"];
         CLASSES[(self.problem % 4) as usize]
     }
 
-    fn place(&self) -> String {
+    pub(super) fn place(&self) -> String {
         format!("orders_{}#update", self.problem % 97)
+    }
+
+    /// When it happened.
+    pub(super) fn time(&self) -> SystemTime {
+        self.at().to_system_time()
+    }
+
+    pub(super) fn app_name(&self) -> String {
+        format!("app-{}", self.app())
+    }
+
+    pub(super) fn host(&self) -> String {
+        format!("h{}", self.number % 5)
+    }
+
+    pub(super) fn agent(&self) -> String {
+        format!("a{}", self.number % 7)
+    }
+
+    /// What tells the problem from others of its app.
+    pub(super) fn fingerprint_text(&self) -> String {
+        format!("{:032x}", self.dice().draw())
     }
 
     /// The filter that finds the problem.
     pub(super) fn fingerprint(&self) -> Document {
-        doc! { "app_id": self.app() as i64, "fingerprint": format!("{:032x}", self.dice().draw()) }
+        doc! { "app_id": self.app() as i64, "fingerprint": self.fingerprint_text() }
     }
 
     /// The upsert of the problem.
     pub(super) fn counted(&self) -> Document {
         doc! {
             "$setOnInsert": {
-                "app_name": format!("app-{}", self.app()),
+                "app_name": self.app_name(),
                 "environment": "production",
                 "error_class": self.error_class(),
                 "where": self.place(),
@@ -107,8 +130,8 @@ impl Occurrence {
 
     /// What the problem remembers of its last notice, and how often of whom.
     pub(super) fn cached(&self, notice: &Bson) -> Document {
-        let host = format!("hosts.h{}", self.number % 5);
-        let agent = format!("user_agents.a{}", self.number % 7);
+        let host = format!("hosts.{}", self.host());
+        let agent = format!("user_agents.{}", self.agent());
         doc! {
             "$set": { "last_notice_at": self.at(), "last_notice_id": notice, "message": self.message() },
             "$inc": { host: 1, agent: 1 },
@@ -157,6 +180,11 @@ pub(super) fn apps() -> Vec<Document> {
         doc! { "_id": number as i64, "name": format!("app-{number}"), "api_key": api_key(number), "problem_count": 0 }
     };
     (0..APPS).map(app).collect()
+}
+
+/// The keys and names of the apps, by number.
+pub(super) fn app_keys() -> impl Iterator<Item = (String, String)> {
+    (0..APPS).map(|number| (api_key(number), format!("app-{number}")))
 }
 
 fn api_key(app: u64) -> String {

@@ -48,7 +48,7 @@ fn section(slower: f64) -> Section {
         }
     }
     let (id, title, about) = ("errors".to_string(), "Errors".to_string(), String::new());
-    Section { id, title, about, kind: Kind::Growth, base: None, rows }
+    Section { id, experiment: String::new(), title, about, kind: Kind::Growth, base: None, rows }
 }
 
 #[test]

@@ -88,8 +88,10 @@ async fn points(lab: &mut Lab) {
 
 async fn scans(lab: &mut Lab) {
     let documents = lab.scaled(SCANNED);
-    let about =
-        format!("An operation reads all of {} documents, without an index.", figures::count(documents));
+    let about = format!(
+        "An operation reads all of {} documents, without an index. The floor answers with as many documents of the same size.",
+        figures::count(documents)
+    );
     let section = lab.section("scans", "Scans, group, sort, index build", &about, Kind::Bars);
     let (seed, loaded) = (lab.seed, Loaded::default());
     let case = |(scan, name): &(Scan, &str)| {

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 /// The names of figures in a row.
 pub(super) const STORAGE: &str = "storage MB";
+/// What the cache held after the gets.
+pub(super) const HELD: &str = "cache MB";
 pub(super) const MISSES: &str = "cache misses per 100 gets";
 
 /// Counters since a server's start.
@@ -33,7 +35,7 @@ impl Cache {
             figures.insert("cache hits %".to_string(), 100.0 * hits / (hits + misses));
         }
         if let Some(bytes) = self.bytes {
-            figures.insert("cache MB".to_string(), bytes / 1e6);
+            figures.insert(HELD.to_string(), bytes / 1e6);
         }
         figures
     }

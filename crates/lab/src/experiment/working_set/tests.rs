@@ -18,7 +18,7 @@ fn row(target: &str, case: &str, size: f64, micros: u64, misses: Option<f64>) ->
 
 fn section(rows: Vec<Row>) -> Section {
     let (id, title, about) = ("gets".to_string(), "Gets".to_string(), String::new());
-    Section { id, title, about, kind: Kind::Growth, base: None, rows }
+    Section { id, experiment: String::new(), title, about, kind: Kind::Growth, base: None, rows }
 }
 
 #[test]
@@ -75,4 +75,17 @@ fn slower_without_misses_is_no_knee_and_silence_about_a_cache_is_told() {
     let silent =
         [row("other", "focus 10 %", 1e5, 50, None), row("other", "focus 10 %", 1e6, 100, None)].to_vec();
     assert!(findings(&section(silent), |_| false)[0].contains("tells nothing of its cache"));
+}
+
+#[test]
+fn a_working_set_smaller_than_the_cache_is_not_said_to_outgrow_it() {
+    let mut rows =
+        vec![row("disk", "focus 1 %", 1e5, 50, Some(0.0)), row("disk", "focus 1 %", 1e6, 500, Some(30.0))];
+    rows[1].extra.insert(cache::HELD.to_string(), 600.0);
+    let told = findings(&section(rows), |_| false);
+    assert!(
+        told[0].contains("gets became slower between") && !told[0].contains("stopped fitting"),
+        "{told:?}"
+    );
+    assert!(told[0].contains("although the cache held 600 MB"), "{told:?}");
 }

@@ -205,7 +205,7 @@ fn add(row: &mut Row, latencies: &mut Latencies, seconds: f64) {
     let (operations, latency) = (latencies.count(), latencies.summary());
     row.operations += operations;
     row.seconds += seconds;
-    row.rounds.push(Round { operations, seconds, latency, cpu_microseconds: None });
+    row.rounds.push(Round { operations, seconds, latency, cpu_microseconds: None, shortened: false });
     latencies.drain_into(&mut row.latency);
 }
 

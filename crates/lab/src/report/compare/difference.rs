@@ -87,6 +87,8 @@ pub(crate) struct Comparison {
     pub(crate) gone: Vec<String>,
     /// Rows that are new.
     pub(crate) new: Vec<String>,
+    /// The target that only answers, in the run of after.
+    pub(crate) floor: Option<String>,
 }
 
 impl Comparison {
@@ -102,7 +104,8 @@ impl Comparison {
                 sections.push(Compared { title: section.title.clone(), pairs });
             }
         }
-        Comparison { sections, gone: unmatched(before, after), new: unmatched(after, before) }
+        let floor = groups::floor(after).map(str::to_string);
+        Comparison { sections, gone: unmatched(before, after), new: unmatched(after, before), floor }
     }
 
     /// Every difference, with its section and row.

@@ -62,6 +62,13 @@ fn compare(options: &Compare, out: &mut dyn Write) -> Result<Vec<String>> {
             "no row stands in both reports ({before} and {after}): nothing can be compared"
         )));
     }
+    if let Some(limit) = words::undecidable(&comparison, &limits) {
+        return Err(Error::Input(format!(
+            "--fail-if {}: a difference is sure from three rounds of each run on, and these have fewer: measure with \
+             --rounds 3",
+            limit.text
+        )));
+    }
     let metrics = words::shown(&limits);
     let findings = Findings {
         findings: words::findings(&comparison, &metrics),
@@ -154,6 +161,31 @@ mod tests {
         let text = std::fs::read_to_string(files.0.join("page.html")).unwrap();
         assert!(text.contains("Past the limits") && text.contains("class=\"dot worse\""));
         assert!(!text.contains("NaN") && !text.contains("<script"));
+    }
+
+    #[test]
+    fn what_is_not_sure_and_the_floor_pass_no_limit() {
+        let files = Files::new("sure", 1.0);
+        let mut after = testing::report();
+        for row in &mut after.sections[0].rows {
+            let x = row.x;
+            match row.target.as_str() {
+                // Slower for sure, but no server.
+                "floor" => *row = testing::row("floor", &row.case, row.connections, 900.0, 3),
+                // One slow round of three.
+                "journaled" => row.rounds[0].latency.p50 *= 9.0,
+                _ => {}
+            }
+            row.x = x;
+        }
+        std::fs::write(files.0.join("b"), json::render(&after).unwrap()).unwrap();
+        assert_eq!(files.compare(&["p50>+5%"]).unwrap(), Vec::<String>::new());
+        for row in after.sections.iter_mut().flat_map(|section| &mut section.rows) {
+            row.rounds.truncate(2);
+        }
+        std::fs::write(files.0.join("b"), json::render(&after).unwrap()).unwrap();
+        let error = files.compare(&["p50>+5%"]).unwrap_err().to_string();
+        assert!(error.contains("from three rounds"), "{error}");
     }
 
     #[test]

@@ -100,7 +100,7 @@ fn marks(title: &str, rows: &[(&str, &Difference)]) -> String {
         );
         parts += &svg::text(WIDTH - 2.0, y + 4.0, "value end", &figures::change(difference.ratio()));
     }
-    svg::picture(height, title, &parts)
+    svg::picture("changes", height, title, &parts)
 }
 
 fn numbers(pairs: &[Pair]) -> String {

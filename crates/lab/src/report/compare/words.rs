@@ -82,24 +82,37 @@ fn sentence(title: &str, pair: &Pair, difference: &Difference) -> String {
     format!("{title}, {}, {}: {name} from {before} to {after}, {told}", pair.label, pair.target)
 }
 
-/// The rows that passed a limit; and, since a row that is gone can't be shown to keep one, those.
+/// The rows that passed a limit for sure, the floor's aside, which is no server; and, since a row that is gone can't be shown to
+/// keep one, those.
 pub(crate) fn passed(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
     let mut found = Vec::new();
     for limit in limits {
-        let past =
-            comparison.all().filter(|(_, _, each)| each.metric == limit.metric && limit.passed(each.ratio()));
+        let past = judged(comparison, limit)
+            .filter(|(_, _, each)| limit.passed(each.ratio()) && each.verdict() != Verdict::Unsure);
         found.extend(past.map(|(section, pair, difference)| {
-            let unsure = match difference.verdict() {
-                Verdict::Unsure => "; the rounds alone don't make this sure",
-                _ => "",
-            };
-            format!("{}: {}{unsure}", limit.text, sentence(&section.title, pair, difference))
+            format!("{}: {}", limit.text, sentence(&section.title, pair, difference))
         }));
     }
     if !limits.is_empty() {
         found.extend(comparison.gone.iter().map(|row| format!("not measured any more: {row}")));
     }
     found
+}
+
+/// The differences that a limit is about.
+fn judged<'a>(
+    comparison: &'a Comparison,
+    limit: &Limit,
+) -> impl Iterator<Item = (&'a super::difference::Compared, &'a Pair, &'a Difference)> {
+    let (floor, metric) = (comparison.floor.clone(), limit.metric);
+    comparison.all().filter(move |(_, pair, each)| {
+        each.metric == metric && Some(pair.target.as_str()) != floor.as_deref()
+    })
+}
+
+/// The first limit that nothing could ever pass, since no row has rounds enough for a sure difference.
+pub(crate) fn undecidable<'a>(comparison: &Comparison, limits: &'a [Limit]) -> Option<&'a Limit> {
+    limits.iter().find(|limit| judged(comparison, limit).all(|(_, _, each)| each.interval.is_none()))
 }
 
 /// What a reader must know before believing a difference.
@@ -112,6 +125,10 @@ pub(crate) fn warnings(before: &Report, after: &Report, comparison: &Comparison)
         ));
     }
     found.extend(floor_moved(after, comparison));
+    for (when, report) in [("before", before), ("after", after)] {
+        found.extend(report.smoke_test().map(|text| format!("The run of {when}: {text}")));
+        found.extend(crate::report::shortened(report).map(|text| format!("The run of {when}: {text}")));
+    }
     for target in &after.targets {
         let old = before.targets.iter().find(|old| old.name == target.name);
         let differs = |old: &&crate::result::TargetInfo| {

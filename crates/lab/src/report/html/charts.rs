@@ -4,15 +4,26 @@ use super::colours::Colours;
 use super::svg::{self, Plot, Scale, WIDTH};
 use crate::report::{figures, findings, groups};
 use crate::result::{Kind, Row, Section};
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
+
+mod along;
+mod matrix;
+pub(crate) mod ranges;
 
 /// A picture with what stands above it.
 pub(crate) struct Figure {
     pub(crate) caption: String,
-    /// Targets whose lines the picture has; empty where it names them itself.
-    pub(crate) legend: Vec<String>,
+    /// What its colours mean; empty where it names that itself.
+    pub(crate) legend: Vec<Mark>,
     pub(crate) svg: String,
+}
+
+/// A colour and what it stands for.
+#[derive(PartialEq)]
+pub(crate) struct Mark {
+    /// A class of the style sheet.
+    pub(crate) class: &'static str,
+    pub(crate) label: String,
 }
 
 /// The pictures of one group of a section, under its label.
@@ -26,23 +37,37 @@ const HEIGHT: f64 = 250.0;
 /// All pictures of a section.
 pub(crate) fn panels(section: &Section, colours: &Colours) -> Vec<Panel> {
     match section.kind {
-        Kind::Bars => groups::groups(section).iter().map(|group| cases(section, group, colours)).collect(),
-        Kind::Growth => along(section, colours, growth),
-        Kind::Rates => along(section, colours, rates),
+        Kind::Bars => {
+            let groups = groups::groups(section);
+            // Where a schedule decides how many operations there are, they differ in their latency alone.
+            let paced = groups.iter().all(|group| same_rate(&group.rows));
+            groups.iter().map(|group| cases(section, group, paced, colours)).collect()
+        }
+        Kind::Matrix => matrix::panels(section, colours),
+        Kind::Growth => along::growth(section, colours),
+        Kind::Rates => along::rates(section, colours),
     }
 }
 
-fn along(
-    section: &Section,
-    colours: &Colours,
-    figures: fn(&Section, &[groups::Series], &Colours) -> Vec<Figure>,
-) -> Vec<Panel> {
-    let charts = groups::along_x(section).into_iter();
-    charts.map(|(label, lines)| Panel { label, figures: figures(section, &lines, colours) }).collect()
+/// The legend of lines that stand for these rows' targets.
+fn legend(rows: &[&Row], colours: &Colours) -> Vec<Mark> {
+    let mark = |row: &&Row| Mark { class: colours.class(&row.target), label: groups::marked(row) };
+    rows.iter().map(mark).collect()
 }
 
-fn cases(section: &Section, group: &groups::Group, colours: &Colours) -> Panel {
-    let mut figures = vec![bars(section, group, colours)];
+/// Whether there are several that did as many operations a second, within a tenth.
+fn same_rate(rows: &[&Row]) -> bool {
+    let rates = rows.iter().filter(|row| row.operations > 0).map(|row| row.rate());
+    let (low, high) =
+        rates.clone().fold((f64::INFINITY, 0.0), |(low, high), rate| (rate.min(low), rate.max(high)));
+    rates.count() > 1 && high <= low * 1.1
+}
+
+fn cases(section: &Section, group: &groups::Group, paced: bool, colours: &Colours) -> Panel {
+    let mut figures = match paced {
+        true => vec![ranges::figure("Latency: median to p99", &group.rows, colours)],
+        false => vec![bars(section, group, colours)],
+    };
     let measured: Vec<&Row> = group.rows.iter().copied().filter(|row| row.latency.count() > 0).collect();
     if !measured.is_empty() {
         figures.push(curves(&group.label, &measured, colours));
@@ -73,7 +98,7 @@ impl Ground {
         let fastest =
             |row: &&Row| groups::spread(row, |round| round.rate()).map_or(row.rate(), |(_, high)| high);
         let most = rows.iter().map(fastest).fold(f64::MIN_POSITIVE, f64::max);
-        let longest = rows.iter().map(|row| row.target.chars().count()).max().unwrap_or(0);
+        let longest = rows.iter().map(|row| groups::marked(row).chars().count()).max().unwrap_or(0);
         let from = 16.0 + svg::LETTER * longest.min(NAME_MOST) as f64;
         Ground { from, scale: (BARS_TO - from) / most }
     }
@@ -93,13 +118,14 @@ fn bars(section: &Section, group: &groups::Group, colours: &Colours) -> Figure {
     Figure {
         caption: format!("Operations per second{ratios}"),
         legend: Vec::new(),
-        svg: svg::picture(height, &title, &parts),
+        svg: svg::picture("bars", height, &title, &parts),
     }
 }
 
 fn bar(section: &Section, row: &Row, top: f64, ground: &Ground, class: &str) -> String {
     let (from, middle) = (ground.from, top + 9.0);
-    let mut parts = svg::text(from - 8.0, middle + 4.0, "name end", &svg::shorten(&row.target, NAME_MOST));
+    let mut parts =
+        svg::text(from - 8.0, middle + 4.0, "name end", &svg::shorten(&groups::marked(row), NAME_MOST));
     if row.operations == 0 {
         let why = row.note.as_deref().unwrap_or("not measured");
         let room = ((WIDTH - from) / svg::LETTER) as usize - 2;
@@ -108,7 +134,7 @@ fn bar(section: &Section, row: &Row, top: f64, ground: &Ground, class: &str) -> 
         return parts;
     }
     let width = (row.rate() * ground.scale).max(1.0);
-    let faded = if row.partial { " partial" } else { "" };
+    let faded = if row.is_shortened() { " partial" } else { "" };
     let _ = write!(
         parts,
         "<rect x=\"{from:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"18\" rx=\"2\" class=\"bar {class}{faded}\">\
@@ -131,6 +157,9 @@ fn in_words(row: &Row) -> String {
     let [p50, p99] = [0.5, 0.99].map(|share| figures::latency(row.latency.quantile(share)));
     let rate = figures::number(row.rate());
     let mut text = format!("{}, {}: {rate} per second, p50 {p50}, p99 {p99}", row.target, row.case);
+    if row.is_shortened() {
+        text += ", cut short";
+    }
     if let Some(cpu) = row.cpu_microseconds {
         let _ = write!(text, ", {} of the server's processor time each", figures::latency(cpu));
     }
@@ -138,10 +167,6 @@ fn in_words(row: &Row) -> String {
         let _ = write!(text, ", {} of memory", figures::bytes(bytes));
     }
     text
-}
-
-fn names(rows: &[&Row]) -> Vec<String> {
-    rows.iter().map(|row| row.target.clone()).collect()
 }
 
 /// Latency over the share of operations that kept it, the slowest ones drawn wide.
@@ -171,16 +196,28 @@ fn curves(label: &str, rows: &[&Row], colours: &Colours) -> Figure {
     for (row, points) in &lines {
         plot.line(colours.class(&row.target), &row.target, points);
     }
-    Figure { caption: "Latency by percentile".to_string(), legend: names(rows), svg: plot.finish() }
+    Figure { caption: "Latency by percentile".to_string(), legend: legend(rows, colours), svg: plot.finish() }
+}
+
+/// Where a time axis ends that several rounds share: one that took far longer than most must not press the others together.
+fn time_end(rows: &[&Row]) -> f64 {
+    const ROOM: f64 = 1.5;
+    let end = |row: &&Row| row.timeline.last().map_or(0.0, |moment| moment.at + moment.seconds);
+    let mut ends: Vec<f64> = rows.iter().map(end).collect();
+    ends.sort_by(f64::total_cmp);
+    let typical = ends.get(ends.len() / 2).copied().unwrap_or(0.0);
+    ends.last().copied().unwrap_or(0.0).min(typical * ROOM)
 }
 
 /// The p99 of each step of the last round; flags where a step's slowest operation was a stall.
 fn over_time(label: &str, rows: &[&Row], colours: &Colours) -> Figure {
+    let end = time_end(rows);
     let moments = || rows.iter().flat_map(|row| &row.timeline).filter(|moment| moment.operations > 0);
-    let across: Vec<f64> = moments().map(|moment| moment.at).chain([0.0]).collect();
+    let across: Vec<f64> = moments().map(|moment| moment.at).filter(|at| *at <= end).chain([0.0]).collect();
     let stalls: Vec<_> = rows
         .iter()
         .flat_map(|row| findings::stalls_of(row).into_iter().map(move |stall| (row, stall)))
+        .filter(|(_, (at, _))| *at <= end)
         .collect();
     let flagged = stalls.iter().map(|(_, (_, longest))| *longest);
     let up: Vec<f64> = moments().map(|moment| moment.p99).chain(flagged).collect();
@@ -188,88 +225,20 @@ fn over_time(label: &str, rows: &[&Row], colours: &Colours) -> Figure {
     let y = Scale::log(&up, "p99 latency of each step", figures::latency);
     let mut plot = Plot::new(&format!("Latency over time: {label}"), HEIGHT, x, y);
     for row in rows {
-        let steps = row.timeline.iter().filter(|moment| moment.operations > 0);
+        let steps = row.timeline.iter().filter(|moment| moment.operations > 0 && moment.at <= end);
         let points: Vec<_> = steps.map(|moment| (moment.at, moment.p99)).collect();
         plot.line(colours.class(&row.target), &row.target, &points);
     }
     for (row, (at, longest)) in stalls.iter().take(12) {
         plot.flag(colours.class(&row.target), (*at, *longest), &figures::latency(*longest));
     }
-    let caption = if stalls.is_empty() { "Latency over time" } else { "Latency over time, stalls flagged" };
-    Figure { caption: caption.to_string(), legend: names(rows), svg: plot.finish() }
-}
-
-/// A line for each target through what its rows have along x.
-fn lines(
-    title: &str,
-    [x, y]: [Scale; 2],
-    series: &[groups::Series],
-    colours: &Colours,
-    point: impl Fn(&Row) -> Option<(f64, f64)>,
-) -> Figure {
-    let mut plot = Plot::new(title, HEIGHT, x, y);
-    for line in series {
-        let points: Vec<_> = line.rows.iter().filter_map(|row| point(row)).collect();
-        let class = colours.class(line.target);
-        plot.line(class, line.target, &points);
-        for (row, at) in line.rows.iter().filter_map(|row| Some((row, point(row)?))) {
-            plot.dot(class, at, &in_words(row));
-        }
+    let mut caption =
+        if stalls.is_empty() { "Latency over time" } else { "Latency over time, stalls flagged" }.to_string();
+    let longest = rows.iter().filter_map(|row| Some((row, row.timeline.last()?.at)));
+    if let Some((row, last)) = longest.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, last)| *last > end) {
+        let _ = write!(caption, "; cut here: {} goes on until {}", row.target, figures::seconds(last));
     }
-    let legend = series.iter().map(|line| line.target.to_string()).collect();
-    Figure { caption: title.to_string(), legend, svg: plot.finish() }
-}
-
-/// What all rows of some lines have.
-fn values(series: &[groups::Series], of: impl Fn(&Row) -> Option<f64>) -> Vec<f64> {
-    series.iter().flat_map(|line| line.rows.iter()).filter_map(|row| of(row)).collect()
-}
-
-/// An x axis along [`Row::x`]: in powers of ten where sizes span more than one.
-fn sizes(series: &[groups::Series]) -> Scale {
-    let all = values(series, |row| row.x);
-    let low = all.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = all.iter().copied().fold(0.0, f64::max);
-    match low > 0.0 && high / low > 20.0 {
-        true => Scale::log(&all, "size", figures::number),
-        false => Scale::linear(&all, "size", figures::number),
-    }
-}
-
-fn growth(section: &Section, series: &[groups::Series], colours: &Colours) -> Vec<Figure> {
-    let latency = |title: &str, share: f64| {
-        let of = |row: &Row| Some(row.latency.quantile(share));
-        let y = Scale::log(&values(series, of), "latency", figures::latency);
-        lines(title, [sizes(series), y], series, colours, |row| Some((row.x?, of(row)?)))
-    };
-    let rate = |row: &Row| Some(row.rate());
-    let y = Scale::linear(&values(series, rate), "per second", figures::number);
-    let mut figures = vec![
-        latency("Median latency", 0.5),
-        latency("95th percentile", 0.95),
-        lines("Operations per second", [sizes(series), y], series, colours, |row| Some((row.x?, row.rate()))),
-    ];
-    let extras: BTreeSet<&String> = section.rows.iter().flat_map(|row| row.extra.keys()).collect();
-    for name in extras {
-        let of = |row: &Row| row.extra.get(name).copied();
-        let y = Scale::linear(&values(series, of), name, figures::number);
-        figures.push(lines(name, [sizes(series), y], series, colours, |row| Some((row.x?, of(row)?))));
-    }
-    figures
-}
-
-fn rates(_: &Section, series: &[groups::Series], colours: &Colours) -> Vec<Figure> {
-    let chart = |title: &str, share: f64| {
-        let of = |row: &Row| Some(row.latency.quantile(share));
-        let x = Scale::linear(
-            &values(series, |row| Some(row.rate())),
-            "operations per second, as reached",
-            figures::number,
-        );
-        let y = Scale::log(&values(series, of), "latency", figures::latency);
-        lines(title, [x, y], series, colours, |row| Some((row.rate(), of(row)?)))
-    };
-    vec![chart("Median latency against throughput", 0.5), chart("99th percentile against throughput", 0.99)]
+    Figure { caption, legend: legend(rows, colours), svg: plot.finish() }
 }
 
 #[cfg(test)]
@@ -309,6 +278,29 @@ mod tests {
         let rates = drawn(2);
         assert_eq!(rates[0].figures.len(), 2);
         assert_eq!(rates[0].figures[0].svg.matches("<circle").count(), 3 * 7);
+        assert!(rates[0].figures[0].svg.contains(">operations per second, as asked<"));
+        assert_eq!(rates[0].figures[0].caption, "Median latency at the rate asked");
+    }
+
+    #[test]
+    fn one_slow_round_does_not_stretch_the_axis_of_the_others() {
+        let mut report = testing::report();
+        let slow = &mut report.sections[0].rows[3].timeline;
+        slow.iter_mut().for_each(|moment| moment.at *= 20.0);
+        let rows: Vec<&Row> = report.sections[0].rows[..5].iter().collect();
+        assert_eq!(time_end(&rows), 15.0);
+        let figure = over_time("x", &rows, &Colours::new(&report));
+        assert!(figure.caption.ends_with("cut here: journaled goes on until 3.25 min"), "{}", figure.caption);
+    }
+
+    #[test]
+    fn what_was_cut_short_is_marked_in_every_picture() {
+        let panels = drawn(0);
+        for figure in &panels[0].figures[1..] {
+            let marked = figure.legend.iter().filter(|mark| mark.label.ends_with('†')).count();
+            assert_eq!(marked, 1, "{}", figure.caption);
+        }
+        assert!(panels[0].figures[0].svg.contains(">relaxed †<"));
     }
 
     #[test]

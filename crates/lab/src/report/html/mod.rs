@@ -8,7 +8,7 @@ pub(crate) mod svg;
 
 use super::grid::{Detail, Grid};
 use super::{figures, groups, promise};
-use crate::result::{Report, Section, TargetInfo};
+use crate::result::{Kind, Report, Section, TargetInfo};
 use charts::{Figure, Panel};
 use colours::Colours;
 use page::escape;
@@ -36,10 +36,11 @@ pub(crate) fn render(report: &Report) -> String {
 fn header(report: &Report) -> String {
     let started = report.started.replace('T', " ");
     format!(
-        "<header>\n<p class=\"over\">Vellum lab · {}</p>\n<h1>{}</h1>\n<p class=\"lead\">{}</p>\n\
+        "<header>\n<p class=\"over\">Vellum lab · {}</p>\n<h1>{}{}</h1>\n<p class=\"lead\">{}</p>\n\
          <p class=\"meta\">{} · took {} · seed {} · run {}</p>\n</header>\n",
         escape(&report.experiment),
         escape(&report.title),
+        report.smoke_test().map_or("", |_| " <span class=\"tag\">smoke test</span>"),
         escape(&report.about),
         escape(&started),
         figures::seconds(report.seconds),
@@ -49,8 +50,8 @@ fn header(report: &Report) -> String {
 }
 
 /// A coloured square and a name.
-fn chip(name: &str, colours: &Colours) -> String {
-    format!("<span class=\"chip {}\">{}</span>", colours.class(name), escape(name))
+fn chip(class: &str, name: &str) -> String {
+    format!("<span class=\"chip {class}\">{}</span>", escape(name))
 }
 
 fn targets(report: &Report, colours: &Colours) -> String {
@@ -77,7 +78,7 @@ fn card(target: &TargetInfo, colours: &Colours) -> String {
     format!(
         "<article class=\"card\">\n<h3>{}</h3>\n<p>{}: {}.</p>\n{}\
          <details>\n<summary>Settings</summary>\n{}</details>\n</article>\n",
-        chip(&target.name, colours),
+        chip(colours.class(&target.name), &target.name),
         escape(&print.server),
         promise::words(print.promise),
         definitions(&lines),
@@ -93,8 +94,8 @@ fn definitions(lines: &[(String, String)]) -> String {
 
 fn section(section: &Section, floor: Option<&str>, colours: &Colours) -> String {
     let panels = charts::panels(section, colours);
-    let pictures =
-        if panels.len() > GROUPS_OPEN { folded(panels, colours) } else { unfolded(&panels, colours) };
+    let fold = panels.len() > GROUPS_OPEN && section.kind == Kind::Bars;
+    let pictures = if fold { folded(panels) } else { unfolded(&panels) };
     format!(
         "<section id=\"{}\">\n<h2>{}</h2>\n<p class=\"lead\">{}</p>\n{pictures}{}</section>\n",
         escape(&section.id),
@@ -105,24 +106,24 @@ fn section(section: &Section, floor: Option<&str>, colours: &Colours) -> String 
 }
 
 /// Group beneath group, the pictures of each beside one another.
-fn unfolded(panels: &[Panel], colours: &Colours) -> String {
+fn unfolded(panels: &[Panel]) -> String {
     let mut text = String::new();
     for panel in panels {
         if !panel.label.is_empty() {
             let _ = writeln!(text, "<h3>{}</h3>", escape(&panel.label));
         }
-        text += &beside(&panel.figures, colours);
+        text += &beside(&panel.figures);
     }
     text
 }
 
-fn beside(figures: &[Figure], colours: &Colours) -> String {
-    let figures: String = figures.iter().map(|each| figure(each, colours)).collect();
+pub(crate) fn beside(figures: &[Figure]) -> String {
+    let figures: String = figures.iter().map(figure).collect();
     format!("<div class=\"figures\">\n{figures}</div>\n")
 }
 
 /// The first picture of every group beside one another, under the group's name; the rest folded away.
-fn folded(mut panels: Vec<Panel>, colours: &Colours) -> String {
+fn folded(mut panels: Vec<Panel>) -> String {
     let mut first = Vec::new();
     let mut caption = String::new();
     for panel in panels.iter_mut().filter(|panel| !panel.figures.is_empty()) {
@@ -131,16 +132,16 @@ fn folded(mut panels: Vec<Panel>, colours: &Colours) -> String {
         first.push(Figure { caption: panel.label.clone(), ..figure });
     }
     panels.retain(|panel| !panel.figures.is_empty());
-    let shown = format!("<h3>{}</h3>\n{}", escape(&caption), beside(&first, colours));
+    let shown = format!("<h3>{}</h3>\n{}", escape(&caption), beside(&first));
     if panels.is_empty() {
         return shown;
     }
-    let rest = unfolded(&panels, colours);
+    let rest = unfolded(&panels);
     format!("{shown}<details>\n<summary>Percentiles, and latency over time</summary>\n{rest}</details>\n")
 }
 
-fn figure(figure: &Figure, colours: &Colours) -> String {
-    let legend: String = figure.legend.iter().map(|name| chip(name, colours)).collect();
+fn figure(figure: &Figure) -> String {
+    let legend: String = figure.legend.iter().map(|mark| chip(mark.class, &mark.label)).collect();
     let legend = if legend.is_empty() { legend } else { format!("<div class=\"legend\">{legend}</div>\n") };
     format!(
         "<figure>\n<figcaption>{}</figcaption>\n{}\n{legend}</figure>\n",

@@ -43,10 +43,12 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
 }
 
 /// The picture: what it shows, for those who can't see it, and its parts.
-pub(crate) fn picture(height: f64, title: &str, parts: &str) -> String {
+///
+/// `kind` says how it is read, for who looks at it by a program.
+pub(crate) fn picture(kind: &str, height: f64, title: &str, parts: &str) -> String {
     let title = escape(title);
     format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{title}\">\
+        "<svg data-kind=\"{kind}\" viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{title}\">\
          <title>{title}</title>{parts}</svg>"
     )
 }
@@ -90,7 +92,9 @@ impl Scale {
         let (low, high) = ends(values, |value| value.is_finite() && value > 0.0).unwrap_or((1.0, 10.0));
         let (low, high) = (low * 0.9, (high * 1.1).max(low * 2.0));
         let decades = (high / low).log10();
-        let between: &[f64] = if decades < 1.3 {
+        let between: &[f64] = if decades < 0.6 {
+            &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
+        } else if decades < 1.3 {
             &[1.0, 2.0, 3.0, 5.0, 7.0]
         } else if decades < 3.0 {
             &[1.0, 3.0]
@@ -114,8 +118,24 @@ impl Scale {
         self
     }
 
+    /// From 0 to 100, whatever the values are.
+    pub(crate) fn percent(label: &str) -> Scale {
+        let ticks = [0.0, 25.0, 50.0, 75.0, 100.0].map(|tick| (tick, format!("{tick:.0} %")));
+        Scale { low: 0.0, high: 100.0, log: false, label: label.to_string(), ticks: ticks.to_vec() }
+    }
+
+    /// The numbers shown, and how they are written.
+    pub(crate) fn ticks(&self) -> &[(f64, String)] {
+        &self.ticks
+    }
+
+    /// The lowest and the highest number.
+    pub(crate) fn ends(&self) -> [f64; 2] {
+        [self.low, self.high]
+    }
+
     /// Where a number lies, 0 to 1; `None` for what the scale has no place for.
-    fn share(&self, value: f64) -> Option<f64> {
+    pub(crate) fn share(&self, value: f64) -> Option<f64> {
         if !value.is_finite() || (self.log && value <= 0.0) {
             return None;
         }
@@ -191,14 +211,25 @@ impl Plot {
         }
     }
 
-    /// A dot, with words shown where a pointer rests on it.
+    /// A dot of these classes, with words shown where a pointer rests on it.
     pub(crate) fn dot(&mut self, class: &str, (x, y): (f64, f64), words: &str) {
         if let Some((x, y)) = self.place(x, y) {
             let words = escape(words);
             let _ = write!(
                 self.marks,
-                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" class=\"dot {class}\"><title>{words}</title></circle>"
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" class=\"{class}\"><title>{words}</title></circle>"
             );
+        }
+    }
+
+    /// What lies between two lines.
+    pub(crate) fn band(&mut self, class: &str, below: &[(f64, f64)], above: &[(f64, f64)]) {
+        let mut path = String::new();
+        for (x, y) in below.iter().chain(above.iter().rev()).filter_map(|(x, y)| self.place(*x, *y)) {
+            let _ = write!(path, "{}{x:.1} {y:.1}", if path.is_empty() { "M" } else { "L" });
+        }
+        if !path.is_empty() {
+            let _ = write!(self.marks, "<path d=\"{path}Z\" class=\"band {class}\"/>");
         }
     }
 
@@ -222,7 +253,7 @@ impl Plot {
             let Some(share) = self.y.share(*value) else { continue };
             let y = bottom - share * (bottom - TOP);
             axes += &segment(self.left, y, right, y, "grid");
-            axes += &text(self.left - 6.0, y + 4.0, "tick end", label);
+            axes += &text(self.left - 6.0, y + 4.0, "tick y end", label);
         }
         let mut free_from = f64::NEG_INFINITY;
         for (value, label) in &self.x.ticks {
@@ -231,14 +262,14 @@ impl Plot {
             axes += &segment(x, bottom, x, bottom + 4.0, "axis");
             let half = label.chars().count() as f64 * LETTER / 2.0;
             if x - half > free_from && x + half < WIDTH + 8.0 {
-                axes += &text(x, bottom + 17.0, "tick middle", label);
+                axes += &text(x, bottom + 17.0, "tick x middle", label);
                 free_from = x + half + LETTER;
             }
         }
         axes += &segment(self.left, bottom, right, bottom, "axis");
-        axes += &text(0.0, 14.0, "label start", &self.y.label);
-        axes += &text(right, self.height - 5.0, "label end", &self.x.label);
-        picture(self.height, &self.title, &(axes + &self.marks))
+        axes += &text(0.0, 14.0, "label y start", &self.y.label);
+        axes += &text(right, self.height - 5.0, "label x end", &self.x.label);
+        picture("plot", self.height, &self.title, &(axes + &self.marks))
     }
 }
 
@@ -260,10 +291,18 @@ mod tests {
     }
 
     #[test]
+    fn percentages_end_at_a_hundred() {
+        let scale = Scale::percent("hits %");
+        assert_eq!((scale.ends(), scale.share(100.0)), ([0.0, 100.0], Some(1.0)));
+        assert_eq!(scale.ticks().last().map(|(_, text)| text.as_str()), Some("100 %"));
+    }
+
+    #[test]
     fn log_ticks_lie_within_and_are_few() {
-        for high in [1.5, 9.0, 1e3, 1e6, 1e12] {
-            let scale = Scale::log(&[0.7, high], "", plain);
-            assert!((2..=9).contains(&scale.ticks.len()), "{high}: {:?}", scale.ticks);
+        let narrow = (0..40).map(|at| 0.7 + 0.1 * f64::from(at)).map(|low| (low, low * 1.4));
+        for (low, high) in [1.5, 9.0, 1e3, 1e6, 1e12].map(|high| (0.7, high)).into_iter().chain(narrow) {
+            let scale = Scale::log(&[low, high], "", plain);
+            assert!((2..=9).contains(&scale.ticks.len()), "{low} {high}: {:?}", scale.ticks);
             assert!(scale.ticks.iter().all(|(at, _)| scale.share(*at).is_some()));
         }
         assert_eq!(Scale::log(&[1.0], "", plain).share(0.0), None);
@@ -284,7 +323,7 @@ mod tests {
     #[test]
     fn text_is_never_markup() {
         assert_eq!(escape("<a b='c'>&\"\u{1}"), "&lt;a b=&#39;c&#39;&gt;&amp;&quot; ");
-        assert!(picture(10.0, "<b>", "").contains("aria-label=\"&lt;b&gt;\""));
+        assert!(picture("plot", 10.0, "<b>", "").contains("aria-label=\"&lt;b&gt;\""));
         assert_eq!(shorten("abcdef", 4), "abc…");
     }
 
