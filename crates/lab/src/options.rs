@@ -13,6 +13,8 @@ use std::path::PathBuf;
         vellum lab run orders.toml --rate 2000 --duration 60\n  \
         vellum lab record --upstream mongodb://db:27017/ monday.rec\n  \
         vellum lab replay monday.rec --speed max --check\n  \
+        vellum lab suite --rounds 3 -- npm test              with MONGODB_URI set to each target in turn\n  \
+        vellum lab inserts --data-on /mnt/a --data-on /dev/shm\n  \
         vellum lab compare before.json after.json --fail-if 'p99>+10%'")]
 pub struct Options {
     #[command(subcommand)]
@@ -52,7 +54,15 @@ pub(crate) enum Verb {
         #[command(flatten)]
         common: Common,
     },
-    /// Differences between two runs, with their confidence
+    /// How long a command takes, such as a test suite, with each target in turn as MONGODB_URI
+    Suite {
+        #[command(flatten)]
+        common: Common,
+        /// The command, behind `--`
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
+    /// Differences between two runs, with their confidence; or several side by side
     Compare(Compare),
 }
 
@@ -65,6 +75,16 @@ pub(crate) struct Common {
     /// Start temporary PostgreSQL clusters from the installed version: fsync on, off, on a RAM disk
     #[arg(long)]
     pub(crate) postgres_here: bool,
+    /// Where the servers that the lab starts keep their data; given several times, such as once for each file system, they
+    /// are measured on each
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_on: Vec<PathBuf>,
+    /// Where the servers that the lab starts keep their journal, instead of beside their data
+    #[arg(long, value_name = "DIR")]
+    pub(crate) journal_on: Option<PathBuf>,
+    /// The mongod to start beside Vellum; unless said the one on the path, if there is one, and with `none` none
+    #[arg(long, value_name = "PATH")]
+    pub(crate) mongod: Option<PathBuf>,
     /// Operations per second to offer, each timed from its intended start; several, such as
     /// 500,1000,2000, are measured in turn. Without it, each connection sends its next operation
     /// when the last one is answered
@@ -154,6 +174,8 @@ pub(crate) struct Compare {
     pub(crate) before: PathBuf,
     /// The run of after, JSON
     pub(crate) after: PathBuf,
+    /// Further runs, such as of other machines: all stand side by side then, a column for each
+    pub(crate) more: Vec<PathBuf>,
     /// Exit with 1 if any row but the floor's got worse by more for sure, such as 'p99>+10%' or 'rate<-5%'; may be given several times
     #[arg(long, value_name = "LIMIT")]
     pub(crate) fail_if: Vec<String>,
@@ -233,6 +255,18 @@ impl Common {
                 return Err(Error::Input(format!("two targets are named {}", target.name)));
             }
         }
+        let started = self.targets.is_empty() || self.postgres_here || self.mongod.is_some();
+        let own = [("--data-on", !self.data_on.is_empty()), ("--journal-on", self.journal_on.is_some())];
+        if let Some((option, _)) = own.iter().find(|(_, given)| *given && !started) {
+            return Err(Error::Input(format!(
+                "{option} is for servers that the lab starts: with --target it starts none"
+            )));
+        }
+        for directory in self.data_on.iter().chain(&self.journal_on) {
+            if !directory.is_dir() {
+                return Err(Error::Input(format!("{} is no directory", directory.display())));
+            }
+        }
         Ok(())
     }
 }
@@ -269,6 +303,15 @@ mod tests {
     fn two_targets_of_one_name_are_refused() {
         let twice = common(&["--target", "a=mongodb://h/", "--target", "a=mongodb://i/"]).unwrap();
         assert_eq!(twice.check(), Err(Error::Input("two targets are named a".to_string())));
+    }
+
+    #[test]
+    fn places_are_for_servers_that_are_started() {
+        let given = common(&["--target", "a=mongodb://h/", "--data-on", "/tmp"]).unwrap();
+        assert!(given.check().unwrap_err().to_string().starts_with("--data-on is for servers"));
+        let nowhere = common(&["--journal-on", "/nowhere"]).unwrap();
+        assert_eq!(nowhere.check(), Err(Error::Input("/nowhere is no directory".to_string())));
+        assert_eq!(common(&["--data-on", "/tmp", "--data-on", "/"]).unwrap().check(), Ok(()));
     }
 
     #[test]

@@ -137,6 +137,8 @@ pub(crate) enum Kind {
     Growth,
     /// Rates offered and the latency found: [`Row::x`] is the rate.
     Rates,
+    /// Cases of few, long operations: how long one takes.
+    Times,
     /// As `Bars`, with cases named "ROW, COLUMN": all of a target beside one another, in one scale.
     Matrix,
 }

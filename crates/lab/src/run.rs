@@ -121,6 +121,7 @@ pub(crate) fn verb(verb: Verb) -> ExitCode {
             Verb::Inserts(common) => run(common, experiment::Inserts).await,
             Verb::WorkingSet(common) => run(common, experiment::WorkingSet).await,
             Verb::ErrorTracker(common) => run(common, experiment::ErrorTracker).await,
+            Verb::Suite { command, common } => run(common, experiment::Suite::new(command)).await,
             Verb::Record(record) => match recording::record::run(&record).await {
                 Ok(code) => code,
                 Err(error) => complain(&error),
@@ -206,17 +207,26 @@ fn servers_seconds(targets: &[Target]) -> Option<f64> {
         .sum()
 }
 
-/// The targets of the command line; without any, Vellum at each notch. The floor is always there.
+/// The targets of the command line; without any, Vellum at each notch, and mongod if there is one. The floor is always there.
 async fn targets(common: &Common, scratch: &Scratch) -> Result<Vec<Target>> {
     let mut targets = vec![target::start_floor().await?];
     for given in &common.targets {
         targets.push(Target::connect(given).await?);
     }
+    let places = target::places(&common.data_on, common.journal_on.as_deref(), scratch.path());
     if common.targets.is_empty() {
-        targets.extend(target::notches(scratch.path()).await?);
+        targets.extend(target::notches(&places).await?);
+    }
+    if common.targets.is_empty() || common.mongod.is_some() {
+        for (program, place) in target::mongod_program(common.mongod.as_deref())
+            .iter()
+            .flat_map(|p| places.iter().map(move |place| (p, place)))
+        {
+            targets.push(target::start_mongod(program, place).await?);
+        }
     }
     if common.postgres_here {
-        targets.extend(target::clusters(scratch.path()).await?);
+        targets.extend(target::clusters(&places).await?);
     }
     different(&targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>())?;
     Ok(targets)
@@ -318,7 +328,9 @@ fn command(
         });
     }
     if common.seed.is_none() {
-        words.extend(["--seed".to_string(), seed.to_string()]);
+        // Before the dashes behind which a suite's command stands.
+        let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+        words.splice(end..end, ["--seed".to_string(), seed.to_string()]);
     }
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
@@ -363,6 +375,9 @@ mod tests {
         let words = ["/x/vellum-lab", "clean", "--target", "a=mongodb://me:secret@h/?a=1"];
         let line = command(words.map(String::from).into_iter(), 7, &common, &[info]);
         assert_eq!(line, "vellum lab clean --target 'a=mongodb://***@h/?a=1' --seed 7");
+        let words = ["/x/vellum-lab", "suite", "--", "npm", "test"];
+        let line = command(words.map(String::from).into_iter(), 7, &common, &[]);
+        assert_eq!(line, "vellum lab suite --seed 7 -- npm test");
     }
 
     #[test]

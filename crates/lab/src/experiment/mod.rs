@@ -7,6 +7,7 @@ mod inserts;
 mod micro;
 mod parts;
 mod sentences;
+mod suite;
 #[cfg(test)]
 pub(crate) mod tests;
 mod working_set;
@@ -17,6 +18,7 @@ pub(crate) use clean::Clean;
 pub(crate) use error_tracker::ErrorTracker;
 pub(crate) use inserts::Inserts;
 pub(crate) use micro::Micro;
+pub(crate) use suite::Suite;
 pub(crate) use working_set::WorkingSet;
 pub(crate) use workload::Run;
 pub(crate) use write_concern::WriteConcern;

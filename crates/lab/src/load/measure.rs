@@ -10,7 +10,7 @@ use super::{Load, Pace, Until, Worker};
 use crate::error::{Error, Result};
 use crate::result::{Kind, Round, Row, Section};
 use crate::run::Lab;
-use crate::target::{Protocol, Target};
+use crate::target::{Protocol, Storage, Target};
 use mongodb::bson::doc;
 use std::time::Duration;
 
@@ -253,13 +253,20 @@ impl Lab {
             return self.ended_early(place, target, warm);
         }
         let load = self.load_of(paced);
+        // Where file systems stand side by side, what is done to them is what they differ by.
+        let counts = !self.common.data_on.is_empty();
+        let storage = if counts { Some(Storage::of(target).await) } else { None };
         let before = target.usage();
         let outcome = drive(&mut workers, load, &self.progress).await;
         let after = target.usage();
+        let stored = if counts { Some(Storage::of(target).await) } else { None };
         let cpu = before.zip(after).map(|(before, after)| after.cpu.saturating_sub(before.cpu));
         self.suspect(target, &case.name, load, &outcome, cpu);
         let row = self.row(place);
         add_round(row, &outcome, cpu);
+        if let Some((before, after)) = storage.zip(stored) {
+            after.add_since(before, row);
+        }
         row.resident_bytes = after.map(|usage| usage.resident_bytes).or(row.resident_bytes);
         self.ended_early(place, target, outcome)
     }

@@ -19,6 +19,8 @@ pub(crate) fn of(report: &Report) -> Vec<String> {
             Kind::Rates => rates(section, floor),
             _ if told => Vec::new(),
             Kind::Bars | Kind::Matrix => bars(section, floor),
+            // What takes so long has sentences of its experiment's own.
+            Kind::Times => Vec::new(),
             Kind::Growth => growth(section, floor),
         });
     }

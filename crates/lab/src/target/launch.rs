@@ -5,17 +5,18 @@
 //! however the lab ends; and, being in a process group of their own, Ctrl-C doesn't reach them
 //! before the lab has written its report.
 
+use super::files::{Files, Watch};
 use super::{Scratch, Target};
 use crate::error::{Error, Result};
 use crate::options::Given;
 use std::env::consts::EXE_SUFFIX;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 /// Names the server to start, as for the helper packages of test suites.
@@ -41,15 +42,39 @@ pub(super) struct Started {
     child: Child,
     /// Where its data is, if it has any on disk.
     pub(super) data: Option<PathBuf>,
-    /// Removed after the process has ended.
+    /// Where its journal is, if that has a place of its own; removed after the process has ended, as its scratch is.
+    journal: Option<Scratch>,
     _scratch: Option<Scratch>,
+    /// Of its data; watched from when somebody asks first.
+    watch: OnceLock<Option<Watch>>,
 }
 
 impl Started {
     /// Starts a process whose standard input ends it.
     pub(super) fn spawn(command: &mut Command, scratch: Option<Scratch>) -> io::Result<Started> {
         let child = command.stdin(Stdio::piped()).process_group(0).spawn()?;
-        Ok(Started { child, data: None, _scratch: scratch })
+        Ok(Started { child, data: None, journal: None, _scratch: scratch, watch: OnceLock::new() })
+    }
+
+    /// Where its data and its journal are.
+    pub(super) fn keeps(&mut self, data: Option<PathBuf>, journal: Option<Scratch>) {
+        (self.data, self.journal) = (data, journal);
+    }
+
+    /// Where its journal is, if not beside its data.
+    pub(super) fn journal_path(&self) -> Option<PathBuf> {
+        self.journal.as_ref().map(|journal| journal.path().to_path_buf())
+    }
+
+    /// Files made and removed below its data since this was asked first.
+    pub(super) fn files(&self) -> Option<Files> {
+        let watch = self.watch.get_or_init(|| Watch::new(self.data.as_deref()?));
+        watch.as_ref().and_then(Watch::count)
+    }
+
+    /// Whether the process is gone.
+    pub(super) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
     }
 
     /// The first line it prints; the rest goes nowhere.
@@ -93,21 +118,73 @@ impl Drop for Started {
     }
 }
 
+/// Where servers keep what they store.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// What the names of servers there end with, where there are several places.
+    label: Option<String>,
+    pub(super) data: PathBuf,
+    journal: Option<PathBuf>,
+}
+
+/// The places of the options; `own` where they name none for the data.
+pub(crate) fn places(data_on: &[PathBuf], journal_on: Option<&Path>, own: &Path) -> Vec<Place> {
+    let journal = journal_on.map(Path::to_path_buf);
+    if data_on.is_empty() {
+        return vec![Place { label: None, data: own.to_path_buf(), journal }];
+    }
+    let mut places: Vec<Place> = Vec::new();
+    for data in data_on {
+        let last = data.file_name().map_or("root".to_string(), |name| name.to_string_lossy().to_string());
+        let last: String = last.chars().map(|c| if c.is_whitespace() { '-' } else { c }).collect();
+        let taken =
+            places.iter().filter(|place| place.label.as_ref().is_some_and(|known| known.starts_with(&last)));
+        let label = match taken.count() {
+            0 => last,
+            before => format!("{last}-{}", before + 1),
+        };
+        places.push(Place { label: Some(label), data: data.clone(), journal: journal.clone() });
+    }
+    places
+}
+
+impl Place {
+    /// The name of a server there.
+    pub(super) fn name(&self, server: &str) -> String {
+        self.label.as_ref().map_or_else(|| server.to_string(), |label| format!("{server}@{label}"))
+    }
+
+    /// The same with data in another directory, and the journal beside it.
+    pub(super) fn elsewhere(&self, data: &Path) -> Place {
+        Place { data: data.to_path_buf(), journal: None, ..self.clone() }
+    }
+
+    /// A directory for a journal, if journals have a place of their own.
+    pub(super) fn journal(&self) -> Result<Option<Scratch>> {
+        self.journal.as_deref().map(Scratch::below).transpose()
+    }
+}
+
 /// Starts Vellum at each notch of the dial: in memory, and on disk with durability none, relaxed
-/// and journaled. Data goes below `directory`, and is removed with the servers.
+/// and journaled, in each place. What it stores is removed with the servers.
 ///
 /// # Errors
 /// One that can't be started: those before are ended again.
-pub(crate) async fn notches(directory: &Path) -> Result<Vec<Target>> {
+pub(crate) async fn notches(places: &[Place]) -> Result<Vec<Target>> {
     let mut targets = Vec::new();
-    for (name, durability) in NOTCHES {
-        targets.push(notch(name, *durability, directory).await?);
+    for (at, place) in places.iter().enumerate() {
+        // In memory there is no place: once is enough.
+        for (name, durability) in NOTCHES.iter().filter(|(_, durability)| at == 0 || durability.is_some()) {
+            targets.push(notch(name, *durability, place).await?);
+        }
     }
     Ok(targets)
 }
 
-async fn notch(name: &str, durability: Option<&str>, directory: &Path) -> Result<Target> {
-    let scratch = durability.map(|_| Scratch::below(directory)).transpose()?;
+async fn notch(name: &str, durability: Option<&str>, place: &Place) -> Result<Target> {
+    let scratch = durability.map(|_| Scratch::below(&place.data)).transpose()?;
+    let journal = durability.map_or(Ok(None), |_| place.journal())?;
+    let name = if durability.is_some() { place.name(name) } else { name.to_string() };
     let mut arguments: Vec<&OsStr> =
         ["serve", "--port", "0", "--parent-pipe", "--log-level", "error"].map(OsStr::new).to_vec();
     let data = scratch.as_ref().map(|scratch| scratch.path().join("data"));
@@ -115,7 +192,19 @@ async fn notch(name: &str, durability: Option<&str>, directory: &Path) -> Result
         let options = ["--data".as_ref(), data.as_os_str(), "--durability".as_ref(), level.as_ref()];
         arguments.extend(options);
     }
-    start(name, &server(), &arguments, scratch, data.clone()).await
+    if let Some(journal) = &journal {
+        arguments.extend(["--journal-dir".as_ref(), journal.path().as_os_str()]);
+    }
+    let arguments: Vec<OsString> = arguments.into_iter().map(OsStr::to_os_string).collect();
+    start(&name, &server(), &arguments, Kept { scratch, data, journal }).await
+}
+
+/// What a server stores, and where; removed when it has ended.
+#[derive(Default)]
+struct Kept {
+    scratch: Option<Scratch>,
+    data: Option<PathBuf>,
+    journal: Option<Scratch>,
 }
 
 /// Starts another server like this one, with data of its own below `directory`, and reaches it;
@@ -128,8 +217,10 @@ pub(crate) async fn another(target: &Target, directory: &Path) -> Option<Result<
     if target.is_floor {
         return Some(floor().await);
     }
-    let (name, durability) = NOTCHES.iter().find(|(name, _)| *name == target.name)?;
-    Some(notch(name, *durability, directory).await)
+    let kind = target.name.split('@').next().unwrap_or_default();
+    let (name, durability) = NOTCHES.iter().find(|(name, _)| *name == kind)?;
+    let place = Place { label: None, data: directory.to_path_buf(), journal: None };
+    Some(notch(name, *durability, &place).await)
 }
 
 /// Starts the responder of canned replies, in a process of its own, so that its processor time can
@@ -139,28 +230,22 @@ pub(crate) async fn another(target: &Target, directory: &Path) -> Option<Result<
 /// It can't be started.
 pub(crate) async fn floor() -> Result<Target> {
     let own = std::env::current_exe().map_err(|error| failed("floor", error))?;
-    let mut target = start("floor", &own, &["floor".as_ref()], None, None).await?;
+    let mut target = start("floor", &own, &["floor".into()], Kept::default()).await?;
     target.is_floor = true;
     Ok(target)
 }
 
-async fn start(
-    name: &str,
-    program: &Path,
-    arguments: &[&OsStr],
-    scratch: Option<Scratch>,
-    data: Option<PathBuf>,
-) -> Result<Target> {
+async fn start(name: &str, program: &Path, arguments: &[OsString], kept: Kept) -> Result<Target> {
     let mut command = Command::new(program);
     command.args(arguments).stdout(Stdio::piped());
-    let mut started = Started::spawn(&mut command, scratch)
+    let mut started = Started::spawn(&mut command, kept.scratch)
         .map_err(|error| failed(name, format!("{}: {error}; {SERVER} names a server", program.display())))?;
-    started.data = data;
+    started.keeps(kept.data, kept.journal);
     let uri = tokio::task::block_in_place(|| started.first_line()).map_err(|why| failed(name, why))?;
     Target::reach(&Given { name: name.to_string(), uri }, Some(started)).await
 }
 
-fn failed(name: &str, why: impl Display) -> Error {
+pub(super) fn failed(name: &str, why: impl Display) -> Error {
     Error::Target { name: name.to_string(), message: format!("can't be started: {why}") }
 }
 
@@ -188,6 +273,16 @@ mod tests {
         assert_eq!(shell("echo mongodb://h/; echo more; read _").first_line().unwrap(), "mongodb://h/");
         let why = shell("exit 3").first_line().unwrap_err();
         assert!(why.contains("ended without") && why.contains('3'), "{why}");
+    }
+
+    #[test]
+    fn places_have_names_of_their_own_where_there_are_several() {
+        let own = places(&[], None, Path::new("/tmp"));
+        assert_eq!((own.len(), own[0].name("disk-none").as_str()), (1, "disk-none"));
+        let given: Vec<PathBuf> = ["/", "/dev/shm", "/x/shm"].map(PathBuf::from).to_vec();
+        let names: Vec<_> =
+            places(&given, None, Path::new("/tmp")).iter().map(|place| place.name("a")).collect();
+        assert_eq!(names, ["a@root", "a@shm", "a@shm-2"]);
     }
 
     #[test]

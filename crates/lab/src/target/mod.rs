@@ -6,20 +6,26 @@
 //! with the last clone of its [`Target`].
 
 mod address;
+mod files;
 mod fingerprint;
 pub(crate) mod floor;
 mod launch;
+mod mongod;
 mod postgres;
 mod process;
 mod scratch;
+mod storage;
 mod workspace;
 
 pub(crate) use address::without_secrets;
+pub(crate) use files::Files;
 pub(crate) use floor::documents::COMMAND as FLOOR_ANSWERS;
-pub(crate) use launch::{another, floor as start_floor, notches};
+pub(crate) use launch::{another, floor as start_floor, notches, places};
+pub(crate) use mongod::{program as mongod_program, start as start_mongod};
 pub(crate) use postgres::clusters;
 pub(crate) use process::Usage;
 pub(crate) use scratch::Scratch;
+pub(crate) use storage::Storage;
 pub(crate) use workspace::Workspace;
 
 use crate::error::{Error, Result};
@@ -212,9 +218,15 @@ impl Target {
         format!("{encrypted}, {user}")
     }
 
-    /// The directory that the lab gave this server for its data.
-    fn data_directory(&self) -> Option<PathBuf> {
-        self.started.as_ref().and_then(|started| started.data.clone())
+    /// The directory that the lab gave this server for what it syncs: its journal's, or else that of its data.
+    fn synced_directory(&self) -> Option<PathBuf> {
+        let started = self.started.as_ref()?;
+        started.journal_path().or_else(|| started.data.clone())
+    }
+
+    /// Files made and removed below the data of a server that the lab started, since it was first asked.
+    fn files(&self) -> Option<Files> {
+        self.started.as_ref()?.files()
     }
 
     fn addresses(&self) -> Vec<Address> {

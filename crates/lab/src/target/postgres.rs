@@ -5,7 +5,7 @@
 //! ended, it stops the server and removes the directory. PostgreSQL refuses to run as root, so that
 //! root's clusters belong to the user `postgres`, or else `nobody`.
 
-use super::launch::Started;
+use super::launch::{Place, Started};
 use super::scratch::fresh;
 use super::{Scratch, Target};
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ const START: Duration = Duration::from_secs(60);
 
 /// Starts the server in the background, waits for the end of its own input, stops the server by its
 /// own id (SIGINT: without waiting for clients) and clears up.
-const SUPERVISOR: &str = "dir=$1; shift; \"$@\" </dev/null & server=$!; read -r _; \
+pub(super) const SUPERVISOR: &str = "dir=$1; shift; \"$@\" </dev/null & server=$!; read -r _; \
     kill -INT $server 2>/dev/null; wait $server; rm -rf \"$dir\"";
 
 /// A cluster to start.
@@ -45,22 +45,25 @@ const CLUSTERS: [Cluster; 3] = [
 ];
 
 /// Starts them: fsync on, fsync off, and on a RAM disk (left out, with a word on standard error,
-/// where there is none). All data below `directory`.
+/// where there is none) in the first place, and fsync on in further ones.
 ///
 /// # Errors
 /// No PostgreSQL is installed, or a cluster doesn't start: those before are ended again.
-pub(crate) async fn clusters(directory: &Path) -> Result<Vec<Target>> {
+pub(crate) async fn clusters(places: &[Place]) -> Result<Vec<Target>> {
     let programs = programs()?;
     let user = unprivileged()?;
     let mut targets = Vec::new();
-    for cluster in &CLUSTERS {
-        let parent = if cluster.on_ram_disk { Path::new(RAM_DISK) } else { directory };
-        if cluster.on_ram_disk && !parent.is_dir() {
-            // Told at once, and nobody is left to be told when standard error is gone.
-            let _ = writeln!(std::io::stderr(), "no {RAM_DISK} here: PostgreSQL on a RAM disk is left out");
-            continue;
+    for (at, place) in places.iter().enumerate() {
+        for cluster in CLUSTERS.iter().filter(|cluster| at == 0 || (cluster.fsync && !cluster.on_ram_disk)) {
+            let place = if cluster.on_ram_disk { &place.elsewhere(Path::new(RAM_DISK)) } else { place };
+            if cluster.on_ram_disk && !place.data.is_dir() {
+                // Told at once, and nobody is left to be told when standard error is gone.
+                let _ =
+                    writeln!(std::io::stderr(), "no {RAM_DISK} here: PostgreSQL on a RAM disk is left out");
+                continue;
+            }
+            targets.push(start(cluster, &programs, user, place).await?);
         }
-        targets.push(start(cluster, &programs, user, parent).await?);
     }
     Ok(targets)
 }
@@ -101,18 +104,22 @@ async fn start(
     cluster: &Cluster,
     programs: &Path,
     user: Option<(u32, u32)>,
-    parent: &Path,
+    place: &Place,
 ) -> Result<Target> {
+    let name = if cluster.on_ram_disk { cluster.name.to_string() } else { place.name(cluster.name) };
     let failed = |why: String| {
         let message = format!("can't be started: {why}");
-        Error::Target { name: cluster.name.to_string(), message }
+        Error::Target { name: name.clone(), message }
     };
-    let scratch = Scratch::below(parent)?;
+    let scratch = Scratch::below(&place.data)?;
+    let journal = place.journal()?;
+    let log_to = journal.as_ref().map(Scratch::path);
     let directory = scratch.path().to_path_buf();
     let password = format!("{:016x}{:016x}", fresh(), fresh());
     let prepared = tokio::task::block_in_place(|| {
         prepare(&directory, user).map_err(|error| error.to_string())?;
-        initialise(programs, &directory, user, &password)
+        log_to.map_or(Ok(()), |path| prepare(path, user)).map_err(|error| error.to_string())?;
+        initialise(programs, &directory, log_to, user, &password)
     });
     prepared.map_err(failed)?;
     let port = free_port().map_err(|error| failed(error.to_string()))?;
@@ -126,10 +133,10 @@ async fn start(
     as_user(&mut command, user);
     let mut started =
         Started::spawn(&mut command, Some(scratch)).map_err(|error| failed(error.to_string()))?;
-    started.data = Some(directory.join("data"));
+    started.keeps(Some(directory.join("data")), journal);
     let uri = format!("postgresql://postgres:{password}@127.0.0.1:{port}/postgres");
     wait_for(&uri).await.map_err(|error| failed(format!("{error}{}", log_tail(&directory))))?;
-    Target::reach(&Given { name: cluster.name.to_string(), uri }, Some(started)).await
+    Target::reach(&Given { name, uri }, Some(started)).await
 }
 
 /// Lets the unprivileged user in, and nobody else.
@@ -151,6 +158,7 @@ fn as_user(command: &mut Command, user: Option<(u32, u32)>) {
 fn initialise(
     programs: &Path,
     directory: &Path,
+    log_to: Option<&Path>,
     user: Option<(u32, u32)>,
     password: &str,
 ) -> std::result::Result<(), String> {
@@ -163,6 +171,10 @@ fn initialise(
     let mut command = Command::new(programs.join("initdb"));
     command.arg("-D").arg(directory.join("data")).arg("--pwfile").arg(&file);
     command.args(["-U", "postgres", "-A", "scram-sha-256", "-E", "UTF8", "--no-locale", "--no-sync"]);
+    if let Some(path) = log_to {
+        // It makes this directory itself, and wants it empty.
+        command.arg("-X").arg(path.join("wal"));
+    }
     as_user(&mut command, user);
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("initdb: {error}"))?;
     // It has been read.
@@ -188,7 +200,7 @@ fn arguments(cluster: &Cluster, programs: &Path, directory: &Path, port: u16) ->
 }
 
 /// A port that was free just now. Whoever takes it first makes the start fail, which says so.
-fn free_port() -> std::io::Result<u16> {
+pub(super) fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Usage {
     pub(crate) cpu: Duration,
     /// Memory in use now.
     pub(crate) resident_bytes: u64,
+    /// Bytes that went to a device, or will; `None` where that isn't told.
+    pub(crate) written_bytes: Option<u64>,
 }
 
 /// What a process and all below it have used; `None` if it is gone.
@@ -31,6 +33,8 @@ pub(super) fn usage(root: u32) -> Option<Usage> {
         let Some(cpu) = cpu(pid) else { continue };
         usage.cpu += cpu;
         usage.resident_bytes += resident(pid, family.len() > 1).unwrap_or(0);
+        usage.written_bytes =
+            written(pid).map(|bytes| bytes + usage.written_bytes.unwrap_or(0)).or(usage.written_bytes);
     }
     (usage.cpu > Duration::ZERO).then_some(usage)
 }
@@ -69,6 +73,12 @@ fn clock(pid: u32) -> Option<Duration> {
 #[cfg(not(target_os = "linux"))]
 fn clock(_: u32) -> Option<Duration> {
     None
+}
+
+/// Only the process's own user may know. What has ended takes its count along.
+fn written(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("write_bytes:"))?.trim().parse().ok()
 }
 
 /// Bytes in RAM; where several processes share memory, each one's part of what is shared.

@@ -126,7 +126,7 @@ fn pair(section: &Section, row: &Row, other: &Section) -> Option<Pair> {
 }
 
 /// With the number it stands for, where the case doesn't say it.
-fn label_at(label: String, row: &Row) -> String {
+pub(super) fn label_at(label: String, row: &Row) -> String {
     match row.x.map(figures::number).filter(|x| !label.contains(x)) {
         Some(x) => format!("{label} at {x}"),
         None => label,

@@ -1,6 +1,7 @@
 //! `vellum lab compare`: what changed between two runs, how sure that is, and whether it is past
 //! a limit.
 
+mod columns;
 mod difference;
 mod limit;
 mod page;
@@ -52,6 +53,9 @@ pub(crate) fn run(options: &Compare) -> ExitCode {
 
 /// The rows past a limit.
 fn compare(options: &Compare, out: &mut dyn Write) -> Result<Vec<String>> {
+    if !options.more.is_empty() {
+        return columns::run(options, out).map(|()| Vec::new());
+    }
     let limits = options.fail_if.iter().map(|text| Limit::parse(text).map_err(Error::Input));
     let limits = limits.collect::<Result<Vec<Limit>>>()?;
     let two = Two { before: json::read(&options.before)?, after: json::read(&options.after)? };
@@ -130,6 +134,7 @@ mod tests {
             let options = Compare {
                 before: self.0.join("a"),
                 after: self.0.join("b"),
+                more: Vec::new(),
                 fail_if: limits.iter().map(ToString::to_string).collect(),
                 report: Some(self.0.join("page.html")),
             };
@@ -205,6 +210,7 @@ mod tests {
         let options = Compare {
             before: "/nowhere".into(),
             after: "/nowhere".into(),
+            more: Vec::new(),
             fail_if: vec!["slow".to_string()],
             report: None,
         };

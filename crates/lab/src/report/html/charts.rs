@@ -43,6 +43,10 @@ pub(crate) fn panels(section: &Section, colours: &Colours) -> Vec<Panel> {
             let paced = groups.iter().all(|group| same_rate(&group.rows));
             groups.iter().map(|group| cases(section, group, paced, colours)).collect()
         }
+        Kind::Times => groups::groups(section)
+            .iter()
+            .map(|group| Panel { label: group.label.clone(), figures: vec![times(group, colours)] })
+            .collect(),
         Kind::Matrix => matrix::panels(section, colours),
         Kind::Growth => along::growth(section, colours),
         Kind::Rates => along::rates(section, colours),
@@ -150,6 +154,50 @@ fn bar(section: &Section, row: &Row, top: f64, ground: &Ground, class: &str) -> 
     parts += &svg::text(WIDTH - 62.0, middle + 4.0, "value end", &figures::number(row.rate()));
     let ratio = section.rate_ratio(row).map(|ratio| figures::times(ratio.value)).unwrap_or_default();
     parts + &svg::text(WIDTH - 2.0, middle + 4.0, "ratio end", &ratio)
+}
+
+/// How long an operation took, as bars, with whiskers from the shortest round to the longest.
+fn times(group: &groups::Group, colours: &Colours) -> Figure {
+    let each = |round: &crate::result::Round| round.seconds / round.operations.max(1) as f64;
+    let mean = |row: &Row| row.seconds / row.operations.max(1) as f64;
+    let most = group.rows.iter().map(|row| groups::spread(row, each).map_or(0.0, |(_, high)| high));
+    let most = most.fold(f64::MIN_POSITIVE, f64::max);
+    let longest = group.rows.iter().map(|row| groups::marked(row).chars().count()).max().unwrap_or(0);
+    let from = 16.0 + svg::LETTER * longest.min(NAME_MOST) as f64;
+    let scale = (WIDTH - 90.0 - from) / most;
+    let mut parts = String::new();
+    for (at, row) in group.rows.iter().enumerate() {
+        let top = at as f64 * BAR_LINE + 6.0;
+        let middle = top + 9.0;
+        parts +=
+            &svg::text(from - 8.0, middle + 4.0, "name end", &svg::shorten(&groups::marked(row), NAME_MOST));
+        if row.operations == 0 {
+            let why = row.note.as_deref().unwrap_or("not measured");
+            let room = ((WIDTH - from) / svg::LETTER) as usize - 2;
+            let text = svg::text(from + 8.0, middle + 4.0, "tick start", &svg::shorten(why, room));
+            let _ = write!(parts, "<g><title>{}</title>{text}</g>", svg::escape(why));
+            continue;
+        }
+        let (class, width) = (colours.class(&row.target), (mean(row) * scale).max(1.0));
+        let faded = if row.is_shortened() { " partial" } else { "" };
+        let _ = write!(
+            parts,
+            "<rect x=\"{from:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"18\" rx=\"2\" class=\"bar {class}{faded}\"/>"
+        );
+        if let Some((low, high)) = groups::spread(row, each).filter(|(low, high)| low < high) {
+            let (low, high) = (from + low * scale, from + high * scale);
+            parts += &svg::segment(low, middle, high, middle, "whisker");
+        }
+        parts += &svg::text(WIDTH - 2.0, middle + 4.0, "value end", &figures::seconds(mean(row)));
+    }
+    let height = group.rows.len() as f64 * BAR_LINE + 10.0;
+    parts += &svg::segment(from, 2.0, from, height - 4.0, "axis");
+    let title = format!("Time by target: {}", group.label);
+    Figure {
+        caption: "Time, mean of the rounds".to_string(),
+        legend: Vec::new(),
+        svg: svg::picture("bars", height, &title, &parts),
+    }
 }
 
 /// What a pointer that rests on a row's mark is told.

@@ -28,6 +28,11 @@ impl Colours {
         Colours(given)
     }
 
+    /// Colours for these names, none of which is a floor.
+    pub(crate) fn of<'a>(names: impl Iterator<Item = &'a str>) -> Colours {
+        Colours(names.map(str::to_string).zip(CLASSES.into_iter().cycle()).collect())
+    }
+
     /// The class of a target.
     pub(crate) fn class(&self, target: &str) -> &'static str {
         self.0.iter().find(|(name, _)| name == target).map_or("c0", |(_, class)| class)

@@ -2,7 +2,7 @@
 //! picture for every comparison with its numbers beneath.
 
 pub(crate) mod charts;
-mod colours;
+pub(crate) mod colours;
 pub(crate) mod page;
 pub(crate) mod svg;
 

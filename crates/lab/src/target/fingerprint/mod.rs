@@ -38,7 +38,8 @@ pub(super) async fn take(target: &Target) -> Fingerprint {
         Protocol::Postgres => postgres::ask(target).await,
     };
     learnt.detail("traffic", target.traffic());
-    let directory = target.data_directory().or_else(|| learnt.directory.take().filter(|_| target.is_local()));
+    let directory =
+        target.synced_directory().or_else(|| learnt.directory.take().filter(|_| target.is_local()));
     let keeps_nothing = learnt.fingerprint.promise == Promise::Memory;
     if let Some(directory) = directory.filter(|_| !keeps_nothing) {
         probed(&mut learnt, &directory).await;

@@ -70,6 +70,12 @@ fn read(answers: &Answers) -> Learnt {
         learnt.fingerprint.server = format!("MongoDB {version}");
         mongodb(answers, &mut learnt);
     }
+    if let Ok(all) = answers.options.get_array("argv") {
+        let words: Vec<&str> = all.iter().skip(1).filter_map(Bson::as_str).collect();
+        if !words.is_empty() {
+            learnt.detail("options", words.join(" "));
+        }
+    }
     concern(answers, &mut learnt);
     learnt
 }

@@ -1,0 +1,258 @@
+//! `suite`: how long a command takes, such as an application's tests, with each target in turn behind `MONGODB_URI`.
+
+use super::Experiment;
+use crate::error::{Error, Result};
+use crate::options::Common;
+use crate::report::figures;
+use crate::result::{Kind, Report, Round, Row};
+use crate::run::Lab;
+use crate::target::{Protocol, Scratch, Target};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// The experiment.
+pub(crate) struct Suite {
+    /// The program and its arguments.
+    command: Vec<String>,
+}
+
+/// What the command finds its server by.
+const VARIABLE: &str = "MONGODB_URI";
+
+/// How often a command is looked after: far less than a suite takes.
+const STEP: Duration = Duration::from_millis(5);
+
+const SECTION: &str = "suite";
+
+impl Suite {
+    /// One of this command.
+    pub(crate) fn new(command: Vec<String>) -> Suite {
+        Suite { command }
+    }
+}
+
+impl Experiment for Suite {
+    fn name(&self) -> &'static str {
+        "suite"
+    }
+
+    fn title(&self) -> String {
+        format!("How long {} takes", self.command.join(" "))
+    }
+
+    fn about(&self) -> String {
+        format!(
+            "The command runs against each target in turn, from its start to its end, with {VARIABLE} set to the target's \
+             connection string. What it leaves in a target stays there until the end of the run, on targets that were given for good."
+        )
+    }
+
+    fn check(&self, common: &Common) -> Result<()> {
+        let refused = [
+            ("--rate", !common.rate.is_empty()),
+            ("--find-rate", common.find_rate.is_some()),
+            ("--duration", common.duration.is_some()),
+            ("--connections", common.connections.is_some()),
+            ("--scale", common.scale != 1.0),
+        ];
+        match refused.iter().find(|(_, given)| *given) {
+            Some((option, _)) => {
+                Err(Error::Input(format!("a suite is as long as it is: leave {option} out")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    async fn measure(&self, lab: &mut Lab) -> Result<()> {
+        let about = "An operation is one run of the command, whatever it does.";
+        let section = lab.section(SECTION, "Time of the suite", about, Kind::Times);
+        let targets = lab.targets.clone();
+        let case = self.command.join(" ");
+        lab.report.sections[section].rows =
+            targets.iter().map(|target| Row::new(&target.name, &case, 1)).collect();
+        let scratch = Scratch::temporary()?;
+        lab.progress.expect(targets.len() * lab.common.rounds as usize);
+        for round in 0..lab.common.rounds {
+            for turn in 0..targets.len() {
+                let which = (turn + round as usize) % targets.len();
+                self.visit(lab, (section, which), &targets[which], scratch.path()).await;
+                lab.progress.end();
+            }
+        }
+        Ok(())
+    }
+
+    fn findings(&self, report: &Report) -> Vec<String> {
+        let rows = report.sections.iter().filter(|section| section.id == SECTION).flat_map(|s| &s.rows);
+        let mut rows: Vec<&Row> = rows.filter(|row| row.operations > 0).collect();
+        rows.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
+        let [first, .., last] = rows.as_slice() else { return Vec::new() };
+        let all: Vec<String> =
+            rows.iter().map(|row| format!("{} {}", row.target, figures::seconds(mean(row)))).collect();
+        let sure = first.rounds.iter().all(|a| last.rounds.iter().all(|b| a.seconds < b.seconds));
+        let gap = if sure && first.rounds.len() > 1 {
+            format!(
+                "; {} takes {} as long as {} for sure",
+                last.target,
+                figures::times(mean(last) / mean(first)),
+                first.target
+            )
+        } else {
+            String::new()
+        };
+        vec![format!("The suite takes: {}{gap}.", figures::list(&all))]
+    }
+}
+
+fn mean(row: &Row) -> f64 {
+    row.seconds / row.operations.max(1) as f64
+}
+
+/// How a command ended.
+enum End {
+    Status(ExitStatus),
+    Stopped,
+}
+
+impl Suite {
+    async fn visit(&self, lab: &mut Lab, (section, at): (usize, usize), target: &Target, scratch: &Path) {
+        let row = &mut lab.report.sections[section].rows[at];
+        if row.note.is_some() {
+            return;
+        }
+        if target.is_floor || target.protocol == Protocol::Postgres {
+            let why =
+                if target.is_floor { "it stores nothing" } else { "suites here are of MongoDB's protocol" };
+            row.note = Some(why.to_string());
+            return;
+        }
+        if lab.progress.stopped() {
+            row.partial = row.operations > 0;
+            row.note = Some("the run was ended early".to_string());
+            return;
+        }
+        lab.progress.begin(format!("{}: {}", target.name, self.command.join(" ")));
+        let output = scratch.join(format!("output-{at}"));
+        let before = target.usage();
+        let began = Instant::now();
+        let end = self.run(lab, target, &output).await;
+        let took = began.elapsed();
+        let cpu = before.zip(target.usage()).map(|(before, after)| after.cpu.saturating_sub(before.cpu));
+        let row = &mut lab.report.sections[section].rows[at];
+        match end {
+            Ok(End::Status(status)) if status.success() => add(row, took, cpu),
+            Ok(End::Status(status)) => {
+                row.failures += 1;
+                let why = format!(
+                    "it failed after {} ({status}){}",
+                    figures::seconds(took.as_secs_f64()),
+                    last_line(&output)
+                );
+                row.partial = row.operations > 0;
+                row.note = Some(why.clone());
+                lab.fail(target.error(format!("the suite: {why}")));
+            }
+            Ok(End::Stopped) => {
+                row.partial = row.operations > 0;
+                row.note = Some("the run was ended early".to_string());
+            }
+            Err(error) => {
+                row.note = Some(error.to_string());
+                lab.fail(error);
+            }
+        }
+    }
+
+    async fn run(&self, lab: &Lab, target: &Target, output: &Path) -> Result<End> {
+        let (program, arguments) =
+            self.command.split_first().ok_or_else(|| Error::Input("no command".to_string()))?;
+        let wrong = |error: std::io::Error| Error::Input(format!("{program} can't be run: {error}"));
+        let file = File::create(output).map_err(wrong)?;
+        let mut command = Command::new(program);
+        command.args(arguments).env(VARIABLE, &target.uri).stdin(Stdio::null());
+        command.stdout(file.try_clone().map_err(wrong)?).stderr(file);
+        // In a group of its own, so that all of it can be ended.
+        let mut running = Running(command.process_group(0).spawn().map_err(wrong)?);
+        loop {
+            if let Some(status) = running.0.try_wait().map_err(wrong)? {
+                return Ok(End::Status(status));
+            }
+            if lab.progress.stopped() {
+                return Ok(End::Stopped);
+            }
+            tokio::time::sleep(STEP).await;
+        }
+    }
+}
+
+/// A command that ends with this, and what it has started.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let (Ok(None), Ok(group)) = (self.0.try_wait(), i32::try_from(self.0.id())) {
+            // Its own group, and it is not yet waited for: it can't be anybody else's.
+            let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+            let _ = self.0.wait();
+        }
+    }
+}
+
+fn add(row: &mut Row, took: Duration, cpu: Option<Duration>) {
+    let cpu_microseconds = cpu.map(|cpu| cpu.as_secs_f64() * 1e6);
+    let mut latency = crate::histogram::Latencies::new();
+    latency.record(took);
+    row.operations += 1;
+    row.seconds += took.as_secs_f64();
+    row.latency.merge(&latency);
+    let (seconds, latency) = (took.as_secs_f64(), latency.summary());
+    row.rounds.push(Round { operations: 1, seconds, latency, cpu_microseconds, shortened: false });
+    let each = row.rounds.iter().map(|round| round.cpu_microseconds);
+    row.cpu_microseconds = each.sum::<Option<f64>>().map(|all| all / row.operations as f64);
+}
+
+/// The last thing that a command said, for whoever must find out why it failed.
+fn last_line(output: &Path) -> String {
+    let text = std::fs::read(output).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let line: String = line.trim().chars().take(200).collect();
+    if line.is_empty() { line } else { format!(": {line}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_from_the_shortest_on() {
+        let mut report = crate::report::testing::report();
+        let row = |name: &str, seconds: [u64; 2]| {
+            let mut row = Row::new(name, "pytest", 1);
+            seconds.iter().for_each(|each| add(&mut row, Duration::from_secs(*each), None));
+            row
+        };
+        let section = &mut report.sections[0];
+        (section.id, section.rows) =
+            (SECTION.to_string(), vec![row("slow", [20, 22]), row("fast", [10, 11])]);
+        let told = Suite::new(vec!["pytest".to_string()]).findings(&report);
+        assert_eq!(
+            told,
+            ["The suite takes: fast 10.5 s and slow 21.0 s; slow takes 2.00× as long as fast for sure."]
+        );
+    }
+
+    #[test]
+    fn the_last_line_tells_why() {
+        let scratch = Scratch::temporary().unwrap();
+        let path = scratch.path().join("x");
+        std::fs::write(&path, "1 test\nFAILED b\n\n").unwrap();
+        assert_eq!(last_line(&path), ": FAILED b");
+        assert_eq!(last_line(Path::new("/nowhere")), "");
+    }
+}

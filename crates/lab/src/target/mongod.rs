@@ -1,0 +1,86 @@
+//! A mongod that the lab starts: one on the path, or the one of `--mongod`.
+//!
+//! A shell stands between, as for PostgreSQL: when its standard input closes, however the lab ended, it stops the server
+//! and removes its directory.
+
+use super::launch::{Place, Started, failed};
+use super::postgres::{SUPERVISOR, free_port};
+use super::{Scratch, Target};
+use crate::error::Result;
+use crate::options::Given;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long it may take to listen.
+const START: Duration = Duration::from_secs(60);
+
+/// What stands for "don't start one".
+const NONE: &str = "none";
+
+/// The program to start: that of the options, or `mongod` on the path.
+pub(crate) fn program(given: Option<&Path>) -> Option<PathBuf> {
+    match given {
+        Some(path) if path == Path::new(NONE) => None,
+        Some(path) => Some(path.to_path_buf()),
+        None => {
+            let search = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&search)
+                .map(|directory| directory.join("mongod"))
+                .find(|path| path.is_file())
+        }
+    }
+}
+
+/// Starts it with data of its own, and waits until it listens.
+///
+/// # Errors
+/// It can't be started, or doesn't listen in time; with the last lines of its log.
+pub(crate) async fn start(program: &Path, place: &Place) -> Result<Target> {
+    let name = place.name("mongod");
+    let wrong = |why: String| failed(&name, format!("{}: {why}", program.display()));
+    let scratch = Scratch::below(&place.data)?;
+    let (directory, journal) = (scratch.path().to_path_buf(), place.journal()?);
+    let data = directory.join("data");
+    std::fs::create_dir(&data).map_err(|error| wrong(error.to_string()))?;
+    if let Some(journal) = &journal {
+        // WiredTiger follows a link to where its journal is to be.
+        let linked = std::os::unix::fs::symlink(journal.path(), data.join("journal"));
+        linked.map_err(|error| wrong(error.to_string()))?;
+    }
+    let port = free_port().map_err(|error| wrong(error.to_string()))?;
+    let mut command = Command::new("sh");
+    command.args(["-c", SUPERVISOR, "sh"]).arg(&directory).arg(program);
+    command.arg("--dbpath").arg(&data).arg("--logpath").arg(directory.join("log"));
+    command.args(["--bind_ip", "127.0.0.1", "--nounixsocket", "--port", &port.to_string()]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut started =
+        Started::spawn(&mut command, Some(scratch)).map_err(|error| wrong(error.to_string()))?;
+    started.keeps(Some(data), journal);
+    let deadline = Instant::now() + START;
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if started.has_ended() || Instant::now() > deadline {
+            return Err(wrong(format!("it doesn't listen{}", log_tail(&directory))));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let uri = format!("mongodb://127.0.0.1:{port}/");
+    Target::reach(&Given { name, uri }, Some(started)).await
+}
+
+fn log_tail(directory: &Path) -> String {
+    let text = std::fs::read_to_string(directory.join("log")).unwrap_or_default();
+    text.lines().last().map(|line| format!("; its log ends: {line}")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_is_none_and_a_path_is_that_path() {
+        assert_eq!(program(Some(Path::new("none"))), None);
+        assert_eq!(program(Some(Path::new("/x/mongod"))), Some(PathBuf::from("/x/mongod")));
+    }
+}
