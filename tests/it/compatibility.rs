@@ -88,6 +88,7 @@ explain are others.
 there are no slots, so that `slotBasedPlan` is left out and `executionStages` has the stages of the plan. All else that \
 the plan doesn't do, `$lookup` among it, follows `$cursor` in `stages`. A projection to what these read is shown, though \
 whole documents reach them; `$merge` is told as it was given.
+- A find with `limit: 1` by an index that isn't unique is LIMIT over FETCH, where 8.0 may have EXPRESS_IXSCAN.
 - Plans are chosen by rules; only where these leave indexes equal is there a trial, which counts keys. What trials came to \
 is the plan cache: `works` in `$planCacheStats` are such keys, and there are no scores (`candidatePlanScores`).
 - `logComponentVerbosity` knows all of MongoDB's components; lines that only a level above 0 shows are of `command`, \

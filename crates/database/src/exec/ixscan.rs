@@ -116,8 +116,7 @@ impl IndexScan {
         IndexScan { seen: None, ..self }
     }
 
-    /// Goes on behind all keys that begin as the last one does with its first `parts`. The walk is forward, and
-    /// keeps its keys.
+    /// Goes on beyond all keys that begin as the last one does with its first `parts`. The walk keeps its keys.
     pub(crate) fn pass(&mut self, parts: usize) -> Result<()> {
         let Some(key) = &self.key else { return Ok(()) };
         let mut length = 0;
@@ -126,13 +125,12 @@ impl IndexScan {
             let ascending = part.kind != crate::index::KeyKind::Descending;
             length += component_length(rest, ascending).unwrap_or(rest.len());
         }
-        match successor(key.key_string.get(..length).unwrap_or(&key.key_string)) {
-            Some(target) => {
-                self.seeks += 1;
-                self.cursor.seek(&target).map_err(storage_error)
-            }
-            None => Ok(()),
-        }
+        let prefix = key.key_string.get(..length).unwrap_or(&key.key_string);
+        // Backwards, what sorts before a prefix lies beyond all keys that begin with it.
+        let target = if self.forward { successor(prefix) } else { Some(prefix.to_vec()) };
+        let Some(target) = target else { return Ok(()) };
+        self.seeks += 1;
+        self.cursor.seek(&target).map_err(storage_error)
     }
 
     /// How many keys it has looked at.

@@ -64,7 +64,10 @@ impl Database {
         };
         let plan = plan::plan(operation, &view, &collection, read, context)?;
         let namespace = &resolved.namespace;
-        let shown = described(&rest);
+        let mut shown = described(&rest);
+        if let (true, Some((group, _))) = (plan.groups(), shown.first_mut()) {
+            *group = of_first_documents(group.view());
+        }
         let (top, taken) = top(&plan, &shown);
         if let Top::Groups(..) = top {
             out = Builder::new();
@@ -135,6 +138,21 @@ fn described(pipeline: &Pipeline) -> Vec<(DocumentBuf, usize)> {
         shown.push((project.finish(), position));
     }
     shown
+}
+
+/// A `$group` that gets one document of each group, as MongoDB shows it.
+fn of_first_documents(stage: Document<'_>) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.begin_document("$groupByDistinctScan").begin_document("newRoot");
+    let group = stage.get("$group").and_then(|group| group.as_document());
+    for field in group.into_iter().flatten() {
+        match field.value().as_document().and_then(|fold| fold.first()) {
+            Some(fold) if field.name() != "_id" => out.append(field.name(), fold.value()),
+            _ => out.append(field.name(), field.value()),
+        };
+    }
+    out.end().end();
+    out.finish()
 }
 
 /// The projection of what the stages behind the plan need.

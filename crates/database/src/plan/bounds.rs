@@ -143,7 +143,11 @@ fn compare(comparison: &Comparison, path: &Path, collation: &Collation) -> Optio
         Type::Array => None,
         Type::Null => equal(operand, path, collation),
         Type::MinKey | Type::MaxKey if is_positional(path) => None,
-        Type::MinKey | Type::MaxKey => Some(inexact(vec![beyond(operand, upwards, inclusive)])),
+        Type::MinKey | Type::MaxKey => {
+            let intervals = Intervals::union(vec![beyond(operand, upwards, inclusive)]);
+            // Below an empty array there is a key and nothing to compare.
+            Some(Bounds { intervals, exact: path.components().len() == 1, strings: Strings::default() })
+        }
         _ if operand.as_number().is_some_and(|number| number.is_nan()) => {
             Some(inexact(vec![Interval::point(operand)]))
         }

@@ -8,9 +8,9 @@ use super::trials::Trials;
 use super::{Hint, Read, covering, geo, min_max, shape, text};
 use crate::collection::Collection;
 use crate::exec::{
-    CollScan, CountScan, DistinctScan, Eof, Explainer, Express, Fetch, Found, GeoNear, IdStream, IndexScan,
-    KeyBounds, KeyOnly, Limit, NaturalOrder, Or, ProjectionCovered, RecordStream, ReturnKey, Skip, SkipIds,
-    Sort, SortMerge, SortOptions, Surroundings, lookup,
+    CollScan, CountScan, DistinctScan, Eof, Explainer, Express, Fetch, FirstCovered, FirstIds, Found,
+    GeoNear, IdStream, IndexScan, KeyBounds, KeyOnly, Limit, NaturalOrder, Or, ProjectionCovered,
+    RecordStream, ReturnKey, Skip, SkipIds, Sort, SortMerge, SortOptions, Surroundings, lookup,
 };
 use crate::index::{Index, IndexSpec};
 use crate::kept_plans::{Shown, Trial};
@@ -19,7 +19,7 @@ use crate::view::View;
 use base::bson::{Builder, DocumentBuf, Type};
 use base::{Result, err};
 use query::collation::depends_on_collation;
-use query::matcher::{ComparisonOp, Matcher, Node, Part, Predicate};
+use query::matcher::{ComparisonOp, Node, Part, Predicate};
 use query::{Context, MetaKind, SortPattern};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -181,6 +181,10 @@ pub(crate) fn plan(
         Some(path) if range.is_none() => planning.distinct(source, path),
         _ => source,
     };
+    let source = match &read.grouped {
+        Some(grouped) if range.is_none() => planning.grouped(source, grouped),
+        _ => source,
+    };
     let source = match source {
         Source::Unique(access) if !is_express(&access, &read) => Source::Index(Candidate::new(access, &read)),
         other => other,
@@ -200,9 +204,11 @@ pub(crate) fn plan(
 }
 
 /// Whether the key of a unique index is all there is to a read: whoever insists on an index, asks for more than
-/// the key, or passes over what it finds, is served by a scan, that may do without the document.
+/// the key, passes over what it finds, or (but by `_id`) wants an order, is served by a scan, that may do without the document.
 fn is_express(access: &Access, read: &Read) -> bool {
-    read.hint.is_none() && read.skip == 0 && access.proves_all()
+    let sorts = read.sort.as_ref().is_some_and(|sort| sort.orders());
+    let by_id = access.index.is_id();
+    read.hint.is_none() && read.skip == 0 && access.proves_all() && (by_id || !sorts)
 }
 
 /// With `notablescan`, no collection is scanned but the server's own, and for all its documents.
@@ -312,7 +318,7 @@ impl Plan {
             }
             Source::Unique(access) => vec![PlanUse::Index("EXPRESS_IXSCAN", access.index.clone())],
             Source::Index(candidate) => {
-                let stage = match (candidate.distinct, self.counts(candidate)) {
+                let stage = match (candidate.distinct.or(candidate.grouped), self.counts(candidate)) {
                     (Some(_), _) => "DISTINCT_SCAN",
                     (None, true) => "COUNT_SCAN",
                     (None, false) => "IXSCAN",
@@ -353,6 +359,11 @@ impl Plan {
         let Read { matcher, hint, min, max, .. } = &self.read;
         let searches = matcher.searches_text() || matcher.near().is_some();
         matches!(matcher.root(), Node::Or(_)) && hint.is_none() && min.is_none() && max.is_none() && !searches
+    }
+
+    /// Whether a `$group` behind it gets one document of each group.
+    pub(crate) fn groups(&self) -> bool {
+        matches!(&self.source, Source::Index(candidate) if candidate.grouped.is_some())
     }
 
     /// Whether it projects by itself: by keys, or within the lookup of one.
@@ -415,7 +426,7 @@ impl Plan {
                 let filter = filter(access.proves_all());
                 Box::new(Express::new(around, &Arc::new(access.clone()), access.single_key(), filter))
             }
-            Source::Index(candidate) => return self.index(candidate, filter, skip),
+            Source::Index(candidate) => return self.index(candidate, skip),
             Source::Near(near) => {
                 let alone = matches!(self.read.matcher.root(), Node::Field { .. });
                 Box::new(GeoNear::new(around, near, filter(alone), self.read.metadata))
@@ -430,6 +441,17 @@ impl Plan {
         Ok((stream, false))
     }
 
+    /// What of the filter the keys within an index's bounds don't prove.
+    fn unproven(&self, access: &Access) -> Part {
+        let matcher = &self.read.matcher;
+        let proven = |at: usize| self.range.is_none() && access.proven.get(at).copied().unwrap_or(false);
+        let left: Vec<bool> = (0..matcher.members().len()).map(|at| !proven(at)).collect();
+        match left.contains(&false) {
+            true => Part::of(matcher, left),
+            false => Part::whole(matcher.clone()),
+        }
+    }
+
     /// Whether an index's keys are counted, no document being needed.
     fn counts(&self, candidate: &Candidate) -> bool {
         let proven = candidate.access.proves_all() && self.range.is_none();
@@ -437,12 +459,7 @@ impl Plan {
         needs_nothing && proven && self.read.sort.is_none()
     }
 
-    fn index(
-        &self,
-        candidate: &Candidate,
-        filter: impl Fn(bool) -> Option<Arc<Matcher>>,
-        skip: u64,
-    ) -> Result<(Box<dyn RecordStream>, bool)> {
+    fn index(&self, candidate: &Candidate, skip: u64) -> Result<(Box<dyn RecordStream>, bool)> {
         let around = &self.surroundings;
         let access = &candidate.access;
         let proven = access.proves_all() && self.range.is_none();
@@ -452,11 +469,19 @@ impl Plan {
         if let (Some(part), Some(path)) = (candidate.distinct, &self.read.distinct) {
             return Ok((Box::new(DistinctScan::new(around, self.scan(candidate)?, part, path)), false));
         }
+        if let Some(part) = candidate.grouped {
+            let ids = FirstIds::new(self.scan(candidate)?, part);
+            let stream: Box<dyn RecordStream> = match candidate.is_covered() {
+                true => Box::new(FirstCovered::new(around, ids, covering::covering(access, &self.read))),
+                false => Box::new(Fetch::new(around, Box::new(ids), None)),
+            };
+            return Ok((stream, false));
+        }
         let plain = candidate.ordered.is_none_or(|ordered| ordered.split == 0) && self.range.is_none();
         let of_keys = if plain && !proven { key_filter::of(access, &self.read.matcher) } else { None };
         let (of_keys, rest) = match of_keys {
             Some(KeyFilter { keys, covering, rest }) => (Some((keys, covering)), rest),
-            None => (None, filter(proven).map(Part::whole)),
+            None => (None, (!proven).then(|| self.unproven(access))),
         };
         let scan = |scan: IndexScan| match of_keys {
             Some((keys, covering)) => scan.filtered(keys, covering),

@@ -20,7 +20,7 @@ use super::order::{self, Ordered};
 use super::text::TextAccess;
 use super::trials::Trials;
 use super::{Access, access};
-use super::{Read, covering, geo, wildcard};
+use super::{Grouped, Read, covering, geo, wildcard};
 use crate::exec::NearAccess;
 use crate::index::{Index, KeyKind};
 use base::bson::Path;
@@ -60,6 +60,8 @@ pub(crate) struct Candidate {
     pub(crate) covered: bool,
     /// Where only different values are wanted: the part that has them, so that of each one key will do.
     pub(crate) distinct: Option<usize>,
+    /// Where a `$group` makes do with one document of each value: the part that has the values.
+    pub(crate) grouped: Option<usize>,
 }
 
 /// How good a candidate is: greater is better, by the rules above.
@@ -73,7 +75,7 @@ impl Candidate {
             None => order::provides(&access, &[], read.matcher.collation()),
         };
         let covered = covering::is_covered(&access, read);
-        Candidate { access, ordered, covered, distinct: None }
+        Candidate { access, ordered, covered, distinct: None, grouped: None }
     }
 
     /// Whether documents are made of its keys, which a merge of scans doesn't do.
@@ -102,6 +104,32 @@ impl Candidate {
         Candidate { distinct: part, ..self }
     }
 
+    /// The same for a `$group`, where the first keys of the values tell its documents.
+    fn for_group(self, grouped: &Grouped, read: &Read) -> Candidate {
+        let spec = &self.access.index.spec;
+        let sorts = read.sort.as_ref().is_some_and(|sort| sort.orders());
+        let in_order = !sorts || self.ordered.is_some_and(|ordered| ordered.split == 0);
+        let has = |part: &crate::index::KeyPart| {
+            part.path == grouped.path && matches!(part.kind, KeyKind::Ascending | KeyKind::Descending)
+        };
+        let part = spec.parts.iter().position(has).filter(|part| {
+            let mut before = self.access.parts.iter().take(*part);
+            let tells = spec.collation == *read.matcher.collation()
+                && spec.wildcard.is_none()
+                && spec.serves_plain_queries()
+                && !super::bounds::is_positional(&grouped.path);
+            // An array's elements are no groups, and what is filtered later may be all that the first keys lead to.
+            tells
+                && in_order
+                && !self.access.any_multikey()
+                && self.access.proves_all()
+                && before.all(|part| part.single_point().is_some())
+        });
+        let turned = part.is_some() && sorts && grouped.last;
+        let ordered = self.ordered.map(|it| Ordered { forward: it.forward != turned, ..it });
+        Candidate { grouped: part, ordered, ..self }
+    }
+
     fn equalities(&self) -> usize {
         let points = self.access.parts.iter().take_while(|part| part.single_point().is_some()).count();
         // That a wildcard index has one path within bounds tells nothing.
@@ -127,7 +155,10 @@ impl Candidate {
         match bounds {
             _ if bounds.is_points() || bounds.is_empty() => 4,
             // That there is a value only tells in an index that leaves documents out.
-            _ if bounds.is_all() => u8::from(spec.sparse || spec.partial.is_some()),
+            _ if bounds.is_all() => {
+                let counts = self.covered && self.access.proves_all();
+                u8::from(counts || spec.sparse || spec.partial.is_some())
+            }
             _ if bounds.as_slice().iter().any(|interval| interval.reaches_an_end()) => 2,
             _ => 3,
         }
@@ -198,6 +229,33 @@ impl<'a> Planning<'a> {
         }
     }
 
+    /// A source as it serves a `$group` that makes do with one document of each value.
+    pub(crate) fn grouped(&self, source: Source, grouped: &Grouped) -> Source {
+        match source {
+            Source::Index(candidate) => Source::Index(candidate.for_group(grouped, self.read)),
+            // Every document has its group, those without the path, too.
+            Source::Collection { forward }
+                if self.read.hint.is_none() && self.read.matcher.is_empty() && self.read.sort.is_none() =>
+            {
+                let all = |index: &&Arc<Index>| {
+                    let spec = &index.spec;
+                    !spec.hidden && !spec.sparse && spec.partial.is_none() && spec.serves_plain_queries()
+                };
+                let usable = self.indexes.iter().filter(all);
+                let candidates = usable
+                    .filter(|index| index.spec.parts.first().is_some_and(|part| part.path == grouped.path))
+                    .map(|index| {
+                        Candidate::new(Access::whole(index), self.read).for_group(grouped, self.read)
+                    })
+                    .filter(|candidate| candidate.grouped == Some(0));
+                let best =
+                    candidates.min_by_key(|candidate| (!candidate.covered, candidate.access.parts.len()));
+                best.map_or(Source::Collection { forward }, Source::Index)
+            }
+            other => other,
+        }
+    }
+
     /// What one index has to offer, wanted or not: for a hint.
     ///
     /// Errors: NoQueryExecutionPlans for a wildcard index that the filter gives no bounds.
@@ -237,7 +295,13 @@ impl<'a> Planning<'a> {
         let access = Access { proven: vec![false], ..Access::whole(index) };
         let ordered = order::provides(&access, &[], self.read.matcher.collation());
         let sorts = self.read.sort.as_ref().is_some_and(|sort| sort.orders());
-        Candidate { access, ordered: ordered.filter(|_| !sorts), covered: false, distinct: None }
+        Candidate {
+            access,
+            ordered: ordered.filter(|_| !sorts),
+            covered: false,
+            distinct: None,
+            grouped: None,
+        }
     }
 
     /// A wildcard index can't be read as a whole: most documents have many keys or none.

@@ -52,7 +52,7 @@ pub(super) fn candidate(
     let access = access?;
     let sorts = planning.read.sort.as_ref().is_some_and(|sort| sort.orders());
     let ordered = order::provides(&access, &[], planning.read.matcher.collation()).filter(|_| !sorts);
-    Some(Candidate { access, ordered, covered: false, distinct: None })
+    Some(Candidate { access, ordered, covered: false, distinct: None, grouped: None })
 }
 
 /// An index of places within the bounds of its other parts.

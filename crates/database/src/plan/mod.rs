@@ -56,6 +56,8 @@ pub struct Read {
     pub covering: Option<Vec<Path>>,
     /// The one path of which only the different values are wanted, so that one document of each will do.
     pub distinct: Option<Path>,
+    /// What a `$group` behind the plan makes do with.
+    pub grouped: Option<Grouped>,
     /// The projection as the client gave it, as a part of the query's shape.
     pub projection: Option<DocumentBuf>,
     /// Yields the index keys in place of documents.
@@ -65,6 +67,16 @@ pub struct Read {
     pub metadata: MetaKinds,
     /// Whether a blocking sort may spill to disk.
     pub allow_disk_use: bool,
+}
+
+/// A `$group` by the value at a path that needs one document of each group: the first in the wanted order, or the
+/// last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grouped {
+    /// The path.
+    pub path: Path,
+    /// Whether it is the last.
+    pub last: bool,
 }
 
 impl Read {
@@ -80,6 +92,7 @@ impl Read {
             max: None,
             covering: None,
             distinct: None,
+            grouped: None,
             projection: None,
             return_key: false,
             metadata: MetaKinds::default(),

@@ -8,7 +8,7 @@ use crate::cursor::{Cursor, Opener};
 use crate::database::Database;
 use crate::index::KeyKind;
 use crate::operation::Operation;
-use crate::plan::{Hint, Read, no_sort};
+use crate::plan::{Grouped, Hint, Read, no_sort};
 use crate::view::View;
 use base::bson::{Array, Document, DocumentBuf, Path, Value};
 use base::{Namespace, Result, err};
@@ -144,8 +144,32 @@ impl Front {
         check_names(reads.as_deref().unwrap_or_default())?;
         // The sort key is told by whole documents.
         read.covering = if asked.is_empty() { reads } else { None };
+        if asked.is_empty() && read.limit == 0 && read.skip == 0 {
+            read.grouped = pipeline.describe().next().and_then(|stage| grouped(stage.view()));
+        }
         Ok(Front { read, rest: pipeline })
     }
+}
+
+/// What a `$group` makes do with, where that is one document of each group: by the value at a path, with the first
+/// of everything in a group or the last of everything.
+fn grouped(stage: Document<'_>) -> Option<Grouped> {
+    let group = stage.get("$group")?.as_document()?;
+    let path = group.get("_id")?.as_str()?.strip_prefix('$')?;
+    if path == "_id" || path.starts_with('$') {
+        return None;
+    }
+    let folds = group.iter().filter(|field| field.name() != "_id");
+    let names: Option<Vec<&str>> =
+        folds.map(|field| field.value().as_document()?.first().map(|fold| fold.name())).collect();
+    let all = |name: &str| names.iter().flatten().all(|other| *other == name);
+    let last = match names.as_deref()? {
+        [] => false,
+        _ if all("$first") => false,
+        _ if all("$last") => true,
+        _ => return None,
+    };
+    Some(Grouped { path: Path::new(path), last })
 }
 
 /// The field of the one index of places that a `$geoNear` without a key means.

@@ -9,8 +9,8 @@ use crate::plan::bounds::is_positional;
 use crate::plan::build;
 use crate::plan::choose::Source;
 use crate::view::View;
-use crate::{FindRequest, Hint, InsertRequest, ManualClock, Operation, Read};
-use base::bson::{Document, DocumentBuf, Path, Value};
+use crate::{AggregateRequest, FindRequest, Hint, InsertRequest, ManualClock, Operation, Read};
+use base::bson::{Builder, Document, DocumentBuf, Path, Value};
 use base::{Namespace, Result};
 use query::matcher::Matcher;
 use query::{Collation, Context, SortPattern};
@@ -208,6 +208,8 @@ fn query(world: &World, view: &View, random: &mut Random, seed: u64) {
     }
     counted(world, view, &read, expected.ids.len(), &about);
     distinct(world, random.path(), &filter, &about);
+    grouped(world, random, &filter, &about);
+    by_partial(world, &about);
     limited(world, view, &read, &expected, random, &about);
 }
 
@@ -313,6 +315,78 @@ fn distinct(world: &World, path: &str, filter: &DocumentBuf, about: &dyn Fn(&str
         a.len() == b.len() && a.iter().zip(&b).all(equal)
     };
     assert!(same(&found, &wanted), "{}\nfound {found}\nwanted {wanted}", about(&format!("distinct {path}")));
+}
+
+/// Groups of which one document each is read are those of the collection scan.
+fn grouped(world: &World, random: &mut Random, filter: &DocumentBuf, about: &dyn Fn(&str) -> String) {
+    let (path, fold) = (random.path(), ["$first", "$last"][random.below(2) as usize]);
+    let (matches, sorts) = (random.chance(50), random.chance(60));
+    let mut out = Builder::new();
+    out.begin_array("pipeline");
+    if matches {
+        out.push_document().append("$match", filter).end();
+    }
+    if sorts {
+        out.push_document().begin_document("$sort").append(path, 1i32).append("b", -1i32).end().end();
+    }
+    out.push_document().begin_document("$group").append("_id", format!("${path}").as_str());
+    if sorts {
+        out.begin_document("b").append(fold, "$b").end();
+    }
+    out.end().end().end();
+    let pipeline = out.finish();
+    let groups = |hint| -> Result<Vec<DocumentBuf>> {
+        let stages = pipeline.view().get("pipeline").and_then(|stages| stages.as_array()).unwrap();
+        let request = AggregateRequest { hint, ..AggregateRequest::new(stages) };
+        let cursor =
+            world.database.aggregate(&world.operation, &world.namespace, &request, &world.context)?;
+        let mut source = cursor.into_source();
+        let mut found = Vec::new();
+        while let Some(group) = source.next()? {
+            found.push(group.view().to_owned());
+        }
+        Ok(found)
+    };
+    // Parallel arrays can't be sorted, and an expression may fail on documents that a plan needn't look at.
+    let Ok(wanted) = groups(Some(Hint::Natural { forward: true })) else { return };
+    let found = groups(None).unwrap();
+    let collation = &world.context.collation;
+    let key = |group: &DocumentBuf, name: &str| {
+        let mut key = Vec::new();
+        collation.append_key(group.view().get(name).unwrap_or(Value::Null), true, &mut key);
+        key
+    };
+    let array = |group: &DocumentBuf| matches!(group.view().get("b"), Some(Value::Array(_)));
+    let is_there = |group: &DocumentBuf| {
+        let mut same = wanted.iter().filter(|other| key(other, "_id") == key(group, "_id"));
+        // Which of several arrays is first isn't decided by the order.
+        same.any(|other| array(group) || array(other) || key(other, "b") == key(group, "b"))
+    };
+    let about = || format!("{}\n{pipeline}\nfound {found:?}\nwanted {wanted:?}", about("groups"));
+    assert!(found.len() == wanted.len() && found.iter().all(is_there), "{}", about());
+}
+
+/// A partial index is used where its own filter is asked for, beside what bounds it.
+fn by_partial(world: &World, about: &dyn Fn(&str) -> String) {
+    let collection = world.database.collection(&world.namespace).unwrap();
+    for index in &collection.data().unwrap().indexes {
+        let (spec, simple) = (&index.spec, world.context.collation.is_simple());
+        let Some(partial) = &spec.partial else { continue };
+        let first = spec.parts.first().filter(|first| first.kind != KeyKind::Hashed);
+        let Some(first) = first.filter(|_| spec.serves_plain_queries() && spec.wildcard.is_none()) else {
+            continue;
+        };
+        // What strings are compared by may be other than the index's.
+        if spec.hidden || !simple || !spec.collation.is_simple() {
+            continue;
+        }
+        let mut out = Builder::new();
+        out.begin_array("$and").push(&partial.matcher.describe());
+        out.push_document().begin_document(first.path.as_str()).append("$gte", 1i32).end().end().end();
+        let filter = out.finish();
+        let plan = explained(world, &filter);
+        assert!(!plan.contains("COLLSCAN"), "{}\n{filter}\n{plan}", about("a partial index was not used"));
+    }
 }
 
 fn limited(
