@@ -47,6 +47,9 @@ pub(crate) enum Verb {
     /// Ask a server whether it answers: exit code 0 if it does
     #[command(disable_help_flag = true)]
     Ping(PingOptions),
+    /// Say how large a server's cache should be, from what was read
+    #[command(disable_help_flag = true)]
+    Advise(AdviseOptions),
     /// Serve with mongod's own options, as a program called mongod does
     #[command(disable_help_flag = true)]
     Mongod(Words),
@@ -77,6 +80,26 @@ pub(crate) struct PingOptions {
     /// Say nothing, not even that it answered
     #[arg(long, short)]
     pub(crate) quiet: bool,
+
+    /// Print this
+    #[arg(long, short, action = ArgAction::HelpShort)]
+    pub(crate) help: Option<bool>,
+}
+
+/// The options of `advise`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct AdviseOptions {
+    /// The server's connection string
+    #[arg(default_value = "mongodb://127.0.0.1:27017/")]
+    pub(crate) uri: String,
+
+    /// How long to wait for an answer, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) timeout: u64,
+
+    /// Also write the curve as a picture
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
 
     /// Print this
     #[arg(long, short, action = ArgAction::HelpShort)]
@@ -172,7 +195,13 @@ pub(crate) struct ServeOptions {
     /// Schema in that server
     ///
     /// It is made if it isn't there.
-    #[arg(long, value_name = "NAME", requires = "postgres", default_value = "vellum")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "postgres",
+        hide_short_help = true,
+        default_value = "vellum"
+    )]
     pub(crate) postgres_schema: String,
 
     /// Be a replica set of one, of this name
@@ -190,7 +219,8 @@ pub(crate) struct ServeOptions {
     /// Address that a set tells its clients
     ///
     /// It takes the place of the address that each client dialled.
-    #[arg(long, value_name = "HOST:PORT", requires = "replset", value_parser = parse_advertised)]
+    #[arg(long, value_name = "HOST:PORT", requires = "replset", hide_short_help = true,
+        value_parser = parse_advertised)]
     pub(crate) advertise: Option<String>,
 
     /// Let users in, and nobody else

@@ -1,6 +1,7 @@
 //! The `vellum` binary: one verb, its options from the command line, the environment and a file
 //! merged into one checked configuration. It alone picks the engine.
 
+mod advise;
 mod banner;
 mod cli;
 mod config;
@@ -12,6 +13,7 @@ mod layers;
 mod memory;
 mod mongod;
 mod ping;
+mod reach;
 mod repair;
 mod serve;
 mod signals;
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Some(Verb::Serve(options)) => *options,
         Some(Verb::Mongod(words)) => return mongod::run(&words.words),
         Some(Verb::Lab(words)) => return lab::run(&words.words),
+        Some(Verb::Advise(options)) => return answer(advise::advise(&options), false),
         Some(Verb::Ping(options)) => return answer(ping::ping(&options), options.quiet),
     };
     let arguments = tls::censored(std::env::args());

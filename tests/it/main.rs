@@ -31,6 +31,7 @@
 #![allow(clippy::unwrap_used)]
 
 #[cfg(unix)]
+mod advice;
 mod authority;
 mod bombs;
 mod change_streams;

@@ -55,6 +55,7 @@ pub mod validate;
 mod validator;
 mod view;
 mod watch;
+mod working_set;
 mod write;
 mod write_lock;
 
@@ -78,9 +79,11 @@ pub use saved_state::{SavedState, StateName};
 pub use session_id::{NOBODY, SessionId};
 pub use statistics::CollectionStatistics;
 pub use storage::store::Acknowledged;
+pub use storage::{Reads, Span};
 pub use strict::{StrictReport, filter_shape};
 pub use view::View;
 pub use watch::{Interest, Wake, Watch};
+pub use working_set::WorkingSets;
 pub use write::{
     Action, AnswerOf, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertRequest, Inserted,
     Insertion, UpdateOutcome, UpdateRequest, delete_answer,

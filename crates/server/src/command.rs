@@ -293,6 +293,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     validate_metadata::VALIDATE_METADATA,
     vellum_clock::VELLUM_CLOCK,
     slow_queries::SLOW_QUERIES,
+    working_set::WORKING_SET,
     diagnostics::WHATS_MY_URI,
 ];
 

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use crate::differences::merged;
 use crate::{
     Batch, Cursor, Damage, Difference, Differences, Direction, Durability, Engine, Error, Ident, Key, Op,
-    Position, Range, Result, Snapshot, Statistics, Value,
+    Position, Range, Result, Snapshot, Statistics, Value, WorkingSet,
 };
 use walk::{CheckedCursor, Walk};
 
@@ -183,6 +183,10 @@ impl<E: Engine> Engine for Checked<E> {
 
     fn statistics(&self) -> Statistics {
         self.engine.statistics()
+    }
+
+    fn working_set(&self) -> Option<WorkingSet> {
+        self.engine.working_set()
     }
 }
 

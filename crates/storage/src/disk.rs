@@ -27,6 +27,7 @@ mod overlay;
 mod reader;
 mod record;
 mod recovery;
+mod reuse;
 mod rewrite;
 mod salvage;
 mod state;
@@ -43,13 +44,16 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::{Batch, Durability, Engine, Position, Result, Snapshot, Statistics};
+use crate::{
+    Batch, Curve, Durability, Engine, Position, Reads, Result, Snapshot, Span, Statistics, WorkingSet,
+};
 use backend::Control;
 use base::Base;
 use core::{Bounds, Core};
 use directory::Directory;
 use journal::Journal;
 use keeper::Keeper;
+use reuse::Reuse;
 use state::State;
 
 pub use files::{File, Files, SystemFiles};
@@ -117,6 +121,8 @@ pub struct DiskEngine {
     directory: Mutex<Option<Directory>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     replayed: u64,
+    reuse: Arc<Reuse>,
+    cache_bytes: u64,
 }
 
 impl DiskEngine {
@@ -140,6 +146,7 @@ impl DiskEngine {
         let cache = usize::try_from(options.cache_bytes / CHANGES_SHARE * (CHANGES_SHARE - 1));
         let cache = cache.unwrap_or(usize::MAX);
         let base = Base::open(files, directory.base.clone(), cache, Arc::clone(&control))?;
+        let reuse = Arc::clone(&base.reuse);
         let loaded = base.load()?;
         let mut state = State::new(loaded.view, loaded.trees, loaded.position, loaded.time);
         let mut count = 0;
@@ -159,6 +166,8 @@ impl DiskEngine {
             directory: Mutex::new(Some(directory)),
             threads: Mutex::default(),
             replayed: count,
+            reuse,
+            cache_bytes: options.cache_bytes,
         };
         engine.start(loaded.next_table, options.journal_commit_interval)?;
         Ok(engine)
@@ -213,6 +222,13 @@ impl Drop for DiskEngine {
             log::error!("closing the storage engine: {error}");
         }
     }
+}
+
+/// The same with sizes of the whole cache in place of those of the pages' share.
+fn whole_cache(span: Span) -> Span {
+    let whole = |bytes: u64| bytes / (CHANGES_SHARE - 1) * CHANGES_SHARE;
+    let points = span.curve.points().iter().map(|(bytes, rate)| (whole(*bytes), *rate));
+    Span { curve: Curve::new(points.collect()), ..span }
 }
 
 impl Engine for DiskEngine {
@@ -276,7 +292,20 @@ impl Engine for DiskEngine {
         "disk"
     }
 
+    /// Sizes are those of the cache as the options have it, of which pages get their share.
+    fn working_set(&self) -> Option<WorkingSet> {
+        let mut by_base = self.core.latest().by_base();
+        let whole = |reads: Reads| Reads { hour: whole_cache(reads.hour), start: whole_cache(reads.start) };
+        let mut trees = Vec::new();
+        let found = self.reuse.report(&mut |table, reads| {
+            trees.push((by_base.remove(&table).unwrap_or_default(), whole(reads)));
+        });
+        let (all, others) = (whole(found.all), whole(found.others));
+        Some(WorkingSet { cache_bytes: self.cache_bytes, trees, all, others, ..found })
+    }
+
     fn statistics(&self) -> Statistics {
+        let reads = self.reuse.reads();
         let state = self.core.latest();
         let latency = &self.core.journal.latency;
         let cache = self.core.cache();
@@ -286,6 +315,8 @@ impl Engine for DiskEngine {
             cache_misses: cache.misses,
             cache_evictions: cache.evictions,
             cache_bytes: cache.bytes,
+            entry_reads: reads.0,
+            entry_misses: reads.1,
             syncs: latency.count(),
             commits: self.core.commits.load(Ordering::Relaxed),
             sync_micros_p50: latency.percentile(50),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::differences::{Differences, merged};
-use crate::{Batch, Key, Result, Value};
+use crate::{Batch, Key, Result, Value, WorkingSet};
 
 /// The number of an ordered tree, which is what MongoDB calls the ident of a collection or an index: it
 /// stays the same when the collection is renamed, and the engine gives it no other meaning.
@@ -90,9 +90,9 @@ pub struct Statistics {
     /// The lengths of all keys and values that the latest state holds; trees forked from one another are
     /// counted each in full.
     pub bytes: u64,
-    /// Reads answered without touching the file system.
+    /// Pages found in the cache, inner pages included.
     pub cache_hits: u64,
-    /// Reads that had to wait for the file system.
+    /// Pages that had to be read from the file system.
     pub cache_misses: u64,
     /// Times a file was synced.
     pub syncs: u64,
@@ -100,6 +100,10 @@ pub struct Statistics {
     pub commits: u64,
     /// Pages given up because the cache was full.
     pub cache_evictions: u64,
+    /// Visits of pages of entries in the files that hold the data: by lookups that find something, and by cursors.
+    pub entry_reads: u64,
+    /// How many of them had to wait for the file system.
+    pub entry_misses: u64,
     /// Bytes in the cache.
     pub cache_bytes: u64,
     /// Microseconds within which half of the journal's syncs were done.
@@ -220,6 +224,12 @@ pub trait Engine: Send + Sync {
 
     /// Counters since the engine was opened.
     fn statistics(&self) -> Statistics;
+
+    /// How often pages were found in the cache, and how often they would be in caches of other sizes; `None` where
+    /// there is no cache whose size is bounded.
+    fn working_set(&self) -> Option<WorkingSet> {
+        None
+    }
 }
 
 /// Whoever shares an engine has one.
@@ -282,6 +292,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn statistics(&self) -> Statistics {
         (**self).statistics()
+    }
+
+    fn working_set(&self) -> Option<WorkingSet> {
+        (**self).working_set()
     }
 }
 

@@ -23,6 +23,7 @@ pub mod store;
 pub mod stretch;
 pub mod sync;
 pub mod testing;
+mod working_set;
 
 pub use batch::{Batch, Op};
 pub use bytes::{Key, Value};
@@ -34,3 +35,4 @@ pub use engine::{
 pub use error::{Error, Result};
 pub use memory::MemoryEngine;
 pub use overlay::Overlay;
+pub use working_set::{Curve, Reads, Span, WorkingSet};

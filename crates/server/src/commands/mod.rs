@@ -104,6 +104,7 @@ pub(crate) mod users_info;
 pub(crate) mod validate;
 pub(crate) mod validate_metadata;
 pub(crate) mod vellum_clock;
+pub(crate) mod working_set;
 pub(crate) mod write_batch;
 
 pub use diagnostics::VERSION;

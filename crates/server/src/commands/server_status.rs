@@ -259,6 +259,7 @@ fn vellum(server: &Server, reply: &mut Builder) {
     reply.begin_document("cache");
     reply.append("bytes", counted.cache_bytes as i64).append("hits", counted.cache_hits as i64);
     reply.append("misses", counted.cache_misses as i64).append("evictions", counted.cache_evictions as i64);
+    reply.append("entryReads", counted.entry_reads as i64).append("entryMisses", counted.entry_misses as i64);
     reply.append("changedBytes", counted.changed_bytes as i64).end();
     reply.append("fileBytes", counted.file_bytes as i64);
 }

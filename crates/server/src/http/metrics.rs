@@ -221,14 +221,26 @@ fn storage(server: &Server, out: &mut Exposition) {
     out.single(
         "vellum_cache_hits_total",
         Counter,
-        "Reads answered without the file system.",
+        "Pages found in the cache, inner ones included.",
         counted.cache_hits,
     );
     out.single(
         "vellum_cache_misses_total",
         Counter,
-        "Reads that waited for the file system.",
+        "Pages read from the file system.",
         counted.cache_misses,
+    );
+    out.single(
+        "vellum_entry_reads_total",
+        Counter,
+        "Pages of entries visited: by lookups that find something, by cursors.",
+        counted.entry_reads,
+    );
+    out.single(
+        "vellum_entry_misses_total",
+        Counter,
+        "How many of them waited for the file system.",
+        counted.entry_misses,
     );
     out.single(
         "vellum_cache_evictions_total",

@@ -4,6 +4,7 @@
 //! not do that to a server: so a write that finds no space is tried again until there is some, and only the
 //! checkpoint that made it waits. Meanwhile readers go on, and writers until the memory for changes is full.
 
+use std::fmt;
 use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use redb::{BackendError, StorageBackend};
 
 use super::files::File;
+use super::reuse::Reuse;
 
 /// How long to wait before a write is tried again.
 const RETRY: Duration = Duration::from_millis(50);
@@ -97,15 +99,35 @@ pub(super) fn is_full(error: &io::Error) -> bool {
 }
 
 /// The base file as redb sees it. Locks are granted: the directory's own lock keeps other processes out.
-#[derive(Debug)]
 pub(super) struct Backend {
     file: Arc<dyn File>,
     control: Arc<Control>,
+    /// Who wants to know of pages that are read and written, and what he tells this file's from others' by.
+    reuse: Option<(Arc<Reuse>, u64)>,
 }
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Backend").field("file", &self.file).field("control", &self.control).finish()
+    }
+}
+
+/// Files are told apart in the bits above those of any offset.
+const OFFSET_BITS: u32 = 48;
 
 impl Backend {
     pub(super) fn new(file: Arc<dyn File>, control: Arc<Control>) -> Self {
-        Backend { file, control }
+        Backend { file, control, reuse: None }
+    }
+
+    /// A file whose pages are told about.
+    pub(super) fn watched(
+        file: Arc<dyn File>,
+        control: Arc<Control>,
+        reuse: Arc<Reuse>,
+        number: u64,
+    ) -> Self {
+        Backend { file, control, reuse: Some((reuse, number << OFFSET_BITS)) }
     }
 }
 
@@ -115,7 +137,11 @@ impl StorageBackend for Backend {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.control.noting(self.file.read_at(out, offset))
+        self.control.noting(self.file.read_at(out, offset))?;
+        if let Some((reuse, number)) = &self.reuse {
+            reuse.loaded(offset ^ number, out);
+        }
+        Ok(())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -128,7 +154,11 @@ impl StorageBackend for Backend {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.control.with_space(|| self.file.write_at(data, offset))
+        self.control.with_space(|| self.file.write_at(data, offset))?;
+        if let Some((reuse, number)) = &self.reuse {
+            reuse.written(offset ^ number, data);
+        }
+        Ok(())
     }
 
     fn try_lock_range(&self, _start: Bound<u64>, _end: Bound<u64>) -> Result<bool, BackendError> {

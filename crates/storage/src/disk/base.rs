@@ -16,6 +16,7 @@ use redb::{ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, Tabl
 use super::backend::{Backend, Control};
 use super::files::Files;
 use super::journal::during;
+use super::reuse::{Reuse, Uses};
 use super::state::Table;
 use crate::bytes::Text;
 use crate::{Direction, Error, Ident, Key, Range, Result, Value};
@@ -73,6 +74,10 @@ pub(super) struct Base {
     pub(super) path: PathBuf,
     cache_bytes: usize,
     control: Arc<Control>,
+    /// What is known of the pages that are read.
+    pub(super) reuse: Arc<Reuse>,
+    /// How often a file was opened.
+    opened: u64,
     /// None only while it is reopened, or after that failed.
     database: Option<Arc<redb::Database>>,
     /// Whether the file's name is known to be durable.
@@ -124,8 +129,17 @@ impl Base {
         cache_bytes: usize,
         control: Arc<Control>,
     ) -> Result<Self> {
-        let mut base =
-            Base { files, path, cache_bytes, control, database: None, named: true, views: Mutex::default() };
+        let mut base = Base {
+            files,
+            path,
+            cache_bytes,
+            control,
+            reuse: Arc::new(Reuse::default()),
+            opened: 0,
+            database: None,
+            named: true,
+            views: Mutex::default(),
+        };
         base.reopen()?;
         Ok(base)
     }
@@ -134,6 +148,8 @@ impl Base {
     pub(super) fn reopen(&mut self) -> Result<()> {
         self.database = None;
         self.control.reset();
+        self.opened += 1;
+        self.reuse.forget_pages();
         let opened = self.open_database();
         if opened.is_err() {
             // For the next attempt.
@@ -146,9 +162,11 @@ impl Base {
     fn open_database(&self) -> Result<redb::Database> {
         let opened = self.files.open(&self.path, false);
         let file = opened.map_err(|error| during("opening", &self.path, error))?;
+        let reuse = Arc::clone(&self.reuse);
+        let backend = Backend::watched(file, Arc::clone(&self.control), reuse, self.opened);
         let mut builder = redb::Builder::new();
         builder.set_cache_size(self.cache_bytes);
-        let opened = builder.create_with_backend(Backend::new(file, Arc::clone(&self.control)));
+        let opened = builder.create_with_backend(backend);
         opened.map_err(|error| opening(&self.path, error))
     }
 
@@ -180,7 +198,9 @@ impl Base {
     /// The state after the latest checkpoint, for readers to share.
     pub(super) fn view(&self) -> Result<Arc<View>> {
         let transaction = self.database()?.begin_read().map_err(storage)?;
-        let view = Arc::new(View { transaction, tables: RwLock::default(), retired: Arc::default() });
+        let reuse = Arc::clone(&self.reuse);
+        let view = View { transaction, tables: RwLock::default(), retired: Arc::default(), reuse };
+        let view = Arc::new(view);
         let mut views = self.views.lock();
         views.retain(|view| view.strong_count() > 0);
         views.push(Arc::downgrade(&view));
@@ -218,6 +238,7 @@ pub(super) struct View {
     tables: RwLock<HashMap<u64, Arc<OpenTable>>>,
     /// The file that it reads, once the base has another. The last to be dropped.
     retired: Retired,
+    reuse: Arc<Reuse>,
 }
 
 /// Keeps a database open for those who read it, once the base has another.
@@ -227,6 +248,8 @@ struct OpenTable {
     table: RawTable,
     /// Keys beyond this one are not there: new record ids need no search.
     last: Option<Key>,
+    reuse: Arc<Reuse>,
+    uses: Arc<Uses>,
     /// Cursors may outlive the view.
     _retired: Retired,
 }
@@ -273,7 +296,13 @@ impl View {
         }
         let table = self.raw(number)?;
         let last = table.last().map_err(storage)?.map(|(key, _)| Key::from(key.value()));
-        let table = Arc::new(OpenTable { table, last, _retired: Arc::clone(&self.retired) });
+        let table = Arc::new(OpenTable {
+            table,
+            last,
+            reuse: Arc::clone(&self.reuse),
+            uses: self.reuse.uses(number),
+            _retired: Arc::clone(&self.retired),
+        });
         self.tables.write().insert(number, Arc::clone(&table));
         Ok(table)
     }
@@ -288,8 +317,15 @@ impl View {
             return Ok(None);
         }
         match table.table.get(key) {
-            Ok(Some(sealed)) => unseal(&table, key, sealed.value()).map(|value| Some(then(value))),
-            Ok(None) => Ok(None),
+            Ok(Some(sealed)) => {
+                let sealed = sealed.value();
+                table.reuse.visit(&table.uses, sealed.as_ptr() as usize);
+                unseal(&table, key, sealed).map(|value| Some(then(value)))
+            }
+            Ok(None) => {
+                Reuse::visit_in_vain();
+                Ok(None)
+            }
             Err(error) => Err(storage(error)),
         }
     }
@@ -310,7 +346,7 @@ impl View {
             return Ok(None);
         }
         let table = self.open(number)?;
-        let mut cursor = BaseCursor { table, range, direction, entries: None, head: None };
+        let mut cursor = BaseCursor { table, range, direction, entries: None, head: None, edge: 0 };
         cursor.start()?;
         Ok(Some(cursor))
     }
@@ -338,6 +374,8 @@ pub(super) struct BaseCursor {
     direction: Direction,
     entries: Option<redb::Range<'static, &'static [u8], &'static [u8]>>,
     head: Option<Guards>,
+    /// Where in memory the key lies that is the next of the same page: keys of a page lie one behind the other.
+    edge: usize,
 }
 
 impl BaseCursor {
@@ -355,11 +393,26 @@ impl BaseCursor {
             Direction::Backward => entries.next_back(),
         };
         match next {
-            Some(Ok(head)) => self.head = Some(head),
+            Some(Ok(head)) => {
+                self.visit(head.0.value());
+                self.head = Some(head);
+            }
             Some(Err(error)) => return Err(storage(error)),
             None => self.entries = None,
         }
         Ok(())
+    }
+
+    /// Notes the visit of a page when the cursor comes to the first of its keys.
+    fn visit(&mut self, key: &[u8]) {
+        let (begin, end) = (key.as_ptr() as usize, key.as_ptr() as usize + key.len());
+        let (near, far) = match self.direction {
+            Direction::Forward => (begin, end),
+            Direction::Backward => (end, begin),
+        };
+        if std::mem::replace(&mut self.edge, far) != near {
+            self.table.reuse.visit(&self.table.uses, begin);
+        }
     }
 
     /// The next key without taking its entry.

@@ -214,6 +214,20 @@ impl State {
         }
     }
 
+    /// Which trees read each table of the base.
+    pub(super) fn by_base(&self) -> BTreeMap<u64, Vec<Ident>> {
+        let mut trees: BTreeMap<u64, Vec<Ident>> = BTreeMap::new();
+        let mut cursor = self.tables.cursor(Range::all(), Direction::Forward);
+        while let Some((key, table)) = cursor.next() {
+            if let Some(ident) = key.try_into().ok().map(u64::from_be_bytes)
+                && table.base != 0
+            {
+                trees.entry(table.base).or_default().push(Ident(ident));
+            }
+        }
+        trees
+    }
+
     /// Checks that every operation of a batch can be carried out, given those before it, and looks up the
     /// lengths of what the base holds under the keys that change for the first time. This may wait for the
     /// disk; [`State::apply`] then does not.

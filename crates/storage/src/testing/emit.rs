@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::bytes::Text;
-use crate::{Batch, Durability, Engine, Op, Position, Result, Snapshot, Statistics};
+use crate::{Batch, Durability, Engine, Op, Position, Result, Snapshot, Statistics, WorkingSet};
 
 /// Turns one change into text. The layer that knows what the keys mean brings its own.
 pub type Describe = fn(&Op) -> String;
@@ -98,6 +98,10 @@ impl<E: Engine> Engine for Emit<E> {
 
     fn statistics(&self) -> Statistics {
         self.engine.statistics()
+    }
+
+    fn working_set(&self) -> Option<WorkingSet> {
+        self.engine.working_set()
     }
 }
 

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Batch, Cursor, Damage, Direction, Engine, Ident, Position, Range, Result, Snapshot, Statistics, Value,
+    WorkingSet,
 };
 
 /// An engine made of two that must agree.
@@ -112,6 +113,11 @@ impl<A: Engine, B: Engine> Engine for Mirror<A, B> {
         let (a, b) = (self.a.statistics(), self.b.statistics());
         same("the bytes stored", a.bytes, b.bytes);
         a
+    }
+
+    /// That of the first which has one.
+    fn working_set(&self) -> Option<WorkingSet> {
+        self.a.working_set().or_else(|| self.b.working_set())
     }
 }
 

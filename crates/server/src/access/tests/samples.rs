@@ -210,6 +210,7 @@ pub(super) const SAMPLES: &[(&str, &str)] = &[
     ("validateDBMetadata", r#"{validateDBMetadata: 1, db: "d", apiParameters: {version: "1"}, $db: "d"}"#),
     ("vellumClock", r#"{vellumClock: 1, $db: "admin"}"#),
     ("vellumSlowQueries", r#"{vellumSlowQueries: 1, $db: "admin"}"#),
+    ("vellumWorkingSet", r#"{vellumWorkingSet: 1, $db: "admin"}"#),
     ("whatsmyuri", r#"{whatsmyuri: 1, $db: "admin"}"#),
 ];
 

@@ -1,0 +1,82 @@
+//! `vellumWorkingSet`: how often the cache has what is read, and how often a cache of another size would have it.
+
+use crate::access::{Action, Needs};
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use base::Result;
+use base::bson::Builder;
+use database::{Reads, Span};
+
+/// Corners of a curve that lie closer together than this share of reads are left out.
+const CLOSE: f64 = 0.002;
+
+/// The row of `vellumWorkingSet`.
+pub(crate) const WORKING_SET: Command = Command::new(
+    "vellumWorkingSet",
+    Kind::Admin,
+    "Shows how often reads would hit with other sizes of the cache, by collection and index.",
+    working_set,
+    Needs::Cluster(Action::ServerStatus),
+)
+.admin_only();
+
+fn working_set(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    fields.finish()?;
+    let database = &call.server.database;
+    let engine = call.server.settings.engine;
+    let reply = &mut *call.reply;
+    reply.append("engine", engine);
+    let Some(sets) = database.working_sets() else {
+        let why = match engine {
+            "memory" => "all data is in memory: there is no cache whose size could be chosen",
+            _ => "the store has no cache of this server's whose size could be chosen",
+        };
+        reply.append("bounded", false).append("reason", why);
+        return Ok(Answer::Done);
+    };
+    let whole = &sets.whole;
+    reply.append("bounded", true).append("cacheBytes", whole.cache_bytes as i64);
+    reply.append("sampledOneIn", whole.sampled as i64);
+    reply.append("hourSeconds", whole.hour_seconds as i64).append("seconds", whole.seconds as i64);
+    append(reply, &whole.all);
+    reply.begin_array("collections");
+    for (namespace, index, reads) in &sets.named {
+        reply.push_document().append("ns", namespace.as_str());
+        reply.append_optional("index", index.as_deref());
+        append(reply, reads);
+        reply.end();
+    }
+    reply.end();
+    reply.begin_document("others");
+    append(reply, &whole.others);
+    reply.end();
+    Ok(Answer::Done)
+}
+
+fn append(out: &mut Builder, reads: &Reads) {
+    for (name, span) in [("hour", &reads.hour), ("start", &reads.start)] {
+        out.begin_document(name);
+        append_span(out, span);
+        out.end();
+    }
+}
+
+fn append_span(out: &mut Builder, span: &Span) {
+    out.append("reads", span.reads as i64).append("misses", span.misses as i64);
+    out.append_optional("hitRate", span.hit_rate());
+    out.append_optional("enoughBytes", span.curve.enough().map(|bytes| bytes as i64));
+    out.begin_array("curve");
+    let points = span.curve.points();
+    let mut shown = 0.0;
+    for (at, (bytes, rate)) in points.iter().enumerate() {
+        // Where the curve begins to rise counts as much as where it ends.
+        let rises = points.get(at + 1).is_none_or(|(_, next)| next - rate >= CLOSE);
+        if rises || rate - shown >= CLOSE {
+            shown = *rate;
+            out.push_document().append("bytes", *bytes as i64).append("hitRate", *rate).end();
+        }
+    }
+    out.end();
+}

@@ -1,0 +1,19 @@
+//! The server of a connection string that answers: for the verbs that ask one something.
+
+use std::time::{Duration, Instant};
+use wire::client::Client;
+use wire::uri::ConnectionString;
+
+/// Connects to the first server of a connection string that can be reached, and logs in where it has a user. Also
+/// returns the server's name.
+pub(crate) fn connect(uri: &ConnectionString, timeout: u64) -> Result<(Client, String), String> {
+    let deadline = Instant::now() + Duration::from_millis(timeout);
+    let mut failures = Vec::new();
+    for host in &uri.hosts {
+        match Client::connect(host, uri, deadline) {
+            Ok(client) => return Ok((client, host.to_string())),
+            Err(error) => failures.push(format!("{host}: {error}")),
+        }
+    }
+    Err(failures.join("; "))
+}

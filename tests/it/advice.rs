@@ -1,0 +1,86 @@
+//! `vellum advise`, and `vellumWorkingSet` beneath it: what is read from a data directory, and what other sizes of the
+//! cache would do. That the curve is true is tested in crates/storage/tests/working_set.rs.
+
+use crate::server::{Scratch, Server};
+use base::bson::DocumentBuf;
+use base::bson::extended_json::parse;
+use std::process::Command;
+
+fn run(server: &Server, command: &str) -> DocumentBuf {
+    server.connect().unwrap().command(&parse(command).unwrap()).unwrap()
+}
+
+/// What `vellum advise` says of a server, and whether it ended well.
+fn advise(server: &Server, more: &[&str]) -> (bool, String) {
+    let uri = format!("mongodb://{}/", server.address());
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_vellum")).args(["advise", &uri]).args(more).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn advice_is_given_for_a_data_directory() {
+    let scratch = Scratch::new("advice");
+    let Some(server) = Server::start_on(&scratch.join("data"), &["--cache-size", "16M"]) else { return };
+    let (good, said) = advise(&server, &[]);
+    assert!(good && said.contains("--cache-size 16M") && said.contains(" 0 pages read."), "{said}");
+    for thousand in 0..4 {
+        let ids =
+            (0..1000).map(|at| format!("{{_id: {}, text: '{}'}}", thousand * 1000 + at, "x".repeat(900)));
+        let documents: Vec<String> = ids.collect();
+        run(&server, &format!("{{insert: 'c', documents: [{}], $db: 'test'}}", documents.join(", ")));
+    }
+    // From memory to the files, whose pages are what the cache holds.
+    run(&server, "{fsync: 1, $db: 'admin'}");
+    for _ in 0..3 {
+        let all =
+            run(&server, "{aggregate: 'c', pipeline: [{$match: {text: /y/}}], cursor: {}, $db: 'test'}");
+        assert!(all.view().get("cursor").is_some());
+    }
+    for id in 0..300 {
+        run(&server, &format!("{{find: 'c', filter: {{_id: {}}}, $db: 'test'}}", id * 7));
+    }
+    let told = run(&server, "{vellumWorkingSet: 1, $db: 'admin'}");
+    let status = run(&server, "{serverStatus: 1, $db: 'admin'}");
+    let at = |document: &DocumentBuf, path: &[&str]| {
+        let mut found = Some(base::bson::Value::Document(document.view()));
+        let mut all = path.iter();
+        while let (Some(value), Some(name)) = (found, all.next()) {
+            found = value.as_document().and_then(|inner| inner.get(name));
+        }
+        found.and_then(|value| value.as_i64()).unwrap_or_else(|| panic!("{path:?} in {document:?}"))
+    };
+    let reads = at(&told, &["hour", "reads"]);
+    // About a thousand pages three times, and a page of the index and one of documents for each find.
+    assert!((3000..6000).contains(&reads), "{reads}");
+    assert_eq!(reads, at(&status, &["vellum", "cache", "entryReads"]));
+    assert_eq!(at(&told, &["hour", "misses"]), at(&status, &["vellum", "cache", "entryMisses"]));
+    let picture = scratch.join("curve.svg");
+    let (good, said) = advise(&server, &["--svg", &picture.display().to_string()]);
+    assert!(good && said.contains("beyond that nothing more is gained"), "{said}");
+    for part in ["test.c ", "test.c, index _id_", "16 MiB now", "100 %", "enough"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let picture = std::fs::read_to_string(picture).unwrap();
+    assert!(picture.contains("<svg ") && picture.contains("test.c, index _id_") && !picture.contains("NaN"));
+    let (good, said) = advise(&server, &["--svg", &scratch.join("nowhere/curve.svg").display().to_string()]);
+    assert!(!good && said.contains("nowhere"), "{said}");
+}
+
+#[test]
+fn a_store_without_a_cache_is_told_of() {
+    let Some(server) = Server::start() else { return };
+    let (good, said) = advise(&server, &[]);
+    assert!(good && said.contains("all data is in memory"), "{said}");
+    let told = run(&server, "{vellumWorkingSet: 1, $db: 'admin'}");
+    assert_eq!(told.view().get("bounded").and_then(|bounded| bounded.as_bool()), Some(false));
+    assert!(told.view().get("hour").is_none());
+}
+
+#[test]
+fn advice_takes_the_right_to_see_statistics() {
+    let Some(server) = Server::start_with(&["--auth"]) else { return };
+    let (good, said) = advise(&server, &[]);
+    assert!(!good && said.contains("not authorized"), "{said}");
+}
