@@ -16,7 +16,7 @@ VIEWS = [("wide", 1280, 900, False), ("tablet", 820, 1180, False), ("phone", 390
 # What stands in the page, as the reader's browser sees it.
 LOOK = """({
   overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-  sections: [...document.querySelectorAll('main > section[id]')].map(section => ({
+  sections: [...document.querySelectorAll('main section[id]')].map(section => ({
     title: section.querySelector('h2').textContent,
     charts: section.querySelectorAll('svg[role=img]').length,
     rows: section.querySelectorAll('details.numbers tbody tr').length,
@@ -47,6 +47,11 @@ LOOK = """({
       lines: svg.querySelectorAll('path.line').length,
     };
   }),
+  front: [...document.querySelectorAll('.headline')].map(card => ({
+    experiment: card.dataset.experiment, sentence: card.querySelector('.finding').textContent,
+    pictures: card.querySelectorAll('svg[role=img]').length, sure: card.querySelector('.note').firstChild.textContent.trim(),
+    leads: !!document.querySelector(card.querySelector('a').getAttribute('href')),
+  })),
   letters: document.querySelector('main').innerText.length,
   paper: getComputedStyle(document.body).backgroundColor,
 })"""
@@ -79,6 +84,18 @@ def wrong_with(chart):
             yield f"{chart['cells']} cells for {chart['names']} × {chart['heads']}, scale {chart['labels']}"
     else:
         yield f"a picture of an unknown kind '{kind}'"
+
+
+def wrong_with_front(cards):
+    """What the first screen of all experiments lacks: a sentence, a picture and how sure it is, for each."""
+    experiments = ["inserts", "write-concern", "clean", "working-set", "error-tracker", "micro"]
+    if [card["experiment"] for card in cards] != experiments:
+        yield f"cards for {[card['experiment'] for card in cards]}"
+    for card in cards:
+        if not card["sentence"].endswith(".") or card["pictures"] != 1 or not card["sure"]:
+            yield f"a card without its sentence, its picture or how sure it is: {card}"
+        if not card["leads"]:
+            yield f"the card of {card['experiment']} leads nowhere"
 
 
 def twice(charts):
@@ -119,6 +136,9 @@ def check(page, path, failures):
                 require(False, f"{chart['title']}: {what}")
         for title in twice(seen["drawn"]):
             require(False, f"{title} is drawn twice")
+        if path.stem == "all":
+            for what in wrong_with_front(seen["front"]):
+                require(False, what)
         require(seen["letters"] > 300, "hardly any text")
         papers[name] = seen["paper"]
     if papers["wide"] == papers["dark"]:

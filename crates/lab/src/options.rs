@@ -7,6 +7,7 @@ use std::path::PathBuf;
 /// Measures a server: the experiments behind Vellum's claims, and load of your own.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
+        vellum lab all --report page.html                   everything, on one page to pass on\n  \
         vellum lab clean                                    Vellum at each notch of its dial, against the floor\n  \
         vellum lab write-concern --target mine=mongodb://127.0.0.1:27017/ --report out.html\n  \
         vellum lab inserts --postgres-here                  beside PostgreSQL with fsync on, off and on a RAM disk\n  \
@@ -24,6 +25,8 @@ pub struct Options {
 /// What the lab can do.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum Verb {
+    /// All of the next six, in one report whose first screen tells what each has found
+    All(Common),
     /// Cleaning between tests: delete, drop and recreate, reset, fork, restore; per second
     Clean(Common),
     /// Latency by write concern: w 0, 1, 2, majority, with and without the journal

@@ -35,6 +35,9 @@ pub(crate) struct Report {
     pub(crate) targets: Vec<TargetInfo>,
     /// Tables, in the order they were measured.
     pub(crate) sections: Vec<Section>,
+    /// Where it is of several experiments: what each is about, and what it means.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) parts: Vec<Part>,
     /// What it means: plain sentences, made from the figures.
     pub(crate) findings: Vec<String>,
     /// What a reader must know before believing a figure.
@@ -43,14 +46,32 @@ pub(crate) struct Report {
     pub(crate) errors: Vec<String>,
 }
 
+/// One of several experiments of a report; its sections carry its name.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Part {
+    /// Its name, as on the command line.
+    pub(crate) experiment: String,
+    pub(crate) title: String,
+    pub(crate) about: String,
+    pub(crate) findings: Vec<String>,
+}
+
 fn one() -> f64 {
     1.0
 }
+
+/// How the warning of a machine that was busy begins.
+pub(crate) const BUSY: &str = "This machine was busy with something else";
 
 /// Below this scale a run shows that everything works, and not how fast it is.
 const SMOKE: f64 = 0.2;
 
 impl Report {
+    /// Whether the machine was busy with something else while it was measured.
+    pub(crate) fn was_busy(&self) -> bool {
+        self.warnings.iter().any(|warning| warning.starts_with(BUSY))
+    }
+
     /// What a reader of a run too small to measure anything must know, if it is one.
     pub(crate) fn smoke_test(&self) -> Option<String> {
         (self.scale < SMOKE).then(|| {

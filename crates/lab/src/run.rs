@@ -12,7 +12,7 @@ use crate::options::{Common, Verb};
 use crate::recording;
 use crate::replay::Replay;
 use crate::report;
-use crate::result::{FORMAT, Report, TargetInfo};
+use crate::result::{BUSY, FORMAT, Report, TargetInfo};
 use crate::target::{self, Scratch, Target, Workspace};
 use base::random::Random;
 use jiff::Timestamp;
@@ -121,6 +121,7 @@ pub(crate) fn verb(verb: Verb) -> ExitCode {
             Verb::Inserts(common) => run(common, experiment::Inserts).await,
             Verb::WorkingSet(common) => run(common, experiment::WorkingSet).await,
             Verb::ErrorTracker(common) => run(common, experiment::ErrorTracker).await,
+            Verb::All(common) => run(common, experiment::All).await,
             Verb::Suite { command, common } => run(common, experiment::Suite::new(command)).await,
             Verb::Record(record) => match recording::record::run(&record).await {
                 Ok(code) => code,
@@ -185,7 +186,7 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
         servers.and_then(|servers| effort.others_since(servers)).filter(|share| *share > OTHERS_SHARE)
     {
         lab.warn(format!(
-            "This machine was busy with something else: over the run others than the lab and its targets used {:.0} % of its \
+            "{BUSY}: over the run others than the lab and its targets used {:.0} % of its \
              processors",
             share * 100.0
         ));
@@ -305,6 +306,7 @@ pub(crate) fn empty_report<E: Experiment>(
         environment: environment::describe(),
         targets,
         sections: Vec::new(),
+        parts: Vec::new(),
         findings: Vec::new(),
         warnings: Vec::new(),
         errors: Vec::new(),

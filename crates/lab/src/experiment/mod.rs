@@ -1,5 +1,6 @@
 //! The experiments: what each measures, and the sentences that it makes of its figures.
 
+mod all;
 mod bare;
 mod clean;
 mod error_tracker;
@@ -14,6 +15,7 @@ mod working_set;
 mod workload;
 mod write_concern;
 
+pub(crate) use all::All;
 pub(crate) use clean::Clean;
 pub(crate) use error_tracker::ErrorTracker;
 pub(crate) use inserts::Inserts;

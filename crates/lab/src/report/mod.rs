@@ -8,6 +8,7 @@ pub(crate) mod figures;
 mod findings;
 mod grid;
 mod groups;
+pub(crate) mod headlines;
 pub(crate) mod html;
 pub(crate) mod json;
 mod markdown;

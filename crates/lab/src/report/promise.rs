@@ -16,6 +16,19 @@ pub(crate) fn words(promise: Promise) -> &'static str {
     }
 }
 
+/// For people who have nothing to do with databases.
+pub(crate) fn plain(promise: Promise) -> &'static str {
+    match promise {
+        Promise::Unknown => "nobody knows what survives",
+        Promise::Nothing => "stores nothing",
+        Promise::Memory => "all is lost when the program ends",
+        Promise::Delayed => "a crash loses the last moment",
+        Promise::Process => "a power cut may lose much",
+        Promise::Interval => "a power cut loses the last moment",
+        Promise::Journaled => "survives a power cut",
+    }
+}
+
 /// In two or three words, for a label.
 pub(crate) fn short(promise: Promise) -> &'static str {
     match promise {

@@ -143,6 +143,55 @@ pub(crate) fn report() -> Report {
     REPORT.get_or_init(make).clone()
 }
 
+/// One of all experiments.
+pub(crate) fn whole() -> Report {
+    let mut report = report();
+    let of = |experiment: &str, id: &str, kind: Kind, cases: &[(&str, f64)], sizes: &[f64]| {
+        let mut rows = Vec::new();
+        for (case, slower) in cases {
+            for size in sizes {
+                for (name, median) in NAMES {
+                    let cost = if name == "journaled" { 1.0 + size / 4.0 } else { 1.0 };
+                    let mut row = row(name, case, 1, median * slower * cost, 1);
+                    row.x = (kind == Kind::Growth).then_some(size * 10_000.0);
+                    rows.push(row);
+                }
+            }
+        }
+        Section { experiment: experiment.to_string(), ..section(id, id, kind, Some("floor"), rows) }
+    };
+    let blocks: Vec<f64> = (1..=8).map(f64::from).collect();
+    let life = [("creates", 9.0), ("searches by regex", 90.0), ("searches served by an index", 7.0)];
+    report.sections = vec![
+        of("inserts", "inserts", Kind::Bars, &[("single inserts", 1.0)], &[1.0]),
+        of(
+            "write-concern",
+            "write-concern",
+            Kind::Matrix,
+            &[("w 1, j false", 1.0), ("w 1, j true", 9.0)],
+            &[1.0],
+        ),
+        of(
+            "clean",
+            "clean",
+            Kind::Bars,
+            &[("drop, create with 4 indexes", 3.0), ("fork a template", 5.0)],
+            &[1.0],
+        ),
+        of("working-set", "gets", Kind::Growth, &[("focus 10 %", 1.0), ("focus 100 %", 2.0)], &[1.0, 10.0]),
+        of("error-tracker", "errors", Kind::Growth, &life, &blocks),
+        of("micro", "scans", Kind::Bars, &[("$match, $group into 50", 900.0)], &[1.0]),
+    ];
+    let part = |section: &Section| crate::result::Part {
+        experiment: section.experiment.clone(),
+        title: section.title.clone(),
+        about: "What is done, and why.".to_string(),
+        findings: vec!["What it means.".to_string()],
+    };
+    report.parts = report.sections.iter().map(part).collect();
+    report
+}
+
 fn make() -> Report {
     Report {
         format: FORMAT,
@@ -170,6 +219,7 @@ fn make() -> Report {
             target("<b>peer & co</b>", "Peer \"9\"", Promise::Unknown, None),
         ],
         sections: vec![inserts(), growth(), rates()],
+        parts: Vec::new(),
         findings: vec!["A sentence of the experiment's own, with <i>markup</i>.".to_string()],
         warnings: vec!["the lab itself was busy for 96 % of its time".to_string()],
         errors: vec!["target <b>peer & co</b>: not authorised".to_string()],

@@ -3,6 +3,7 @@
 
 pub(crate) mod charts;
 pub(crate) mod colours;
+mod front;
 pub(crate) mod page;
 pub(crate) mod svg;
 
@@ -19,6 +20,9 @@ const GROUPS_OPEN: usize = 3;
 
 /// The whole page.
 pub(crate) fn render(report: &Report) -> String {
+    if !report.parts.is_empty() {
+        return front::render(report);
+    }
     let colours = Colours::new(report);
     let mut body = header(report);
     body += &page::notice("means", "What it means", &report.findings);
