@@ -1,11 +1,12 @@
 //! The command line: wrong options are refused with the nearest right one, bad values with what a
-//! good one looks like. Nothing but clap is needed here, so that the man page and the shells'
+//! good one looks like. Nothing but clap and jiff is needed here, so that the man page and the shells'
 //! completions can be made from this file alone (packaging/pages.rs).
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A MongoDB-compatible document database in one small binary.
 ///
@@ -50,6 +51,15 @@ pub(crate) enum Verb {
     /// Say how large a server's cache should be, from what was read
     #[command(disable_help_flag = true)]
     Advise(AdviseOptions),
+    /// Copy all data of a running server, or of a directory
+    #[command(disable_help_flag = true)]
+    Backup(BackupOptions),
+    /// Make a data directory of a backup, as of any moment
+    #[command(disable_help_flag = true)]
+    Restore(RestoreOptions),
+    /// Read all of a data directory or a backup: exit code 0 if it is sound
+    #[command(disable_help_flag = true)]
+    Verify(VerifyOptions),
     /// Serve with mongod's own options, as a program called mongod does
     #[command(disable_help_flag = true)]
     Mongod(Words),
@@ -106,6 +116,109 @@ pub(crate) struct AdviseOptions {
     pub(crate) help: Option<bool>,
 }
 
+/// The options of `backup`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BackupOptions {
+    /// The server's connection string, unless --data is given, and the directory to write to
+    ///
+    /// The directory may be new, empty, or hold earlier backups: then only what has been committed since is added, if
+    /// the journal still has it. Without a connection string it is mongodb://127.0.0.1:27017/. Users need the role
+    /// backup.
+    #[arg(value_name = "[URI] TO", required = true, num_args = 1..=2)]
+    pub(crate) places: Vec<String>,
+
+    /// Read this data directory, which no server has open
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Where its journal is, if not in it
+    #[arg(long, value_name = "DIR", requires = "data")]
+    pub(crate) journal_dir: Option<PathBuf>,
+
+    /// Where its journal is kept beyond checkpoints
+    #[arg(long, value_name = "DIR", requires = "data")]
+    pub(crate) journal_archive: Option<PathBuf>,
+
+    /// Copy everything, though changes would do
+    #[arg(long)]
+    pub(crate) full: bool,
+
+    /// How long to wait for each answer, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) timeout: u64,
+
+    /// Say nothing where all goes well
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
+    /// Print this
+    #[arg(long, short, action = ArgAction::HelpShort)]
+    pub(crate) help: Option<bool>,
+}
+
+/// The options of `restore`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RestoreOptions {
+    /// The directory with the backup
+    pub(crate) from: PathBuf,
+
+    /// The data directory to make: new or empty
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+
+    /// The moment to restore, if not the latest there is
+    ///
+    /// A time such as 2026-11-23T10:00:00Z: everything committed before that second began. Or a cluster time,
+    /// SECONDS,INCREMENT: everything up to and with that commit.
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    pub(crate) at: Option<u64>,
+
+    /// Where the journal was kept beyond checkpoints
+    ///
+    /// Several times, if it is in several places; the journal's own directory of a data directory is one, too.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) journal_archive: Vec<PathBuf>,
+
+    /// Memory to take
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_size)]
+    pub(crate) cache_size: u64,
+
+    /// Say nothing where all goes well
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
+    /// Print this
+    #[arg(long, short, action = ArgAction::HelpShort)]
+    pub(crate) help: Option<bool>,
+}
+
+/// The options of `verify`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct VerifyOptions {
+    /// A data directory that no server has open, or a backup
+    pub(crate) place: PathBuf,
+
+    /// Where a data directory's journal is, if not in it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) journal_dir: Option<PathBuf>,
+
+    /// Where the journal was kept beyond checkpoints, to be read with a backup
+    #[arg(long, value_name = "DIR")]
+    pub(crate) journal_archive: Vec<PathBuf>,
+
+    /// Where a backup is restored to, to look through it: the system's temporary directory, unless said
+    #[arg(long, value_name = "DIR")]
+    pub(crate) scratch: Option<PathBuf>,
+
+    /// Memory to take
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_size)]
+    pub(crate) cache_size: u64,
+
+    /// Print this
+    #[arg(long, short, action = ArgAction::HelpShort)]
+    pub(crate) help: Option<bool>,
+}
+
 /// The options of `serve`. The first line of each is what --help prints: beyond 42 characters with the default, clap
 /// would give every option two lines. Man pages have the rest.
 #[derive(Args, Clone, Debug)]
@@ -144,7 +257,7 @@ pub(crate) struct ServeOptions {
     /// Milliseconds between syncs
     ///
     /// It holds where durability is relaxed.
-    #[arg(long, value_name = "MS", requires = "data", default_value_t = 100,
+    #[arg(long, hide_short_help = true, value_name = "MS", requires = "data", default_value_t = 100,
         value_parser = clap::value_parser!(u64).range(1..=500))]
     pub(crate) journal_commit_interval: u64,
 
@@ -160,10 +273,22 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "DIR", requires = "data")]
     pub(crate) journal_dir: Option<PathBuf>,
 
+    /// Directory to keep the journal in
+    ///
+    /// What checkpoints make superfluous goes there, for backups to restore any moment from: see docs/backup.md. It is kept for ever, unless --journal-archive-keep is given.
+    #[arg(long, value_name = "DIR", hide_short_help = true, requires = "data")]
+    pub(crate) journal_archive: Option<PathBuf>,
+
+    /// How long to keep it
+    ///
+    /// Such as 7d, 12h or 30m.
+    #[arg(long, value_name = "TIME", hide_short_help = true, requires = "journal_archive", value_parser = parse_duration)]
+    pub(crate) journal_archive_keep: Option<Duration>,
+
     /// Scripts for mongosh to fill new --data
     ///
     /// A directory whose *.js mongosh runs, by name, before a new data directory is served.
-    #[arg(long, value_name = "DIR", requires = "data")]
+    #[arg(long, hide_short_help = true, value_name = "DIR", requires = "data")]
     pub(crate) init_scripts: Option<PathBuf>,
 
     /// Save what is sound of --data, and exit
@@ -181,7 +306,7 @@ pub(crate) struct ServeOptions {
     /// Connections open at once
     ///
     /// More are refused, as are those beyond four fifths of the files that the system lets the process open.
-    #[arg(long, value_name = "NUMBER", default_value_t = 65536,
+    #[arg(long, hide_short_help = true, value_name = "NUMBER", default_value_t = 65536,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: u32,
 
@@ -373,8 +498,17 @@ pub(crate) enum TlsMode {
 }
 
 /// Options that mean something only with a data directory.
-pub(crate) const DISK_OPTIONS: &[&str] =
-    &["data", "durability", "journal-commit-interval", "cache-size", "journal-dir", "init-scripts", "repair"];
+pub(crate) const DISK_OPTIONS: &[&str] = &[
+    "data",
+    "durability",
+    "journal-commit-interval",
+    "cache-size",
+    "journal-dir",
+    "journal-archive",
+    "journal-archive-keep",
+    "init-scripts",
+    "repair",
+];
 
 /// The engines.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
@@ -425,6 +559,37 @@ pub(crate) enum LogFormat {
 /// The size of a log: as [`parse_size`], or none.
 fn parse_log_size(text: &str) -> Result<u64, String> {
     if text == "0" { Ok(0) } else { parse_size(text) }
+}
+
+/// A span of time: a number with s, m, h or d.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
+    let unit = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(*unit)?, *seconds)));
+    let seconds = unit.and_then(|(number, each)| number.parse::<u64>().ok()?.checked_mul(each));
+    match seconds {
+        Some(seconds @ 1..) => Ok(Duration::from_secs(seconds)),
+        _ => Err("expected a span of time, such as 7d, 12h, 30m or 90s".to_string()),
+    }
+}
+
+/// A moment as the greatest cluster time of a commit before it: a time of RFC 3339, or a cluster time itself.
+pub(crate) fn parse_moment(text: &str) -> Result<u64, String> {
+    if let Some((seconds, increment)) = text.split_once(',') {
+        return match (seconds.parse::<u32>(), increment.parse::<u32>()) {
+            (Ok(seconds), Ok(increment)) => Ok(u64::from(seconds) << 32 | u64::from(increment)),
+            _ => Err("expected SECONDS,INCREMENT, such as 1790000000,3".to_string()),
+        };
+    }
+    let hint = "expected a time such as 2026-11-23T10:00:00Z, or SECONDS,INCREMENT";
+    let moment: jiff::Timestamp = text.parse().map_err(|_| hint.to_string())?;
+    if moment.subsec_nanosecond() != 0 {
+        return Err("commits are told apart by seconds: leave the fraction out, or give SECONDS,INCREMENT"
+            .to_string());
+    }
+    match u32::try_from(moment.as_second()) {
+        Ok(seconds @ 1..) => Ok((u64::from(seconds) << 32) - 1),
+        _ => Err(hint.to_string()),
+    }
 }
 
 /// A number of bytes, with K, M or G for the powers of 1024.

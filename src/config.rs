@@ -246,6 +246,10 @@ impl ServeOptions {
             durability: self.durability.level(),
             journal_commit_interval: Duration::from_millis(self.journal_commit_interval),
             cache_bytes: self.cache_size,
+            archive: self
+                .journal_archive
+                .clone()
+                .map(|directory| storage::ArchiveOptions { directory, keep: self.journal_archive_keep }),
         })
     }
 }
@@ -393,6 +397,9 @@ mod tests {
             ("vellum --engine memory --data d", "--engine memory"),
             ("vellum --durability none", "--data"),
             ("vellum --repair", "--data"),
+            ("vellum --journal-archive d", "--data"),
+            ("vellum --data d --journal-archive-keep 7d", "--journal-archive"),
+            ("vellum --data d --journal-archive a --journal-archive-keep long", "7d"),
             ("vellum --init-scripts d", "--data"),
             ("vellum --data d --cache-size 1M", "16M"),
             ("vellum --data d --cache-size much", "512M"),
@@ -411,6 +418,37 @@ mod tests {
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_journal_is_kept_as_long_as_asked() {
+        let config = parse("vellum --data d --journal-archive a --journal-archive-keep 2h").unwrap();
+        let archive = config.disk.unwrap().archive.unwrap();
+        assert_eq!((archive.directory, archive.keep), ("a".into(), Some(Duration::from_secs(7200))));
+        assert_eq!(parse("vellum --data d").unwrap().disk.unwrap().archive, None);
+    }
+
+    #[test]
+    fn moments_are_times_and_cluster_times() {
+        let second = 1_790_000_000u64 << 32;
+        for (text, until) in [
+            ("1790000000,3", Ok(second | 3)),
+            ("2026-09-21T14:13:20Z", Ok(second - 1)),
+            ("2026-09-21T16:13:20+02:00", Ok(second - 1)),
+            ("2026-09-21T14:13:20.000Z", Ok(second - 1)),
+            ("2026-09-21T14:13:20.5Z", Err("fraction")),
+            ("2026-09-21", Err("expected a time")),
+            ("yesterday", Err("expected a time")),
+            ("1,2,3", Err("SECONDS,INCREMENT")),
+        ] {
+            let found = crate::cli::parse_moment(text);
+            match until {
+                Ok(until) => assert_eq!(found, Ok(until), "{text}"),
+                Err(part) => {
+                    assert!(found.as_ref().is_err_and(|why| why.contains(part)), "{text}: {found:?}")
+                }
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! merged into one checked configuration. It alone picks the engine.
 
 mod advise;
+mod backup;
 mod banner;
 mod cli;
 mod config;
@@ -15,9 +16,11 @@ mod mongod;
 mod ping;
 mod reach;
 mod repair;
+mod restore;
 mod serve;
 mod signals;
 mod tls;
+mod verify;
 
 use base::memory::Counting;
 use clap::Parser;
@@ -53,6 +56,9 @@ fn main() -> ExitCode {
         Some(Verb::Mongod(words)) => return mongod::run(&words.words),
         Some(Verb::Lab(words)) => return lab::run(&words.words),
         Some(Verb::Advise(options)) => return answer(advise::advise(&options), false),
+        Some(Verb::Backup(options)) => return answer(backup::back_up(&options), options.quiet),
+        Some(Verb::Restore(options)) => return answer(restore::restore(&options), options.quiet),
+        Some(Verb::Verify(options)) => return verify::verify(&options),
         Some(Verb::Ping(options)) => return answer(ping::ping(&options), options.quiet),
     };
     let arguments = tls::censored(std::env::args());

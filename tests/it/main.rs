@@ -6,6 +6,7 @@
 //! - `recordings`: replays of a real MongoDB; `VELLUM_RECORDING=core/foo` shows differences in
 //!   detail, `VELLUM_BLESS=1` keeps the new rates.
 //! - `coverage`: every command, stage and operator has a script.
+//! - `backup`: backups under load, restored to random moments.
 //! - `bombs`: what tries to take all memory or time ends in an error.
 //! - `change_streams`: every commit once and in order; streams that wait, and how many.
 //! - `compatibility`: docs/compatibility.md, made from the tables.
@@ -33,6 +34,7 @@
 #[cfg(unix)]
 mod advice;
 mod authority;
+mod backup;
 mod bombs;
 mod change_streams;
 mod client;

@@ -46,6 +46,9 @@ fn either_front_answers_for_both() {
     assert_eq!(hello.view().get("msg").and_then(|msg| msg.as_str()), Some("isdbgrid"));
     assert!(hello.view().get("setName").is_none() && hello.view().get("hosts").is_none());
 
+    // Its server's backups are those of the documents, too.
+    assert_eq!(refused(&mut a, "{vellumBackup: 1, $db: 'admin'}"), Some(115));
+
     // A write sent again to another front is answered, and not carried out twice.
     let session = "lsid: {id: UUID('01234567-89ab-cdef-0123-456789abcdef')}, $db: 'test'";
     run(&mut a, "{insert: 'c', documents: [{_id: 1, n: 0}], $db: 'test'}");

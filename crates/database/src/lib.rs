@@ -5,6 +5,7 @@
 //! nothing of the wire: every call is synchronous and returns values or MongoDB's errors.
 
 mod access;
+mod backup;
 pub mod catalog;
 mod catalog_change;
 mod catalog_entry;

@@ -291,6 +291,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     users_info::USERS_INFO,
     validate::VALIDATE,
     validate_metadata::VALIDATE_METADATA,
+    backup::BACKUP,
     vellum_clock::VELLUM_CLOCK,
     slow_queries::SLOW_QUERIES,
     working_set::WORKING_SET,

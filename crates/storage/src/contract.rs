@@ -18,6 +18,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::differences::merged;
+use crate::disk::{Backup, Since};
 use crate::{
     Batch, Cursor, Damage, Difference, Differences, Direction, Durability, Engine, Error, Ident, Key, Op,
     Position, Range, Result, Snapshot, Statistics, Value, WorkingSet,
@@ -167,6 +168,10 @@ impl<E: Engine> Engine for Checked<E> {
 
     fn sync_every(&self, interval: Duration) {
         self.engine.sync_every(interval);
+    }
+
+    fn backup(&self, since: Option<Since>, covers: u64) -> Result<Backup> {
+        self.engine.backup(since, covers)
     }
 
     fn durability(&self) -> Durability {

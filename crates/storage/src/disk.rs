@@ -9,11 +9,15 @@
 //!    (`checkpoint.rs`), a redb file, in one transaction; then the journal before them can go.
 //! 4. Opening reads where the base stands and replays the journal behind it, a piece at a time (`recovery.rs`,
 //!    `reader.rs`).
-//! 5. A directory that cannot be opened is salvaged: what is sound goes to a new one (`salvage.rs`, `swap.rs`).
+//! 5. Backups are streams of a snapshot or of the journal's frames (`backup.rs`), which `archive.rs` keeps beyond
+//!    checkpoints. `still.rs` reads a directory that nobody serves.
+//! 6. A directory that cannot be opened is salvaged: what is sound goes to a new one (`salvage.rs`, `swap.rs`).
 //!
 //! `docs/storage-disk.md` has the formats and the measurements.
 
+mod archive;
 mod backend;
+mod backup;
 mod base;
 mod checkpoint;
 mod core;
@@ -31,12 +35,14 @@ mod reuse;
 mod rewrite;
 mod salvage;
 mod state;
+mod still;
 mod swap;
 #[cfg(test)]
 mod tests;
 mod verify;
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
@@ -45,19 +51,25 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::{
-    Batch, Curve, Durability, Engine, Position, Reads, Result, Snapshot, Span, Statistics, WorkingSet,
+    Batch, Curve, Durability, Engine, Error, Position, Reads, Result, Snapshot, Span, Statistics, WorkingSet,
 };
+use archive::Archive;
 use backend::Control;
+use backup::{Source, Trail};
 use base::Base;
 use core::{Bounds, Core};
 use directory::Directory;
-use journal::Journal;
+use journal::{Journal, Segments};
 use keeper::Keeper;
+use reader::Reader;
 use reuse::Reuse;
 use state::State;
 
+pub use archive::ArchiveOptions;
+pub use backup::{Backup, BackupDirectory, End, Kind, Part, PartWriter, Restore, Restored, Since, restore};
 pub use files::{File, Files, SystemFiles};
 pub use salvage::{Lost, Salvage};
+pub use still::Still;
 
 /// The share of the cache that changes may take before a checkpoint begins.
 const CHANGES_SHARE: u64 = 4;
@@ -86,6 +98,8 @@ pub struct DiskOptions {
     /// take a quarter before a checkpoint begins, and twice that before [`Engine::wait_for_room`] waits; they
     /// never take more than that four times and 64 MiB, and one batch.
     pub cache_bytes: u64,
+    /// Where the journal is kept beyond checkpoints, if anywhere.
+    pub archive: Option<ArchiveOptions>,
 }
 
 impl DiskOptions {
@@ -97,6 +111,7 @@ impl DiskOptions {
             durability: Durability::Relaxed,
             journal_commit_interval: Duration::from_millis(100),
             cache_bytes: 256 << 20,
+            archive: None,
         }
     }
 
@@ -123,6 +138,8 @@ pub struct DiskEngine {
     replayed: u64,
     reuse: Arc<Reuse>,
     cache_bytes: u64,
+    /// Locked like the directory.
+    archive: Mutex<Option<Arc<Archive>>>,
 }
 
 impl DiskEngine {
@@ -145,9 +162,13 @@ impl DiskEngine {
         let control = Arc::new(Control::default());
         let cache = usize::try_from(options.cache_bytes / CHANGES_SHARE * (CHANGES_SHARE - 1));
         let cache = cache.unwrap_or(usize::MAX);
-        let base = Base::open(files, directory.base.clone(), cache, Arc::clone(&control))?;
+        let base = Base::open(Arc::clone(&files), directory.base.clone(), cache, Arc::clone(&control))?;
         let reuse = Arc::clone(&base.reuse);
         let loaded = base.load()?;
+        let archive = options.archive.as_ref();
+        let archive =
+            archive.map(|archive| Archive::open(files, archive, directory.segments.id, loaded.position));
+        let archive = archive.transpose()?.map(Arc::new);
         let mut state = State::new(loaded.view, loaded.trees, loaded.position, loaded.time);
         let mut count = 0;
         let replay = |position, batch| {
@@ -168,6 +189,7 @@ impl DiskEngine {
             replayed: count,
             reuse,
             cache_bytes: options.cache_bytes,
+            archive: Mutex::new(archive),
         };
         engine.start(loaded.next_table, options.journal_commit_interval)?;
         Ok(engine)
@@ -179,7 +201,7 @@ impl DiskEngine {
     }
 
     fn start(&self, next_table: u64, interval: Duration) -> Result<()> {
-        let keeper = Keeper::new(Arc::clone(&self.core), next_table);
+        let keeper = Keeper::new(Arc::clone(&self.core), next_table, self.archive.lock().clone());
         self.spawn("storage-keeper", move || keeper.run())?;
         let interval = (self.durability != Durability::None).then_some(interval);
         let core = Arc::clone(&self.core);
@@ -207,6 +229,7 @@ impl DiskEngine {
             let _ = thread.join();
         }
         self.core.base.lock().close();
+        *self.archive.lock() = None;
         *self.directory.lock() = None;
         // A journal that cannot be synced is no loss if the checkpoint has everything.
         match self.core.has_changes() {
@@ -214,6 +237,61 @@ impl DiskEngine {
             false => Ok(()),
         }
     }
+}
+
+/// A backup of a state, or of the commits that lead to it from an earlier backup.
+fn of_state(
+    state: Arc<State>,
+    segments: &Segments,
+    archive: Option<&Path>,
+    since: Option<Since>,
+    covers: u64,
+) -> Result<Backup> {
+    let end = End { position: state.position, time: state.time, covers: covers.max(state.time) };
+    let mut why = None;
+    if let Some(since) = since {
+        match changes(segments, archive, since, end.position)? {
+            Ok(trail) => return Ok(Backup::changes(trail, since, end)),
+            Err(reason) => why = Some(reason),
+        }
+    }
+    let idents = state.idents();
+    Ok(Backup::full(state, idents, segments.id, end).instead(why))
+}
+
+/// The commits behind an earlier backup, if they are all there; else why they can't be had.
+fn changes(
+    segments: &Segments,
+    archive: Option<&Path>,
+    since: Since,
+    end: u64,
+) -> Result<std::result::Result<Trail, String>> {
+    if since.id != segments.id {
+        return Ok(Err("the earlier backup is of another data directory".to_string()));
+    }
+    if since.position > end {
+        let what = format!("the earlier backup goes up to commit {}, the data to {end}", since.position);
+        return Ok(Err(what));
+    }
+    let mut sources = Vec::new();
+    for number in segments.list()? {
+        match Reader::open_segment(segments, number) {
+            Ok(None) => {}
+            Ok(Some(reader)) => sources.extend(Source::segment(segments.path(number), reader)?),
+            // A checkpoint has just removed it: what it held is archived, or gone.
+            Err(Error::Io { kind: ErrorKind::NotFound, .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let live = sources.iter().map(Source::first).min().unwrap_or(end + 1);
+    // Behind the segments, since those go only when they are archived.
+    sources.extend(archive.iter().flat_map(|archive| archive::sources(&*segments.files, archive)));
+    let begin = sources.iter().filter(|source| source.reaches(since.position + 1)).map(Source::first).min();
+    if since.position < end && begin.unwrap_or(live).min(live) > since.position + 1 {
+        let what = format!("the journal from commit {} on has not been kept", since.position + 1);
+        return Ok(Err(what));
+    }
+    Ok(Ok(Trail::new(Arc::clone(&segments.files), sources, since.position)))
 }
 
 impl Drop for DiskEngine {
@@ -280,6 +358,15 @@ impl Engine for DiskEngine {
         self.core.set_flush_interval(interval);
     }
 
+    fn backup(&self, since: Option<Since>, covers: u64) -> Result<Backup> {
+        let state = self.core.latest();
+        // A crash may take nothing that is in a backup: what was committed after it would follow something else.
+        self.wait_journaled(Position(state.position))?;
+        let segments = &self.core.journal.segments;
+        let archive = self.archive.lock().clone();
+        of_state(state, segments, archive.as_ref().map(|archive| archive.directory()), since, covers)
+    }
+
     fn has_journal(&self) -> bool {
         true
     }
@@ -328,6 +415,7 @@ impl Engine for DiskEngine {
             changed_bytes: state.changed_bytes,
             journal_bytes: self.core.journal.bytes(),
             file_bytes: self.core.file_bytes(),
+            archive: self.archive.lock().as_ref().map(|archive| archive.counts()),
         }
     }
 }

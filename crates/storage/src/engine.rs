@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::differences::{Differences, merged};
-use crate::{Batch, Key, Result, Value, WorkingSet};
+use crate::disk::{Backup, Since};
+use crate::{Batch, Error, Key, Result, Value, WorkingSet};
 
 /// The number of an ordered tree, which is what MongoDB calls the ident of a collection or an index: it
 /// stays the same when the collection is renamed, and the engine gives it no other meaning.
@@ -125,6 +126,19 @@ pub struct Statistics {
     pub journal_bytes: u64,
     /// Bytes of the files that hold the data, without the journal.
     pub file_bytes: u64,
+    /// The archive of the journal, where one is kept.
+    pub archive: Option<ArchiveCounts>,
+}
+
+/// How the archive of a journal stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ArchiveCounts {
+    /// The position of the last commit in it.
+    pub position: u64,
+    /// How often it couldn't be written since the engine was opened.
+    pub failures: u64,
+    /// Whether the latest attempt failed, so that the journal is kept longer.
+    pub failing: bool,
 }
 
 /// What a commit survives without having asked for more.
@@ -216,6 +230,17 @@ pub trait Engine: Send + Sync {
     /// How often the journal is synced unasked. Where it never is, that stays as it is.
     fn sync_every(&self, _: Duration) {}
 
+    /// Begins a backup: everything that is committed, or the commits since an earlier backup where these are all
+    /// there. `covers` is a time that every commit comes behind which isn't in it.
+    ///
+    /// Holds nobody up, and is of the state as it is now. Waits until that would survive a crash.
+    ///
+    /// Fails with `Unavailable` on an engine that makes none.
+    fn backup(&self, since: Option<Since>, covers: u64) -> Result<Backup> {
+        let _ = (since, covers);
+        Err(Error::Unavailable(format!("the engine {} makes no backups", self.name())))
+    }
+
     /// Whether there is a journal, that is whether anything survives a crash.
     fn has_journal(&self) -> bool;
 
@@ -280,6 +305,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn sync_every(&self, interval: Duration) {
         (**self).sync_every(interval);
+    }
+
+    fn backup(&self, since: Option<Since>, covers: u64) -> Result<Backup> {
+        (**self).backup(since, covers)
     }
 
     fn has_journal(&self) -> bool {

@@ -28,9 +28,13 @@ mod working_set;
 pub use batch::{Batch, Op};
 pub use bytes::{Key, Value};
 pub use differences::{Difference, Differences};
-pub use disk::{DiskEngine, DiskOptions, Lost, Salvage};
+pub use disk::{
+    ArchiveOptions, Backup, BackupDirectory, DiskEngine, DiskOptions, End, Kind, Lost, Part, PartWriter,
+    Restore, Restored, Salvage, Since, Still, restore,
+};
 pub use engine::{
-    Cursor, Damage, Direction, Durability, Engine, Ident, Position, Range, SYNC_SPANS, Snapshot, Statistics,
+    ArchiveCounts, Cursor, Damage, Direction, Durability, Engine, Ident, Position, Range, SYNC_SPANS,
+    Snapshot, Statistics,
 };
 pub use error::{Error, Result};
 pub use memory::MemoryEngine;

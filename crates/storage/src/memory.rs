@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::disk::{Backup, End, Since};
 use crate::{Batch, Engine, Position, Result, Snapshot, Statistics};
 use reaper::Reaper;
 use table::{State, Table};
@@ -106,6 +107,16 @@ impl Engine for MemoryEngine {
 
     fn durable(&self) -> Position {
         Position(self.state.lock().commits)
+    }
+
+    /// Always everything: there is no journal that changes could come from.
+    fn backup(&self, _: Option<Since>, covers: u64) -> Result<Backup> {
+        let writer = self.writer.lock();
+        let (state, time) = (self.latest(), self.latest_time());
+        drop(writer);
+        let end = End { position: state.commits, time, covers: covers.max(time) };
+        let idents = state.idents();
+        Ok(Backup::full(state, idents, 0, end))
     }
 
     fn when_durable(&self, _wake: Arc<dyn Fn() + Send + Sync>) {}

@@ -8,6 +8,8 @@
 //! ```text
 //! cargo test -p storage --test formats -- --ignored make_the_fixture_of_the_newest_format
 //! ```
+//!
+//! `fixtures/backup-N` is a backup of what [`fill`] commits, and `fixtures/archive-N` what was archived meanwhile.
 
 #![expect(clippy::unwrap_used, reason = "a test, its helpers too")]
 
@@ -15,10 +17,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use storage::disk::SystemFiles;
 use storage::{
-    Batch, Direction, DiskEngine, DiskOptions, Durability, Engine, Ident, Key, MemoryEngine, Range, Result,
-    Snapshot, Value,
+    ArchiveOptions, BackupDirectory, Batch, Direction, DiskEngine, DiskOptions, Durability, Engine, Ident,
+    Key, Kind, MemoryEngine, Range, Restore, Result, Snapshot, Still, Value, restore,
 };
 
 /// The format that this version writes.
@@ -222,6 +226,92 @@ fn damage_is_found_in_every_format() {
         assert_eq!(salvage.engine().latest_time(), time_in(format));
         salvage.discard().unwrap();
     }
+}
+
+/// Writes a part of a backup.
+fn back_up(engine: &dyn Engine, to: &Path) -> Kind {
+    let mut directory = BackupDirectory::open(Arc::new(SystemFiles), to).unwrap();
+    let mut backup = engine.backup(directory.since(), 0).unwrap();
+    let kind = backup.kind();
+    let mut part = directory.begin().unwrap();
+    while let Some(piece) = backup.piece().unwrap() {
+        part.write(&piece).unwrap();
+    }
+    part.finish().unwrap();
+    kind
+}
+
+fn restored(from: &Path, archives: &[&Path], until: Option<u64>, to: &Path) -> Everything {
+    let what = Restore {
+        from: from.to_path_buf(),
+        archives: archives.iter().map(|archive| archive.to_path_buf()).collect(),
+        until,
+        to: to.to_path_buf(),
+        cache_bytes: 64 << 20,
+    };
+    let files: Arc<dyn storage::disk::Files> = Arc::new(SystemFiles);
+    restore(&files, &what).unwrap();
+    let found = everything(&*DiskEngine::open(&options(to)).unwrap().snapshot());
+    fs::remove_dir_all(to).unwrap();
+    found
+}
+
+#[test]
+fn a_directory_of_every_format_is_backed_up_as_it_is() {
+    for format in 1..=NEWEST {
+        let copied = Copied::new(format, "backed-up");
+        let (to, target) = (copied.0.with_extension("backup"), copied.0.with_extension("target"));
+        let still = Still::open(&options(&copied.0)).unwrap();
+        assert_eq!(back_up(&still, &to), Kind::Full);
+        drop(still);
+        assert_eq!(restored(&to, &[], None, &target), expected(), "format {format}");
+        assert_eq!(copied.format(), format!("format {format}"), "nothing was changed");
+        fs::remove_dir_all(to).unwrap();
+    }
+}
+
+#[test]
+fn backups_and_archives_of_earlier_releases_are_restored() {
+    let fixtures = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    for version in 1..=1 {
+        let (backup, archive) =
+            (fixtures(&format!("backup-{version}")), fixtures(&format!("archive-{version}")));
+        let directory = BackupDirectory::read(Arc::new(SystemFiles), &backup).unwrap();
+        assert_eq!(directory.check(), []);
+        let kinds: Vec<Kind> = directory.parts().iter().map(|part| part.kind).collect();
+        assert_eq!(kinds, [Kind::Full, Kind::Changes]);
+        let target = std::env::temp_dir().join(format!("vellum-old-backup-{version}-{}", std::process::id()));
+        assert_eq!(restored(&backup, &[&archive], None, &target), expected());
+        // The commit with the value 135, and none behind it.
+        let until = TIME - u64::from(49 - 35u8);
+        let then = restored(&backup, &[&archive], Some(until), &target);
+        assert_eq!(then[&7].0, 6);
+    }
+}
+
+#[test]
+#[ignore = "writes into the source tree; run it once when the format of backups has changed"]
+fn make_the_fixtures_of_backup_and_archive() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let directory = std::env::temp_dir().join(format!("vellum-fixture-{}", std::process::id()));
+    let archive = ArchiveOptions { directory: directory.join("archive"), keep: None };
+    let data = DiskOptions { archive: Some(archive), ..options(&directory.join("data")) };
+    let engine = DiskEngine::open(&data).unwrap();
+    let backup = directory.join("backup");
+    fill(&engine, || {
+        assert_eq!(back_up(&engine, &backup), Kind::Full);
+        let mut batch = Batch::new();
+        batch.set_time(TIME - 150);
+        engine.commit(batch)?;
+        assert_eq!(back_up(&engine, &backup), Kind::Changes);
+        Ok(())
+    })
+    .unwrap();
+    engine.checkpoint().unwrap();
+    copy(&backup, &fixtures.join("backup-1"), false).unwrap();
+    copy(&directory.join("archive"), &fixtures.join("archive-1"), false).unwrap();
+    drop(engine);
+    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]

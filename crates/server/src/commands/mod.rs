@@ -52,6 +52,7 @@ pub(crate) mod aggregate;
 pub(crate) mod alone;
 pub(crate) mod apply_ops;
 pub(crate) mod authenticate;
+pub(crate) mod backup;
 pub(crate) mod bulk_write;
 pub(crate) mod check_sharding_index;
 pub(crate) mod clean_slate;

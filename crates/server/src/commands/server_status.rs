@@ -255,7 +255,12 @@ fn vellum(server: &Server, reply: &mut Builder) {
     reply.begin_document("syncMicros").append("p50", counted.sync_micros_p50 as i64);
     reply.append("p95", counted.sync_micros_p95 as i64).append("p99", counted.sync_micros_p99 as i64).end();
     reply.append("bytesSinceCheckpoint", counted.journal_bytes as i64);
-    reply.append("checkpoints", counted.checkpoints as i64).end();
+    reply.append("checkpoints", counted.checkpoints as i64);
+    if let Some(archive) = counted.archive {
+        reply.begin_document("archive").append("position", archive.position as i64);
+        reply.append("failures", archive.failures as i64).append("failing", archive.failing).end();
+    }
+    reply.end();
     reply.begin_document("cache");
     reply.append("bytes", counted.cache_bytes as i64).append("hits", counted.cache_hits as i64);
     reply.append("misses", counted.cache_misses as i64).append("evictions", counted.cache_evictions as i64);

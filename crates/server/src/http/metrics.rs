@@ -256,6 +256,10 @@ fn storage(server: &Server, out: &mut Exposition) {
     );
     out.single("vellum_commits_total", Counter, "Batches committed.", counted.commits);
     out.single("vellum_journal_bytes", Gauge, "Journal since the last checkpoint.", counted.journal_bytes);
+    if let Some(archive) = counted.archive {
+        let what = "Whether the archive of the journal couldn't be written after the last checkpoint.";
+        out.single("vellum_journal_archive_failing", Gauge, what, u64::from(archive.failing));
+    }
     out.single("vellum_checkpoints_total", Counter, "Checkpoints completed.", counted.checkpoints);
     let mut spans = [0; SPANS];
     for (span, count) in spans.iter_mut().zip(counted.sync_counts) {

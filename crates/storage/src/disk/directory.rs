@@ -24,6 +24,9 @@ pub(super) const BASE_FILE: &str = "base.redb";
 pub(super) const NEW_BASE_FILE: &str = "base.new";
 pub(super) const JOURNAL_DIRECTORY: &str = "journal";
 
+/// What [`FORMAT_FILE`] says while a backup is being restored to a directory.
+pub(super) const RESTORING: &str = "Vellum data directory\nbeing restored\n";
+
 /// A data directory that nobody else has open.
 pub(super) struct Directory {
     path: PathBuf,
@@ -143,6 +146,12 @@ pub(super) fn read_format(files: &dyn Files, path: &Path) -> Result<(u32, u64)> 
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     let text = read().map_err(|error| during("reading", &path, error))?;
+    if text == RESTORING {
+        return Err(Error::Unavailable(format!(
+            "{} holds the beginning of a restore that was interrupted: empty it, and restore again",
+            path.parent().unwrap_or(&path).display()
+        )));
+    }
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     let format: Option<u32> = field("format").and_then(|format| format.parse().ok());
     let format = match format {

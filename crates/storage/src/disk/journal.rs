@@ -89,6 +89,11 @@ impl Segments {
         make().map_err(|error| during("making", &path, error))
     }
 
+    /// The header of a segment of the newest format.
+    pub(super) fn header_of(&self, number: u64) -> [u8; SEGMENT_HEADER_BYTES] {
+        self.header(number, SEGMENT_VERSION)
+    }
+
     fn header(&self, number: u64, version: u32) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut header = [0; SEGMENT_HEADER_BYTES];
         header[..8].copy_from_slice(&SEGMENT_MAGIC);

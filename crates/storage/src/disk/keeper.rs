@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::archive::Archive;
 use super::checkpoint::Plan;
 use super::core::Core;
 use super::reader::Reader;
@@ -137,6 +138,8 @@ pub(super) struct Keeper {
     completed: u64,
     /// How long the base was when it was last written anew.
     rewritten: u64,
+    /// Who keeps what segments held.
+    archive: Option<Arc<Archive>>,
 }
 
 struct Begun {
@@ -148,8 +151,9 @@ struct Begun {
 }
 
 impl Keeper {
-    pub(super) fn new(core: Arc<Core>, next_table: u64) -> Self {
-        Keeper { core, next_table, begun: None, attempted: Instant::now(), completed: 0, rewritten: 0 }
+    pub(super) fn new(core: Arc<Core>, next_table: u64, archive: Option<Arc<Archive>>) -> Self {
+        let attempted = Instant::now();
+        Keeper { core, next_table, begun: None, attempted, completed: 0, rewritten: 0, archive }
     }
 
     /// Works until the desk closes, then makes a last checkpoint if there is anything to write.
@@ -314,10 +318,16 @@ impl Keeper {
     fn finish(&mut self, begun: &Begun) -> Result<()> {
         self.core.journal.checkpointed(begun.plan.position());
         let segments = &self.core.journal.segments;
+        let mut superfluous = Vec::new();
         for number in segments.list()?.into_iter().filter(|number| *number < begun.segment) {
             if Reader::open_segment(segments, number)?.is_some() {
-                segments.remove(number)?;
+                superfluous.push(number);
             }
+        }
+        // What can't be archived stays, and is tried again after the next checkpoint.
+        let position = begun.plan.position();
+        if self.archive.as_ref().is_none_or(|archive| archive.take(segments, &superfluous, position)) {
+            superfluous.into_iter().try_for_each(|number| segments.remove(number))?;
         }
         self.core.note_checkpoint(&begun.freeze);
         if begun.order != u64::MAX {

@@ -41,13 +41,14 @@ pub(super) struct Found {
 impl Reader {
     pub(super) fn open(segments: &Segments, number: u64) -> Result<Self> {
         let path = segments.path(number);
-        let open = || {
-            let file = segments.files.open(&path, false)?;
-            let len = file.len()?;
-            Ok((file, len))
-        };
-        let (file, len) = open().map_err(|error| during("reading", &path, error))?;
-        Ok(Reader { number, file, path, len, piece: Vec::new(), start: 0 })
+        let file = segments.files.open(&path, false).map_err(|error| during("reading", &path, error))?;
+        Ok(Reader { number, ..Reader::on(file, path)? })
+    }
+
+    /// Reads a file that is open.
+    pub(super) fn on(file: Arc<dyn File>, path: PathBuf) -> Result<Self> {
+        let len = file.len().map_err(|error| during("reading", &path, error))?;
+        Ok(Reader { number: 0, file, path, len, piece: Vec::new(), start: 0 })
     }
 
     /// Opens a segment, unless it only has the name of one: somebody's directory, or his file that has neither

@@ -169,6 +169,11 @@ impl<'a> Frame<'a> {
         self.len
     }
 
+    /// The batch's cluster time, 0 if it has none.
+    pub(super) fn time(&self) -> u64 {
+        self.time
+    }
+
     /// Its batch; `None` if the bytes make no sense, which a right checksum all but excludes.
     pub(super) fn decode(&self) -> Option<Batch> {
         let mut batch = decode(self.batch)?;

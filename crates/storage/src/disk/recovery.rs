@@ -53,6 +53,20 @@ pub(super) fn recover(
     }
 }
 
+/// Replays the journal as [`recover`] does, and changes no file.
+pub(super) fn read(
+    segments: &Segments,
+    base: u64,
+    replay: impl FnMut(u64, Batch) -> Result<()>,
+) -> Result<()> {
+    let read = readers(segments)?;
+    if read.is_empty() {
+        let directory = segments.directory.display();
+        return Err(Error::Corrupted(format!("there is no journal in {directory}; is it elsewhere?")));
+    }
+    Walk { segments, read, last: base, lenient: false, replay }.run().map(drop)
+}
+
 /// Where a journal ends for somebody who takes what he can get.
 pub(super) struct Remains {
     /// The position of the last batch replayed.

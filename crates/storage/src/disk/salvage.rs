@@ -71,6 +71,7 @@ impl DiskEngine {
             directory: places.new.clone(),
             journal_directory: Some(places.new_journal.clone()),
             durability: Durability::None,
+            archive: None,
             ..options.clone()
         };
         let engine = Arc::new(DiskEngine::open_on(Arc::clone(&files), &inside)?);

@@ -206,6 +206,16 @@ impl State {
         self.tables.get(&tree_key(ident)).ok_or(Error::NoSuchIdent(ident))
     }
 
+    /// The numbers of all trees.
+    pub(super) fn idents(&self) -> Vec<Ident> {
+        let mut idents = Vec::new();
+        let mut cursor = self.tables.cursor(Range::all(), Direction::Forward);
+        while let Some((key, _)) = cursor.next() {
+            idents.extend(key.first_chunk().map(|bytes| Ident(u64::from_be_bytes(*bytes))));
+        }
+        idents
+    }
+
     /// Calls a function with each tree.
     pub(super) fn each_table(&self, mut call: impl FnMut(&Table)) {
         let mut cursor = self.tables.cursor(Range::all(), Direction::Forward);

@@ -1,5 +1,6 @@
 //! The disk engine beside the memory engine, through checkpoints and reopenings; and what must be refused.
 
+mod backup;
 mod crash;
 mod damage;
 mod faults;

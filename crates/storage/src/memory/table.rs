@@ -49,6 +49,16 @@ impl State {
         self.tables.get(&ident.0.to_be_bytes()).ok_or(Error::NoSuchIdent(ident))
     }
 
+    /// The numbers of all trees.
+    pub(super) fn idents(&self) -> Vec<Ident> {
+        let mut idents = Vec::new();
+        let mut cursor = self.tables.cursor(Range::all(), Direction::Forward);
+        while let Some((key, _)) = cursor.next() {
+            idents.extend(key.first_chunk().map(|bytes| Ident(u64::from_be_bytes(*bytes))));
+        }
+        idents
+    }
+
     /// Checks that every operation of a batch can be carried out, given those before it.
     pub(super) fn validate(&self, batch: &Batch) -> Result<()> {
         let mut known = Known { state: self, changed: BTreeMap::new(), recent: None };

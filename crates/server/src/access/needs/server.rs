@@ -187,6 +187,12 @@ pub(crate) fn fork_database(asked: &mut Asked<'_>) -> Result<()> {
         .try_for_each(|to| asked.need(Resource::Database(to), Action::VellumForkDatabase))
 }
 
+/// `vellumBackup`: shows everything, users with what their passwords have left included.
+pub(crate) fn backup(asked: &mut Asked<'_>) -> Result<()> {
+    asked.need(Resource::AnyNormal, Action::Find)?;
+    asked.need(Resource::Collection("admin", "system.users"), Action::Find)
+}
+
 /// `diffDatabase`: shows documents of the one database, and of the other that it is compared with.
 pub(crate) fn diff_database(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(asked.named_database(), Action::Find)?;

@@ -208,6 +208,7 @@ pub(super) const SAMPLES: &[(&str, &str)] = &[
     ("usersInfo", r#"{usersInfo: 1, $db: "d"}"#),
     ("validate", r#"{validate: "c", $db: "d"}"#),
     ("validateDBMetadata", r#"{validateDBMetadata: 1, db: "d", apiParameters: {version: "1"}, $db: "d"}"#),
+    ("vellumBackup", r#"{vellumBackup: 1, $db: "admin"}"#),
     ("vellumClock", r#"{vellumClock: 1, $db: "admin"}"#),
     ("vellumSlowQueries", r#"{vellumSlowQueries: 1, $db: "admin"}"#),
     ("vellumWorkingSet", r#"{vellumWorkingSet: 1, $db: "admin"}"#),

@@ -234,6 +234,7 @@ fn roles_may_do_what_mongodb_lets_them() {
             "find in `admin.system.users`",
             &["__queryableBackup", "__system", "backup", "restore", "root", "userAdminAnyDatabase"],
         ),
+        ("vellumBackup", &["__queryableBackup", "__system", "backup", "root"]),
         ("configureFailPoint", &["__system", "root", "vellumCleanSlateAnyDatabase"]),
         ("diffDatabase", READERS),
         ("forkDatabase", CLEANERS),

@@ -29,7 +29,7 @@ impl Random {
 }
 
 /// The script's batches: each changes two trees alike, so that a half would show, and some whole trees.
-fn batches() -> Vec<Batch> {
+pub(super) fn batches() -> Vec<Batch> {
     let mut random = Random(0x5EED);
     let mut batches = vec![batch((0..3).map(|number| Op::Create(Ident(number))))];
     let mut forked = false;
@@ -64,7 +64,7 @@ fn batches() -> Vec<Batch> {
 }
 
 /// The time of the commit at a position: most have one, and it grows.
-fn time_of(position: u64) -> u64 {
+pub(super) fn time_of(position: u64) -> u64 {
     if position.is_multiple_of(5) { 0 } else { position << 32 }
 }
 
@@ -94,7 +94,7 @@ fn commit_all(engine: &DiskEngine, told: &mut Told) -> Result<()> {
 }
 
 /// The states that the script passes, from a run on the memory engine.
-fn states() -> Vec<Everything> {
+pub(super) fn states() -> Vec<Everything> {
     let memory = MemoryEngine::new();
     let mut states = vec![everything(&*memory.snapshot())];
     for batch in batches() {

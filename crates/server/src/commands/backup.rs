@@ -1,0 +1,42 @@
+//! `vellumBackup`: a backup of everything as a cursor of bytes, for `vellum backup`.
+
+use super::cursor_reply;
+use crate::access::{Needs, needs};
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use base::Result;
+use database::FIRST_BATCH;
+
+/// The row of `vellumBackup`.
+pub(crate) const BACKUP: Command = Command::new(
+    "vellumBackup",
+    Kind::Admin,
+    "Sends a backup of all databases, or what has been committed since an earlier one, as a cursor of bytes.",
+    backup,
+    Needs::By(needs::backup),
+)
+.admin_only();
+
+fn backup(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let since = fields.document("since")?;
+    let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "vellumBackup")?;
+    fields.finish()?;
+    let since = match since {
+        Some(since) => {
+            let mut earlier = Fields::of_document("vellumBackup.since", since);
+            let id = earlier.required("id", Fields::integer)?;
+            let position = earlier.required("position", Fields::integer)?;
+            earlier.finish()?;
+            // They are numbers without a sign, which BSON hasn't got.
+            Some((id as u64, position as u64))
+        }
+        None => None,
+    };
+    let operation = call.operation();
+    let cursor = call.server.database.backup_cursor(&operation, since)?;
+    cursor_reply::first(call, cursor, batch_size.unwrap_or(FIRST_BATCH), false)?;
+    Ok(Answer::Done)
+}

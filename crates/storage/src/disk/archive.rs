@@ -1,0 +1,271 @@
+//! The archive of the journal: commits that checkpoints have made superfluous, kept for restoring to a moment.
+//!
+//! Before the keeper removes segments it has their frames copied to `ARCHIVE/ID/FIRST-LAST-SECONDS.journal`: a
+//! segment like any other, named by the positions of its first and last commit and by the time of the latest. Each
+//! position is archived once, in order, so that what is missing shows in the names. A file is written under another name
+//! and synced before it gets its own, and the segments go only then. Only what the base holds durably is archived: no
+//! crash takes back what is there.
+
+use std::any::Any;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+
+use super::backup::{Next, Source, Trail};
+use super::directory::LOCK_FILE;
+use super::files::{File, Files};
+use super::journal::{SEGMENT_HEADER_BYTES, SUFFIX, Segments, during};
+use super::reader::Reader;
+use crate::{ArchiveCounts, Error, Result};
+
+const UNFINISHED: &str = "unfinished";
+/// Frames are written together up to about so many bytes.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Where and how long the journal is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchiveOptions {
+    /// The directory, made if it isn't there. Several data directories may have the same.
+    pub directory: PathBuf,
+    /// How long commits are kept at least; for ever, unless that is said.
+    pub keep: Option<Duration>,
+}
+
+/// The archive of one data directory, open.
+pub(super) struct Archive {
+    files: Arc<dyn Files>,
+    /// With the data directory's id.
+    segments: Segments,
+    keep: Option<Duration>,
+    state: Mutex<ArchiveCounts>,
+    _lock: Box<dyn Any + Send + Sync>,
+}
+
+/// What a file's name says.
+struct Name {
+    first: u64,
+    last: u64,
+    seconds: u64,
+}
+
+impl Name {
+    fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.strip_suffix(SUFFIX)?.split('-').map(|digits| digits.parse().ok());
+        let parsed = Name { first: parts.next()??, last: parts.next()??, seconds: parts.next()?? };
+        (parsed.text() == name && parsed.first <= parsed.last).then_some(parsed)
+    }
+
+    fn text(&self) -> String {
+        format!("{:016}-{:016}-{}{SUFFIX}", self.first, self.last, self.seconds)
+    }
+}
+
+/// Where the archive of a data directory lies.
+pub(super) fn place(directory: &Path, id: u64) -> PathBuf {
+    directory.join(format!("{id:016x}"))
+}
+
+/// The archived files in a directory, by their names; none if it can't be read.
+pub(super) fn sources(files: &dyn Files, directory: &Path) -> Vec<Source> {
+    let names = files.list(directory).unwrap_or_default();
+    let found = names.iter().filter_map(|name| Some((Name::parse(name)?, name)));
+    found.map(|(name, text)| Source::closed(directory.join(text), name.first, name.last, None)).collect()
+}
+
+/// Whether an archived file is of a data directory's journal.
+pub(super) fn belongs(files: &Arc<dyn Files>, source: &Source, id: u64) -> bool {
+    let directory = PathBuf::new();
+    let segments = Segments { files: Arc::clone(files), directory, id };
+    let mut header = [0; SEGMENT_HEADER_BYTES];
+    let read = files.open(source.path(), false).and_then(|file| file.read_at(&mut header, 0));
+    read.is_ok() && matches!(segments.check_header(source.first(), &header), Ok(true))
+}
+
+impl Archive {
+    /// Opens the archive of a data directory whose base has come to `position`.
+    ///
+    /// Errors: one that has commits which the data doesn't have, since then it is another copy's; one that another
+    /// process writes to; the file system's.
+    pub(super) fn open(
+        files: Arc<dyn Files>,
+        options: &ArchiveOptions,
+        id: u64,
+        position: u64,
+    ) -> Result<Self> {
+        let directory = place(&options.directory, id);
+        files.create_directory(&directory).map_err(|error| during("making", &directory, error))?;
+        let lock = files.lock(&directory.join(LOCK_FILE)).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => {
+                Error::Unavailable(format!("another process writes to the archive {}", directory.display()))
+            }
+            _ => during("locking", &directory, error),
+        })?;
+        let names = files.list(&directory).map_err(|error| during("reading", &directory, error))?;
+        for name in names.iter().filter(|name| name.ends_with(UNFINISHED)) {
+            let path = directory.join(name);
+            files.remove(&path).map_err(|error| during("removing", &path, error))?;
+        }
+        let last = names.iter().filter_map(|name| Name::parse(name)).map(|name| name.last).max();
+        let last = last.unwrap_or_default();
+        if last > position {
+            return Err(Error::Unavailable(format!(
+                "the archive {} goes up to commit {last}, and the data to {position}: it is that of another copy of \
+                 this data; name another directory",
+                directory.display()
+            )));
+        }
+        let segments = Segments { files: Arc::clone(&files), directory, id };
+        let state = Mutex::new(ArchiveCounts { position: last, ..ArchiveCounts::default() });
+        Ok(Archive { files, segments, keep: options.keep, state, _lock: lock })
+    }
+
+    /// Where it is.
+    pub(super) fn directory(&self) -> &Path {
+        &self.segments.directory
+    }
+
+    /// How it stands.
+    pub(super) fn counts(&self) -> ArchiveCounts {
+        *self.state.lock()
+    }
+
+    /// Archives the commits up to a position that lie in segments, before these are removed. Whether it could.
+    pub(super) fn take(&self, journal: &Segments, numbers: &[u64], upto: u64) -> bool {
+        // Only the keeper's thread changes it, and who wants to know isn't kept waiting.
+        let mut state = self.counts();
+        let taken = self.try_take(journal, numbers, upto, &mut state.position);
+        if let Err(error) = &taken
+            && !state.failing
+        {
+            log::error!("the journal can't be archived, and grows until it can: {error}");
+        }
+        state.failing = taken.is_err();
+        state.failures += u64::from(state.failing);
+        *self.state.lock() = state;
+        taken.is_ok()
+    }
+
+    fn try_take(&self, journal: &Segments, numbers: &[u64], upto: u64, last: &mut u64) -> Result<()> {
+        let mut sources = Vec::new();
+        for number in numbers {
+            if let Some(reader) = Reader::open_segment(journal, *number)? {
+                sources.extend(Source::segment(journal.path(*number), reader)?);
+            }
+        }
+        let begin = sources.iter().map(Source::first).min();
+        let mut trail = Trail::new(Arc::clone(&self.files), sources, *last);
+        if let (0, Some(begin)) = (*last, begin) {
+            trail.pass(begin);
+        }
+        while trail.last() < upto {
+            let before = trail.last();
+            let copied = self.copy(&mut trail, upto)?;
+            *last = copied.last;
+            match copied.next {
+                Some(next) => {
+                    let missing = before.max(*last);
+                    log::warn!(
+                        "the archive {} lacks the commits {} to {}: only a new backup can be restored to moments behind \
+                         them",
+                        self.directory().display(),
+                        missing + 1,
+                        next - 1
+                    );
+                    trail.pass(next);
+                }
+                None => break,
+            }
+        }
+        self.prune()
+    }
+
+    /// Copies commits up to a gap to a file of their own.
+    fn copy(&self, trail: &mut Trail, upto: u64) -> Result<Copied> {
+        let (first, mut last, mut seconds) = (trail.last() + 1, trail.last(), 0);
+        let path = self.directory().join(format!("{first:016}.{UNFINISHED}"));
+        let mut bytes = self.segments.header_of(first).to_vec();
+        let mut file: Option<Arc<dyn File>> = None;
+        let mut written = 0;
+        let mut next = None;
+        let mut write = |bytes: &mut Vec<u8>, file: &mut Option<Arc<dyn File>>| {
+            let mut put = || {
+                let file = match file {
+                    Some(file) => file,
+                    None => {
+                        let opened = self.files.open(&path, true)?;
+                        opened.set_len(0)?;
+                        file.insert(opened)
+                    }
+                };
+                file.write_at(bytes, written)
+            };
+            put().map_err(|error| during("writing", &path, error))?;
+            written += bytes.len() as u64;
+            bytes.clear();
+            Ok::<(), Error>(())
+        };
+        while last < upto {
+            match trail.next()? {
+                Next::Frame(frame) => {
+                    (last, seconds) = (frame.position, seconds.max(frame.time >> 32));
+                    bytes.extend_from_slice(&frame.bytes);
+                    if bytes.len() >= PIECE_BYTES {
+                        write(&mut bytes, &mut file)?;
+                    }
+                }
+                Next::Gap(position) => {
+                    next = Some(position);
+                    break;
+                }
+                Next::End => break,
+            }
+        }
+        if last < first {
+            return Ok(Copied { last: first - 1, next });
+        }
+        write(&mut bytes, &mut file)?;
+        // Commits without a time are as old as the day they are archived.
+        let seconds = if seconds == 0 { now().as_secs() } else { seconds };
+        let name = self.directory().join(Name { first, last, seconds }.text());
+        let Some(file) = file else { return Err(Error::Closed) };
+        let done = || {
+            file.sync()?;
+            self.files.rename(&path, &name)?;
+            self.files.sync_directory(self.directory())
+        };
+        done().map_err(|error| during("writing", &path, error))?;
+        Ok(Copied { last, next })
+    }
+
+    /// Removes what needn't be kept any longer; the latest file stays, as the place where the archive goes on.
+    fn prune(&self) -> Result<()> {
+        let Some(keep) = self.keep else { return Ok(()) };
+        let oldest = now().saturating_sub(keep).as_secs();
+        let names = self.files.list(self.directory());
+        let names = names.map_err(|error| during("reading", self.directory(), error))?;
+        let mut found: Vec<Name> = names.iter().filter_map(|name| Name::parse(name)).collect();
+        found.sort_by_key(|name| name.first);
+        found.pop();
+        // The oldest first, so that there is no gap if this is interrupted.
+        for name in found.iter().take_while(|name| name.seconds < oldest) {
+            let path = self.directory().join(name.text());
+            self.files.remove(&path).map_err(|error| during("removing", &path, error))?;
+        }
+        Ok(())
+    }
+}
+
+/// The time since 1970.
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// How far a copy has come.
+struct Copied {
+    last: u64,
+    /// The position of the next commit that there is, if some are missing.
+    next: Option<u64>,
+}

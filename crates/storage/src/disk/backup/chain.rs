@@ -1,0 +1,237 @@
+//! A directory of backups: parts in their order, `000001.full`, `000002.changes` and so on.
+//!
+//! A part is written as `000003.part`, synced, read once more, and only then given its name: what has another name
+//! is complete. A file `vellum.backup` says whose directory it is, so that nothing of anybody else's is touched.
+
+use std::any::Any;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Since;
+use super::part::{Kind, Part};
+use crate::disk::directory::LOCK_FILE;
+use crate::disk::files::{File, Files};
+use crate::disk::journal::during;
+use crate::{Error, Result};
+
+const FORMAT_FILE: &str = "vellum.backup";
+const FORMAT: &str = "Vellum backup\nformat 1\n";
+const NEW_FORMAT_FILE: &str = "vellum.backup.new";
+const UNFINISHED: &str = "part";
+
+/// A directory with backups, or one that is going to have some.
+pub struct BackupDirectory {
+    files: Arc<dyn Files>,
+    path: PathBuf,
+    parts: Vec<Part>,
+    /// Numbers of parts that were never completed.
+    unfinished: Vec<u64>,
+    lock: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// A part being written.
+pub struct PartWriter<'a> {
+    directory: &'a mut BackupDirectory,
+    number: u64,
+    path: PathBuf,
+    file: Arc<dyn File>,
+    len: u64,
+}
+
+fn refused(message: String) -> Error {
+    Error::Io { kind: ErrorKind::InvalidInput, message }
+}
+
+impl BackupDirectory {
+    /// Opens a directory to write backups to: one with earlier backups, an empty one, or one that isn't there yet.
+    /// Nobody else writes to it until this is dropped.
+    ///
+    /// Errors: a directory that holds anything else, and one that another process writes to.
+    pub fn open(files: Arc<dyn Files>, path: &Path) -> Result<Self> {
+        files.create_directory(path).map_err(|error| during("making", path, error))?;
+        let names = files.list(path).map_err(|error| during("reading", path, error))?;
+        let is_ours = names.iter().any(|name| name == FORMAT_FILE);
+        let known = [LOCK_FILE, FORMAT_FILE, NEW_FORMAT_FILE, "lost+found"];
+        let foreign = names.iter().find(|name| !known.contains(&name.as_str()));
+        if let (false, Some(foreign)) = (is_ours, foreign) {
+            let what = format!("{} has other files, such as {foreign}, and no backup", path.display());
+            return Err(refused(what));
+        }
+        let lock = files.lock(&path.join(LOCK_FILE)).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => {
+                refused(format!("another backup is being written to {}", path.display()))
+            }
+            _ => during("locking", path, error),
+        })?;
+        if !is_ours {
+            let (file, new) = (path.join(FORMAT_FILE), path.join(NEW_FORMAT_FILE));
+            let make = || {
+                let opened = files.open(&new, true)?;
+                opened.set_len(0)?;
+                opened.write_at(FORMAT.as_bytes(), 0)?;
+                opened.sync()?;
+                files.rename(&new, &file)?;
+                files.sync_directory(path)
+            };
+            make().map_err(|error| during("writing", &file, error))?;
+        }
+        let mut directory = BackupDirectory::read(files, path)?;
+        directory.lock = Some(lock);
+        for number in std::mem::take(&mut directory.unfinished) {
+            let path = directory.file(number, UNFINISHED);
+            directory.files.remove(&path).map_err(|error| during("removing", &path, error))?;
+        }
+        Ok(directory)
+    }
+
+    /// Reads what a directory has.
+    ///
+    /// Errors: what is no directory of backups, or of a newer version's, and parts that are damaged at either end.
+    pub fn read(files: Arc<dyn Files>, path: &Path) -> Result<Self> {
+        let names = files.list(path).map_err(|error| during("reading", path, error))?;
+        check_format(&*files, path, &names)?;
+        let mut directory = BackupDirectory {
+            files,
+            path: path.to_path_buf(),
+            parts: Vec::new(),
+            unfinished: Vec::new(),
+            lock: None,
+        };
+        for name in names {
+            let Some((number, extension)) = numbered(&name) else { continue };
+            match extension {
+                UNFINISHED => directory.unfinished.push(number),
+                _ => {
+                    let part = Part::open(&*directory.files, &path.join(&name), number)?;
+                    if part.kind.name() != extension {
+                        let what = format!("{} is not what its name says", part.path.display());
+                        return Err(Error::Corrupted(what));
+                    }
+                    directory.parts.push(part);
+                }
+            }
+        }
+        directory.parts.sort_by_key(|part| part.number);
+        Ok(directory)
+    }
+
+    /// The complete parts, in their order.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Whether a backup to it was interrupted, or is being made.
+    pub fn is_unfinished(&self) -> bool {
+        !self.unfinished.is_empty()
+    }
+
+    /// Where the latest part has come to.
+    pub fn since(&self) -> Option<Since> {
+        self.parts.last().map(|part| Since { id: part.id, position: part.end.position })
+    }
+
+    /// Reads all parts, and returns what isn't as it was written.
+    pub fn check(&self) -> Vec<Error> {
+        let mut damages: Vec<Error> = Vec::new();
+        let mut last: Option<&Part> = None;
+        for part in &self.parts {
+            damages.extend(part.check(&self.files).err());
+            let follows = last.is_some_and(|last| last.id == part.id && last.end.position == part.from);
+            if part.kind == Kind::Changes && !follows {
+                let what = format!("{} doesn't begin where the part before it ends", part.path.display());
+                damages.push(Error::Corrupted(what));
+            }
+            last = Some(part);
+        }
+        damages
+    }
+
+    /// Begins a part.
+    ///
+    /// Errors: the file system's.
+    pub fn begin(&mut self) -> Result<PartWriter<'_>> {
+        let number = self.parts.last().map_or(1, |part| part.number + 1);
+        let path = self.file(number, UNFINISHED);
+        let open = || {
+            let file = self.files.open(&path, true)?;
+            file.set_len(0)?;
+            Ok(file)
+        };
+        let file = open().map_err(|error| during("making", &path, error))?;
+        Ok(PartWriter { directory: self, number, path, file, len: 0 })
+    }
+
+    fn file(&self, number: u64, extension: &str) -> PathBuf {
+        self.path.join(format!("{number:06}.{extension}"))
+    }
+}
+
+/// The number in a part's name, and the rest of it.
+fn numbered(name: &str) -> Option<(u64, &str)> {
+    let (digits, extension) = name.split_once('.')?;
+    let number = digits.parse().ok()?;
+    let known = [UNFINISHED, Kind::Full.name(), Kind::Changes.name()].contains(&extension);
+    (known && digits == format!("{number:06}")).then_some((number, extension))
+}
+
+fn check_format(files: &dyn Files, path: &Path, names: &[String]) -> Result<()> {
+    if !names.iter().any(|name| name == FORMAT_FILE) {
+        return Err(refused(format!("{} is no backup: it has no file {FORMAT_FILE}", path.display())));
+    }
+    let file = path.join(FORMAT_FILE);
+    let read = || {
+        let opened = files.open(&file, false)?;
+        let mut bytes = vec![0; opened.len()?.min(4096) as usize];
+        opened.read_at(&mut bytes, 0)?;
+        Ok(bytes)
+    };
+    let text = read().map_err(|error| during("reading", &file, error))?;
+    match text == FORMAT.as_bytes() {
+        true => Ok(()),
+        false if text.starts_with(b"Vellum backup\nformat ") => {
+            Err(refused(format!("{}: a newer version of Vellum made this backup", file.display())))
+        }
+        false => Err(Error::Corrupted(format!("{} is not as Vellum writes it", file.display()))),
+    }
+}
+
+impl PartWriter<'_> {
+    /// Writes what comes next.
+    ///
+    /// Errors: the file system's.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_at(bytes, self.len).map_err(|error| during("writing", &self.path, error))?;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// How much has been written.
+    pub fn written(&self) -> u64 {
+        self.len
+    }
+
+    /// Makes the part durable, reads it once more, and gives it its name.
+    ///
+    /// Errors: the file system's, and what didn't arrive as it was sent.
+    pub fn finish(self) -> Result<&'static str> {
+        let files = Arc::clone(&self.directory.files);
+        self.file.sync().map_err(|error| during("syncing", &self.path, error))?;
+        let mut part = Part::open(&*files, &self.path, self.number)?;
+        part.check(&files)?;
+        let name = self.directory.file(self.number, part.kind.name());
+        let rename =
+            files.rename(&self.path, &name).and_then(|()| files.sync_directory(&self.directory.path));
+        rename.map_err(|error| during("renaming", &self.path, error))?;
+        part.path = name;
+        let kind = part.kind.name();
+        self.directory.parts.push(part);
+        Ok(kind)
+    }
+
+    /// Removes what has been written.
+    pub fn discard(self) {
+        // What stays is known to be incomplete, and removed by the next backup.
+        let _ = self.directory.files.remove(&self.path);
+    }
+}

@@ -1,0 +1,144 @@
+//! `vellum backup`: everything that a server or a data directory has, or what has been committed since the backup
+//! before, in a directory of backups.
+
+use crate::cli::BackupOptions;
+use crate::reach;
+use base::bson::{Builder, Document, DocumentBuf, Value};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use storage::disk::SystemFiles;
+use storage::{ArchiveOptions, BackupDirectory, DiskOptions, Engine, PartWriter, Since, Still};
+use wire::client::Client;
+use wire::uri::ConnectionString;
+
+/// Where a backup comes from unless that is said.
+const LOCAL: &str = "mongodb://127.0.0.1:27017/";
+
+/// Makes a backup. Returns what to print.
+pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
+    let (uri, to) = match (options.places.as_slice(), &options.data) {
+        ([to], None) => (Some(LOCAL), to),
+        ([to], Some(_)) => (None, to),
+        ([uri, to], None) => (Some(uri.as_str()), to),
+        _ => return Err("with --data there is one more directory to name, the one to write to".to_string()),
+    };
+    let mut directory =
+        BackupDirectory::open(Arc::new(SystemFiles), Path::new(to)).map_err(|error| error.to_string())?;
+    let since = directory.since().filter(|_| !options.full);
+    let mut part = directory.begin().map_err(|error| error.to_string())?;
+    let made = match (uri, &options.data) {
+        (Some(uri), _) => from_server(uri, options, since, &mut part),
+        (None, Some(data)) => from_directory(data, options, since, &mut part),
+        (None, None) => return Err("name a server or --data".to_string()),
+    };
+    let why = match made {
+        Ok(why) => why,
+        Err(error) => {
+            part.discard();
+            return Err(error);
+        }
+    };
+    let bytes = part.written();
+    let kind = part.finish().map_err(|error| error.to_string())?;
+    let Some(part) = directory.parts().last() else { return Err("nothing was written".to_string()) };
+    let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+    let what = match kind {
+        "full" => format!("everything{why}"),
+        _ => format!("{} commits since the backup before", part.end.position - part.from),
+    };
+    Ok(format!(
+        "{}: {what}, {bytes} bytes, up to {}",
+        part.path.display(),
+        crate::restore::moment(part.end.covers)
+    ))
+}
+
+/// Reads a data directory that nobody serves. Returns why it is all of it, where that wasn't asked for.
+fn from_directory(
+    data: &Path,
+    options: &BackupOptions,
+    since: Option<Since>,
+    part: &mut PartWriter<'_>,
+) -> Result<Option<String>, String> {
+    let archive =
+        options.journal_archive.clone().map(|directory: PathBuf| ArchiveOptions { directory, keep: None });
+    let journal_directory = options.journal_dir.clone();
+    let still = Still::open(&DiskOptions { journal_directory, archive, ..DiskOptions::new(data) });
+    let still = still.map_err(|error| match error {
+        storage::Error::Unavailable(why) if why.contains("open") => {
+            format!("{why}: name that server by its connection string instead of --data")
+        }
+        error => error.to_string(),
+    })?;
+    // Whatever is committed later is committed behind this second, as long as nobody serves the directory.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let mut backup = still.backup(since, (now << 32).saturating_sub(1)).map_err(|error| error.to_string())?;
+    while let Some(piece) = backup.piece().map_err(|error| error.to_string())? {
+        part.write(&piece).map_err(|error| error.to_string())?;
+    }
+    Ok(backup.why_full().map(str::to_string))
+}
+
+/// Asks the first server of a connection string that answers.
+fn from_server(
+    uri: &str,
+    options: &BackupOptions,
+    since: Option<Since>,
+    part: &mut PartWriter<'_>,
+) -> Result<Option<String>, String> {
+    let (client, host) = reach::connect(&ConnectionString::parse(uri)?, options.timeout)?;
+    let timeout = Duration::from_millis(options.timeout);
+    receive(client, timeout, since, part).map_err(|why| format!("{host}: {why}"))
+}
+
+fn receive(
+    mut client: Client,
+    timeout: Duration,
+    since: Option<Since>,
+    part: &mut PartWriter<'_>,
+) -> Result<Option<String>, String> {
+    let mut command = Builder::new();
+    command.append("vellumBackup", 1);
+    if let Some(since) = since {
+        command
+            .begin_document("since")
+            .append("id", since.id as i64)
+            .append("position", since.position as i64);
+        command.end();
+    }
+    command.append("$db", "admin");
+    let mut ask = |command: &DocumentBuf| {
+        client.set_deadline(Instant::now() + timeout);
+        client.command(command)
+    };
+    let mut reply = ask(&command.finish())?;
+    let mut why = None;
+    let mut batch = "firstBatch";
+    loop {
+        let cursor = document(reply.view(), "cursor")?;
+        let documents = cursor.get(batch).and_then(|batch| batch.as_array()).ok_or_else(strange)?;
+        for document in documents.iter().filter_map(|document| document.as_document()) {
+            match document.get("data") {
+                Some(Value::Binary { bytes, .. }) => part.write(bytes).map_err(|error| error.to_string())?,
+                _ => why = document.get("why").and_then(|why| why.as_str()).map(str::to_string),
+            }
+        }
+        let id = cursor.get("id").and_then(|id| id.as_i64()).ok_or_else(strange)?;
+        if id == 0 {
+            return Ok(why);
+        }
+        let mut more = Builder::new();
+        more.append("getMore", id).append("collection", "$cmd.vellumBackup").append("$db", "admin");
+        reply = ask(&more.finish())?;
+        batch = "nextBatch";
+    }
+}
+
+fn document<'a>(of: Document<'a>, name: &str) -> Result<Document<'a>, String> {
+    of.get(name).and_then(|value| value.as_document()).ok_or_else(strange)
+}
+
+fn strange() -> String {
+    "the reply isn't that of a backup".to_string()
+}

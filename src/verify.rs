@@ -1,0 +1,222 @@
+//! `vellum verify`: reads all of a data directory, or of a backup, and tells what is damaged.
+//!
+//! A data directory is read as it is, and nothing is written to it: every page of the base, every frame of the journal,
+//! and each collection against its indexes, by the same command `validate` that clients use. A backup's files are read,
+//! then it is restored to a scratch directory, which is read in the same way.
+
+use crate::cli::VerifyOptions;
+use crate::complain;
+use base::bson::{Builder, DocumentBuf, Value};
+use database::{Database, SystemClock};
+use server::{LocalConnection, Server, Settings};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use storage::disk::{Files, SystemFiles};
+use storage::{BackupDirectory, DiskOptions, Engine, Restore, Still};
+
+/// What came of it.
+#[derive(Default)]
+struct Report {
+    /// What was read, a line for each.
+    read: Vec<String>,
+    /// What is damaged, a line for each.
+    damages: Vec<String>,
+}
+
+/// Why it didn't come to a report.
+enum Failure {
+    /// It can't be read at all, or not now.
+    Unreadable(String),
+    /// It can't be opened since it is damaged.
+    Damaged(String),
+}
+
+impl From<storage::Error> for Failure {
+    fn from(error: storage::Error) -> Self {
+        match error {
+            storage::Error::Corrupted(_) => Failure::Damaged(error.to_string()),
+            error => Failure::Unreadable(error.to_string()),
+        }
+    }
+}
+
+/// Verifies, prints what was found, and says it by the exit code: 0 sound, 1 damaged, 2 not verified.
+pub(crate) fn verify(options: &VerifyOptions) -> ExitCode {
+    let mut report = Report::default();
+    let verified = match options.place.join("vellum.backup").exists() {
+        true => backup(options, &mut report),
+        false => directory(&options.place, options, &mut report),
+    };
+    let mut unreadable = None;
+    match verified {
+        Ok(()) => {}
+        Err(Failure::Damaged(what)) => report.damages.push(what),
+        Err(Failure::Unreadable(why)) => unreadable = Some(why),
+    }
+    let text: String = report.read.iter().map(|line| format!("{line}\n")).collect();
+    // Whoever closed standard output doesn't want to know.
+    let _ = io::stdout().write_all(text.as_bytes());
+    report.damages.iter().for_each(|damage| complain(&format!("damaged: {damage}")));
+    match (unreadable, report.damages.is_empty()) {
+        (Some(why), _) => {
+            complain(&why);
+            ExitCode::from(2)
+        }
+        (None, true) => ExitCode::SUCCESS,
+        (None, false) => ExitCode::FAILURE,
+    }
+}
+
+fn backup(options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
+    let files: Arc<dyn Files> = Arc::new(SystemFiles);
+    let found = BackupDirectory::read(Arc::clone(&files), &options.place)?;
+    if found.is_unfinished() {
+        report.read.push("a backup was interrupted: what it has written doesn't count".to_string());
+    }
+    report.damages.extend(found.check().iter().map(ToString::to_string));
+    for part in found.parts() {
+        let (name, moment) = (part.path.display(), crate::restore::moment(part.end.covers));
+        report.read.push(format!("{name}: {} frames, {} bytes, up to {moment}", part.frames, part.bytes));
+    }
+    if !report.damages.is_empty() {
+        return Ok(());
+    }
+    let scratch = Scratch::new(options.scratch.as_deref())
+        .map_err(|error| Failure::Unreadable(format!("making a scratch directory: {error}")))?;
+    let what = Restore {
+        from: options.place.clone(),
+        archives: options.journal_archive.clone(),
+        until: None,
+        to: scratch.0.clone(),
+        cache_bytes: options.cache_size,
+    };
+    let restored = storage::restore(&files, &what)?;
+    report.read.push(format!("restored: up to {}", crate::restore::moment(restored.time)));
+    directory(&scratch.0, options, report)
+}
+
+/// A directory for the time of the verification.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(within: Option<&Path>) -> io::Result<Scratch> {
+        let within = within.map_or_else(std::env::temp_dir, Path::to_path_buf);
+        let path = within.join(format!("vellum-verify-{}", std::process::id()));
+        std::fs::create_dir(&path)?;
+        Ok(Scratch(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            complain(&format!("{} stays: {error}", self.0.display()));
+        }
+    }
+}
+
+fn directory(data: &Path, options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
+    let journal_directory = options.journal_dir.clone().filter(|_| *data == *options.place);
+    let disk = DiskOptions { journal_directory, cache_bytes: options.cache_size, ..DiskOptions::new(data) };
+    let still = Arc::new(Still::open(&disk)?);
+    let snapshot = still.snapshot();
+    let idents = still.idents();
+    for ident in &idents {
+        let damages = snapshot.verify(*ident, &mut || true)?;
+        report.damages.extend(damages.into_iter().map(|damage| damage.what));
+    }
+    report.read.push(format!(
+        "{}: {} trees, every page and every frame of the journal",
+        data.display(),
+        idents.len()
+    ));
+    let damaged = |error: base::Error| Failure::Damaged(error.message().to_string());
+    let engine: Arc<dyn Engine> = still;
+    let database = Database::open(engine, Arc::new(SystemClock), server::seed()).map_err(damaged)?;
+    let mut commands = LocalConnection::of_server(&Arc::new(Server::new(Settings::default(), database)));
+    let names = names(&mut commands, "admin", "listDatabases", "databases")?;
+    for database in names {
+        for collection in names_of_collections(&mut commands, &database)? {
+            validate(&mut commands, &database, &collection, report)?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs a command on a database.
+fn run(commands: &mut LocalConnection, database: &str, mut command: Builder) -> Result<DocumentBuf, Failure> {
+    command.append("$db", database);
+    let reply = commands.command(command.finish().view());
+    let reply = reply.ok_or_else(|| Failure::Damaged("a command made the server stumble".to_string()))?;
+    match reply.view().get("ok").and_then(|ok| ok.as_i64()) {
+        Some(1) => Ok(reply),
+        _ => {
+            let why = reply.view().get("errmsg").and_then(|why| why.as_str()).unwrap_or("refused");
+            Err(Failure::Damaged(why.to_string()))
+        }
+    }
+}
+
+fn names(
+    commands: &mut LocalConnection,
+    database: &str,
+    command: &str,
+    list: &str,
+) -> Result<Vec<String>, Failure> {
+    let mut asked = Builder::new();
+    asked.append(command, 1).append("nameOnly", true);
+    let reply = run(commands, database, asked)?;
+    let list = reply.view().get(list).and_then(|list| list.as_array());
+    let documents = list.into_iter().flat_map(|list| list.iter()).filter_map(|value| value.as_document());
+    Ok(documents.filter_map(|document| Some(document.get("name")?.as_str()?.to_string())).collect())
+}
+
+/// The collections of a database; views have nothing to read.
+fn names_of_collections(commands: &mut LocalConnection, database: &str) -> Result<Vec<String>, Failure> {
+    let mut asked = Builder::new();
+    asked.append("listCollections", 1).append("nameOnly", true);
+    asked.begin_document("cursor").append("batchSize", i64::from(i32::MAX)).end();
+    let reply = run(commands, database, asked)?;
+    let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document());
+    let batch = cursor.and_then(|cursor| cursor.get("firstBatch")).and_then(|batch| batch.as_array());
+    let documents = batch.into_iter().flat_map(|batch| batch.iter()).filter_map(|value| value.as_document());
+    let text = |document: base::bson::Document<'_>, name: &str| {
+        document.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_string()
+    };
+    let stored = documents.filter(|document| text(*document, "type") != "view");
+    Ok(stored.map(|document| text(document, "name")).collect())
+}
+
+fn validate(
+    commands: &mut LocalConnection,
+    database: &str,
+    collection: &str,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let mut command = Builder::new();
+    command.append("validate", collection).append("full", true);
+    let reply = run(commands, database, command)?;
+    let reply = reply.view();
+    let count = |name: &str| reply.get(name).and_then(|count| count.as_i64()).unwrap_or_default();
+    report.read.push(format!(
+        "{database}.{collection}: {} documents, {} indexes",
+        count("nrecords"),
+        count("nIndexes")
+    ));
+    if reply.get("valid").and_then(|valid| valid.as_bool()) == Some(true) {
+        return Ok(());
+    }
+    let errors = reply.get("errors").and_then(|errors| errors.as_array());
+    let errors: Vec<String> = errors
+        .into_iter()
+        .flat_map(|errors| errors.iter())
+        .filter_map(|error| match error {
+            Value::String(text) => Some(text.to_string()),
+            _ => None,
+        })
+        .collect();
+    report.damages.push(format!("{database}.{collection}: {}", errors.join("; ")));
+    Ok(())
+}

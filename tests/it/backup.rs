@@ -1,0 +1,403 @@
+//! Backups of a server under load, restored to random moments and compared with what its log says was there; what was
+//! interrupted, is missing, damaged or not allowed.
+//!
+//! `VELLUM_BACKUP_WRITES` is how many writes each of eight writers makes, `VELLUM_BACKUP_MOMENTS` how many moments.
+
+use crate::client::Client;
+use crate::server::{Scratch, Server};
+use base::bson::extended_json::parse;
+use base::bson::{Document, DocumentBuf, Value};
+use server::{LocalConnection, Settings};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use storage::{DiskOptions, Still};
+
+const WRITERS: u64 = 8;
+
+fn setting(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+fn vellum<S: AsRef<std::ffi::OsStr>>(words: &[S]) -> (Output, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_vellum")).args(words).output().unwrap();
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    (output, String::from_utf8_lossy(&text).into_owned())
+}
+
+fn succeeds(words: &[&str]) -> String {
+    let (output, text) = vellum(words);
+    assert!(output.status.success(), "{words:?}: {text}");
+    text
+}
+
+fn fails(words: &[&str], code: i32) -> String {
+    let (output, text) = vellum(words);
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {text}");
+    text
+}
+
+fn run(client: &mut Client, command: &str) -> DocumentBuf {
+    let reply = client.command(&parse(command).unwrap()).unwrap();
+    assert_eq!(reply.view().get("ok").and_then(|ok| ok.as_i64()), Some(1), "{command}: {reply:?}");
+    reply
+}
+
+/// A small generator with a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// The documents of `test.c`, by `_id`.
+type Contents = BTreeMap<i64, Vec<u8>>;
+
+fn id(document: Document<'_>) -> i64 {
+    document.get("_id").and_then(|id| id.as_i64()).unwrap()
+}
+
+fn time(value: Option<Value<'_>>) -> u64 {
+    match value {
+        Some(Value::Timestamp(time)) => {
+            // Its text is what a driver would show.
+            let text = format!("{time:?}");
+            let numbers: Vec<u64> =
+                text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect();
+            match numbers.as_slice() {
+                [seconds, increment] => seconds << 32 | increment,
+                [whole] => *whole,
+                _ => panic!("{text}"),
+            }
+        }
+        other => panic!("no time: {other:?}"),
+    }
+}
+
+/// All that a data directory has in `test.c`; each collection is valid.
+fn contents(data: &Path) -> Contents {
+    let still = Still::open(&DiskOptions::new(data)).unwrap();
+    let database = database::Database::open(Arc::new(still), Arc::new(database::SystemClock), 1).unwrap();
+    let server = Arc::new(server::Server::new(Settings::default(), database));
+    let mut local = LocalConnection::of_server(&server);
+    let mut ask = |command: &str| local.command(parse(command).unwrap().view()).unwrap();
+    let valid = ask("{validate: 'c', full: true, $db: 'test'}");
+    assert_eq!(valid.view().get("valid").and_then(|valid| valid.as_bool()), Some(true), "{valid:?}");
+    let found = ask("{find: 'c', batchSize: 1000000, $db: 'test'}");
+    let cursor = found.view().get("cursor").and_then(|cursor| cursor.as_document()).unwrap();
+    assert_eq!(cursor.get("id").and_then(|id| id.as_i64()), Some(0));
+    let batch = cursor.get("firstBatch").and_then(|batch| batch.as_array()).unwrap();
+    batch
+        .iter()
+        .filter_map(|value| value.as_document())
+        .map(|found| (id(found), found.bytes().to_vec()))
+        .collect()
+}
+
+/// What the server's log says: each change of `test.c` with its time.
+fn log(client: &mut Client) -> Vec<(u64, i64, Option<Vec<u8>>)> {
+    let mut changes = Vec::new();
+    let mut reply =
+        run(client, "{find: 'oplog.rs', filter: {ns: 'test.c', op: {$in: ['i', 'u', 'd']}}, $db: 'local'}");
+    let mut name = "firstBatch";
+    loop {
+        let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document()).unwrap();
+        for entry in cursor.get(name).and_then(|batch| batch.as_array()).unwrap().iter() {
+            let entry = entry.as_document().unwrap();
+            let object = entry.get("o").and_then(|object| object.as_document()).unwrap();
+            let (which, after) = match entry.get("op").and_then(|op| op.as_str()).unwrap() {
+                "d" => (object, None),
+                _ => (object, Some(object.bytes().to_vec())),
+            };
+            changes.push((time(entry.get("ts")), id(which), after));
+        }
+        let more = cursor.get("id").and_then(|id| id.as_i64()).unwrap();
+        if more == 0 {
+            return changes;
+        }
+        reply = run(
+            client,
+            &format!("{{getMore: {{$numberLong: '{more}'}}, collection: 'oplog.rs', $db: 'local'}}"),
+        );
+        name = "nextBatch";
+    }
+}
+
+/// Inserts, replaces and deletes documents of its own.
+fn write(client: &mut Client, writer: u64, writes: u64) {
+    let mut random = Random(writer * 977 + 5);
+    let mut there = BTreeMap::new();
+    for at in 0..writes {
+        let id = writer * 1_000_000 + random.below(60);
+        let pad = "x".repeat(random.below(200) as usize);
+        let document = format!("{{_id: {id}, w: {writer}, n: {at}, pad: '{pad}'}}");
+        let reply = match there.contains_key(&id) {
+            false => run(client, &format!("{{insert: 'c', documents: [{document}], $db: 'test'}}")),
+            true if random.below(4) == 0 => {
+                there.remove(&id);
+                let reply = run(
+                    client,
+                    &format!("{{delete: 'c', deletes: [{{q: {{_id: {id}}}, limit: 1}}], $db: 'test'}}"),
+                );
+                assert_eq!(reply.view().get("n").and_then(|n| n.as_i64()), Some(1));
+                continue;
+            }
+            true => run(
+                client,
+                &format!("{{update: 'c', updates: [{{q: {{_id: {id}}}, u: {document}}}], $db: 'test'}}"),
+            ),
+        };
+        assert_eq!(reply.view().get("n").and_then(|n| n.as_i64()), Some(1));
+        there.insert(id, at);
+    }
+}
+
+#[test]
+fn a_backup_under_eight_writers_is_restored_to_any_moment() {
+    let (writes, moments) = (setting("VELLUM_BACKUP_WRITES", 150), setting("VELLUM_BACKUP_MOMENTS", 20));
+    let scratch = Scratch::new("backup");
+    let path = |name: &str| scratch.join(name).to_string_lossy().into_owned();
+    let (data, archive, to) = (path("data"), path("archive"), path("backup"));
+    let options = ["--replset", "rs0", "--journal-archive", &archive, "--journal-archive-keep", "7d"];
+    let server = Server::start_on(Path::new(&data), &options).unwrap();
+    let uri = format!("mongodb://{}/", server.address());
+    let mut client = server.connect().unwrap();
+    run(&mut client, "{createIndexes: 'c', indexes: [{key: {w: 1, n: 1}, name: 'w_n'}], $db: 'test'}");
+    run(&mut client, "{insert: 'c', documents: [{_id: {$numberLong: '-1'}, w: -1}], $db: 'test'}");
+    let first = succeeds(&["backup", &uri, &to]);
+    assert!(first.contains("000001.full: everything"), "{first}");
+    // So that the second of any of the changes to come begins behind the backup.
+    std::thread::sleep(Duration::from_millis(1100));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                scope.spawn({
+                    let mut client = server.connect().unwrap();
+                    move || write(&mut client, writer, writes)
+                })
+            })
+            .collect();
+        // Checkpoints remove the journal, and archive it.
+        scope.spawn(|| {
+            let mut client = server.connect().unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                run(&mut client, "{fsync: 1, $db: 'admin'}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let mut backups = 0;
+        while writers.iter().any(|writer| !writer.is_finished()) || backups < 2 {
+            let said = match backups {
+                1 => succeeds(&["backup", "--full", &uri, &to]),
+                _ => succeeds(&["backup", &uri, &to]),
+            };
+            let expected = if backups == 1 { ".full: everything" } else { "commits since the backup before" };
+            assert!(said.contains(expected), "{said}");
+            backups += 1;
+        }
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        stop.store(true, Ordering::Relaxed);
+    });
+    run(&mut client, "{fsync: 1, $db: 'admin'}");
+    let changes = log(&mut client);
+    assert_eq!(changes.len() as u64, WRITERS * writes + 1);
+    let at_moment = |until: u64| {
+        let mut model = Contents::new();
+        for (time, id, after) in changes.iter().filter(|(time, ..)| *time <= until) {
+            assert!(*time > 0);
+            match after {
+                Some(document) => _ = model.insert(*id, document.clone()),
+                None => _ = model.remove(id),
+            }
+        }
+        model
+    };
+    let mut random = Random(moments);
+    for number in 0..moments {
+        let until = changes[random.below(changes.len() as u64) as usize].0;
+        let target = path(&format!("to-{number}"));
+        let (seconds, increment) = (until >> 32, until & 0xFFFF_FFFF);
+        let at = format!("{seconds},{increment}");
+        succeeds(&["restore", &to, "--data", &target, "--at", &at, "--journal-archive", &archive]);
+        assert!(contents(Path::new(&target)) == at_moment(until), "as of {at}");
+        std::fs::remove_dir_all(&target).unwrap();
+    }
+    // A second of the clock: what was committed before it began.
+    let second = changes[changes.len() / 2].0 >> 32;
+    let clock = jiff::Timestamp::from_second(second as i64).unwrap().to_string();
+    let target = path("second");
+    succeeds(&["restore", &to, "--data", &target, "--at", &clock, "--journal-archive", &archive]);
+    assert!(contents(Path::new(&target)) == at_moment((second << 32) - 1), "as of {clock}");
+    // All there is, served again, and a backup of that begins anew: it is another history.
+    let last = path("last");
+    succeeds(&["restore", &to, "--data", &last, "--journal-archive", &archive]);
+    assert!(contents(Path::new(&last)) == at_moment(u64::MAX));
+    let text = succeeds(&["verify", &to, "--journal-archive", &archive, "--scratch", &path("")]);
+    assert!(text.contains("test.c:") && text.contains("2 indexes"), "{text}");
+    let again = Server::start_on(Path::new(&last), &["--replset", "rs0"]).unwrap();
+    run(&mut again.connect().unwrap(), "{insert: 'c', documents: [{w: 99}], $db: 'test'}");
+    let said = succeeds(&["backup", &format!("mongodb://{}/", again.address()), &to]);
+    assert!(said.contains("everything (the earlier backup is of another data directory)"), "{said}");
+    // While a server has it, a directory isn't read beside it.
+    let said = fails(&["backup", "--data", &last, &to], 1);
+    assert!(said.contains("connection string"), "{said}");
+    assert!(fails(&["verify", &last], 2).contains("open"));
+    assert!(fails(&["restore", &to, "--data", &last], 1).contains("open"));
+    drop(again);
+    let said = succeeds(&["backup", "--data", &last, &to]);
+    assert!(said.contains("0 commits since"), "{said}");
+    assert!(fails(&["restore", &to, "--data", &last], 1).contains("isn't empty"));
+    succeeds(&["verify", &last]);
+}
+
+/// A data directory with an index, its server stopped.
+fn filled(data: &Path) -> Contents {
+    let mut server = Server::start_on(data, &[]).unwrap();
+    let mut client = server.connect().unwrap();
+    run(&mut client, "{createIndexes: 'c', indexes: [{key: {n: 1}, name: 'n'}], $db: 'test'}");
+    for batch in 0..20 {
+        let documents: Vec<String> = (batch * 500..batch * 500 + 500)
+            .map(|id| {
+                format!("{{_id: {id}, n: {}, pad: '{}'}}", id * 7 % 1000, "y".repeat(id as usize % 300))
+            })
+            .collect();
+        run(&mut client, &format!("{{insert: 'c', documents: [{}], $db: 'test'}}", documents.join(", ")));
+    }
+    drop(client);
+    server.end();
+    contents(data)
+}
+
+#[test]
+fn a_backup_that_is_killed_is_known_to_be_incomplete() {
+    let scratch = Scratch::new("killed");
+    let path = |name: &str| scratch.join(name).to_string_lossy().into_owned();
+    let (data, to, target) = (path("data"), path("backup"), path("target"));
+    let expected = filled(Path::new(&data));
+    let mut killed = [0; 2];
+    let began = Instant::now();
+    succeeds(&["backup", "--data", &data, &path("whole")]);
+    let whole = began.elapsed().as_micros() as u64;
+    for round in 0..12 {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_vellum"))
+            .args(["backup", "--data", &data, &to])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_micros(whole * (round + 1) / 13));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (output, text) = vellum(&["restore", &to, "--data", &target]);
+        match output.status.success() {
+            true => {
+                assert!(contents(Path::new(&target)) == expected);
+                std::fs::remove_dir_all(&target).unwrap();
+            }
+            false => {
+                let known = ["isn't complete", "there is no full backup", "is no backup", "No such file"];
+                assert!(known.iter().any(|why| text.contains(why)), "{text}");
+            }
+        }
+        killed[usize::from(output.status.success())] += 1;
+        if output.status.success() {
+            std::fs::remove_dir_all(&to).unwrap();
+        }
+    }
+    assert!(killed[0] > 0, "none was killed in time: {killed:?}");
+    // Once it isn't killed it is there, whatever lies about.
+    succeeds(&["backup", "--data", &data, &to]);
+    succeeds(&["restore", &to, "--data", &target]);
+    assert!(contents(Path::new(&target)) == expected);
+    std::fs::remove_dir_all(&target).unwrap();
+    // A restore that is killed leaves nothing that is served.
+    let began = Instant::now();
+    succeeds(&["restore", &to, "--data", &target]);
+    let whole = began.elapsed().as_micros() as u64;
+    for round in 0..8 {
+        let target = path(&format!("target-{round}"));
+        let mut child = Command::new(env!("CARGO_BIN_EXE_vellum"))
+            .args(["restore", &to, "--data", &target])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_micros(whole * (round + 1) / 9));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if Path::new(&target).join("vellum.format").exists() {
+            let (output, text) = vellum(&["verify", &target]);
+            match output.status.code() {
+                Some(0) => assert!(contents(Path::new(&target)) == expected),
+                _ => assert!(
+                    text.contains("a restore that was interrupted") || text.contains("another process"),
+                    "{text}"
+                ),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_damaged_or_missing_is_told() {
+    let scratch = Scratch::new("damaged");
+    let path = |name: &str| scratch.join(name).to_string_lossy().into_owned();
+    let (data, to) = (path("data"), path("backup"));
+    filled(Path::new(&data));
+    assert!(succeeds(&["verify", &data]).contains("test.c: 10000 documents, 2 indexes"));
+    succeeds(&["backup", "--data", &data, &to, "--quiet"]);
+    succeeds(&["verify", &to]);
+    let damage = |path: &Path, at: usize| {
+        let mut bytes = std::fs::read(path).unwrap();
+        let at = at.min(bytes.len() - 1);
+        bytes[at] ^= 0x10;
+        std::fs::write(path, bytes).unwrap();
+    };
+    damage(&Path::new(&to).join("000001.full"), 100_000);
+    let text = fails(&["verify", &to], 1);
+    assert!(text.contains("damaged:") && text.contains("000001.full"), "{text}");
+    assert!(fails(&["restore", &to, "--data", &path("target")], 1).contains("000001.full"));
+    // Within a document: of those are by far the most bytes.
+    let base = Path::new(&data).join("base.redb");
+    let bytes = std::fs::read(&base).unwrap();
+    let place = bytes.windows(40).position(|window| window.iter().all(|byte| *byte == b'y')).unwrap();
+    damage(&base, place + 20);
+    let text = fails(&["verify", &data], 1);
+    assert!(text.contains("damaged:"), "{text}");
+    assert!(fails(&["backup", "--data", &data, &path("other")], 1).contains("damaged"));
+    assert!(fails(&["verify", &path("nowhere")], 2).contains("nowhere"));
+    assert!(fails(&["backup", "--data", &path("nowhere"), &path("third")], 1).contains("nowhere"));
+}
+
+#[test]
+fn the_memory_engine_is_backed_up_and_users_need_the_role() {
+    let scratch = Scratch::new("memory");
+    let path = |name: &str| scratch.join(name).to_string_lossy().into_owned();
+    let server = Server::start_with(&["--auth", "--test-commands"]).unwrap();
+    let mut client = server.connect().unwrap();
+    run(&mut client, "{createUser: 'root', pwd: 'secret', roles: ['root'], $db: 'admin'}");
+    client.login(("root", "admin"), "secret", wire::scram::Mechanism::Sha256).unwrap();
+    run(&mut client, "{createUser: 'saver', pwd: 'secret', roles: ['backup'], $db: 'admin'}");
+    run(&mut client, "{createUser: 'reader', pwd: 'secret', roles: ['readAnyDatabase'], $db: 'admin'}");
+    run(&mut client, "{insert: 'c', documents: [{_id: 1}, {_id: 2}], $db: 'test'}");
+    let uri = |user: &str| format!("mongodb://{user}{}/", server.address());
+    let to = path("backup");
+    for user in ["", "reader:secret@"] {
+        let text = fails(&["backup", &uri(user), &to], 1);
+        assert!(text.contains("auth"), "{text}");
+    }
+    let said = succeeds(&["backup", &uri("saver:secret@"), &to]);
+    assert!(said.contains("everything"), "{said}");
+    let target = path("target");
+    succeeds(&["restore", &to, "--data", &target]);
+    assert_eq!(contents(Path::new(&target)).len(), 2);
+    let restored = Server::start_on(Path::new(&target), &["--auth"]).unwrap();
+    let mut client = restored.connect().unwrap();
+    client.login(("root", "admin"), "secret", wire::scram::Mechanism::Sha256).unwrap();
+    run(&mut client, "{count: 'c', $db: 'test'}");
+}
