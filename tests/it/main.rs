@@ -19,6 +19,7 @@
 //! - `log_history`: how far the log reaches back, and its terms.
 //! - `memory`: what happens as memory comes to its end.
 //! - `postgres_fronts`: two servers over one PostgreSQL schema.
+//! - `postgres_start`: who gets in to PostgreSQL, encrypted or not, where there is room, and to a schema of another version.
 //! - `postgres_streams`: change streams at both, while both write.
 //! - `sessions`: a session's statements wait for one another.
 //! - `starting`: what is printed and logged at first, where options come from, signals.
@@ -56,6 +57,8 @@ mod log_history;
 mod memory;
 mod mirrored;
 mod postgres_fronts;
+#[cfg(unix)]
+mod postgres_start;
 mod postgres_streams;
 mod recordings;
 mod repair;

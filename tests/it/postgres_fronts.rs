@@ -76,6 +76,14 @@ fn either_front_answers_for_both() {
     assert_eq!(number(run(&mut b, "{count: 'c', $db: 'test'}").view(), "n"), Some(4));
     let commit = format!("{{commitTransaction: 1, {}}}", transaction.replace("'test'", "'admin'"));
     assert_eq!(refused(&mut b, &commit), Some(251));
+    // Whoever has asked there has been told that it never will be.
+    assert_eq!(refused(&mut a, &commit), Some(112));
+    assert_eq!(number(run(&mut b, "{count: 'c', $db: 'test'}").view(), "n"), Some(4));
+    let (transaction, commit) = (transaction.replace("(6)", "(7)"), commit.replace("(6)", "(7)"));
+    run(&mut a, &format!("{{{begin}, {transaction}}}"));
+    run(&mut a, &commit);
+    // Sent again to the other, as by a driver that has lost the first.
+    run(&mut b, &commit);
     run(&mut a, &commit);
     assert_eq!(number(run(&mut b, "{count: 'c', $db: 'test'}").view(), "n"), Some(5));
 

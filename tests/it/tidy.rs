@@ -10,7 +10,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("database", &["base", "query", "storage"]),
     ("lab", &["base", "wire"]),
-    ("postgres", &["storage"]),
+    ("postgres", &["storage", "wire"]),
     ("query", &["base"]),
     ("server", &["base", "database", "wire"]),
     ("storage", &[]),

@@ -13,7 +13,7 @@ use crate::storage_error;
 use base::{Result, err};
 use query::Interrupt;
 use storage::Position;
-use storage::store::{Acknowledged, Owner, Refusal};
+use storage::store::{Acknowledged, Member, Owner, Reached, Refusal};
 
 impl Database {
     /// Commits changes, if what they rest on still holds. A statement of a transaction adds them to the
@@ -116,11 +116,23 @@ impl Database {
         self.store.members().map_err(storage_error)
     }
 
-    /// Waits until what was committed at `position` is where it has to be.
+    /// Who they are, where there may be several.
     ///
     /// Errors: the store's.
-    pub fn wait_acknowledged(&self, position: Position, by: Acknowledged) -> Result<()> {
-        self.store.wait_acknowledged(position, by).map_err(storage_error)
+    pub fn list_members(&self) -> Result<Vec<Member>> {
+        self.store.list_members().map_err(storage_error)
+    }
+
+    /// Waits until what was committed at `position` is where it has to be, or `go_on` says no.
+    ///
+    /// Errors: the store's.
+    pub fn wait_acknowledged(
+        &self,
+        position: Position,
+        by: Acknowledged,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Reached> {
+        self.store.wait_acknowledged(position, by, go_on).map_err(storage_error)
     }
 
     /// The time of the latest commit, for `operationTime`; advances with the clock when nothing

@@ -50,6 +50,7 @@ mod statistics;
 mod stream_progress;
 mod strict;
 mod transaction;
+mod transaction_record;
 mod ttl;
 mod turns;
 pub mod validate;
@@ -79,8 +80,8 @@ pub use retry_record::{RetryKey, StoredRetry};
 pub use saved_state::{SavedState, StateName};
 pub use session_id::{NOBODY, SessionId};
 pub use statistics::CollectionStatistics;
-pub use storage::store::Acknowledged;
-pub use storage::{Reads, Span};
+pub use storage::store::{Acknowledged, Member, Reached};
+pub use storage::{Position, Reads, Span};
 pub use strict::{StrictReport, filter_shape};
 pub use view::View;
 pub use watch::{Interest, Wake, Watch};
@@ -96,7 +97,7 @@ pub mod language {
     pub use query::limits::{DEFAULT_BYTES, Limits};
     pub use query::matcher::{Matcher, mentions_expr};
     pub use query::pipeline::from_documents;
-    pub use query::{Arena, Collation, Context, Projection, SortPattern, Update};
+    pub use query::{Arena, Collation, Context, Interrupt, Projection, SortPattern, Update};
 }
 
 /// The error of the storage engine as MongoDB would report it.

@@ -10,7 +10,7 @@ use crate::storage_error;
 use base::{Result, err};
 use std::sync::Arc;
 use storage::store::{Change, Exclusive, Local, LogOptions, Store};
-use storage::{Batch, Engine, Ident};
+use storage::{Engine, Ident};
 
 impl Database {
     /// Opens the database in an engine, reading the catalog that an earlier process left there.
@@ -83,13 +83,7 @@ impl Database {
 
 /// Makes the catalog's tree if it isn't there.
 fn prepare(store: &dyn Store) -> Result<()> {
-    let engine = store.engine();
-    if engine.snapshot().contains(CATALOG).map_err(storage_error)? {
-        return Ok(());
-    }
-    let mut batch = Batch::new();
-    batch.create(CATALOG);
-    engine.commit(batch).map(drop).map_err(storage_error)
+    retry_record::make_tree(store.engine().as_ref(), CATALOG)
 }
 
 /// Drops the trees of index builds that a crash has ended. Entries go on naming them until they are next

@@ -7,10 +7,15 @@ use base::Result;
 use base::bson::{Document, DocumentBuf};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use storage::{Direction, Engine, Key, Range, Value};
+use std::time::Duration;
+use storage::{Batch, Direction, Engine, Ident, Key, Range, Value};
 
 /// The session's UUID and the statement in a record's key. The digest of a user follows; nobody's doesn't.
 const KEY_BYTES: usize = 16 + 4;
+
+/// How often a tree is tried to be made that others make, too, and the pause between.
+const MAKE_ATTEMPTS: usize = 500;
+const MAKE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Which statement of which retryable write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,15 +84,27 @@ pub(crate) fn from_entry(key: &[u8], value: &[u8]) -> Result<StoredRetry> {
     read().ok_or_else(|| corrupted("record of a retryable write"))
 }
 
+/// Makes a tree if it isn't there; another process may be at it at the same time.
+pub(crate) fn make_tree(engine: &dyn Engine, tree: Ident) -> Result<()> {
+    for _ in 0..MAKE_ATTEMPTS {
+        if engine.snapshot().contains(tree).map_err(storage_error)? {
+            return Ok(());
+        }
+        let mut batch = Batch::new();
+        batch.create(tree);
+        match engine.commit(batch) {
+            Ok(_) => return Ok(()),
+            Err(storage::Error::WriteConflict) => std::thread::sleep(MAKE_PAUSE),
+            Err(error) => return Err(storage_error(error)),
+        }
+    }
+    Err(storage_error(storage::Error::WriteConflict))
+}
+
 /// Makes the records' tree if it isn't there, and reads it.
 pub(crate) fn open(engine: &dyn Engine) -> Result<Vec<StoredRetry>> {
+    make_tree(engine, RETRIES)?;
     let snapshot = engine.snapshot();
-    if !snapshot.contains(RETRIES).map_err(storage_error)? {
-        let mut batch = storage::Batch::new();
-        batch.create(RETRIES);
-        engine.commit(batch).map_err(storage_error)?;
-        return Ok(Vec::new());
-    }
     let mut found = Vec::new();
     let mut records = snapshot.scan(RETRIES, Range::all(), Direction::Forward).map_err(storage_error)?;
     while let Some((key, value)) = records.next().map_err(storage_error)? {

@@ -69,6 +69,10 @@ impl Database {
         operation: &Operation,
         transaction: &OpenTransaction,
     ) -> Result<Committed> {
+        if let Err(error) = self.record_transaction(transaction) {
+            self.abort_transaction(transaction);
+            return Err(error);
+        }
         let Some(Taken { mut change, created, changed, logged, retry }) = transaction.take() else {
             return Err(has_ended());
         };

@@ -3,17 +3,25 @@
 //! Commits don't wait for the write-ahead log to be synced. Whoever has to know that his would survive commits
 //! an empty message that does wait: the log's order covers everything earlier. Those who come while one such
 //! message is under way share the next. How many standbys have the log, the server's own view of them tells.
+//!
+//! That holds within one life of the server ([`crate::lives`]): a message in a later one says nothing. One of those who
+//! wait reads the answer for all; where he gives up, another goes on in his place, so that a standby that is
+//! gone keeps no thread but those of clients who chose to wait for it.
 
-use crate::connection::{Param, Statement};
+use crate::connection::{Connection, Param, Statement};
 use crate::failure::{Answer, Failure};
 use crate::front::Front;
-use crate::pool::Pool;
+use crate::lives::replaced;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
+use storage::store::Reached;
 
 /// How often standbys are asked how far they are.
 const ASK: Duration = Duration::from_millis(3);
+
+/// How often somebody who waits looks whether he should go on.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The barriers that a front's waits share.
 pub(crate) struct Barriers {
@@ -27,18 +35,48 @@ pub(crate) struct Barriers {
 struct Barrier {
     inner: Mutex<Inner>,
     passed: Condvar,
-    /// A wait for a standby that is gone would keep others from their connections.
-    pool: Arc<Pool>,
     message: Arc<Statement>,
 }
 
 #[derive(Default)]
 struct Inner {
-    /// How many messages have been begun, and whether one is under way.
+    /// How many messages have been begun.
     begun: u64,
-    under_way: bool,
-    /// The number of the last message that came through.
-    done: u64,
+    /// Whether somebody reads the answer to the last one, or is about to send it.
+    attended: bool,
+    /// The last message, if it has been sent, no answer has come, and whoever sent it has given up.
+    left: Option<Sent>,
+    /// A connection between two messages: a wait for a standby that is gone would keep others from theirs.
+    connection: Option<Connection>,
+    /// The number of the last message that came through, its life, and how many did.
+    done: (u64, u64),
+    passed: u64,
+    /// The number of the last message that didn't, and why.
+    failed: Option<(u64, Ended)>,
+}
+
+/// A message under way.
+struct Sent {
+    connection: Connection,
+    /// Whether the connection has carried others before.
+    is_old: bool,
+}
+
+/// How a message ended that didn't come through.
+#[derive(Clone)]
+enum Ended {
+    Failed(Failure),
+    /// Somebody has ended the wait on the server.
+    Cancelled(String),
+}
+
+impl Ended {
+    fn outcome(self) -> Answer<Reached> {
+        match self {
+            Ended::Failed(failure) => Err(failure),
+            Ended::Cancelled(warning) => Ok(Reached::Cancelled(warning)),
+        }
+    }
 }
 
 impl Barriers {
@@ -46,7 +84,6 @@ impl Barriers {
         let barrier = |message: &Arc<Statement>| Barrier {
             inner: Mutex::default(),
             passed: Condvar::new(),
-            pool: front.control.another(1),
             message: message.clone(),
         };
         Barriers {
@@ -57,35 +94,62 @@ impl Barriers {
 
     /// How many messages came through.
     pub(crate) fn passed(&self) -> u64 {
-        self.local.inner.lock().done + self.standbys.inner.lock().done
+        self.local.inner.lock().passed + self.standbys.inner.lock().passed
     }
 
-    /// Returns once everything committed before the call would survive a crash of the server.
-    pub(crate) fn wait_local(&self, front: &Front) -> Answer<()> {
-        self.local.wait(front)
+    /// Returns once everything committed in this life before the call would survive a crash of the server.
+    pub(crate) fn wait_local(
+        &self,
+        front: &Front,
+        life: u64,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Answer<Reached> {
+        self.local.wait(front, life, go_on)
     }
 
     /// Returns once it would survive the loss of the server, as far as its configuration names standbys.
-    pub(crate) fn wait_standbys(&self, front: &Front) -> Answer<()> {
+    pub(crate) fn wait_standbys(
+        &self,
+        front: &Front,
+        life: u64,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Answer<Reached> {
         // Noted before the message is sent: what is known by then is committed.
         let known = front.times.known();
-        self.standbys.wait(front)?;
-        if front.times.hear_durable(known) {
+        let reached = self.standbys.wait(front, life, go_on)?;
+        if reached == Reached::There && front.times.hear_durable(known) {
             front.follower.ask();
         }
-        Ok(())
+        Ok(reached)
     }
 
     /// Returns once so many members, the server itself among them, have everything committed before the call.
-    pub(crate) fn wait_members(&self, front: &Front, members: usize) -> Answer<()> {
-        self.local.wait(front)?;
-        let rows = front.ask(|lent| lent.one(&front.statements.log_end, &[]))?;
+    pub(crate) fn wait_members(
+        &self,
+        front: &Front,
+        (life, members): (u64, usize),
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Answer<Reached> {
+        match self.local.wait(front, life, go_on)? {
+            Reached::There => {}
+            other => return Ok(other),
+        }
+        let of_life = |statement: &Statement, params: &[Param<'_>]| {
+            front.ask(|lent| match lent.life == life {
+                true => lent.one(statement, params),
+                false => Err(replaced()),
+            })
+        };
+        let rows = of_life(&front.statements.log_end, &[])?;
         let end = rows.first().map_or(0, |row| row.int(0));
         loop {
-            let rows = front.ask(|lent| lent.one(&front.statements.members_at, &[Param::Int(end)]))?;
+            let rows = of_life(&front.statements.members_at, &[Param::Int(end)])?;
             let row = rows.first().ok_or_else(|| Failure::Lost("no answer".to_string()))?;
             if row.int(0) as usize >= members {
-                return Ok(());
+                return Ok(Reached::There);
+            }
+            if !go_on() {
+                return Ok(Reached::GaveUp);
             }
             std::thread::sleep(ASK);
         }
@@ -93,38 +157,131 @@ impl Barriers {
 }
 
 impl Barrier {
-    fn wait(&self, front: &Front) -> Answer<()> {
+    fn wait(&self, front: &Front, life: u64, go_on: &mut dyn FnMut() -> bool) -> Answer<Reached> {
         let mut inner = self.inner.lock();
-        let wanted = inner.begun + 1;
-        while inner.under_way && inner.done < wanted {
-            self.passed.wait(&mut inner);
-        }
-        if inner.done >= wanted {
-            return Ok(());
-        }
-        inner.begun += 1;
-        inner.under_way = true;
-        let number = inner.begun;
-        drop(inner);
-        let answer = front.ask_on(&self.pool, |lent| {
-            lent.call(&front.statements.begin_write, &[])?;
-            lent.call(&self.message, &[])?;
-            lent.call(&front.statements.commit, &[])?;
-            lent.flush()?;
-            lent.answer()?;
-            // "Already committed locally": somebody has ended the wait, and no standby has confirmed.
-            match lent.take_warning() {
-                Some(warning) => Err(Failure::Lost(warning)),
-                None => Ok(()),
+        let mut wanted = inner.begun + 1;
+        loop {
+            let (done, done_in) = inner.done;
+            if done >= wanted {
+                match done_in {
+                    same if same == life => return Ok(Reached::There),
+                    later if later > life => return Err(replaced()),
+                    // What came through was for those who had written before.
+                    _ => wanted = inner.begun + 1,
+                }
             }
-        });
-        let mut inner = self.inner.lock();
-        inner.under_way = false;
-        if answer.is_ok() {
-            inner.done = inner.done.max(number);
+            if let Some((_, ended)) = inner.failed.as_ref().filter(|(number, _)| *number >= wanted) {
+                return ended.clone().outcome();
+            }
+            if inner.attended {
+                self.passed.wait_for(&mut inner, LOOK);
+                if !go_on() {
+                    return Ok(Reached::GaveUp);
+                }
+                continue;
+            }
+            inner.attended = true;
+            let left = inner.left.take();
+            let connection = inner.connection.take();
+            if left.is_none() {
+                inner.begun += 1;
+            }
+            let number = inner.begun;
+            drop(inner);
+            let outcome = self.attend(front, life, left, connection, go_on);
+            inner = self.inner.lock();
+            inner.attended = false;
+            self.passed.notify_all();
+            match outcome {
+                Attended::Through(connection) => {
+                    inner.done = (number, connection.life);
+                    inner.passed += 1;
+                    inner.connection = Some(connection);
+                }
+                Attended::Ended(ended) => inner.failed = Some((number, ended)),
+                Attended::GaveUp(sent) => {
+                    inner.left = Some(sent);
+                    return Ok(Reached::GaveUp);
+                }
+            }
         }
-        drop(inner);
-        self.passed.notify_all();
-        answer
     }
+
+    /// Sends a message, unless one has been, and reads the answer.
+    fn attend(
+        &self,
+        front: &Front,
+        life: u64,
+        left: Option<Sent>,
+        connection: Option<Connection>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Attended {
+        let mut left = left;
+        let mut connection = connection.filter(|connection| connection.life == life);
+        loop {
+            let sent = match left.take() {
+                Some(sent) => Ok(sent),
+                None => self.send(front, life, connection.take()),
+            };
+            let mut sent = match sent {
+                Ok(sent) => sent,
+                Err(failure) => return Attended::Ended(Ended::Failed(failure)),
+            };
+            match self.read(&mut sent.connection, go_on) {
+                Ok(Some(None)) => return Attended::Through(sent.connection),
+                Ok(Some(Some(warning))) => return Attended::Ended(Ended::Cancelled(warning)),
+                Ok(None) => return Attended::GaveUp(sent),
+                // One that had ended meanwhile; whether the life has, too, the next connection tells.
+                Err(failure) if failure.ends_connection() && sent.is_old => {}
+                Err(failure) => return Attended::Ended(Ended::Failed(failure)),
+            }
+        }
+    }
+
+    fn send(&self, front: &Front, life: u64, connection: Option<Connection>) -> Answer<Sent> {
+        let is_old = connection.is_some();
+        let mut connection = match connection {
+            Some(connection) => connection,
+            None => {
+                let place = front.control.place();
+                let mut connection = place.connect(&front.trips)?;
+                connection.poll_every(LOOK)?;
+                connection
+            }
+        };
+        if connection.life != life {
+            return Err(replaced());
+        }
+        connection.call(&front.statements.begin_write, &[])?;
+        connection.call(&self.message, &[])?;
+        connection.call(&front.statements.commit, &[])?;
+        match connection.flush() {
+            // Whoever reads finds out.
+            Err(failure) if !is_old => Err(failure),
+            _ => Ok(Sent { connection, is_old }),
+        }
+    }
+
+    /// The warning that came with the answer, if one did; `None` where `go_on` said no before it came.
+    fn read(
+        &self,
+        connection: &mut Connection,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Answer<Option<Option<String>>> {
+        while !connection.ready()? {
+            if !go_on() {
+                return Ok(None);
+            }
+        }
+        connection.answer()?;
+        // "Already committed locally": somebody has ended the wait, and no standby has confirmed.
+        Ok(Some(connection.take_warning()))
+    }
+}
+
+/// What came of a message.
+enum Attended {
+    Through(Connection),
+    Ended(Ended),
+    GaveUp(Sent),
 }

@@ -22,6 +22,8 @@ struct Known {
     build: Arc<Build>,
     /// Whether this front builds the index.
     own: bool,
+    /// The front's number and the server's life when it began: what is noted of it is noted under these.
+    begun: (i64, u64),
     /// Whether a key that two documents have has been told.
     told: bool,
 }
@@ -53,15 +55,16 @@ impl Builds {
             known.remove(&of);
             return None;
         }
-        let new = || Known { build: Arc::new(Build::new(0)), own: false, told: false };
+        let new = || Known { build: Arc::new(Build::new(0)), own: false, begun: (0, 0), told: false };
         Some(known.entry(of).or_insert_with(new).build.clone())
     }
 
     /// Begins a build.
     pub(crate) fn begin(&self, front: &Front, of: Ident, greatest: u64) -> Arc<Build> {
         let build = Arc::new(Build::new(greatest));
-        self.0.lock().insert(of, Known { build: build.clone(), own: true, told: true });
-        let params = [Param::Int(ident(of)), Param::Int(front.number)];
+        let begun = (front.number(), front.lives().current());
+        self.0.lock().insert(of, Known { build: build.clone(), own: true, begun, told: true });
+        let params = [Param::Int(ident(of)), Param::Int(begun.0)];
         if let Err(failure) = front.ask(|lent| lent.one(&front.statements.begin_build, &params)) {
             // Others can't tell of their changes: the build must not be published.
             log::error!("an index build can't be registered with PostgreSQL: {failure:?}");
@@ -98,9 +101,14 @@ impl Builds {
 
     /// Takes what has been told about the builds of this front; the fence is held.
     pub(crate) fn take_news(&self, front: &Front, lent: &mut Lent) -> Answer<()> {
-        let own = |(of, known): (&Ident, &Known)| known.own.then(|| (*of, known.build.clone()));
-        let builds: Vec<(Ident, Arc<Build>)> = self.0.lock().iter().filter_map(own).collect();
-        for (of, build) in builds {
+        let own = |(of, known): (&Ident, &Known)| known.own.then(|| (*of, known.build.clone(), known.begun));
+        let builds: Vec<(Ident, Arc<Build>, (i64, u64))> = self.0.lock().iter().filter_map(own).collect();
+        for (of, build, begun) in builds {
+            // In another life nobody may have heard of it, and what was told of it may be lost.
+            if begun != (front.number(), front.lives().current()) {
+                build.duplicate.lock().get_or_insert((Vec::new(), Vec::new()));
+                continue;
+            }
             for row in lent.one(&front.statements.take_marks, &[Param::Int(ident(of))])? {
                 match row.int(0) {
                     -1 => build.changed.fill(),

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use storage::store::{Change, Claim, Outcome, Owner, Refusal, Sight};
-use storage::{Ident, Key, Result, Snapshot};
+use storage::{Error, Ident, Key, Result, Snapshot};
 
 /// The open transactions of this process.
 #[derive(Default)]
@@ -40,6 +40,7 @@ impl Claims {
         let begun = || {
             loop {
                 let mut lent = front.transactions.take(&|| {})?;
+                front.settle()?;
                 lent.call(&front.statements.begin_claims, &[])?;
                 lent.call(&front.statements.generation, &[])?;
                 lent.flush()?;
@@ -94,7 +95,9 @@ impl Claims {
             let params = [Param::Ints(&trees), Param::Ints(&generations)];
             match Attempt::of(open.session.run(&front.statements.hold, &params)).map_err(failed)? {
                 Attempt::Done(_) => claimed.trees.extend(held.iter().map(|(tree, _)| *tree)),
-                Attempt::Refused | Attempt::Locked => return Ok(Err(Refusal::Expectation(0))),
+                Attempt::Refused | Attempt::Locked | Attempt::Undone => {
+                    return Ok(Err(Refusal::Expectation(0)));
+                }
             }
         }
         let mut wanted: Vec<(Ident, &Key)> = Vec::new();
@@ -129,7 +132,7 @@ impl Claims {
                 claimed.keys.extend(wanted.into_iter().map(|(tree, key)| (tree, key.clone())));
                 Ok(Ok(()))
             }
-            Attempt::Refused | Attempt::Locked => Ok(Err(Refusal::Changed)),
+            Attempt::Refused | Attempt::Locked | Attempt::Undone => Ok(Err(Refusal::Changed)),
         }
     }
 
@@ -175,7 +178,9 @@ impl PostgresStore {
         match committed {
             None => Ok(Err((Refusal::Changed, change))),
             Some(Err(failure)) => Err(failed(failure)),
-            Some(Ok(Attempt::Done(time))) => Ok(Ok(self.committed(change, time))),
+            Some(Ok(Attempt::Done(done))) => Ok(Ok(self.committed(change, done))),
+            // It can't be committed again: what it had claimed isn't its own any more.
+            Some(Ok(Attempt::Undone)) => Err(Error::WriteConflict),
             Some(Ok(_)) => Ok(Err((locked_by_another(), change))),
         }
     }

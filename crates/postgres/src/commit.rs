@@ -19,19 +19,30 @@ const SLOTS: u64 = 8;
 
 /// What came of an attempt.
 pub(crate) enum Attempt {
-    /// It is applied; with the time of its entry in the log, if it has one.
-    Done(Option<u64>),
+    /// It is applied.
+    Done(Done),
+    /// The answer was lost, and it has not come to be, nor ever will.
+    Undone,
     /// Something isn't as expected, or a key is taken.
     Refused,
     /// Somebody else's lock is in the way.
     Locked,
 }
 
+/// A commit that was carried out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Done {
+    /// The time of its entry in the log, if it has one.
+    pub(crate) time: Option<u64>,
+    /// The life of the server in which it was made, or seen.
+    pub(crate) life: u64,
+}
+
 impl Attempt {
     /// What a failed statement means.
     pub(crate) fn of<T>(answer: Answer<T>) -> Answer<Attempt> {
         match answer {
-            Ok(_) => Ok(Attempt::Done(None)),
+            Ok(_) => Ok(Attempt::Done(Done::default())),
             Err(failure) if failure.is("VE001") || failure.is("23505") => Ok(Attempt::Refused),
             Err(failure) if failure.is_conflict() => Ok(Attempt::Locked),
             Err(failure) => Err(failure),
@@ -95,6 +106,7 @@ impl Front {
             _ => None,
         };
         let mut lent = self.commits.take(&|| {})?;
+        self.settle()?;
         if let Some(writes) = single
             && besides.is_plain()
         {
@@ -115,6 +127,10 @@ impl Front {
         applied: Answer<()>,
         entry: Option<&Entry<'_>>,
     ) -> Answer<Attempt> {
+        if applied.as_ref().is_err_and(Failure::ends_connection) {
+            // Nobody has asked for the commit yet.
+            return Ok(Attempt::Undone);
+        }
         let attempt = match Attempt::of(applied)? {
             Attempt::Done(_) => self.finish_with(lent, entry, Some(&self.statements.commit))?,
             other => other,
@@ -137,15 +153,19 @@ impl Front {
         if let Some(commit) = commit {
             lent.call(commit, &[])?;
         }
-        lent.flush()?;
-        let answers = lent.answer();
+        let answers = lent.flush().and_then(|()| lent.answer());
+        if let (Err(failure), Some(entry)) = (&answers, entry)
+            && failure.ends_connection()
+        {
+            return self.find_out(entry, failure);
+        }
         let time = entry.and_then(|_| {
             let behind = 1 + usize::from(commit.is_some());
             let answers = answers.as_ref().ok()?;
             time_given(answers.get(answers.len().checked_sub(behind)?))
         });
         match Attempt::of(answers)? {
-            Attempt::Done(_) => Ok(Attempt::Done(time)),
+            Attempt::Done(_) => Ok(Attempt::Done(Done { time, life: lent.life })),
             other => Ok(other),
         }
     }

@@ -3,6 +3,7 @@
 //! What isn't known is refused by its name. A password comes from the string, from the file that `passfile`
 //! names, or from the environment, in this order.
 
+use crate::tls::{self, Tls};
 use std::fmt;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// What the server's lists call these connections.
     pub application: String,
+    /// Whether and how they are encrypted.
+    pub tls: Tls,
 }
 
 impl fmt::Debug for Config {
@@ -72,6 +75,7 @@ struct Read {
     wanted: Option<Wanted>,
     timeout: Option<u64>,
     application: Option<String>,
+    tls: tls::Read,
 }
 
 impl Read {
@@ -101,10 +105,10 @@ impl Read {
                     }
                 });
             }
-            "sslmode" if matches!(value.as_str(), "disable" | "allow" | "prefer") => {}
-            "sslmode" => {
-                return Err(format!("sslmode={value} is not supported yet: connections are not encrypted"));
-            }
+            "sslmode" => self.tls.mode = Some(value),
+            "sslrootcert" => self.tls.root = Some(value),
+            "sslcert" => self.tls.certificate = Some(value),
+            "sslkey" => self.tls.key = Some(value),
             other => return Err(format!("the connection parameter {other} is not supported")),
         }
         Ok(())
@@ -138,6 +142,7 @@ impl Read {
             wanted: self.wanted.unwrap_or(Wanted::ReadWrite),
             connect_timeout: Duration::from_secs(self.timeout.unwrap_or(10).max(1)),
             application: self.application.unwrap_or_else(|| "vellum".to_string()),
+            tls: self.tls.finish(environment)?,
             hosts,
             user,
             database,
@@ -276,7 +281,12 @@ mod tests {
     #[test]
     fn what_is_not_known_is_refused_by_name() {
         for (text, part) in [
-            ("sslmode=verify-full", "sslmode=verify-full"),
+            ("sslmode=verify-full", "verify-full need sslrootcert"),
+            ("sslmode=verify", "sslmode=verify is not known"),
+            ("sslmode=require sslcert=x", "sslcert needs sslkey"),
+            ("sslmode=require sslrootcert=/there/is/none", "/there/is/none: No such file"),
+            ("sslrootcert=system", "needs sslmode=verify-full"),
+            ("sslcrl=x", "the connection parameter sslcrl is not supported"),
             ("krbsrvname=x", "krbsrvname"),
             ("port=x", "\"x\" is not a number"),
             ("host=a,b,c port=1,2", "fewer ports"),

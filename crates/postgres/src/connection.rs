@@ -6,12 +6,14 @@
 
 use crate::config::{Config, Wanted};
 use crate::failure::{Answer, Failure};
+use crate::lives::Lives;
+use crate::stream::{Socket, Stream};
+use crate::tls::Encrypt;
 use bytes::{Buf, Bytes, BytesMut};
 use postgres_protocol::authentication::{md5_hash, sasl};
 use postgres_protocol::message::frontend;
 use std::collections::{HashSet, VecDeque};
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -69,65 +71,6 @@ impl Row {
     }
 }
 
-enum Stream {
-    Tcp(TcpStream),
-    #[cfg(unix)]
-    Unix(std::os::unix::net::UnixStream),
-}
-
-impl Stream {
-    fn open(host: &str, port: u16, timeout: Duration) -> io::Result<Stream> {
-        #[cfg(unix)]
-        if host.starts_with('/') {
-            let path = std::path::Path::new(host).join(format!(".s.PGSQL.{port}"));
-            return std::os::unix::net::UnixStream::connect(path).map(Stream::Unix);
-        }
-        let mut last = io::Error::new(ErrorKind::NotFound, format!("{host} has no address"));
-        for address in (host, port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, timeout) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    return Ok(Stream::Tcp(stream));
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    }
-
-    fn limit(&self, timeout: Option<Duration>) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.set_read_timeout(timeout),
-            #[cfg(unix)]
-            Stream::Unix(stream) => stream.set_read_timeout(timeout),
-        }
-    }
-
-    fn set_nonblocking(&self, on: bool) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.set_nonblocking(on),
-            #[cfg(unix)]
-            Stream::Unix(stream) => stream.set_nonblocking(on),
-        }
-    }
-
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(into),
-            #[cfg(unix)]
-            Stream::Unix(stream) => stream.read(into),
-        }
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.write_all(bytes),
-            #[cfg(unix)]
-            Stream::Unix(stream) => stream.write_all(bytes),
-        }
-    }
-}
-
 /// What one answer is to.
 #[derive(Default)]
 struct Awaited {
@@ -152,20 +95,28 @@ pub(crate) struct Connection {
     /// Whether a transaction is open, or has failed, as of the last answer read.
     status: u8,
     broken: bool,
+    /// Whether reads end after a moment, for whoever looks around meanwhile.
+    polls: bool,
+    /// The life of the server that it belongs to; zero where nobody has asked.
+    pub(crate) life: u64,
     /// What the server warned of last.
     warning: Option<String>,
     /// Counts the answers waited for.
-    trips: Arc<AtomicU64>,
+    pub(crate) trips: Arc<AtomicU64>,
 }
 
 impl Connection {
-    /// Connects to the first member that is as wanted.
+    /// Connects to the first member that is as wanted, and is no primary that has been replaced.
     ///
     /// Errors: the last member's.
-    pub(crate) fn open(config: &Config, trips: &Arc<AtomicU64>) -> Answer<Connection> {
+    pub(crate) fn open(config: &Config, lives: &Lives) -> Answer<Connection> {
         let mut last = Failure::Lost("no host is given".to_string());
         for (host, port) in &config.hosts {
-            match Connection::open_at(config, host, *port, trips) {
+            let opened = Connection::open_at(config, host, *port).and_then(|mut connection| {
+                connection.check(config, lives)?;
+                Ok(connection)
+            });
+            match opened {
                 Ok(connection) => return Ok(connection),
                 Err(Failure::Lost(why)) => last = Failure::Lost(format!("{host}:{port}: {why}")),
                 Err(error) => last = error,
@@ -174,9 +125,30 @@ impl Connection {
         Err(last)
     }
 
-    fn open_at(config: &Config, host: &str, port: u16, trips: &Arc<AtomicU64>) -> Answer<Connection> {
-        let stream = Stream::open(host, port, config.connect_timeout)?;
-        stream.limit(Some(config.connect_timeout))?;
+    /// Connects to a member, encrypted or not as is wished; both, one after the other, where either will do.
+    fn open_at(config: &Config, host: &str, port: u16) -> Answer<Connection> {
+        let mut last = None;
+        for encrypt in config.tls.attempts(host) {
+            match Connection::attempt(config, host, port, *encrypt) {
+                Ok(connection) => return Ok(connection),
+                // Nobody is there, with encryption or without.
+                Err((failure, false)) => return Err(failure),
+                Err((failure, true)) => last = Some(failure),
+            }
+        }
+        Err(last.unwrap_or_else(broken))
+    }
+
+    /// One attempt. Says with a failure whether it was the server's word on connections of this kind.
+    fn attempt(
+        config: &Config,
+        host: &str,
+        port: u16,
+        encrypt: Encrypt,
+    ) -> Result<Connection, (Failure, bool)> {
+        let gone = |error| (Failure::from(error), false);
+        let stream = Stream::open(host, port, config.connect_timeout).map_err(gone)?;
+        stream.limit(Some(config.connect_timeout)).map_err(gone)?;
         let mut connection = Connection {
             stream,
             input: BytesMut::with_capacity(READ),
@@ -187,20 +159,86 @@ impl Connection {
             awaited: VecDeque::new(),
             status: b'I',
             broken: false,
+            polls: false,
+            life: 0,
             warning: None,
             trips: Arc::default(),
         };
-        connection.start(config)?;
+        if encrypt != Encrypt::No {
+            connection.encrypt(config, host, encrypt).map_err(|failure| (failure, true))?;
+        }
+        let refused = |failure: Failure| {
+            let is_of_kind = failure.is("28000");
+            (failure, is_of_kind)
+        };
+        connection.start(config).map_err(refused)?;
+        Ok(connection)
+    }
+
+    /// Asks for encryption, and begins it where the server has it.
+    fn encrypt(&mut self, config: &Config, host: &str, encrypt: Encrypt) -> Answer<()> {
+        frontend::ssl_request(&mut self.output);
+        self.send()?;
+        // One byte and no more: what came behind it would be nobody's word.
+        let mut answer = [0];
+        match (self.stream.read(&mut answer)?, answer, config.tls.client()) {
+            (1, [b'S'], Some(client)) => self.stream.encrypt(client, host).map_err(Failure::from),
+            (1, [b'N'], _) if encrypt == Encrypt::IfOffered => Ok(()),
+            (1, [b'N'], _) => {
+                Err(Failure::Lost("the server has no encryption, which sslmode asks for".to_string()))
+            }
+            _ => Err(broken()),
+        }
+    }
+
+    /// Whether the server is the one that is wanted.
+    fn check(&mut self, config: &Config, lives: &Lives) -> Answer<()> {
         if config.wanted == Wanted::ReadWrite {
-            let writable = Statement::new("writable", "select pg_is_in_recovery()::int4");
-            let rows = connection.one(&writable, &[])?;
-            if rows.first().is_some_and(|row| row.int(0) != 0) {
+            let writable = Statement::new(
+                "writable",
+                "select pg_is_in_recovery()::int4, case when pg_is_in_recovery() then 0 else \
+                 ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int4 end",
+            );
+            let rows = self.one(&writable, &[])?;
+            let row = rows.first().ok_or_else(broken)?;
+            if row.int(0) != 0 {
                 return Err(Failure::Lost("the server takes no writes".to_string()));
             }
+            lives.admit(row.int(1))?;
         }
-        connection.stream.limit(None)?;
-        connection.trips = trips.clone();
-        Ok(connection)
+        self.stream.limit(None)?;
+        Ok(())
+    }
+
+    /// The socket, for whoever may have to end it.
+    pub(crate) fn socket(&self) -> &Arc<Socket> {
+        self.stream.socket()
+    }
+
+    /// How long the server may take from now on before it counts as gone.
+    pub(crate) fn limit(&mut self, at_most: Duration) -> Answer<()> {
+        Ok(self.stream.limit(Some(at_most))?)
+    }
+
+    /// Takes that back.
+    pub(crate) fn unlimited(&mut self) -> Answer<()> {
+        Ok(self.stream.limit(None)?)
+    }
+
+    /// Has [`ready`](Self::ready) wait no longer than this.
+    pub(crate) fn poll_every(&mut self, pause: Duration) -> Answer<()> {
+        self.polls = true;
+        self.limit(pause)
+    }
+
+    /// Whether an answer has begun to come, within the time of [`poll_every`](Self::poll_every).
+    pub(crate) fn ready(&mut self) -> Answer<bool> {
+        if self.input.is_empty() {
+            let filled = self.fill();
+            self.broken |= filled.is_err();
+            filled?;
+        }
+        Ok(!self.input.is_empty())
     }
 
     fn start(&mut self, config: &Config) -> Answer<()> {
@@ -454,6 +492,11 @@ impl Connection {
             Ok(0) => Err(Failure::Lost("the server has closed the connection".to_string())),
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error)
+                if self.polls && matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+            {
+                Ok(())
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -3,10 +3,13 @@
 use crate::barrier::Barriers;
 use crate::change::steps;
 use crate::commit::{Attempt, Besides, failed};
+use crate::failure::{Answer, Failure};
 use crate::front::Front;
+use crate::store::{life_of, position};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use storage::store::Reached;
 use storage::{Batch, Engine, Error, Position, Result, Snapshot, Statistics};
 
 /// Trees in a PostgreSQL server.
@@ -28,6 +31,16 @@ impl PostgresEngine {
     }
 }
 
+impl PostgresEngine {
+    fn on_disk(&self, life: u64) -> Answer<()> {
+        match self.barriers.wait_local(&self.front, life, &mut || true)? {
+            Reached::There => Ok(()),
+            Reached::GaveUp => Err(Failure::Lost("nobody waited".to_string())),
+            Reached::Cancelled(why) => Err(Failure::Lost(why)),
+        }
+    }
+}
+
 impl Engine for PostgresEngine {
     fn snapshot(&self) -> Arc<dyn Snapshot> {
         Arc::new(self.front.snapshot())
@@ -37,8 +50,8 @@ impl Engine for PostgresEngine {
         debug_assert!(!steps(batch.clone()).is_empty());
         let besides = Besides::new(&[], 0, &|_| None, &|_| None);
         match self.front.commit_change(batch, &[], &besides, None).map_err(failed)? {
-            Attempt::Done(_) => Ok(Position(self.commits.fetch_add(1, Ordering::AcqRel) + 1)),
-            Attempt::Refused | Attempt::Locked => Err(Error::WriteConflict),
+            Attempt::Done(done) => Ok(position(done.life, self.commits.fetch_add(1, Ordering::AcqRel) + 1)),
+            Attempt::Refused | Attempt::Locked | Attempt::Undone => Err(Error::WriteConflict),
         }
     }
 
@@ -50,8 +63,8 @@ impl Engine for PostgresEngine {
         self.front.time(0)
     }
 
-    fn wait_journaled(&self, _: Position) -> Result<()> {
-        self.barriers.wait_local(&self.front).map_err(failed)
+    fn wait_journaled(&self, position: Position) -> Result<()> {
+        self.on_disk(life_of(position)).map_err(failed)
     }
 
     fn durable(&self) -> Position {
@@ -66,7 +79,7 @@ impl Engine for PostgresEngine {
         if self.front.times.is_kept() {
             return self.front.follower.ask();
         }
-        match self.barriers.wait_local(&self.front) {
+        match self.on_disk(self.front.lives().current()) {
             Ok(()) => {
                 let wake = self.wake.lock().clone();
                 wake.iter().for_each(|wake| wake());

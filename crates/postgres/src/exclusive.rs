@@ -6,6 +6,7 @@ use crate::commit::{Attempt, failed, locked_by_another};
 use crate::connection::Param;
 use crate::failure::Answer;
 use crate::keys::ident;
+use crate::lives::replaced;
 use crate::session::{Session, end};
 use crate::snapshot::PostgresSnapshot;
 use crate::store::PostgresStore;
@@ -29,6 +30,7 @@ impl<'a> Held<'a> {
         let front = &store.front;
         loop {
             let mut lent = front.changes.take(&|| {})?;
+            front.settle()?;
             lent.call(&front.statements.begin_write, &[])?;
             lent.call(&front.statements.lock_fence, &[])?;
             lent.call(&front.statements.generation, &[])?;
@@ -119,11 +121,12 @@ impl Exclusive for Held<'_> {
             }
         }
         match self.apply(&change, changes_catalog).map_err(failed)? {
-            (Attempt::Done(time), generation) => {
+            (Attempt::Done(done), generation) => {
                 self.store.front.hear(generation);
                 applied(generation);
-                Ok(Ok(self.store.committed(change, time)))
+                Ok(Ok(self.store.committed(change, done)))
             }
+            (Attempt::Undone, _) => Err(failed(replaced())),
             (Attempt::Locked, _) => Ok(Err((locked_by_another(), change))),
             (Attempt::Refused, _) => {
                 let refusal = self.store.front.refusal(&change)?;

@@ -44,6 +44,11 @@ impl Failure {
             }
         }
     }
+
+    /// Whether all of the server's connections are taken.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.is("53300")
+    }
 }
 
 impl From<io::Error> for Failure {

@@ -3,13 +3,16 @@
 use crate::config::Config;
 use crate::connection::{Connection, Param};
 use crate::failure::{Answer, Failure};
+use crate::lives::Lives;
 use crate::log::{Follower, Times, look_after, signed};
-use crate::pool::{Lent, Pool};
+use crate::pool::{Lent, Place, Pool};
+use crate::pulse;
 use crate::schema::{self, IDENTS, Statements};
 use crate::session::{Known, Sessions};
-use parking_lot::{Condvar, Mutex};
+use crate::settle::Lease;
+use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use storage::Ident;
 
@@ -51,26 +54,21 @@ pub(crate) struct Front {
     pub(crate) control: Arc<Pool>,
     /// For what happens by itself.
     pub(crate) background: Arc<Pool>,
-    /// Its number, which no other process has while the lease lasts.
-    pub(crate) number: i64,
+    /// The life of the server that this front has last made sure of, and whoever is at it.
+    pub(crate) settled: AtomicU64,
+    pub(crate) settling: Mutex<()>,
     idents: Mutex<std::ops::Range<u64>>,
     records: AtomicU64,
     /// How far the log is known, and the clock.
     pub(crate) times: Arc<Times>,
     pub(crate) follower: Arc<Follower>,
-    lease: Arc<Lease>,
+    /// Its number, which no other process has while the lease lasts.
+    pub(crate) lease: Arc<Lease>,
     /// How many answers of the server have been waited for.
     pub(crate) trips: Arc<AtomicU64>,
     /// The latest generation of the catalog that this process has heard of.
     pub(crate) known: Known,
     pub(crate) sessions: Arc<Sessions>,
-}
-
-#[derive(Default)]
-struct Lease {
-    ended: Mutex<bool>,
-    wake: Condvar,
-    lost: AtomicBool,
 }
 
 impl Front {
@@ -85,22 +83,23 @@ impl Front {
         log_bytes: Option<u64>,
     ) -> Answer<Front> {
         let trips = Arc::new(AtomicU64::new(0));
-        schema::prepare(&mut Connection::open(&config, &trips)?, schema)?;
-        let config = Arc::new(config);
+        let lives = Arc::new(Lives::default());
+        schema::prepare(&mut Connection::open(&config, &lives)?, schema)?;
         let statements = Arc::new(Statements::new(schema));
-        let control = Pool::new(config.clone(), 2, trips.clone());
-        let number = take_number(&control, &statements)?;
-        let times = Arc::new(open_times(&control, &statements, number, log_bytes)?);
-        let lease = Arc::new(Lease::default());
+        let place = Arc::new(Place { config, lives, life: statements.life.clone() });
+        let control = Pool::new(place.clone(), 2, trips.clone());
+        let lease = Arc::new(Lease::take(&control, &statements)?);
+        let times = Arc::new(open_times(&control, &statements, lease.number(), log_bytes)?);
         let sessions = Arc::new(Sessions::default());
         let background = control.uncounted(2);
         let renewing =
             (lease.clone(), background.clone(), statements.clone(), sessions.clone(), times.clone());
         let spawned = std::thread::Builder::new().name("postgres-lease".to_string()).spawn(move || {
             let (lease, control, statements, sessions, times) = renewing;
-            renew(&lease, &control, &statements, (&sessions, &times), number);
+            renew(&lease, &control, &statements, (&sessions, &times));
         });
         spawned.map_err(|error| Failure::Lost(error.to_string()))?;
+        pulse::start(&place, &lease);
         Ok(Front {
             reads: control.another(limits.reads),
             commits: control.another(limits.commits),
@@ -110,7 +109,8 @@ impl Front {
             control,
             background,
             statements,
-            number,
+            settled: AtomicU64::new(place.lives.current()),
+            settling: Mutex::default(),
             idents: Mutex::new(0..0),
             records: AtomicU64::new(0),
             times,
@@ -144,8 +144,19 @@ impl Front {
         ask(pool, &question)
     }
 
+    /// The number of this process.
+    pub(crate) fn number(&self) -> i64 {
+        self.lease.number()
+    }
+
+    /// Gives the numbers up that have not been given to trees yet.
+    pub(crate) fn give_up_idents(&self) {
+        *self.idents.lock() = 0..0;
+    }
+
     /// A number for a new tree.
     pub(crate) fn new_ident(&self) -> Answer<Ident> {
+        self.settle()?;
         let mut idents = self.idents.lock();
         if idents.is_empty() {
             let rows = self.ask(|lent| lent.one(&self.statements.idents, &[]))?;
@@ -158,7 +169,7 @@ impl Front {
     /// An id for a new record: the time in milliseconds, the front's number, a counter.
     pub(crate) fn new_record(&self) -> u64 {
         let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-        let at = |millis: u64| millis << 22 | (self.number as u64) << 12;
+        let at = |millis: u64| millis << 22 | (self.number() as u64) << 12;
         let now = at(millis.saturating_sub(EPOCH));
         let next = |last: u64| match last {
             last if now > last => now,
@@ -175,7 +186,7 @@ impl Front {
         match logged {
             Some(time) => self.times.hear(time),
             None if self.times.is_kept() => self.times.known(),
-            None => self.times.invent(self.number, earliest, ticks),
+            None => self.times.invent(self.number(), earliest, ticks),
         }
     }
 
@@ -188,15 +199,16 @@ impl Front {
 
 impl Drop for Front {
     fn drop(&mut self) {
-        *self.lease.ended.lock() = true;
-        self.lease.wake.notify_all();
-        if let Err(failure) = self.ask(|lent| lent.one(&self.statements.leave, &[Param::Int(self.number)])) {
+        self.lease.end();
+        if let Err(failure) = self.ask(|lent| {
+            lent.one(&self.statements.leave, &[Param::Int(self.number()), Param::Int(self.lease.until())])
+        }) {
             log::debug!("the lease runs out by itself: {failure:?}");
         }
     }
 }
 
-fn ask<T>(control: &Arc<Pool>, question: &dyn Fn(&mut Lent) -> Answer<T>) -> Answer<T> {
+pub(crate) fn ask<T>(control: &Arc<Pool>, question: &dyn Fn(&mut Lent) -> Answer<T>) -> Answer<T> {
     loop {
         let mut lent = control.take(&|| {})?;
         match question(&mut lent) {
@@ -227,41 +239,22 @@ fn open_times(
     Ok(times)
 }
 
-fn take_number(control: &Arc<Pool>, statements: &Statements) -> Answer<i64> {
-    // Somebody else may have taken the free one that was seen.
-    for _ in 0..64 {
-        let rows = ask(control, &|lent| lent.one(&statements.front, &[]))?;
-        if let Some(row) = rows.first() {
-            return Ok(row.int(0));
-        }
-    }
-    Err(Failure::Lost("no number is free: there are 1,023 processes on this schema".to_string()))
-}
-
 fn renew(
     lease: &Lease,
     control: &Arc<Pool>,
     statements: &Statements,
     (sessions, times): (&Sessions, &Times),
-    number: i64,
 ) {
     for tick in 0u64.. {
-        let mut ended = lease.ended.lock();
-        if !*ended {
-            lease.wake.wait_for(&mut ended, TICK);
-        }
-        if *ended {
+        if lease.wait(TICK) {
             return;
         }
-        drop(ended);
         sessions.park_idle();
         if tick % RENEWED_EVERY != 0 {
             continue;
         }
-        match ask(control, &|lent| lent.one(&statements.renew, &[Param::Int(number)])) {
-            Ok(rows) if !rows.is_empty() => lease.lost.store(false, Ordering::Relaxed),
-            Ok(_) => lease.lost.store(true, Ordering::Relaxed),
-            Err(failure) => log::warn!("the lease on PostgreSQL could not be renewed: {failure:?}"),
+        if let Err(failure) = lease.renew(control, statements) {
+            log::warn!("the lease on PostgreSQL could not be renewed: {failure:?}");
         }
         // Whoever finds others at it leaves it to them.
         match ask(control, &|lent| look_after(times, statements, lent)) {

@@ -2,7 +2,8 @@
 //!
 //! The way through:
 //!
-//! 1. `connection.rs` speaks the protocol, several statements to a round trip; `pool.rs` bounds connections.
+//! 1. `connection.rs` speaks the protocol, several statements to a round trip, over `stream.rs`; `pool.rs` bounds
+//!    connections, `pulse.rs` ends those that nobody answers on.
 //! 2. `schema.sql` is what the server keeps: one table of keys and values for all trees, and functions that
 //!    check and apply a change whole. `schema.rs` makes it and has every statement that uses it.
 //! 3. `session.rs` and `snapshot.rs` read one state: a REPEATABLE READ transaction, begun when first read.
@@ -10,6 +11,8 @@
 //!    changes of the catalog; `claims.rs` are transactions of many statements; `builds.rs` tells index builders
 //!    what others have changed.
 //! 5. `log.rs` has the log of changes, for the streams of all fronts in one order.
+//! 6. `barrier.rs` waits until commits are safe, within one of the server's `lives.rs`; `settle.rs` is what a front does
+//!    when another begins, and looks up what became of a commit whose answer was lost.
 //!
 //! Nothing that two processes must agree on lies in one of them: `front.rs` takes numbers from the server.
 
@@ -25,14 +28,20 @@ mod exclusive;
 mod failure;
 mod front;
 mod keys;
+mod lives;
 mod log;
 mod pool;
+mod pulse;
 mod schema;
 mod session;
+mod settle;
 mod snapshot;
 mod store;
+mod stream;
 pub mod testing;
+mod tls;
 
 pub use config::{Config, Wanted};
 pub use front::Limits;
 pub use store::PostgresStore;
+pub use tls::Tls;

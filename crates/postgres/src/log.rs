@@ -1,6 +1,6 @@
 //! The log of changes: what a commit tells, how it is read, and who looks after it.
 //!
-//! Times come from the server: `record` in schema-2.sql gives them so that no earlier one is ever added to
+//! Times come from the server: `record` in schema-3.sql gives them so that no earlier one is ever added to
 //! what can be seen. So whatever time a front has been told, the log has all entries up to it, and a stream
 //! only has to know how far that would survive the loss of the server, too.
 
@@ -14,7 +14,7 @@ use crate::schema::Statements;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use storage::store::{Change, LOG, LOG_TREES};
 use storage::{Cursor, Direction, Ident, Key, Range, Value};
 
@@ -34,7 +34,7 @@ fn unsigned(time: i64) -> u64 {
 }
 
 /// The time in a row's first column.
-fn time_in(rows: &[Row]) -> Option<u64> {
+pub(crate) fn time_in(rows: &[Row]) -> Option<u64> {
     rows.first().map(|row| unsigned(row.int(0)))
 }
 
@@ -89,6 +89,10 @@ impl Times {
 
 /// What a commit tells the log.
 pub(crate) struct Entry<'a> {
+    /// A number that no other entry has.
+    pub(crate) body: i64,
+    /// What was known before: its time is a later one.
+    pub(crate) since: u64,
     parts: &'a [(u32, Value)],
     ticks: u32,
     earliest: u64,
@@ -106,8 +110,14 @@ impl Entry<'_> {
             Param::Ints(&numbers),
             Param::Many(&values),
             Param::Int(bytes as i64),
+            Param::Int(self.body),
         ];
         lent.call(&statements.record, &params)
+    }
+
+    /// The first of its parts.
+    pub(crate) fn first_part(&self) -> i64 {
+        self.parts.first().map_or(0, |(number, _)| i64::from(*number))
     }
 }
 
@@ -120,8 +130,13 @@ impl Front {
     /// What a change tells the log; `None` where that is nothing, or there is no log.
     pub(crate) fn entry<'a>(&self, change: &'a Change) -> Option<Entry<'a>> {
         let Change { log, ticks, earliest, .. } = change;
-        let entry = Entry { parts: log, ticks: *ticks, earliest: *earliest };
-        (self.times.is_kept() && !log.is_empty()).then_some(entry)
+        (self.times.is_kept() && !log.is_empty()).then(|| Entry {
+            body: self.new_record() as i64,
+            since: self.times.known(),
+            parts: log,
+            ticks: *ticks,
+            earliest: *earliest,
+        })
     }
 
     /// Lets the clock of all fronts go on to a time, and gives what it shows.
@@ -267,10 +282,16 @@ impl Follower {
     }
 
     fn look(front: &Front, barriers: &Barriers, anybody: bool) -> Answer<()> {
+        front.settle()?;
         let rows = front.ask_on(&front.background, |lent| lent.one(&front.statements.log_last, &[]))?;
         let seen = front.times.hear(time_in(&rows).unwrap_or_default());
         match anybody && front.times.durable() < seen {
-            true => barriers.wait_standbys(front),
+            true => {
+                let since = Instant::now();
+                let life = front.lives().current();
+                // A standby that is gone must not keep this thread from seeing that the front is.
+                barriers.wait_standbys(front, life, &mut || since.elapsed() < IDLE).map(drop)
+            }
             false => Ok(()),
         }
     }

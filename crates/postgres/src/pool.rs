@@ -4,8 +4,9 @@
 //! one to commit, and must not wait for others who do the same.
 
 use crate::config::Config;
-use crate::connection::Connection;
+use crate::connection::{Connection, Statement};
 use crate::failure::{Answer, Failure};
+use crate::lives::Lives;
 use parking_lot::{Condvar, Mutex};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -15,14 +16,57 @@ use std::time::{Duration, Instant};
 /// How long somebody waits for a connection before he is told that there is none.
 const WAIT: Duration = Duration::from_secs(30);
 
+/// How long a connection string of several hosts is tried while none takes writes, as during a promotion.
+const FAILOVER: Duration = Duration::from_secs(10);
+
+/// How often meanwhile.
+const RETRY: Duration = Duration::from_millis(100);
+
 /// A bounded number of connections.
 pub(crate) struct Pool {
-    config: Arc<Config>,
+    place: Arc<Place>,
     most: usize,
     /// Counts the answers that its connections have waited for.
     trips: Arc<AtomicU64>,
     inner: Mutex<Inner>,
     returned: Condvar,
+}
+
+/// Where connections lead, and what is asked on each when it is opened.
+pub(crate) struct Place {
+    pub(crate) config: Config,
+    pub(crate) lives: Arc<Lives>,
+    /// Asks for the life.
+    pub(crate) life: Arc<Statement>,
+}
+
+impl Place {
+    /// Opens a connection; one attempt at each host.
+    pub(crate) fn connect(&self, trips: &Arc<AtomicU64>) -> Answer<Connection> {
+        let mut connection = Connection::open(&self.config, &self.lives)?;
+        connection.limit(self.config.connect_timeout)?;
+        let rows = connection.one(&self.life, &[])?;
+        connection.unlimited()?;
+        let id = rows.first().map_or(0, |row| row.int(0));
+        connection.life = self.lives.enter(id, connection.socket())?;
+        connection.trips = trips.clone();
+        Ok(connection)
+    }
+
+    /// The same, and again while a standby may be about to take the primary's place.
+    fn connect_patiently(&self, trips: &Arc<AtomicU64>) -> Answer<Connection> {
+        let end = Instant::now() + FAILOVER;
+        loop {
+            match self.connect(trips) {
+                Err(failure)
+                    if failure.ends_connection() && self.config.hosts.len() > 1 && Instant::now() < end =>
+                {
+                    std::thread::sleep(RETRY);
+                }
+                other => return other,
+            }
+        }
+    }
 }
 
 #[derive(Default)]
@@ -34,18 +78,23 @@ struct Inner {
 
 impl Pool {
     /// A pool of at most so many connections.
-    pub(crate) fn new(config: Arc<Config>, most: usize, trips: Arc<AtomicU64>) -> Arc<Pool> {
-        Arc::new(Pool { config, most, trips, inner: Mutex::default(), returned: Condvar::new() })
+    pub(crate) fn new(place: Arc<Place>, most: usize, trips: Arc<AtomicU64>) -> Arc<Pool> {
+        Arc::new(Pool { place, most, trips, inner: Mutex::default(), returned: Condvar::new() })
     }
 
     /// Another pool of connections to the same place.
     pub(crate) fn another(&self, most: usize) -> Arc<Pool> {
-        Pool::new(self.config.clone(), most, self.trips.clone())
+        Pool::new(self.place.clone(), most, self.trips.clone())
     }
 
     /// Another of the same kind, whose answers nobody counts: for what happens by itself.
     pub(crate) fn uncounted(&self, most: usize) -> Arc<Pool> {
-        Pool::new(self.config.clone(), most, Arc::default())
+        Pool::new(self.place.clone(), most, Arc::default())
+    }
+
+    /// Where its connections lead.
+    pub(crate) fn place(&self) -> &Arc<Place> {
+        &self.place
     }
 
     /// Lends a connection, opening one where none is free; `relieve` is called before waiting for one.
@@ -54,31 +103,46 @@ impl Pool {
     pub(crate) fn take(self: &Arc<Self>, relieve: &dyn Fn()) -> Answer<Lent> {
         let end = Instant::now() + WAIT;
         let mut inner = self.inner.lock();
+        // Whether the server has no room for another: then one that comes back will do.
+        let mut crowded = None;
         loop {
             if let Some(mut connection) = inner.free.pop() {
-                if connection.is_closed() {
+                if connection.life != self.place.lives.current() || connection.is_closed() {
                     inner.open -= 1;
                     continue;
                 }
                 return Ok(Lent { connection: Some(connection), pool: self.clone(), is_new: false });
             }
-            if inner.open < self.most {
-                break;
+            if inner.open < self.most && crowded.is_none() {
+                inner.open += 1;
+                drop(inner);
+                match self.place.connect_patiently(&self.trips) {
+                    Ok(connection) => {
+                        return Ok(Lent { connection: Some(connection), pool: self.clone(), is_new: true });
+                    }
+                    Err(failure) => {
+                        self.closed();
+                        inner = self.inner.lock();
+                        if !failure.is_crowded() || inner.open == 0 {
+                            return Err(failure);
+                        }
+                        crowded = Some(failure);
+                        continue;
+                    }
+                }
             }
             drop(inner);
             relieve();
             inner = self.inner.lock();
             if inner.free.is_empty() && self.returned.wait_until(&mut inner, end).timed_out() {
-                return Err(Failure::Lost(format!("all {} connections to PostgreSQL are in use", self.most)));
+                return Err(crowded.unwrap_or_else(|| {
+                    Failure::Lost(format!("all {} connections to PostgreSQL are in use", self.most))
+                }));
             }
-        }
-        inner.open += 1;
-        drop(inner);
-        match Connection::open(&self.config, &self.trips) {
-            Ok(connection) => Ok(Lent { connection: Some(connection), pool: self.clone(), is_new: true }),
-            Err(failure) => {
-                self.closed();
-                Err(failure)
+            if inner.open == 0
+                && let Some(failure) = crowded
+            {
+                return Err(failure);
             }
         }
     }

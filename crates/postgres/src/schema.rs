@@ -1,7 +1,7 @@
 //! The schema: its tables and functions, its version, and the statements that use it.
 //!
 //! Whoever opens a store makes the schema under an advisory lock, if it isn't there, or brings one of an earlier
-//! version up to date while nobody uses it. A schema of a greater version than this one is refused.
+//! version up to date: one without a log while nobody uses it, others beside those who do. A schema of a greater version than this one is refused.
 
 use crate::connection::{Connection, Statement};
 use crate::failure::{Answer, Failure};
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The version of the schema that this code makes and uses.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 /// How many numbers of trees a front takes at a time: the increment of their sequence.
 pub(crate) const IDENTS: u64 = 64;
@@ -72,6 +72,9 @@ pub(crate) struct Statements {
     pub(crate) log_first: Arc<Statement>,
     pub(crate) log_last: Arc<Statement>,
     pub(crate) trim: Arc<Statement>,
+    pub(crate) life: Arc<Statement>,
+    pub(crate) find_out: Arc<Statement>,
+    pub(crate) list_members: Arc<Statement>,
 }
 
 impl Statements {
@@ -217,13 +220,20 @@ impl Statements {
                 "insert into SCHEMA.fronts as t select n, now() + interval '30 s' from generate_series(1, 1023) n \
                  where not exists (select from SCHEMA.fronts f where f.front = n and f.until > now()) limit 1 \
                  on conflict (front) do update set until = excluded.until where t.until <= now() \
-                 returning front",
+                 returning front, (extract(epoch from until) * 1000000)::int8",
             ),
+            // Whoever has taken the number meanwhile has set another time.
             renew: of(
                 "renew",
-                "update SCHEMA.fronts set until = now() + interval '30 s' where front = $1::int8 returning front",
+                "update SCHEMA.fronts set until = now() + interval '30 s' \
+                 where front = $1::int8 and (extract(epoch from until) * 1000000)::int8 = $2::int8 \
+                 returning (extract(epoch from until) * 1000000)::int8",
             ),
-            leave: of("leave", "delete from SCHEMA.fronts where front = $1::int8"),
+            leave: of(
+                "leave",
+                "delete from SCHEMA.fronts where front = $1::int8 \
+                 and (extract(epoch from until) * 1000000)::int8 = $2::int8",
+            ),
             begin_build: of("begin_build", "insert into SCHEMA.builds values ($1::int8, $2::int8)"),
             end_build: of(
                 "end_build",
@@ -249,22 +259,36 @@ impl Statements {
                 "select set_config('synchronous_commit', 'on', true), \
                  pg_logical_emit_message(true, 'v', '')::text",
             ),
-            members: of("members", "select 1 + count(*) from pg_stat_replication where state = 'streaming'"),
+            members: of(
+                "members",
+                "select 1 + count(*) from pg_stat_replication r where state = 'streaming' and STANDBY",
+            ),
             log_end: of("log_end", "select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8"),
             members_at: of(
                 "members_at",
-                "select 1 + count(*) from pg_stat_replication where flush_lsn - '0/0'::pg_lsn >= $1::int8",
+                "select 1 + count(*) from pg_stat_replication r where flush_lsn - '0/0'::pg_lsn >= $1::int8 and STANDBY",
             ),
             keep_log: of("keep_log", "select SCHEMA.keep_log($1::int8, $2::int8)"),
             tick: of("tick", "select SCHEMA.tick($1::int8)"),
             record: of(
                 "record",
-                "select SCHEMA.record($1::int8, $2::int8, $3::int8[], $4::bytea[], $5::int8)",
+                "select SCHEMA.record($1::int8, $2::int8, $3::int8[], $4::bytea[], $5::int8, $6::int8)",
             ),
             log_scan: [log_scan("log_scan", "asc"), log_scan("log_scan_back", "desc")],
             log_first: of("log_first", "select time from SCHEMA.log_order order by time limit 1"),
             log_last: of("log_last", "select time from SCHEMA.log_order order by time desc limit 1"),
             trim: of("trim", "select SCHEMA.trim()"),
+            life: of("life", "select SCHEMA.life()"),
+            find_out: of("find_out", "select SCHEMA.find_out($1::int8, $2::int8, $3::int8)"),
+            list_members: of(
+                "list_members",
+                "select coalesce(nullif(current_setting('cluster_name'), ''), 'primary'), 1::int4, 'primary', 'primary', \
+                 (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8, \
+                 (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8, 0::int8 union all \
+                 select application_name, 0, coalesce(state, 'not shown to this role'), coalesce(sync_state, ''), \
+                 (flush_lsn - '0/0'::pg_lsn)::int8, (replay_lsn - '0/0'::pg_lsn)::int8, \
+                 (extract(epoch from flush_lag) * 1000000)::int8 from pg_stat_replication r where STANDBY",
+            ),
             barrier_local: of(
                 "barrier_local",
                 "select set_config('synchronous_commit', 'local', true), \
@@ -287,6 +311,10 @@ const APPLY: &str = "select SCHEMA.apply(\
     $31::int8[], $32::bytea[], \
     $33::int8[], $34::int8[], \
     $35::int8[], $36::int8, $37::int8[], $38::int8[])";
+
+/// What tells a standby from others who read the server's log, such as subscribers.
+const STANDBY: &str =
+    "not exists (select from pg_replication_slots s where s.active_pid = r.pid and s.slot_type = 'logical')";
 
 /// Makes the schema where it isn't there, and checks its version.
 ///
@@ -313,21 +341,28 @@ fn make(connection: &mut Connection, name: &str) -> Answer<()> {
     if connection.one(&there, &[])?.first().is_none_or(|row| row.int(0) == 0) {
         connection.batch(&placed(include_str!("schema.sql"), name))?;
         connection.batch(&placed(include_str!("schema-2.sql"), name))?;
+        connection.batch(&placed(include_str!("schema-3.sql"), name))?;
         return ["kv", "log"].iter().try_for_each(|table| compress_faster(connection, name, table));
     }
     let version = Statement::new("version", format!("select version from {name}.version where one = 1"));
     let found = connection.one(&version, &[])?.first().map_or(0, |row| row.int(0));
     match found {
         VERSION => Ok(()),
-        1 => upgrade(connection, name),
+        1 => add_log(connection, name).and_then(|()| add_lives(connection, name)),
+        2 => add_lives(connection, name),
         _ => Err(Failure::Lost(format!(
             "the schema {name} is of version {found}, and this program uses version {VERSION}"
         ))),
     }
 }
 
-/// Brings a schema of version 1 up to date, which had no log.
-fn upgrade(connection: &mut Connection, name: &str) -> Answer<()> {
+/// Brings a schema of version 2 up to date, which didn't tell lives apart: whoever uses it goes on.
+fn add_lives(connection: &mut Connection, name: &str) -> Answer<()> {
+    connection.batch(&placed(include_str!("schema-3.sql"), name))
+}
+
+/// Brings a schema of version 1 up to version 2, for it had no log.
+fn add_log(connection: &mut Connection, name: &str) -> Answer<()> {
     let used = Statement::new("used", format!("select count(*) from {name}.fronts where until > now()"));
     if connection.one(&used, &[])?.first().is_some_and(|row| row.int(0) > 0) {
         return Err(Failure::Lost(format!(
@@ -376,7 +411,10 @@ fn quoted(schema: &str) -> String {
 /// SQL with the schema's name, and the keys of its advisory locks.
 fn placed(sql: &str, quoted: &str) -> String {
     let key = |what: &str| format!("({}::int8)", lock_of(what, quoted));
-    sql.replace("SCHEMA", quoted).replace("FENCE", &key("fence")).replace("QUEUE", &key("queue"))
+    sql.replace("STANDBY", STANDBY)
+        .replace("SCHEMA", quoted)
+        .replace("FENCE", &key("fence"))
+        .replace("QUEUE", &key("queue"))
 }
 
 /// The key of the schema's fence.

@@ -3,9 +3,9 @@
 use crate::barrier::Barriers;
 use crate::builds::Builds;
 use crate::claims::Claims;
-use crate::commit::{Attempt, Besides, failed, locked_by_another};
+use crate::commit::{Attempt, Besides, Done, failed, locked_by_another};
 use crate::config::Config;
-use crate::connection::Param;
+use crate::connection::{Param, Row};
 use crate::engine::PostgresEngine;
 use crate::exclusive::Held;
 use crate::front::{Front, Limits};
@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use storage::store::{
-    Acknowledged, Beside, Build, Change, Claim, Counts, Exclusive, Expect, Outcome, Owner, Refusal, Sight,
-    Store, Written,
+    Acknowledged, Beside, Build, Change, Claim, Counts, Exclusive, Expect, Member, Outcome, Owner, Reached,
+    Refusal, Sight, Store, Written,
 };
 use storage::{Engine, Error, Ident, Position, Result, Snapshot};
 
@@ -87,7 +87,7 @@ impl PostgresStore {
     }
 
     /// Notes a commit that was carried out.
-    pub(crate) fn committed(&self, change: Change, logged: Option<u64>) -> Written {
+    pub(crate) fn committed(&self, change: Change, done: Done) -> Written {
         for beside in change.beside {
             match beside {
                 Beside::Count { counts, records, bytes } => {
@@ -98,9 +98,23 @@ impl PostgresStore {
                 _ => {}
             }
         }
-        let time = self.front.time_of(logged, change.earliest, change.ticks);
-        Written { position: Position(self.position.fetch_add(1, Ordering::AcqRel) + 1), time }
+        let time = self.front.time_of(done.time, change.earliest, change.ticks);
+        let number = self.position.fetch_add(1, Ordering::AcqRel) + 1;
+        Written { position: position(done.life, number), time }
     }
+}
+
+/// Where in a position the life begins that a commit was made in.
+const LIFE: u32 = 40;
+
+/// The position of the commit of this number.
+pub(crate) fn position(life: u64, number: u64) -> Position {
+    Position(life << LIFE | number & ((1 << LIFE) - 1))
+}
+
+/// The life of a position.
+pub(crate) fn life_of(position: Position) -> u64 {
+    position.0 >> LIFE
 }
 
 impl Front {
@@ -159,7 +173,8 @@ impl Store for PostgresStore {
             let attempt =
                 self.front.commit_change(change.batch.clone(), &change.expect, &besides, entry.as_ref());
             match attempt.map_err(failed)? {
-                Attempt::Done(time) => return Ok(Ok(self.committed(change, time))),
+                Attempt::Done(done) => return Ok(Ok(self.committed(change, done))),
+                Attempt::Undone => {}
                 Attempt::Locked => return Ok(Err((locked_by_another(), change))),
                 // Where nothing is in the way any more, it is tried again.
                 Attempt::Refused => {
@@ -229,18 +244,39 @@ impl Store for PostgresStore {
         Ok(rows.first().map_or(1, |row| row.int(0) as usize))
     }
 
-    fn wait_acknowledged(&self, _: Position, by: Acknowledged) -> Result<()> {
-        let (front, barriers) = (&self.front, &self.barriers);
+    fn list_members(&self) -> Result<Vec<Member>> {
+        let rows =
+            self.front.ask(|lent| lent.one(&self.front.statements.list_members, &[])).map_err(failed)?;
+        let text = |row: &Row, at| String::from_utf8_lossy(row.bytes(at).unwrap_or_default()).to_string();
+        let member = |row: &Row| Member {
+            name: text(row, 0),
+            is_primary: row.int(1) != 0,
+            state: text(row, 2),
+            counts_as: text(row, 3),
+            on_disk: row.int(4) as u64,
+            applied: row.int(5) as u64,
+            lag_micros: row.bytes(6).map(|_| row.int(6)),
+        };
+        Ok(rows.iter().map(member).collect())
+    }
+
+    fn wait_acknowledged(
+        &self,
+        position: Position,
+        by: Acknowledged,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Reached> {
+        let (front, barriers, life) = (&self.front, &self.barriers, life_of(position));
         let waited = match by {
-            Acknowledged::Journal => barriers.wait_local(front),
-            Acknowledged::Majority => barriers.wait_standbys(front),
-            Acknowledged::Members(members) => barriers.wait_members(front, members),
+            Acknowledged::Journal => barriers.wait_local(front, life, go_on),
+            Acknowledged::Majority => barriers.wait_standbys(front, life, go_on),
+            Acknowledged::Members(members) => barriers.wait_members(front, (life, members), go_on),
         };
         waited.map_err(failed)
     }
 
     fn latest_position(&self) -> Position {
-        Position(self.position.load(Ordering::Acquire))
+        position(self.front.lives().current(), self.position.load(Ordering::Acquire))
     }
 
     fn time(&self, earliest: u64) -> u64 {

@@ -2,10 +2,10 @@
 
 use crate::config::Config;
 use crate::connection::{Connection, Statement};
+use crate::lives::Lives;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
 
 /// A server that runs as long as this is held.
 pub struct Cluster {
@@ -19,7 +19,8 @@ pub struct Cluster {
 /// to run as root.
 const GUARD: &str = r#"
 set -e
-bin=$1 port=$2
+bin=$1 port=$2 files=$3
+shift 3
 directory=$(mktemp -d /tmp/vellum-postgres.XXXXXX)
 trap 'rm -rf "$directory"' EXIT
 as() { "$@"; }
@@ -29,8 +30,15 @@ if [ "$(id -u)" = 0 ]; then
 fi
 cd /
 as "$bin/initdb" -D "$directory/data" -U postgres -A trust -E UTF8 --no-locale --no-sync >/dev/null
+if [ -n "$files" ]; then
+    cp "$files"/* "$directory"
+    [ ! -e "$files/pg_hba.conf" ] || cp "$files/pg_hba.conf" "$directory/data"
+    chmod 600 "$directory"/*.*
+    [ "$(id -u)" != 0 ] || chown -R postgres "$directory"
+fi
 as "$bin/postgres" -D "$directory/data" -p "$port" -k "" -h 127.0.0.1 -c fsync=off -c max_connections=300 \
-    -c shared_buffers=64MB -c logging_collector=off -c log_min_messages=error 2>"$directory/log" &
+    -c shared_buffers=64MB -c logging_collector=off -c log_min_messages=error "$@" \
+    2>"$directory/log" &
 server=$!
 for _ in $(seq 300); do
     if "$bin/pg_isready" -q -h 127.0.0.1 -p "$port"; then break; fi
@@ -48,12 +56,21 @@ impl Cluster {
     ///
     /// Errors: what keeps it from starting, in words.
     pub fn start() -> Result<Option<Cluster>, String> {
+        Cluster::start_with(None, &[])
+    }
+
+    /// The same with settings, and with the files of a folder beside its data, `pg_hba.conf` in its place.
+    ///
+    /// Errors: what keeps it from starting, in words.
+    pub fn start_with(files: Option<&Path>, settings: &[&str]) -> Result<Option<Cluster>, String> {
         let Some(bin) = installed() else { return Ok(None) };
         let port = free_port().map_err(|error| error.to_string())?;
         let mut guard = Command::new("bash")
             .args(["-c", GUARD, "postgres-for-tests"])
             .arg(&bin)
             .arg(port.to_string())
+            .arg(files.unwrap_or(Path::new("")))
+            .args(settings.iter().flat_map(|setting| ["-c", setting]))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -74,12 +91,30 @@ impl Cluster {
         format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
     }
 
+    /// Runs commands of SQL, and gives the first number of what the last one yields, if it yields one.
+    ///
+    /// Errors: the server's, in words.
+    pub fn run(&self, sql: &[&str]) -> Result<Option<i64>, String> {
+        let told = |failure| format!("{failure:?}");
+        let mut connection = Connection::open(&self.config()?, &Lives::default()).map_err(told)?;
+        let mut rows = Vec::new();
+        for (number, sql) in sql.iter().enumerate() {
+            rows = connection.one(&Statement::new(format!("s{number}"), *sql), &[]).map_err(told)?;
+        }
+        Ok(rows.first().filter(|row| row.bytes(0).is_some()).map(|row| row.int(0)))
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Ends all connections to the server, as its restart does.
     ///
     /// Errors: the server's, in words.
     pub fn end_connections(&self) -> Result<(), String> {
         let told = |failure| format!("{failure:?}");
-        let mut connection = Connection::open(&self.config()?, &Arc::default()).map_err(told)?;
+        let mut connection = Connection::open(&self.config()?, &Lives::default()).map_err(told)?;
         let end = "select count(pg_terminate_backend(pid, 5000)) from pg_stat_activity \
                    where pid <> pg_backend_pid() and backend_type = 'client backend'";
         connection.one(&Statement::new("end", end), &[]).map(drop).map_err(told)

@@ -289,6 +289,9 @@ impl<'a> Run<'a> {
                 Err(error) if error.code() == ErrorCode::StaleConfig => {
                     *call.reply = emptied(std::mem::take(call.reply), self.header_size);
                 }
+                Ok(answer) if self.command.kind == Kind::Read => {
+                    break call.confirm_read(before).map(|()| answer);
+                }
                 answer => break answer,
             }
         };

@@ -108,6 +108,18 @@ impl Session {
         Ok(found)
     }
 
+    /// Takes up what is recorded of this write, in the place of what the session remembers. Whether there was
+    /// anything.
+    ///
+    /// Errors: those of [`take_up`](Self::take_up).
+    pub(crate) fn believe(&self, records: Vec<StoredRetry>, number: i64) -> Result<bool> {
+        let mut writes = self.writes.lock();
+        self.forget(&mut writes);
+        writes.forgotten = false;
+        drop(writes);
+        self.take_up(records, number)
+    }
+
     /// What the statement answered when it was carried out, if it was.
     pub(crate) fn executed(&self, number: i64, statement: i32) -> Option<DocumentBuf> {
         let writes = self.writes.lock();

@@ -11,7 +11,7 @@ use crate::server::Server;
 use crate::session::Session;
 use crate::session_id;
 use base::bson::{Builder, Value};
-use base::{Error, Result, err};
+use base::{Error, ErrorCode, Result, err};
 use database::{Committed, Database, OpenTransaction, Operation, RetryKey};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -126,6 +126,17 @@ impl Session {
         operation: &Operation,
         number: i64,
     ) -> Result<Committed> {
+        match self.commit_own(server, operation, number) {
+            // Another server of the same data may have been asked before, or this one not have heard the answer.
+            Err(error) if error.code() == ErrorCode::NoSuchTransaction && server.settings.shared => {
+                let found = server.database.find_transaction(operation, self.id, number)?;
+                found.ok_or(error)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn commit_own(&self, server: &Server, operation: &Operation, number: i64) -> Result<Committed> {
         let mut own = self.transaction.lock();
         own.find(self, number)?;
         match std::mem::replace(&mut own.state, State::Committing) {

@@ -212,6 +212,11 @@ impl Effective {
         }
     }
 
+    /// The majority's, for whoever reads.
+    pub(crate) fn majority() -> Effective {
+        Effective { concern: WriteConcern::majority(), provenance: Provenance::Client }
+    }
+
     /// Whether the write waits for the journal: `j: true` and the majority, unless told otherwise. The default
     /// that nobody chose does where syncs happen unasked (`syncs`).
     pub(crate) fn waits_for_journal(&self, syncs: bool) -> bool {
@@ -242,6 +247,11 @@ impl Effective {
     /// What the reply says where the time was over before the write was as durable as was asked.
     pub(crate) fn timed_out(&self) -> Error {
         self.describe(err!(WriteConcernFailed, "waiting for replication timed out"), true)
+    }
+
+    /// What the reply says where somebody has ended the wait at the members themselves.
+    pub(crate) fn cancelled(&self, why: &str) -> Error {
+        self.describe(err!(WriteConcernFailed, "waiting for replication was ended: {why}"), false)
     }
 
     /// The error with what it was about.

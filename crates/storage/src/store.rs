@@ -234,6 +234,36 @@ pub enum Acknowledged {
     Members(usize),
 }
 
+/// What came of waiting for that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reached {
+    /// They have it.
+    There,
+    /// Whoever waited didn't want to go on.
+    GaveUp,
+    /// Somebody has ended the wait where the data is, who says so in words: whether they have it isn't known.
+    Cancelled(String),
+}
+
+/// One of the members that hold the data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// What it is called.
+    pub name: String,
+    /// Whether it takes the writes.
+    pub is_primary: bool,
+    /// What it does, in the server's own words: `streaming`, `catchup`.
+    pub state: String,
+    /// How it counts for a majority, likewise: `async`, `potential`, `sync`, `quorum`.
+    pub counts_as: String,
+    /// Up to where in the primary's log it has everything on disk, and has applied it.
+    pub on_disk: u64,
+    /// The same for what can be read there.
+    pub applied: u64,
+    /// How far behind the primary it is, in microseconds, where that is known.
+    pub lag_micros: Option<i64>,
+}
+
 /// A commit that was carried out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Written {
@@ -340,10 +370,25 @@ pub trait Store: Send + Sync {
         Ok(1)
     }
 
-    /// Returns once everything up to `position` is where it has to be. One member alone is its own majority.
-    fn wait_acknowledged(&self, position: Position, by: Acknowledged) -> Result<()> {
-        let _ = by;
-        self.wait_journaled(position)
+    /// The same members, one by one, where there may be several.
+    ///
+    /// Errors: those of a store that is far away.
+    fn list_members(&self) -> Result<Vec<Member>> {
+        Ok(Vec::new())
+    }
+
+    /// Returns once everything up to `position` is where it has to be, or `go_on`, which is asked every now and then,
+    /// has said no. One member alone is its own majority, and waits for its disk, which nobody can call off.
+    ///
+    /// Errors: `Unavailable` where it may be lost.
+    fn wait_acknowledged(
+        &self,
+        position: Position,
+        by: Acknowledged,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Reached> {
+        let _ = (by, go_on);
+        self.wait_journaled(position).map(|()| Reached::There)
     }
 
     /// The position of the latest commit.

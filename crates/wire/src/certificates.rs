@@ -25,21 +25,41 @@ pub fn provider() -> Arc<CryptoProvider> {
 /// # Errors
 /// A file that can't be read or lacks one of them, a password that is missing or wrong, a key of another certificate.
 pub fn key_pair(path: &Path, password: Option<&str>) -> Result<CertifiedKey, String> {
+    pair(read(path)?, path, path, password)
+}
+
+/// The same with the key in a file of its own, which isn't encrypted.
+///
+/// # Errors
+/// Those of [`key_pair`].
+pub fn pair_of(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
+    let mut found = read(certificate)?;
+    found.retain(|section| section.label == "CERTIFICATE");
+    found.extend(read(key)?.into_iter().filter(|section| section.label.ends_with("PRIVATE KEY")));
+    pair(found, certificate, key, None)
+}
+
+fn pair(
+    found: Vec<Section>,
+    of_certificate: &Path,
+    of_key: &Path,
+    password: Option<&str>,
+) -> Result<CertifiedKey, String> {
     let (mut chain, mut key) = (Vec::new(), None);
-    for section in read(path)? {
+    for section in found {
         match section.label.as_str() {
             "CERTIFICATE" => chain.push(CertificateDer::from(section.bytes)),
             label if label.ends_with("PRIVATE KEY") && key.is_none() => {
-                key = Some(private_key(section, password).map_err(named(path))?);
+                key = Some(private_key(section, password).map_err(named(of_key))?);
             }
             _ => {}
         }
     }
     if chain.is_empty() {
-        return Err(named(path)("there is no certificate in it".to_string()));
+        return Err(named(of_certificate)("there is no certificate in it".to_string()));
     }
-    let key = key.ok_or_else(|| named(path)("there is no private key in it".to_string()))?;
-    CertifiedKey::from_der(chain, key, &provider()).map_err(|error| named(path)(error.to_string()))
+    let key = key.ok_or_else(|| named(of_key)("there is no private key in it".to_string()))?;
+    CertifiedKey::from_der(chain, key, &provider()).map_err(|error| named(of_key)(error.to_string()))
 }
 
 /// The certificates that others' are checked by.

@@ -7,7 +7,7 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::sign::SingleCertAndKey;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::sync::Arc;
 
@@ -16,6 +16,16 @@ use std::sync::Arc;
 /// # Errors
 /// Files that don't serve, which are named; a system without authorities.
 pub fn config(encryption: &Encryption) -> Result<ClientConfig, String> {
+    let file = encryption.certificate_key_file.as_ref();
+    let pair = file.map(|file| key_pair(file, encryption.password.as_deref())).transpose()?;
+    config_with(encryption, pair)
+}
+
+/// The same with the client's own certificate and key, wherever they come from.
+///
+/// # Errors
+/// Those of [`config`].
+pub fn config_with(encryption: &Encryption, pair: Option<CertifiedKey>) -> Result<ClientConfig, String> {
     let provider = provider();
     let verifier: Arc<dyn ServerCertVerifier> = match encryption.any_certificate {
         true => Arc::new(Anybody(provider.clone())),
@@ -38,12 +48,9 @@ pub fn config(encryption: &Encryption) -> Result<ClientConfig, String> {
         .map_err(|error| error.to_string())?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
-    Ok(match &encryption.certificate_key_file {
+    Ok(match pair {
         None => builder.with_no_client_auth(),
-        Some(file) => {
-            let pair = key_pair(file, encryption.password.as_deref())?;
-            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair)))
-        }
+        Some(pair) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair))),
     })
 }
 

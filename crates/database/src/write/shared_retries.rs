@@ -19,11 +19,6 @@ use storage::{Direction, Key, Range};
 const KEPT_MILLIS: i64 = 30 * 60 * 1000;
 
 impl Database {
-    /// Whether other processes may carry out a session's writes.
-    fn shares_retries(&self) -> bool {
-        self.keeps_retries && self.store.known_generation().is_some()
-    }
-
     /// The records of a session's statements, from the one number to the other, that other processes may have
     /// left: none where nobody else can. To be asked for before a write of these statements begins.
     ///

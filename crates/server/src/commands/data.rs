@@ -6,12 +6,13 @@ use crate::read_concern::ReadConcern;
 use crate::write_concern::Effective;
 use crate::{net, reply};
 use base::bson::Document;
-use base::{Namespace, Result, err};
+use base::{Error, Namespace, Result, err};
+use database::language::Interrupt;
 use database::language::{Arena, Collation, Context, Expression};
-use database::{Acknowledged, Committed, Hint, Operation};
+use database::{Acknowledged, Committed, Hint, Operation, Position, Reached};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The surroundings in which a command on documents is parsed and run.
 pub(crate) struct Surroundings {
@@ -144,19 +145,81 @@ impl Call<'_> {
             false => (waits && !settings.ephemeral).then_some(Acknowledged::Journal),
         };
         let unsatisfiable = concern.unsatisfiable(|| self.server.members());
+        if settings.shared {
+            let position =
+                committed.map_or_else(|| database.latest_position(), |committed| committed.position);
+            let met = match (by, &unsatisfiable) {
+                (Some(by), None) | (Some(by @ Acknowledged::Journal), _) => {
+                    self.wait_for_members(concern, position, by)?
+                }
+                _ => None,
+            };
+            if let Some(error) = met.or(unsatisfiable) {
+                reply::write_concern_error(self.reply, &error);
+            }
+            return Ok(());
+        }
         let mut in_time = true;
         // More members than there are, are not waited for.
         if let (Some(by), None) | (Some(by @ Acknowledged::Journal), _) = (by, &unsatisfiable) {
             let position =
                 committed.map_or_else(|| database.latest_position(), |committed| committed.position);
             let database = database.clone();
-            in_time = wait_within(concern.timeout(), move || database.wait_acknowledged(position, by))?;
+            let wait = move || database.wait_acknowledged(position, by, &mut || true).map(drop);
+            in_time = wait_within(concern.timeout(), wait)?;
         }
         let error = if in_time { unsatisfiable } else { Some(concern.timed_out()) };
         if let Some(error) = error {
             reply::write_concern_error(self.reply, &error);
         }
         Ok(())
+    }
+
+    /// Waits for members elsewhere, no longer than the concern and maxTimeMS say and nobody ends the operation.
+    /// What the reply is to say where they haven't got the write by then: it stands, wherever it is.
+    ///
+    /// Errors: the store's, where the write may be lost.
+    fn wait_for_members(
+        &self,
+        concern: &Effective,
+        position: Position,
+        by: Acknowledged,
+    ) -> Result<Option<Error>> {
+        let end = concern.timeout().map(|timeout| Instant::now() + timeout);
+        let operation = self.operation();
+        let mut ended = None;
+        let mut reached = Ok(Reached::GaveUp);
+        net::in_place(&mut || {
+            let mut go_on = || {
+                ended = operation.check_now(false).err();
+                ended.is_none() && end.is_none_or(|end| Instant::now() < end)
+            };
+            reached = self.server.database.wait_acknowledged(position, by, &mut go_on);
+        });
+        Ok(match (reached?, ended) {
+            (Reached::There, _) => None,
+            (Reached::GaveUp, Some(error)) => Some(error),
+            (Reached::GaveUp, None) => Some(concern.timed_out()),
+            (Reached::Cancelled(why), _) => Some(concern.cancelled(&why)),
+        })
+    }
+
+    /// Waits until what a read may have seen is safe, where its read concern asks for that and others hold the
+    /// data: no commit that was lost has been shown then. `before` is the latest position before the read.
+    ///
+    /// Errors: the store's; those of an operation that was ended.
+    pub(crate) fn confirm_read(&self, before: Position) -> Result<()> {
+        let asks = matches!(
+            self.arguments.read_concern.level,
+            Some(ReadConcern::Majority | ReadConcern::Linearizable | ReadConcern::Snapshot)
+        );
+        if !asks || !self.server.settings.shared || self.transaction.is_some() {
+            return Ok(());
+        }
+        match self.wait_for_members(&Effective::majority(), before, Acknowledged::Majority)? {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
     }
 }
 

@@ -58,6 +58,8 @@ struct Greeting<'a> {
     mechanisms_of: Option<&'a str>,
     begins_login: Option<Document<'a>>,
     awaits: Option<Awaits>,
+    /// Whether it has come through a balancer, behind which it knows no servers but one service.
+    load_balanced: bool,
 }
 
 /// A hello that waits for a change.
@@ -96,6 +98,7 @@ impl<'a> Greeting<'a> {
             mechanisms_of: fields.string("saslSupportedMechs")?,
             begins_login: fields.document("speculativeAuthenticate")?,
             awaits: awaits(call, &mut fields)?,
+            load_balanced: fields.flag("loadBalanced")?.unwrap_or(false),
         };
         // The one command whose unknown fields MongoDB passes over: clients announce in it what
         // older servers don't know.
@@ -219,6 +222,10 @@ fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
     if call.server.settings.shared {
         // One of several that drivers share load over, pin transactions to, and leave when it dies.
         call.reply.append("msg", "isdbgrid");
+        if greeting.load_balanced {
+            // Which of those behind the balancer this connection has led to.
+            call.reply.append("serviceId", call.server.topology.process_id);
+        }
     }
     if call.server.awaits_initiation() {
         call.reply.append("secondary", false).append("info", "Does not have a valid replica set config");

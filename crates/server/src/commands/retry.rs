@@ -42,7 +42,12 @@ impl Retryable {
         };
         let session = &begun.session;
         let stored = || call.server.database.stored_retries(session.id, among);
-        begun.again = !session.begin_write(number)? || session.take_up(stored()?, number)?;
+        begun.again = match session.begin_write(number)? {
+            true => session.take_up(stored()?, number)?,
+            // What others hold may be lost, though this server remembers it: then it is to be done again.
+            false if call.server.settings.shared => session.believe(stored()?, number)?,
+            false => true,
+        };
         Ok(Some(begun))
     }
 

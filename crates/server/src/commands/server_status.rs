@@ -249,6 +249,9 @@ fn vellum(server: &Server, reply: &mut Builder) {
         return;
     }
     reply.append("durability", server.database.engine().durability().name());
+    if server.settings.shared {
+        members(server, reply);
+    }
     reply.begin_document("journal");
     reply.append("commits", counted.commits as i64).append("syncs", counted.syncs as i64);
     reply.append("commitsPerSync", counted.commits as f64 / counted.syncs.max(1) as f64);
@@ -267,6 +270,30 @@ fn vellum(server: &Server, reply: &mut Builder) {
     reply.append("entryReads", counted.entry_reads as i64).append("entryMisses", counted.entry_misses as i64);
     reply.append("changedBytes", counted.changed_bytes as i64).end();
     reply.append("fileBytes", counted.file_bytes as i64);
+}
+
+/// The servers that hold the data of a front, as replSetGetStatus would show them.
+fn members(server: &Server, reply: &mut Builder) {
+    let members = match server.database.list_members() {
+        Ok(members) => members,
+        Err(error) => {
+            reply.append("membersError", error.message());
+            return;
+        }
+    };
+    reply.begin_array("members");
+    for (number, member) in members.iter().enumerate() {
+        let state = if member.is_primary { (1, "PRIMARY") } else { (2, "SECONDARY") };
+        reply.push_document().append("_id", number as i32).append("name", member.name.as_str());
+        reply.append("health", 1.0).append("state", state.0).append("stateStr", state.1);
+        reply.append("replication", member.state.as_str()).append("countsAs", member.counts_as.as_str());
+        reply.append("durableBytes", member.on_disk as i64).append("appliedBytes", member.applied as i64);
+        if let Some(lag) = member.lag_micros {
+            reply.append("lagMicros", lag);
+        }
+        reply.end();
+    }
+    reply.end();
 }
 
 fn memory(_: &Server, reply: &mut Builder) {

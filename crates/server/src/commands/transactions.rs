@@ -4,7 +4,7 @@ use crate::access::Needs;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::session::Session;
-use base::{Result, err};
+use base::{ErrorCode, Result, err};
 use std::sync::Arc;
 
 /// The row of `commitTransaction`.
@@ -25,7 +25,16 @@ fn commit(call: &mut Call<'_>) -> Result<Answer> {
     let (session, number) = transaction(call)?;
     let operation = call.operation();
     let committed = session.commit_transaction(call.server, &operation, number)?;
-    call.acknowledge(Some(committed))?;
+    match call.acknowledge(Some(committed)) {
+        // It may be lost with those who had it: what is left tells.
+        Err(error) if error.code() == ErrorCode::HostUnreachable && call.server.settings.shared => {
+            match call.server.database.find_transaction(&operation, session.id, number)? {
+                Some(found) => call.acknowledge(Some(found))?,
+                None => return Err(err!(NoSuchTransaction, "the transaction was lost: {}", error.message())),
+            }
+        }
+        outcome => outcome?,
+    }
     Ok(Answer::Done)
 }
 

@@ -1,0 +1,183 @@
+//! What a front does when it meets another life of the server, and how it learns what became of a commit whose
+//! answer was lost.
+//!
+//! In another life the last moments of the one before may be missing: numbers that were handed out, the front's own
+//! lease, the clock. So before it commits anything there, a front gives up what numbers it holds, lets the clock go
+//! on to the latest time that it has told anybody, and makes sure of its own number.
+
+use crate::commit::{Attempt, Done};
+use crate::connection::Param;
+use crate::failure::{Answer, Failure};
+use crate::front::Front;
+use crate::lives::{Lives, replaced};
+use crate::log::{Entry, signed, time_in};
+use crate::pool::Pool;
+use crate::schema::Statements;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// For how long an answer is looked for.
+const LOOKED_FOR: Duration = Duration::from_secs(10);
+
+/// How often meanwhile.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A lease that was renewed longer ago than this is renewed before it is relied on; it lasts thirty seconds.
+const STALE: Duration = Duration::from_secs(20);
+
+/// A front's number, and until when it has it.
+pub(crate) struct Lease {
+    number: AtomicI64,
+    /// Until when, as the server has noted it.
+    until: Mutex<i64>,
+    start: Instant,
+    /// When it was renewed last, in milliseconds after the start.
+    renewed: AtomicU64,
+    ended: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Lease {
+    /// Takes a number.
+    pub(crate) fn take(control: &Arc<Pool>, statements: &Statements) -> Answer<Lease> {
+        let (number, until) = take_number(control, statements)?;
+        Ok(Lease {
+            number: AtomicI64::new(number),
+            until: Mutex::new(until),
+            start: Instant::now(),
+            renewed: AtomicU64::new(0),
+            ended: Mutex::new(false),
+            wake: Condvar::new(),
+        })
+    }
+
+    /// The number.
+    pub(crate) fn number(&self) -> i64 {
+        self.number.load(Ordering::Acquire)
+    }
+
+    /// Until when it is this front's, as the server has noted it.
+    pub(crate) fn until(&self) -> i64 {
+        *self.until.lock()
+    }
+
+    /// Renews it; where somebody else has the number by now, takes another.
+    pub(crate) fn renew(&self, control: &Arc<Pool>, statements: &Statements) -> Answer<()> {
+        let mut until = self.until.lock();
+        let now = self.start.elapsed().as_millis() as u64;
+        let params = [Param::Int(self.number()), Param::Int(*until)];
+        match crate::front::ask(control, &|lent| lent.one(&statements.renew, &params))?.first() {
+            Some(row) => *until = row.int(0),
+            None => {
+                let (number, lasts) = take_number(control, statements)?;
+                log::warn!("this front has lost its number {}, and goes on as {number}", self.number());
+                *until = lasts;
+                self.number.store(number, Ordering::Release);
+            }
+        }
+        self.renewed.store(now, Ordering::Release);
+        Ok(())
+    }
+
+    fn is_stale(&self) -> bool {
+        let age =
+            (self.start.elapsed().as_millis() as u64).saturating_sub(self.renewed.load(Ordering::Acquire));
+        age > STALE.as_millis() as u64
+    }
+
+    /// Says that the front is gone.
+    pub(crate) fn end(&self) {
+        *self.ended.lock() = true;
+        self.wake.notify_all();
+    }
+
+    /// Waits so long; whether the front is gone.
+    pub(crate) fn wait(&self, pause: Duration) -> bool {
+        let mut ended = self.ended.lock();
+        if !*ended {
+            self.wake.wait_for(&mut ended, pause);
+        }
+        *ended
+    }
+}
+
+fn take_number(control: &Arc<Pool>, statements: &Statements) -> Answer<(i64, i64)> {
+    // Somebody else may have taken the free one that was seen.
+    for _ in 0..64 {
+        let rows = crate::front::ask(control, &|lent| lent.one(&statements.front, &[]))?;
+        if let Some(row) = rows.first() {
+            return Ok((row.int(0), row.int(1)));
+        }
+    }
+    Err(Failure::Lost("no number is free: there are 1,023 processes on this schema".to_string()))
+}
+
+impl Front {
+    /// The server's lives.
+    pub(crate) fn lives(&self) -> &Lives {
+        &self.control.place().lives
+    }
+
+    /// Makes sure that this front may write in the present life. To be called where none of the connections for
+    /// control is held.
+    pub(crate) fn settle(&self) -> Answer<()> {
+        let is_settled = |life| self.settled.load(Ordering::Acquire) == life && !self.lease.is_stale();
+        if is_settled(self.lives().current()) {
+            return Ok(());
+        }
+        let _settling = self.settling.lock();
+        let life = self.lives().current();
+        if is_settled(life) {
+            return Ok(());
+        }
+        let number = self.number();
+        if self.settled.load(Ordering::Acquire) != life {
+            self.give_up_idents();
+            if self.times.is_kept() {
+                let params = [Param::Int(signed(self.times.known()))];
+                let rows = self.ask(|lent| lent.one(&self.statements.tick, &params))?;
+                self.times.hear(time_in(&rows).unwrap_or_default());
+            }
+        }
+        self.lease.renew(&self.control, &self.statements)?;
+        self.settled.store(life, Ordering::Release);
+        // Whoever has made record ids by then has made them of the old number.
+        match number == self.number() && life == self.lives().current() {
+            true => Ok(()),
+            false => Err(replaced()),
+        }
+    }
+
+    /// Finds out what became of a commit whose answer was lost; `failure` is how, and what is given where that
+    /// can't be found out.
+    pub(crate) fn find_out(&self, entry: &Entry<'_>, failure: &Failure) -> Answer<Attempt> {
+        let end = Instant::now() + LOOKED_FOR;
+        let params =
+            [Param::Int(entry.body), Param::Int(entry.first_part()), Param::Int(signed(entry.since))];
+        loop {
+            let asked = self.ask(|lent| Ok((lent.one(&self.statements.find_out, &params)?, lent.life)));
+            match asked {
+                Ok((rows, life)) => {
+                    let time = rows.first().filter(|row| row.bytes(0).is_some()).and(time_in(&rows));
+                    return Ok(match time {
+                        Some(_) => Attempt::Done(Done { time, life }),
+                        None => Attempt::Undone,
+                    });
+                }
+                // It may be under way still, where nobody hears its answer.
+                Err(error)
+                    if (error.is_conflict() || error.ends_connection() || error.is_crowded())
+                        && Instant::now() < end =>
+                {
+                    std::thread::sleep(LOOK);
+                }
+                Err(error) => {
+                    log::warn!("what became of a commit can't be found out: {error:?}");
+                    return Err(failure.clone());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+"""A PostgreSQL primary with standbys in temporary directories, and the wires between everybody.
+
+Every connection of a front to a member, and of a standby to whom it follows, goes through a proxy of this process,
+which can stop, so that nothing passes and no connection ends, or be slow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+NAMES = ("n1", "n2", "n3")
+START_SECONDS = 30
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    # Processes are killed, not machines: what the kernel has been given stays.
+    "fsync": "off",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "max_wal_senders": "10",
+    "wal_keep_size": "512MB",
+    "hot_standby": "on",
+    "synchronous_standby_names": f"ANY 1 ({', '.join(NAMES)})",
+    "wal_receiver_status_interval": "1s",
+    "wal_receiver_timeout": "4s",
+    "wal_sender_timeout": "4s",
+    "wal_retrieve_retry_interval": "200ms",
+    "log_min_messages": "error",
+}
+
+
+def programs() -> pathlib.Path | None:
+    """Where PostgreSQL's programs are, if it is installed."""
+    found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return found[-1].parent if found else None
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def as_postgres(command: list[str]) -> list[str]:
+    """PostgreSQL's servers refuse to run as root."""
+    if os.getuid() != 0:
+        return command
+    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--", *command]
+
+
+class Proxy:
+    """A wire to a port."""
+
+    def __init__(self, target: int):
+        self.target = target
+        self.delay = 0.0
+        self.flows = threading.Event()
+        self.flows.set()
+        self.pairs: list[tuple[socket.socket, socket.socket]] = []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._connect, args=(near,), daemon=True).start()
+
+    def _connect(self, near: socket.socket) -> None:
+        self.flows.wait()
+        try:
+            far = socket.create_connection(("127.0.0.1", self.target), timeout=5)
+        except OSError:
+            near.close()
+            return
+        far.settimeout(None)
+        for end in (near, far):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.pairs.append((near, far))
+        for source, sink in ((near, far), (far, near)):
+            threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if self.delay:
+                    time.sleep(self.delay)
+                self.flows.wait()
+                sink.sendall(data)
+        # What ends behind a wire that is cut isn't known before it is whole.
+        self.flows.wait()
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def stop(self) -> None:
+        """Let nothing pass from now on."""
+        self.flows.clear()
+
+    def go_on(self) -> None:
+        """Let everything pass again."""
+        self.flows.set()
+
+    def lead_to(self, target: int) -> None:
+        """Lead elsewhere from now on."""
+        self.target = target
+        pairs, self.pairs = self.pairs, []
+        for pair in pairs:
+            for end in pair:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+
+
+class Member:
+    """One server."""
+
+    def __init__(self, name: str, home: pathlib.Path, bin: pathlib.Path):
+        self.name, self.directory, self.log, self.bin = name, home / name, home / f"{name}.log", bin
+        self.port = free_port()
+        # Fronts come through the one, and what it follows through the other, while it is a standby.
+        self.door, self.upstream = Proxy(self.port), Proxy(self.port)
+        self.process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        """Start it, as what its directory says, and wait until it answers."""
+        settings = {**SETTINGS, "port": str(self.port), "cluster_name": self.name,
+                    "primary_conninfo": f"host=127.0.0.1 port={self.upstream.port} user=postgres "
+                                        f"application_name={self.name} connect_timeout=3"}
+        command = [str(self.bin / "postgres"), "-D", str(self.directory)]
+        for name, value in settings.items():
+            command += ["-c", f"{name}={value}"]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(as_postgres(command), stdout=log, stderr=log, cwd="/",
+                                            start_new_session=True)
+        end = time.monotonic() + START_SECONDS
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                break
+            if self.ask("select 1") == "1":
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"{self.name} did not start: {self.log.read_text()[-2000:]}")
+
+    def ask(self, sql: str) -> str | None:
+        """Ask it something, past all wires."""
+        command = [str(self.bin / "psql"), "-XAtq", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres",
+                   "-c", sql, "postgres"]
+        environment = {**os.environ, "PGCONNECT_TIMEOUT": "3"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=20, cwd="/")
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    def kill(self) -> None:
+        """End all its processes as they are."""
+        if self.process is None:
+            return
+        parent = self.process.pid
+        children = []
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                if int(stat.read_text().rsplit(")", 1)[1].split()[1]) == parent:
+                    children.append(int(stat.parent.name))
+        self.process.kill()
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+        (self.directory / "postmaster.pid").unlink(missing_ok=True)
+
+    def end(self) -> None:
+        """End it in order."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait()
+            self.process = None
+
+    def received(self) -> int:
+        """Up to where it has the log on its disk."""
+        answer = self.ask("select greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) - '0/0'::pg_lsn")
+        return int(answer) if answer else -1
+
+
+class Cluster:
+    """The members, one of which is the primary."""
+
+    def __init__(self, bin: pathlib.Path):
+        self.bin = bin
+        self.home = pathlib.Path(tempfile.mkdtemp(prefix="vellum-failover-"))
+        if os.getuid() == 0:
+            shutil.chown(self.home, "postgres", "postgres")
+        self.members = [Member(name, self.home, bin) for name in NAMES]
+        self.primary = self.members[0]
+
+    def start(self) -> None:
+        """Make and start all."""
+        self._run("initdb", "-D", str(self.primary.directory), "-U", "postgres", "-A", "trust", "-E", "UTF8",
+                  "--no-locale", "--no-sync")
+        self.primary.start()
+        for standby in self.standbys():
+            self.rebuild(standby)
+        self.wait_for_standbys()
+
+    def standbys(self) -> list[Member]:
+        """All but the primary."""
+        return [member for member in self.members if member is not self.primary]
+
+    def rebuild(self, member: Member) -> None:
+        """Make it a standby of the primary, from nothing."""
+        member.kill()
+        shutil.rmtree(member.directory, ignore_errors=True)
+        self._run("pg_basebackup", "-D", str(member.directory), "-h", "127.0.0.1", "-p", str(self.primary.port),
+                  "-U", "postgres", "-c", "fast", "-X", "stream", "--no-sync")
+        (member.directory / "standby.signal").touch()
+        member.upstream.delay = 0.0
+        member.upstream.go_on()
+        member.upstream.lead_to(self.primary.port)
+        member.door.go_on()
+        member.start()
+
+    def promote(self) -> float:
+        """Make the standby that has most of the log the primary; how long that took."""
+        begin = time.monotonic()
+        chosen = max(self.standbys(), key=lambda member: member.received() if member.process else -1)
+        self._run("pg_ctl", "promote", "-D", str(chosen.directory), "-w", "-t", "20")
+        self.primary = chosen
+        for standby in self.standbys():
+            standby.upstream.lead_to(chosen.port)
+        return time.monotonic() - begin
+
+    def wait_for_standbys(self) -> None:
+        """Return once all standbys follow."""
+        end = time.monotonic() + START_SECONDS
+        sql = "select count(*) from pg_stat_replication where state = 'streaming'"
+        while self.primary.ask(sql) != str(len(self.standbys())):
+            if time.monotonic() > end:
+                raise RuntimeError("the standbys do not follow the primary")
+            time.sleep(0.1)
+
+    def connection_string(self) -> str:
+        """For fronts."""
+        ports = ",".join(str(member.door.port) for member in self.members)
+        hosts = ",".join("127.0.0.1" for _ in self.members)
+        return f"host={hosts} port={ports} user=postgres dbname=postgres connect_timeout=2"
+
+    def close(self, keep: bool = False) -> None:
+        """End everything, and remove the directory."""
+        for member in self.members:
+            member.kill()
+        if not keep:
+            shutil.rmtree(self.home, ignore_errors=True)
+
+    def _run(self, program: str, *words: str) -> None:
+        done = subprocess.run(as_postgres([str(self.bin / program), *words]), capture_output=True, text=True,
+                              cwd="/", timeout=120)
+        if done.returncode != 0:
+            raise RuntimeError(f"{program}: {done.stdout}{done.stderr}")

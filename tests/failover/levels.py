@@ -1,0 +1,107 @@
+"""Write concerns one by one: what can't be had, what takes too long, what is ended, and by whom."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pymongo
+from pymongo.errors import ExecutionTimeout, OperationFailure, PyMongoError, WriteConcernError, WTimeoutError
+from pymongo.write_concern import WriteConcern
+
+SOON = 3.0
+
+
+def outcome(work) -> tuple[str, int | None, float]:
+    """What came of it: an error's kind and code, and how long it took."""
+    begin = time.monotonic()
+    try:
+        work()
+    except (WTimeoutError, WriteConcernError, ExecutionTimeout, OperationFailure) as error:
+        return type(error).__name__, error.code, time.monotonic() - begin
+    except PyMongoError as error:
+        return f"{type(error).__name__}: {error}", None, time.monotonic() - begin
+    return "done", None, time.monotonic() - begin
+
+
+def check(client: pymongo.MongoClient, cluster, front_port: int) -> list[str]:
+    """All of it on a healthy cluster of three; what is wrong."""
+    wrong: list[str] = []
+    levels = client["failover"]["levels"]
+
+    def expect(what: str, found: object, wanted: object) -> None:
+        if found != wanted:
+            wrong.append(f"{what}: {found!r}, and not {wanted!r}")
+
+    def insert(key: str, **concern: object):
+        collection = levels.with_options(write_concern=WriteConcern(**concern))
+        return lambda: collection.insert_one({"_id": key})
+
+    def expect_insert(key: str, wanted: tuple[str, int | None], **concern: object) -> None:
+        kind, code, took = outcome(insert(key, **concern))
+        expect(f"{concern}", (kind, code), wanted)
+        expect(f"{concern} within {SOON} s", took < SOON, True)
+        expect(f"{concern} is applied", levels.count_documents({"_id": key}), 1)
+
+    members = client.admin.command("serverStatus")["vellum"]["members"]
+    expect("members", sorted(member["name"] for member in members), ["n1", "n2", "n3"])
+    expect("states", sorted(member["stateStr"] for member in members), ["PRIMARY", "SECONDARY", "SECONDARY"])
+    expect("how they count", sorted(member["countsAs"] for member in members), ["primary", "quorum", "quorum"])
+    for w in (1, 2, 3, "majority"):
+        expect_insert(f"w {w}", ("done", None), w=w)
+    expect_insert("w 4", ("WriteConcernError", 100), w=4)
+    expect_insert("w 4 in time", ("WriteConcernError", 100), w=4, wtimeout=60_000)
+
+    wires = [member.upstream for member in cluster.standbys()]
+    for wire in wires:
+        wire.stop()
+    try:
+        expect_insert("nobody waits", ("done", None), w=1)
+        expect_insert("own disk", ("done", None), w=1, j=True)
+        expect_insert("majority in time", ("WTimeoutError", 64), w="majority", wtimeout=300)
+        expect_insert("two in time", ("WTimeoutError", 64), w=2, wtimeout=300)
+        command = {"insert": "levels", "documents": [{"_id": "max time"}], "maxTimeMS": 300}
+        reply = client["failover"].command(command, write_concern=None, check=False)
+        expect("maxTimeMS", reply.get("writeConcernError", {}).get("code"), 50)
+        wrong += ended(client, cluster, insert, expect)
+    finally:
+        for wire in wires:
+            wire.go_on()
+    cluster.wait_for_standbys()
+    expect_insert("all again", ("done", None), w=3)
+
+    # One service behind a balancer, which is what the front's port may be.
+    balanced = pymongo.MongoClient(f"mongodb://127.0.0.1:{front_port}/?loadBalanced=true",
+                                   serverSelectionTimeoutMS=10_000)
+    with balanced:
+        found = list(balanced["failover"]["levels"].find({}, batch_size=2))
+        expect("behind a balancer", len(found) > 5, True)
+        with balanced.start_session() as session, session.start_transaction():
+            balanced["failover"]["levels"].insert_one({"_id": "balanced"}, session=session)
+    expect("a transaction behind a balancer", levels.count_documents({"_id": "balanced"}), 1)
+    return wrong
+
+
+def ended(client: pymongo.MongoClient, cluster, insert, expect) -> list[str]:
+    """Waits without an end, which somebody ends: by killOp, and on the server."""
+
+    def kill() -> None:
+        for operation in client.admin.aggregate([{"$currentOp": {}}, {"$match": {"op": "insert"}}]):
+            client.admin.command("killOp", op=operation["opid"])
+
+    def cancel() -> None:
+        cluster.primary.ask("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'")
+
+    for key, end, wanted in (("killed", kill, 11601), ("cancelled", cancel, 64)):
+        told: list[tuple[str, int | None, float]] = []
+        waiting = threading.Thread(target=lambda key=key, told=told: told.append(outcome(insert(key, w="majority"))))
+        waiting.start()
+        time.sleep(0.5)
+        expect(f"{key}: it waits", told, [])
+        for _ in range(20):
+            end()
+            waiting.join(0.5)
+            if not waiting.is_alive():
+                break
+        expect(f"{key}: what it is told", [entry[1] for entry in told], [wanted])
+    return []

@@ -1,0 +1,175 @@
+//! Who gets in to a PostgreSQL server: encryption by libpq's modes, a server without room for another connection,
+//! a schema of an earlier version that others use.
+
+use crate::authority::{Authority, Files};
+use crate::client::Client;
+use crate::say;
+use crate::server::Server;
+use base::bson::extended_json::parse;
+use postgres::testing::Cluster;
+use postgres::{Config, Limits, PostgresStore};
+use std::time::{Duration, Instant};
+
+fn skipped(what: &str) {
+    say(&format!("{what} over PostgreSQL skipped: it isn't installed (apt-get install postgresql)"));
+}
+
+/// Opens a store, and ends it; the error, if there is one.
+fn open(connection: &str) -> Result<PostgresStore, String> {
+    let config = Config::parse(connection, &|_| None)?;
+    PostgresStore::open(config, "tried", Limits::default(), None).map_err(|error| error.to_string())
+}
+
+#[test]
+fn connections_are_encrypted_as_is_asked() {
+    let (files, ours, others) = (Files::new("postgres"), Authority::new("Ours"), Authority::new("Others"));
+    files.write("server.pem", &ours.certificate("server").pem);
+    let ca = files.write("ca.pem", &ours.pem());
+    files.write(
+        "pg_hba.conf",
+        "hostssl all certified 127.0.0.0/8 cert\nhostssl all postgres 127.0.0.0/8 trust\n\
+         hostnossl all plain 127.0.0.0/8 trust\n",
+    );
+    let settings = [
+        "ssl=on",
+        "ssl_cert_file=../server.pem",
+        "ssl_key_file=../server.pem",
+        "ssl_ca_file=../ca.pem",
+        "listen_addresses=127.0.0.1,127.0.0.2",
+    ];
+    let Some(cluster) = Cluster::start_with(Some(&files), &settings).unwrap() else {
+        return skipped("TLS");
+    };
+    let role = |name: &str| format!("create role {name} superuser login");
+    cluster.run(&[&role("certified"), &role("plain")]).unwrap();
+    let elsewhere = Files::new("postgres-clients");
+    let client = elsewhere.write("client.pem", &ours.certificate("certified").pem);
+    let stranger = elsewhere.write("others.pem", &others.pem());
+    let own = format!("sslcert={client} sslkey={client}");
+
+    for (user, host, words, wanted) in [
+        ("postgres", "127.0.0.1", "sslmode=disable", Err("no encryption")),
+        ("postgres", "127.0.0.1", "sslmode=allow", Ok(true)),
+        ("postgres", "127.0.0.1", "", Ok(true)),
+        ("postgres", "127.0.0.1", "sslmode=require", Ok(true)),
+        ("postgres", "127.0.0.2", "sslmode=verify-ca sslrootcert=CA", Ok(true)),
+        ("postgres", "127.0.0.2", "sslmode=verify-full sslrootcert=CA", Err("not valid for")),
+        ("postgres", "localhost", "sslmode=verify-full sslrootcert=CA", Ok(true)),
+        ("postgres", "127.0.0.1", "sslmode=verify-full sslrootcert=CA", Ok(true)),
+        ("postgres", "127.0.0.1", "sslmode=verify-ca sslrootcert=STRANGER", Err("UnknownIssuer")),
+        ("postgres", "127.0.0.1", "sslmode=require sslrootcert=STRANGER", Err("UnknownIssuer")),
+        ("plain", "127.0.0.1", "sslmode=disable", Ok(false)),
+        ("plain", "127.0.0.1", "sslmode=allow", Ok(false)),
+        ("plain", "127.0.0.1", "sslmode=prefer", Ok(false)),
+        ("plain", "127.0.0.1", "sslmode=require", Err("SSL encryption")),
+        ("certified", "127.0.0.1", "sslmode=require", Err("certificate")),
+        ("certified", "127.0.0.1", "sslmode=verify-full sslrootcert=CA OWN", Ok(true)),
+    ] {
+        let words = words.replace("CA", &ca).replace("STRANGER", &stranger).replace("OWN", &own);
+        let connection = format!(
+            "host={host} port={} user={user} dbname=postgres application_name=tried {words}",
+            cluster.port()
+        );
+        let opened = open(&connection);
+        let encrypted = "select count(*) filter (where s.ssl) * 1000 + count(*) from pg_stat_ssl s \
+                         join pg_stat_activity a using (pid) where a.application_name = 'tried'";
+        match (&opened, wanted) {
+            (Ok(_), Ok(is_encrypted)) => {
+                let counted = cluster.run(&[encrypted]).unwrap().unwrap();
+                let (with, all) = (counted / 1000, counted % 1000);
+                assert!(
+                    all > 0 && with == if is_encrypted { all } else { 0 },
+                    "{connection}: {with} of {all}"
+                );
+            }
+            (Err(error), Err(part)) => assert!(error.contains(part), "{connection}: {error}"),
+            (Ok(_), Err(part)) => panic!("{connection} got in, and should have failed with {part}"),
+            (Err(error), Ok(_)) => panic!("{connection}: {error}"),
+        }
+        drop(opened);
+        let ended = Instant::now() + Duration::from_secs(20);
+        let left = "select count(*) from pg_stat_activity where application_name = 'tried'";
+        while cluster.run(&[left]).unwrap() != Some(0) && Instant::now() < ended {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn run(client: &mut Client, command: &str) -> String {
+    client.command(&parse(command).unwrap()).unwrap().view().to_string()
+}
+
+#[test]
+fn a_server_without_room_is_told_of_and_waited_for() {
+    let settings = ["max_connections=14", "superuser_reserved_connections=0", "max_wal_senders=0"];
+    let Some(cluster) = Cluster::start_with(None, &settings).unwrap() else { return skipped("room") };
+    let Some(server) = Server::on_schema(&cluster.connection_string(), "room") else { return };
+    let mut client = server.connect().unwrap();
+    run(&mut client, "{insert: 'c', documents: [{_id: 1}, {_id: 2}, {_id: 3}], $db: 'test'}");
+    // More readers at a time, and writers, than there are connections: they wait for one of the front's own.
+    std::thread::scope(|scope| {
+        for number in 0..24 {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = server.connect().unwrap();
+                for round in 0..10 {
+                    let found = run(&mut client, "{find: 'c', batchSize: 2, $db: 'test'}");
+                    assert!(found.contains("ok: 1"), "{found}");
+                    let insert =
+                        format!("{{insert: 'd', documents: [{{_id: '{number} {round}'}}], $db: 'test'}}");
+                    assert!(run(&mut client, &insert).contains("ok: 1"));
+                }
+            });
+        }
+    });
+    // Who takes what is left keeps another front from starting, which says why.
+    let mut taken = Vec::new();
+    while let Ok(store) = open(&cluster.connection_string()) {
+        taken.push(store);
+        assert!(taken.len() < 20);
+    }
+    let error = open(&cluster.connection_string()).err().unwrap();
+    assert!(error.contains("too many clients"), "{error}");
+    assert!(run(&mut client, "{count: 'd', $db: 'test'}").contains("n: 240"));
+    drop(taken);
+    let end = Instant::now() + Duration::from_secs(20);
+    while open(&cluster.connection_string()).is_err() {
+        assert!(Instant::now() < end, "it doesn't recover");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_schema_is_upgraded_beside_those_who_use_it() {
+    let Some(cluster) = Cluster::start().unwrap() else { return skipped("upgrades") };
+    let start = || Server::on_schema(&cluster.connection_string(), "old");
+    let Some(first) = start() else { return };
+    let mut a = first.connect().unwrap();
+    run(&mut a, "{insert: 'c', documents: [{_id: 1}], $db: 'test'}");
+    // As version 2 had made it.
+    cluster
+        .run(&[
+            "drop function old.find_out",
+            "drop function old.record(int8, int8, int8[], bytea[], int8, int8)",
+            "drop function old.life",
+            "drop table old.life",
+            "update old.version set version = 2",
+        ])
+        .unwrap();
+    let Some(second) = start() else { return };
+    let mut b = second.connect().unwrap();
+    for (client, id) in [(&mut a, 2), (&mut b, 3)] {
+        let insert = format!("{{insert: 'c', documents: [{{_id: {id}}}], $db: 'test'}}");
+        assert!(run(client, &insert).contains("ok: 1"));
+    }
+    for client in [&mut a, &mut b] {
+        assert!(run(client, "{count: 'c', $db: 'test'}").contains("n: 3"));
+    }
+    assert_eq!(cluster.run(&["select version from old.version"]).unwrap(), Some(3));
+    cluster
+        .run(&["create schema tried", "create table tried.version (one int4 primary key, version int4)"])
+        .unwrap();
+    cluster.run(&["insert into tried.version values (1, 4)"]).unwrap();
+    let error = open(&cluster.connection_string()).err().unwrap();
+    assert!(error.contains("of version 4, and this program uses version 3"), "{error}");
+}
