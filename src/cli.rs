@@ -60,6 +60,9 @@ pub(crate) enum Verb {
     /// Read all of a data directory or a backup: exit code 0 if it is sound
     #[command(disable_help_flag = true)]
     Verify(VerifyOptions),
+    /// Show what a server does, every second
+    #[command(disable_help_flag = true)]
+    Top(TopOptions),
     /// Serve with mongod's own options, as a program called mongod does
     #[command(disable_help_flag = true)]
     Mongod(Words),
@@ -213,6 +216,34 @@ pub(crate) struct VerifyOptions {
     /// Memory to take
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_size)]
     pub(crate) cache_size: u64,
+
+    /// Print this
+    #[arg(long, short, action = ArgAction::HelpShort)]
+    pub(crate) help: Option<bool>,
+}
+
+/// The options of `top`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TopOptions {
+    /// The server's connection string
+    #[arg(default_value = "mongodb://127.0.0.1:27017/")]
+    pub(crate) uri: String,
+
+    /// How long to wait for an answer, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) timeout: u64,
+
+    /// Seconds from one look to the next
+    #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
+    pub(crate) interval: f64,
+
+    /// Collections shown: 10 on a terminal, else none
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) rows: Option<usize>,
+
+    /// Looks, after which to end
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
 
     /// Print this
     #[arg(long, short, action = ArgAction::HelpShort)]
@@ -554,6 +585,14 @@ pub(crate) enum LogFormat {
     Text,
     /// For programs, in mongod's form
     Json,
+}
+
+/// A number of seconds to wait.
+fn parse_interval(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("it has to be a number of seconds between 0.1 and 3600".to_string()),
+    }
 }
 
 /// The size of a log: as [`parse_size`], or none.

@@ -20,6 +20,7 @@ mod restore;
 mod serve;
 mod signals;
 mod tls;
+mod top;
 mod verify;
 
 use base::memory::Counting;
@@ -59,6 +60,12 @@ fn main() -> ExitCode {
         Some(Verb::Backup(options)) => return answer(backup::back_up(&options), options.quiet),
         Some(Verb::Restore(options)) => return answer(restore::restore(&options), options.quiet),
         Some(Verb::Verify(options)) => return verify::verify(&options),
+        Some(Verb::Top(options)) => {
+            return match top::top(&options) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(why) => answer(Err(why), false),
+            };
+        }
         Some(Verb::Ping(options)) => return answer(ping::ping(&options), options.quiet),
     };
     let arguments = tls::censored(std::env::args());

@@ -77,6 +77,8 @@ mod tidy_layers;
 mod tidy_statics;
 #[cfg(unix)]
 mod tls;
+#[cfg(unix)]
+mod top;
 mod unstable;
 mod waits;
 

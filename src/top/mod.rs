@@ -1,0 +1,161 @@
+//! `vellum top URI`: what a server does, every second: operations, how long they take, what runs, and in which
+//! collections the time goes. It asks `serverStatus`, `top` and `currentOp`, and shows what of these there is, so that
+//! any server of the protocol will do.
+
+mod figures;
+mod page;
+#[cfg(unix)]
+mod terminal;
+
+use crate::cli::TopOptions;
+use crate::reach;
+use base::bson::{Builder, Document, DocumentBuf};
+use figures::Figures;
+use page::{Running, Shown};
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+use wire::client::Client;
+use wire::uri::ConnectionString;
+
+/// Collections shown on a screen, unless said.
+const ROWS: usize = 10;
+/// After so many lines their head is repeated.
+const HEAD_EVERY: u64 = 20;
+
+/// Shows what a server does until it is told to end.
+pub(crate) fn top(options: &TopOptions) -> Result<(), String> {
+    let uri = ConnectionString::parse(&options.uri)?;
+    let (client, host) = reach::connect(&uri, options.timeout)?;
+    let timeout = Duration::from_millis(options.timeout);
+    let mut server = Server { client, timeout };
+    let interval = Duration::from_secs_f64(options.interval);
+    let shown = match io::stdin().is_terminal() && io::stdout().is_terminal() {
+        #[cfg(unix)]
+        true => on_screen(&mut server, &host, interval, options),
+        _ => in_lines(&mut server, &host, interval, options),
+    };
+    shown.map_err(|error| format!("{host}: {error}"))
+}
+
+fn in_lines(server: &mut Server, host: &str, interval: Duration, options: &TopOptions) -> Result<(), String> {
+    let mut before = server.figures()?.0;
+    let mut next = Instant::now() + interval;
+    for number in 0..options.count.unwrap_or(u64::MAX) {
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        next = (next + interval).max(Instant::now());
+        let (figures, no_top) = server.figures()?;
+        let running = server.running();
+        let (rates, rows) = (figures.since(&before), options.rows.unwrap_or(0));
+        let shown = Shown {
+            host,
+            figures: &figures,
+            rates: &rates,
+            running: &running,
+            no_top: no_top.as_deref(),
+            rows,
+        };
+        let mut text = String::new();
+        if number % HEAD_EVERY == 0 {
+            text.push_str(&page::head());
+            text.push('\n');
+        }
+        text.push_str(&shown.line());
+        if writeln!(io::stdout(), "{text}").is_err() {
+            // Whoever read has gone.
+            return Ok(());
+        }
+        before = figures;
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn on_screen(
+    server: &mut Server,
+    host: &str,
+    interval: Duration,
+    options: &TopOptions,
+) -> Result<(), String> {
+    let mut before = server.figures()?.0;
+    let terminal = terminal::Terminal::take().map_err(|error| error.to_string())?;
+    // The first look is soon, so that there is something to see.
+    let mut next = Instant::now() + interval.min(Duration::from_millis(500));
+    let mut left = options.count.unwrap_or(u64::MAX);
+    while left > 0 && terminal.wait(next) {
+        next = (next + interval).max(Instant::now());
+        left -= 1;
+        let (figures, no_top) = server.figures()?;
+        let running = server.running();
+        let (rates, rows) = (figures.since(&before), options.rows.unwrap_or(ROWS));
+        let shown = Shown {
+            host,
+            figures: &figures,
+            rates: &rates,
+            running: &running,
+            no_top: no_top.as_deref(),
+            rows,
+        };
+        let (width, height) = terminal::Terminal::size();
+        terminal.show(&shown.screen(width, height)).map_err(|error| error.to_string())?;
+        before = figures;
+    }
+    Ok(())
+}
+
+/// The server that is asked.
+struct Server {
+    client: Client,
+    timeout: Duration,
+}
+
+impl Server {
+    fn ask(&mut self, name: &str) -> Result<DocumentBuf, String> {
+        let mut command = Builder::new();
+        command.append(name, 1).append("$db", "admin");
+        self.client.set_deadline(Instant::now() + self.timeout);
+        self.client.command(&command.finish())
+    }
+
+    /// What it tells, and why it doesn't tell times by collection, if it doesn't.
+    fn figures(&mut self) -> Result<(Figures, Option<String>), String> {
+        let status = self.ask("serverStatus")?;
+        let at = Instant::now();
+        let top = self.ask("top");
+        let view = top.as_ref().ok().map(|top| top.view());
+        Ok((Figures::read(status.view(), view, at), top.as_ref().err().cloned()))
+    }
+
+    /// What runs, this question left out, the longest first.
+    fn running(&mut self) -> Result<Vec<Running>, String> {
+        let reply = self.ask("currentOp")?;
+        let mut running: Vec<Running> = Vec::new();
+        for operation in reply
+            .view()
+            .get("inprog")
+            .and_then(|list| list.as_array())
+            .into_iter()
+            .flat_map(|list| list.iter())
+        {
+            running.extend(operation.as_document().and_then(read_running));
+        }
+        running.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        Ok(running)
+    }
+}
+
+/// An operation that runs for a client; none for what merely waits for one.
+fn read_running(operation: Document<'_>) -> Option<Running> {
+    let text = |name: &str| operation.get(name).and_then(|value| value.as_str()).unwrap_or_default();
+    let command = operation.get("command").and_then(|command| command.as_document());
+    let name = command.and_then(|command| command.iter().next().map(|first| first.name().to_string()));
+    let is_active = operation.get("active").and_then(|active| active.as_bool()).unwrap_or(true);
+    let name = name.filter(|name| is_active && name != "currentOp")?;
+    let micros = operation.get("microsecs_running").and_then(|micros| micros.as_number());
+    let plan = text("planSummary");
+    let number = operation.get("opid").and_then(|number| number.as_i64());
+    let number = number.map_or(String::new(), |number| format!("{number} "));
+    Some(Running {
+        seconds: micros.map_or(0.0, |micros| micros.to_f64() / 1e6),
+        what: format!("{number}{name} {} {plan}", text("ns")).trim_end().to_string(),
+    })
+}

@@ -1,0 +1,235 @@
+//! Figures in words: a screen for people, lines for whatever reads a pipe.
+
+use super::figures::{Figures, KINDS, LATENCIES, Rates};
+
+/// The columns of a line, each as wide as its values.
+const COLUMNS: [(&str, usize); 15] = [
+    ("insert", 8),
+    ("query", 8),
+    ("update", 8),
+    ("delete", 8),
+    ("getmore", 8),
+    ("command", 8),
+    ("read", 8),
+    ("write", 8),
+    ("cmd", 8),
+    ("active", 7),
+    ("conn", 6),
+    ("curs", 6),
+    ("res", 7),
+    ("in", 8),
+    ("out", 8),
+];
+
+/// Running operations that have lines of their own.
+const RUNNING: usize = 5;
+
+/// An operation that runs.
+pub(super) struct Running {
+    pub(super) seconds: f64,
+    pub(super) what: String,
+}
+
+/// All that is shown at a time.
+pub(super) struct Shown<'a> {
+    pub(super) host: &'a str,
+    pub(super) figures: &'a Figures,
+    pub(super) rates: &'a Rates,
+    /// What runs, the longest first; or why that isn't told.
+    pub(super) running: &'a Result<Vec<Running>, String>,
+    /// Why times by collection aren't told.
+    pub(super) no_top: Option<&'a str>,
+    pub(super) rows: usize,
+}
+
+/// The names of the columns of [`line`].
+pub(super) fn head() -> String {
+    COLUMNS.map(|(name, wide)| format!("{name:>wide$}")).concat()
+}
+
+impl Shown<'_> {
+    fn active(&self) -> Option<f64> {
+        self.running.as_ref().ok().map(|running| running.len() as f64)
+    }
+
+    fn cells(&self) -> [String; COLUMNS.len()] {
+        let (figures, rates) = (self.figures, self.rates);
+        let mut cells = std::array::from_fn(|_| String::new());
+        let values = rates.operations.map(count).into_iter().chain(rates.latencies.map(time)).chain([
+            count(self.active()),
+            count(figures.connections),
+            count(figures.cursors),
+            size(figures.resident.map(|megabytes| megabytes * 1048576.0)),
+            size(rates.network[0]),
+            size(rates.network[1]),
+        ]);
+        for (cell, value) in cells.iter_mut().zip(values) {
+            *cell = value;
+        }
+        cells
+    }
+
+    /// One line, and beneath it the collections that most time was spent in.
+    pub(super) fn line(&self) -> String {
+        let cells = self.cells();
+        let mut line: String =
+            COLUMNS.iter().zip(&cells).map(|((_, wide), cell)| format!("{cell:>wide$}")).collect();
+        for namespace in self.rates.namespaces.iter().take(self.rows) {
+            let [total, read, write] = namespace.millis.map(millis);
+            line.push_str(&format!(
+                "\n  {} {total} ms, reads {read}, writes {write}, {} operations a second",
+                namespace.name,
+                count(Some(namespace.operations))
+            ));
+        }
+        if let (true, Some(why)) = (self.rows > 0, self.no_top) {
+            line.push_str(&format!("\n  times by collection: {why}"));
+        }
+        line
+    }
+
+    /// A screen of so many columns and lines.
+    pub(super) fn screen(&self, width: usize, height: usize) -> Vec<String> {
+        let figures = self.figures;
+        let cells = self.cells();
+        let mut lines = Vec::new();
+        let mut about = vec![self.host.to_string()];
+        about
+            .extend([&figures.version, &figures.engine].into_iter().filter(|word| !word.is_empty()).cloned());
+        about.extend(figures.uptime.map(|seconds| format!("up {}", uptime(seconds))));
+        lines.push(about.join(", "));
+        lines.push(String::new());
+        let mut group = |title: &str, names: &[&str], from: usize| {
+            let column = |text: &str| format!("{text:>10}");
+            lines.push(format!("{title:<12}{}", names.iter().map(|name| column(name)).collect::<String>()));
+            let values = cells.iter().skip(from).take(names.len());
+            lines.push(format!("{:<12}{}", "", values.map(|cell| column(cell)).collect::<String>()));
+        };
+        group("a second", &KINDS, 0);
+        group("one took", &LATENCIES, KINDS.len());
+        group(
+            "now",
+            &["active", "conn", "cursors", "resident", "net in/s", "net out/s"],
+            KINDS.len() + LATENCIES.len(),
+        );
+        lines.push(String::new());
+        let wide = width.saturating_sub(42).clamp(20, 60);
+        lines.push(format!(
+            "{:<wide$}{:>10}{:>10}{:>10}{:>10}",
+            "collection, ms a second", "total", "read", "write", "ops"
+        ));
+        match self.no_top {
+            Some(why) => lines.push(format!("  not told: {why}")),
+            None if self.rates.namespaces.is_empty() => lines.push("  none was used".to_string()),
+            None => {}
+        }
+        for namespace in self.rates.namespaces.iter().take(self.rows) {
+            let [total, read, write] = namespace.millis.map(millis);
+            let name: String = namespace.name.chars().take(wide - 1).collect();
+            let operations = count(Some(namespace.operations));
+            lines.push(format!("{name:<wide$}{total:>10}{read:>10}{write:>10}{operations:>10}"));
+        }
+        lines.push(String::new());
+        match self.running {
+            Ok(running) => {
+                lines.push(format!("{:>8}  running for, operation", "seconds"));
+                lines.extend(
+                    running.iter().take(RUNNING).map(|one| format!("{:>8.1}  {}", one.seconds, one.what)),
+                );
+            }
+            Err(why) => lines.push(format!("running operations: not told: {why}")),
+        }
+        lines.truncate(height.saturating_sub(1));
+        lines.push("q ends".to_string());
+        lines.iter().map(|line| plain(line).chars().take(width).collect()).collect()
+    }
+}
+
+/// Names and messages come from a server: nothing in them may move the cursor.
+fn plain(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+}
+
+fn count(value: Option<f64>) -> String {
+    match value {
+        None => "-".to_string(),
+        Some(value) if value >= 1e6 => format!("{:.1}M", value / 1e6),
+        Some(value) if value >= 1e5 => format!("{:.0}k", value / 1e3),
+        Some(value) if value > 0.0 && value < 10.0 && value.fract() > 0.05 => format!("{value:.1}"),
+        Some(value) => format!("{value:.0}"),
+    }
+}
+
+/// Microseconds.
+fn time(value: Option<f64>) -> String {
+    match value {
+        None => "-".to_string(),
+        Some(value) if value >= 1e6 => format!("{:.1}s", value / 1e6),
+        Some(value) if value >= 1e3 => format!("{:.1}ms", value / 1e3),
+        Some(value) => format!("{value:.0}us"),
+    }
+}
+
+fn millis(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+fn size(value: Option<f64>) -> String {
+    match value {
+        None => "-".to_string(),
+        Some(value) if value >= 1e9 => format!("{:.1}G", value / 1e9),
+        Some(value) if value >= 1e6 => format!("{:.0}M", value / 1e6),
+        Some(value) if value >= 1e3 => format!("{:.0}k", value / 1e3),
+        Some(value) => format!("{value:.0}"),
+    }
+}
+
+fn uptime(seconds: f64) -> String {
+    let minutes = (seconds / 60.0) as u64;
+    match minutes {
+        0 => format!("{seconds:.0} s"),
+        1..120 => format!("{minutes} min"),
+        120..2880 => format!("{} h", minutes / 60),
+        _ => format!("{} days", minutes / 1440),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::extended_json::parse;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_screen_fits_and_nothing_in_it_moves_the_cursor() {
+        let start = Instant::now();
+        let status =
+            parse("{version: '8.0', uptime: 90, opcounters: {insert: 5, query: 7}, mem: {resident: 12}}")
+                .unwrap();
+        let top = |time: i32| {
+            parse(&format!("{{totals: {{'a.\\u001b[2Jb': {{total: {{time: {time}, count: {time}}}}}}}}}"))
+                .unwrap()
+        };
+        let (early, late) = (top(0), top(9000));
+        let before = Figures::read(status.view(), Some(early.view()), start);
+        let figures = Figures::read(status.view(), Some(late.view()), start + Duration::from_secs(1));
+        let rates = figures.since(&before);
+        let running = Ok(vec![Running { seconds: 2.5, what: "find a.b".to_string() }]);
+        let shown =
+            Shown { host: "h:1", figures: &figures, rates: &rates, running: &running, no_top: None, rows: 5 };
+        let screen = shown.screen(80, 24);
+        assert!(screen.len() <= 24 && screen.iter().all(|line| line.chars().count() <= 80));
+        let text = screen.join("\n");
+        assert!(!text.contains('\u{1b}') && text.contains("a.?[2Jb") && text.contains("find a.b"), "{text}");
+        assert!(text.contains("h:1, 8.0, up 1 min") && text.contains("9.0"), "{text}");
+        assert_eq!(shown.screen(30, 8).len(), 8);
+        assert_eq!(
+            head().split_whitespace().count(),
+            shown.line().lines().next().unwrap().split_whitespace().count()
+        );
+        let refused =
+            Shown { no_top: Some("no such command: 'top'"), running: &Err("no".to_string()), ..shown };
+        assert!(refused.screen(80, 24).join("\n").contains("no such command: 'top'"));
+        assert!(refused.line().contains("no such command"));
+    }
+}

@@ -1,0 +1,112 @@
+//! `vellum top`: lines where nobody looks, a screen on a terminal, and what it says of servers that tell less.
+
+use crate::server::Server;
+use base::bson::extended_json::parse;
+use nix::pty::{Winsize, openpty};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn top(server: &Server, more: &[&str]) -> Command {
+    let uri = format!("mongodb://{}/", server.address());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
+    command.args(["top", &uri]).args(more);
+    command
+}
+
+/// Does something while documents are inserted and read.
+fn under_load<T>(server: &Server, act: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = server.connect().unwrap();
+            while !done.load(Ordering::Relaxed) {
+                client
+                    .command(&parse("{insert: 'busy', documents: [{a: 1}], $db: 'shop'}").unwrap())
+                    .unwrap();
+                client.command(&parse("{find: 'busy', limit: 1, $db: 'shop'}").unwrap()).unwrap();
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let result = act();
+        done.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+#[test]
+fn lines_are_written_where_nobody_looks() {
+    let Some(server) = Server::start() else { return };
+    let output = under_load(&server, || {
+        top(&server, &["--count", "2", "--interval", "0.5", "--rows", "3"])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    });
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success(), "{said}");
+    let lines: Vec<&str> = said.lines().filter(|line| !line.starts_with("  shop")).collect();
+    let head: Vec<&str> = lines[0].split_whitespace().collect();
+    assert!(head.starts_with(&["insert", "query"]) && lines.len() == 3, "{said}");
+    for line in &lines[1..] {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(cells.len(), head.len(), "{said}");
+        let rate = |at: usize| cells[at].parse::<f64>().unwrap();
+        assert!(rate(0) > 1.0 && rate(1) > 1.0 && rate(2) == 0.0, "{said}");
+        assert!(cells[6].ends_with('s') && cells[7].ends_with('s'), "{said}");
+    }
+    assert!(said.matches("  shop.busy ").count() == 2 && !said.contains('\u{1b}'), "{said}");
+}
+
+#[test]
+fn a_screen_is_shown_on_a_terminal_and_gone_after_q() {
+    let Some(server) = Server::start() else { return };
+    let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    let pair = openpty(&size, None).unwrap();
+    let (shown, status) = under_load(&server, || {
+        let mut command = top(&server, &["--interval", "0.3"]);
+        command.stdin(pair.slave.try_clone().unwrap()).stdout(pair.slave.try_clone().unwrap());
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        drop(pair.slave);
+        let mut terminal = File::from(pair.master);
+        let mut reader = terminal.try_clone().unwrap();
+        let read = thread::spawn(move || {
+            let mut shown = Vec::new();
+            let mut piece = [0; 4096];
+            // It fails once the other end is closed.
+            while let Ok(count) = reader.read(&mut piece)
+                && count > 0
+            {
+                shown.extend_from_slice(&piece[..count]);
+            }
+            String::from_utf8_lossy(&shown).to_string()
+        });
+        thread::sleep(Duration::from_millis(2500));
+        terminal.write_all(b"q").unwrap();
+        let end = Instant::now() + Duration::from_secs(20);
+        while child.try_wait().unwrap().is_none() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(20));
+        }
+        let _ = child.kill();
+        (read.join().unwrap(), child.wait().unwrap())
+    });
+    assert!(status.success(), "{shown}");
+    let screens = shown.matches("\u{1b}[H").count();
+    assert!(screens > 1 && shown.starts_with("\u{1b}[?1049h"), "{screens}: {shown}");
+    assert!(shown.ends_with("\u{1b}[?25h\u{1b}[?1049l"), "{shown}");
+    for part in ["insert", "collection, ms a second", "shop.busy", "q ends"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
+#[test]
+fn who_may_not_see_is_told() {
+    let Some(server) = Server::start_with(&["--auth"]) else { return };
+    let output = top(&server, &["--count", "1"]).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("not authorized"), "{said}");
+}
