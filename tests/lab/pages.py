@@ -147,11 +147,12 @@ def check(page, path, failures):
 
 def main(folder):
     # A browser that hangs is not to hang the tests.
-    signal.alarm(browser.SECONDS_MOST * 4)
+    signal.alarm(browser.SECONDS_MOST)
     failures = []
     paths = sorted(pathlib.Path(folder).resolve().glob("*.html"))
     with browser.Browser() as page:
         for path in paths:
+            signal.alarm(browser.SECONDS_MOST * len(VIEWS))
             check(page, path, failures)
     print("\n".join(failures) or f"{len(paths)} pages look right; screenshots in {folder}")
     return 1 if failures or not paths else 0

@@ -88,6 +88,9 @@ pub(crate) struct Common {
     /// The mongod to start beside Vellum; unless said the one on the path, if there is one, and with `none` none
     #[arg(long, value_name = "PATH")]
     pub(crate) mongod: Option<PathBuf>,
+    /// Start a server that has members, for w 2 and majority: a Vellum front over a PostgreSQL with one standby
+    #[arg(long)]
+    pub(crate) members_here: bool,
     /// Operations per second to offer, each timed from its intended start; several, such as
     /// 500,1000,2000, are measured in turn. Without it, each connection sends its next operation
     /// when the last one is answered
@@ -258,7 +261,8 @@ impl Common {
                 return Err(Error::Input(format!("two targets are named {}", target.name)));
             }
         }
-        let started = self.targets.is_empty() || self.postgres_here || self.mongod.is_some();
+        let started =
+            self.targets.is_empty() || self.postgres_here || self.members_here || self.mongod.is_some();
         let own = [("--data-on", !self.data_on.is_empty()), ("--journal-on", self.journal_on.is_some())];
         if let Some((option, _)) = own.iter().find(|(_, given)| *given && !started) {
             return Err(Error::Input(format!(

@@ -229,6 +229,9 @@ async fn targets(common: &Common, scratch: &Scratch) -> Result<Vec<Target>> {
     if common.postgres_here {
         targets.extend(target::clusters(&places).await?);
     }
+    if let Some(place) = places.first().filter(|_| common.members_here) {
+        targets.push(target::start_members(place).await?);
+    }
     different(&targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>())?;
     Ok(targets)
 }

@@ -35,6 +35,9 @@ pub(crate) struct ErrorTracker;
 /// Creates, and searches of either kind, in a block; before scaling.
 const BLOCK: u64 = 1000;
 const BLOCKS: u64 = 20;
+/// Of a few operations each there are fewer: what they need is connections.
+const SMALL: u64 = 10;
+const SMALL_BLOCKS: u64 = 8;
 const CONNECTIONS: &[u32] = &[8];
 
 /// Problems on a page of results.
@@ -95,7 +98,8 @@ impl Experiment for ErrorTracker {
         let section = lab.section("errors", "As the errors grow", &about, Kind::Growth);
         let mut cases = Vec::new();
         for connections in lab.connections(CONNECTIONS) {
-            for number in 0..BLOCKS {
+            let blocks = if block < SMALL { SMALL_BLOCKS } else { BLOCKS };
+            for number in 0..blocks {
                 let bench = |work| Tracking { work, seed: lab.seed, block: number, size: block };
                 for (work, name) in [(Work::Create, CREATES), (Work::Search, SEARCHES), (Work::Find, INDEXED)]
                 {

@@ -6,6 +6,7 @@
 //! before the lab has written its report.
 
 use super::files::{Files, Watch};
+use super::process::{self, Usage};
 use super::{Scratch, Target};
 use crate::error::{Error, Result};
 use crate::options::Given;
@@ -45,6 +46,8 @@ pub(super) struct Started {
     /// Where its journal is, if that has a place of its own; removed after the process has ended, as its scratch is.
     journal: Option<Scratch>,
     _scratch: Option<Scratch>,
+    /// Servers that it stands before, which end after it.
+    behind: Vec<Started>,
     /// Of its data; watched from when somebody asks first.
     watch: OnceLock<Option<Watch>>,
 }
@@ -53,7 +56,14 @@ impl Started {
     /// Starts a process whose standard input ends it.
     pub(super) fn spawn(command: &mut Command, scratch: Option<Scratch>) -> io::Result<Started> {
         let child = command.stdin(Stdio::piped()).process_group(0).spawn()?;
-        Ok(Started { child, data: None, journal: None, _scratch: scratch, watch: OnceLock::new() })
+        Ok(Started {
+            child,
+            data: None,
+            journal: None,
+            _scratch: scratch,
+            behind: Vec::new(),
+            watch: OnceLock::new(),
+        })
     }
 
     /// Where its data and its journal are.
@@ -70,6 +80,12 @@ impl Started {
     pub(super) fn files(&self) -> Option<Files> {
         let watch = self.watch.get_or_init(|| Watch::new(self.data.as_deref()?));
         watch.as_ref().and_then(Watch::count)
+    }
+
+    /// What the servers behind it have used.
+    pub(super) fn used_behind(&self) -> Usage {
+        let each = self.behind.iter().filter_map(|started| process::usage(started.child.id()));
+        each.fold(Usage::default(), Usage::and)
     }
 
     /// Whether the process is gone.
@@ -223,6 +239,27 @@ pub(crate) async fn another(target: &Target, directory: &Path) -> Option<Result<
     Some(notch(name, *durability, &place).await)
 }
 
+/// Starts a front over a PostgreSQL server, which ends before those behind it.
+///
+/// # Errors
+/// It can't be started.
+pub(super) async fn front(name: &str, address: &str, password: &str, behind: Vec<Started>) -> Result<Target> {
+    let words = [
+        "serve",
+        "--port",
+        "0",
+        "--parent-pipe",
+        "--log-level",
+        "error",
+        "--engine",
+        "postgres",
+        "--postgres",
+    ];
+    let mut command = Command::new(server());
+    command.args(words).arg(address).env("PGPASSWORD", password).stdout(Stdio::piped());
+    spawn(name, command, Kept::default(), behind).await
+}
+
 /// Starts the responder of canned replies, in a process of its own, so that its processor time can
 /// be told from the lab's.
 ///
@@ -238,8 +275,14 @@ pub(crate) async fn floor() -> Result<Target> {
 async fn start(name: &str, program: &Path, arguments: &[OsString], kept: Kept) -> Result<Target> {
     let mut command = Command::new(program);
     command.args(arguments).stdout(Stdio::piped());
+    spawn(name, command, kept, Vec::new()).await
+}
+
+async fn spawn(name: &str, mut command: Command, kept: Kept, behind: Vec<Started>) -> Result<Target> {
+    let program = PathBuf::from(command.get_program());
     let mut started = Started::spawn(&mut command, kept.scratch)
         .map_err(|error| failed(name, format!("{}: {error}; {SERVER} names a server", program.display())))?;
+    started.behind = behind;
     started.keeps(kept.data, kept.journal);
     let uri = tokio::task::block_in_place(|| started.first_line()).map_err(|why| failed(name, why))?;
     Target::reach(&Given { name: name.to_string(), uri }, Some(started)).await

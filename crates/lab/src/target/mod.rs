@@ -10,6 +10,7 @@ mod files;
 mod fingerprint;
 pub(crate) mod floor;
 mod launch;
+mod members;
 mod mongod;
 mod postgres;
 mod process;
@@ -21,6 +22,7 @@ pub(crate) use address::without_secrets;
 pub(crate) use files::Files;
 pub(crate) use floor::documents::COMMAND as FLOOR_ANSWERS;
 pub(crate) use launch::{another, floor as start_floor, notches, places};
+pub(crate) use members::start as start_members;
 pub(crate) use mongod::{program as mongod_program, start as start_mongod};
 pub(crate) use postgres::clusters;
 pub(crate) use process::Usage;
@@ -180,7 +182,8 @@ impl Target {
 
     /// Processor time and memory so far of the server's processes, if they are on this machine.
     pub(crate) fn usage(&self) -> Option<Usage> {
-        process::usage(self.process?)
+        let own = process::usage(self.process?)?;
+        Some(self.started.as_ref().map_or(own, |started| own.and(started.used_behind())))
     }
 
     /// Whether the server's process was found on this machine.

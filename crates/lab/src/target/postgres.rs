@@ -32,10 +32,40 @@ pub(super) const SUPERVISOR: &str = "dir=$1; shift; \"$@\" </dev/null & server=$
     kill -INT $server 2>/dev/null; wait $server; rm -rf \"$dir\"";
 
 /// A cluster to start.
-struct Cluster {
-    name: &'static str,
-    fsync: bool,
-    on_ram_disk: bool,
+pub(super) struct Cluster {
+    pub(super) name: &'static str,
+    pub(super) fsync: bool,
+    pub(super) on_ram_disk: bool,
+}
+
+/// What is installed, and whom servers run as: user and group, `None` for whoever runs the lab.
+pub(super) struct Parts {
+    pub(super) programs: PathBuf,
+    pub(super) user: Option<(u32, u32)>,
+}
+
+/// Where a cluster listens, and its one user's password.
+pub(super) struct Address {
+    port: u16,
+    pub(super) password: String,
+}
+
+impl Address {
+    fn uri(&self) -> String {
+        format!("postgresql://postgres:{}@127.0.0.1:{}/postgres", self.password, self.port)
+    }
+
+    /// For a command line, which others can read.
+    pub(super) fn without_password(&self) -> String {
+        format!("postgresql://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// A connection, which ends with its client.
+    pub(super) async fn connect(&self) -> std::result::Result<tokio_postgres::Client, tokio_postgres::Error> {
+        let (client, connection) = tokio_postgres::connect(&self.uri(), tokio_postgres::NoTls).await?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
 }
 
 const CLUSTERS: [Cluster; 3] = [
@@ -50,8 +80,7 @@ const CLUSTERS: [Cluster; 3] = [
 /// # Errors
 /// No PostgreSQL is installed, or a cluster doesn't start: those before are ended again.
 pub(crate) async fn clusters(places: &[Place]) -> Result<Vec<Target>> {
-    let programs = programs()?;
-    let user = unprivileged()?;
+    let parts = Parts::find()?;
     let mut targets = Vec::new();
     for (at, place) in places.iter().enumerate() {
         for cluster in CLUSTERS.iter().filter(|cluster| at == 0 || (cluster.fsync && !cluster.on_ram_disk)) {
@@ -62,7 +91,7 @@ pub(crate) async fn clusters(places: &[Place]) -> Result<Vec<Target>> {
                     writeln!(std::io::stderr(), "no {RAM_DISK} here: PostgreSQL on a RAM disk is left out");
                 continue;
             }
-            targets.push(start(cluster, &programs, user, place).await?);
+            targets.push(start(cluster, &parts, place).await?);
         }
     }
     Ok(targets)
@@ -100,13 +129,48 @@ fn unprivileged() -> Result<Option<(u32, u32)>> {
     found.map(Some).ok_or_else(|| Error::Input(what.to_string()))
 }
 
-async fn start(
-    cluster: &Cluster,
-    programs: &Path,
-    user: Option<(u32, u32)>,
-    place: &Place,
-) -> Result<Target> {
-    let name = if cluster.on_ram_disk { cluster.name.to_string() } else { place.name(cluster.name) };
+fn name_of(cluster: &Cluster, place: &Place) -> String {
+    if cluster.on_ram_disk { cluster.name.to_string() } else { place.name(cluster.name) }
+}
+
+async fn start(cluster: &Cluster, parts: &Parts, place: &Place) -> Result<Target> {
+    let (started, address) = self::cluster(cluster, parts, place).await?;
+    Target::reach(&Given { name: name_of(cluster, place), uri: address.uri() }, Some(started)).await
+}
+
+impl Parts {
+    /// # Errors
+    /// No PostgreSQL is installed, or nobody whom it could run as.
+    pub(super) fn find() -> Result<Parts> {
+        Ok(Parts { programs: programs()?, user: unprivileged()? })
+    }
+
+    /// Starts the server of a directory that has its data.
+    pub(super) fn spawn(
+        &self,
+        cluster: &Cluster,
+        directory: &Path,
+        port: u16,
+        scratch: Option<Scratch>,
+    ) -> Result<Started> {
+        let failed = |error: std::io::Error| super::launch::failed(cluster.name, error);
+        let log = fs::File::create(directory.join("log")).map_err(failed)?;
+        let mut command = Command::new("sh");
+        command.args(["-c", SUPERVISOR, "sh"]).arg(directory).args(arguments(
+            cluster,
+            &self.programs,
+            directory,
+            port,
+        ));
+        command.stdout(Stdio::null()).stderr(log);
+        as_user(&mut command, self.user);
+        Started::spawn(&mut command, scratch).map_err(failed)
+    }
+}
+
+/// Makes a cluster, and starts it.
+pub(super) async fn cluster(cluster: &Cluster, parts: &Parts, place: &Place) -> Result<(Started, Address)> {
+    let (name, user) = (name_of(cluster, place), parts.user);
     let failed = |why: String| {
         let message = format!("can't be started: {why}");
         Error::Target { name: name.clone(), message }
@@ -119,33 +183,24 @@ async fn start(
     let prepared = tokio::task::block_in_place(|| {
         prepare(&directory, user).map_err(|error| error.to_string())?;
         log_to.map_or(Ok(()), |path| prepare(path, user)).map_err(|error| error.to_string())?;
-        initialise(programs, &directory, log_to, user, &password)
+        initialise(&parts.programs, &directory, log_to, user, &password)
     });
     prepared.map_err(failed)?;
     let port = free_port().map_err(|error| failed(error.to_string()))?;
-    let log = fs::File::create(directory.join("log")).map_err(|error| failed(error.to_string()))?;
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", SUPERVISOR, "sh"])
-        .arg(&directory)
-        .args(arguments(cluster, programs, &directory, port));
-    command.stdout(Stdio::null()).stderr(log);
-    as_user(&mut command, user);
-    let mut started =
-        Started::spawn(&mut command, Some(scratch)).map_err(|error| failed(error.to_string()))?;
+    let mut started = parts.spawn(cluster, &directory, port, Some(scratch))?;
     started.keeps(Some(directory.join("data")), journal);
-    let uri = format!("postgresql://postgres:{password}@127.0.0.1:{port}/postgres");
-    wait_for(&uri).await.map_err(|error| failed(format!("{error}{}", log_tail(&directory))))?;
-    Target::reach(&Given { name, uri }, Some(started)).await
+    let address = Address { port, password };
+    wait_for(&address.uri()).await.map_err(|error| failed(format!("{error}{}", log_tail(&directory))))?;
+    Ok((started, address))
 }
 
 /// Lets the unprivileged user in, and nobody else.
-fn prepare(directory: &Path, user: Option<(u32, u32)>) -> std::io::Result<()> {
+pub(super) fn prepare(directory: &Path, user: Option<(u32, u32)>) -> std::io::Result<()> {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
     user.map_or(Ok(()), |(uid, gid)| chown(directory, Some(uid), Some(gid)))
 }
 
-fn as_user(command: &mut Command, user: Option<(u32, u32)>) {
+pub(super) fn as_user(command: &mut Command, user: Option<(u32, u32)>) {
     if let Some((uid, gid)) = user {
         command.uid(uid).gid(gid);
     }
@@ -217,7 +272,7 @@ async fn wait_for(uri: &str) -> std::result::Result<(), String> {
 }
 
 /// The last lines it wrote, for whoever must find out why it doesn't start.
-fn log_tail(directory: &Path) -> String {
+pub(super) fn log_tail(directory: &Path) -> String {
     let text = fs::read_to_string(directory.join("log")).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     let tail = lines.get(lines.len().saturating_sub(3)..).unwrap_or_default();

@@ -24,6 +24,20 @@ pub(crate) struct Usage {
     pub(crate) written_bytes: Option<u64>,
 }
 
+impl Usage {
+    /// Both together.
+    pub(super) fn and(self, other: Usage) -> Usage {
+        Usage {
+            cpu: self.cpu + other.cpu,
+            resident_bytes: self.resident_bytes + other.resident_bytes,
+            written_bytes: self
+                .written_bytes
+                .map(|bytes| bytes + other.written_bytes.unwrap_or(0))
+                .or(other.written_bytes),
+        }
+    }
+}
+
 /// What a process and all below it have used; `None` if it is gone.
 pub(super) fn usage(root: u32) -> Option<Usage> {
     let mut usage = Usage::default();

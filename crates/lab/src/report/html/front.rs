@@ -2,7 +2,7 @@
 
 use super::page::{self, escape};
 use super::svg::{self, WIDTH};
-use super::{Colours, chip, environment, section, targets};
+use super::{Colours, Seen, chip, environment, section, targets};
 use crate::report::headlines::{self, Bar, Headline};
 use crate::report::{figures, groups};
 use crate::result::{Part, Report};
@@ -20,8 +20,9 @@ pub(super) fn render(report: &Report) -> String {
     body += &page::notice("wrong", "What went wrong", &report.errors);
     body += &page::notice("warn", "Before you believe a figure", &report.warnings);
     body += "<h2>Everything that was measured, and how</h2>\n";
+    let mut seen = Seen::default();
     for part in &report.parts {
-        body += &experiment(report, part, &colours);
+        body += &experiment(report, part, &colours, &mut seen);
     }
     let _ = write!(
         body,
@@ -116,13 +117,13 @@ fn spread(bar: &Bar) -> String {
 }
 
 /// An experiment behind its fold: what was done, what it means, every picture and figure.
-fn experiment(report: &Report, part: &Part, colours: &Colours) -> String {
+fn experiment(report: &Report, part: &Part, colours: &Colours, seen: &mut Seen) -> String {
     let floor = groups::floor(report);
     let sections: String = report
         .sections
         .iter()
         .filter(|section| section.experiment == part.experiment)
-        .map(|each| section(each, floor, colours))
+        .map(|each| section(each, floor, colours, seen))
         .collect();
     format!(
         "<details class=\"part\">\n<summary>{}</summary>\n<p class=\"lead\">{}</p>\n{}{sections}</details>\n",

@@ -5,6 +5,7 @@ pub(crate) mod charts;
 pub(crate) mod colours;
 mod front;
 pub(crate) mod page;
+mod seen;
 pub(crate) mod svg;
 
 use super::grid::{Detail, Grid};
@@ -13,6 +14,7 @@ use crate::result::{Kind, Report, Section, TargetInfo};
 use charts::{Figure, Panel};
 use colours::Colours;
 use page::escape;
+use seen::Seen;
 use std::fmt::Write as _;
 
 /// With more groups than this, only the bars are shown at once; the rest unfolds.
@@ -30,8 +32,9 @@ pub(crate) fn render(report: &Report) -> String {
     body += &page::notice("warn", "Before you believe a figure", &report.warnings);
     body += &targets(report, &colours);
     let floor = groups::floor(report);
+    let mut seen = Seen::default();
     for each in &report.sections {
-        body += &section(each, floor, &colours);
+        body += &section(each, floor, &colours, &mut seen);
     }
     body += &environment(report);
     page::page(&format!("{} · Vellum lab", report.title), &body)
@@ -96,12 +99,16 @@ fn definitions(lines: &[(String, String)]) -> String {
     format!("<dl>\n{}</dl>\n", lines.iter().map(line).collect::<String>())
 }
 
-fn section(section: &Section, floor: Option<&str>, colours: &Colours) -> String {
-    let panels = charts::panels(section, colours);
+fn section(section: &Section, floor: Option<&str>, colours: &Colours, seen: &mut Seen) -> String {
+    let (panels, known) = seen.new_ones(charts::panels(section, colours));
+    let known = match known.is_empty() {
+        true => String::new(),
+        false => format!("<p class=\"note\">Drawn above already: {}.</p>\n", escape(&known.join("; "))),
+    };
     let fold = panels.len() > GROUPS_OPEN && section.kind == Kind::Bars;
     let pictures = if fold { folded(panels) } else { unfolded(&panels) };
     format!(
-        "<section id=\"{}\">\n<h2>{}</h2>\n<p class=\"lead\">{}</p>\n{pictures}{}</section>\n",
+        "<section id=\"{}\">\n<h2>{}</h2>\n<p class=\"lead\">{}</p>\n{pictures}{known}{}</section>\n",
         escape(&section.id),
         escape(&section.title),
         escape(&section.about),

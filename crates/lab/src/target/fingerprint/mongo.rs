@@ -71,9 +71,9 @@ fn read(answers: &Answers) -> Learnt {
         mongodb(answers, &mut learnt);
     }
     if let Ok(all) = answers.options.get_array("argv") {
-        let words: Vec<&str> = all.iter().skip(1).filter_map(Bson::as_str).collect();
+        let words = options(all);
         if !words.is_empty() {
-            learnt.detail("options", words.join(" "));
+            learnt.detail("options", words);
         }
     }
     concern(answers, &mut learnt);
@@ -84,6 +84,12 @@ fn read(answers: &Answers) -> Learnt {
 fn vellum(answers: &Answers, learnt: &mut Learnt) {
     let engine = text(&answers.status, &["storageEngine", "name"]).unwrap_or("?");
     learnt.fingerprint.engine = engine.to_string();
+    if engine == "postgres" {
+        // Nothing said means majority there: the server's own disk, and the standbys that it is told to wait for.
+        learnt.fingerprint.promise = Promise::Journaled;
+        learnt.detail("journal", "PostgreSQL's log, synced before a write is acknowledged");
+        return;
+    }
     if engine != "disk" {
         learnt.fingerprint.promise = if engine == "memory" { Promise::Memory } else { Promise::Unknown };
         learnt.detail("journal", "none");
@@ -202,6 +208,21 @@ fn concern(answers: &Answers, learnt: &mut Learnt) {
         Err(_) => "w 1 (the protocol's default: the server tells none)".to_string(),
     };
     learnt.detail("write concern", told);
+}
+
+/// The words of a server's command line behind the program, without what is secret: reports are passed on.
+fn options(all: &[Bson]) -> String {
+    let mut after_secret = false;
+    let words = all.iter().skip(1).filter_map(Bson::as_str).map(|word| {
+        let secret = word.to_ascii_lowercase().contains("password");
+        let hidden =
+            std::mem::replace(&mut after_secret, secret && word.starts_with('-') && !word.contains('='));
+        match () {
+            () if hidden || (secret && !after_secret) => "***".to_string(),
+            () => crate::target::without_secrets(word),
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The value of an option on the server's command line, as `--name value` or `--name=value`.

@@ -106,6 +106,26 @@ fn others_of_the_protocol_are_recognised() {
 }
 
 #[test]
+fn options_are_shown_without_secrets() {
+    let words = [
+        "mongod",
+        "--dbpath",
+        "/x",
+        "--tlsCertificateKeyFilePassword",
+        "open",
+        "--keyPassword=sesame",
+        "--postgres",
+        "postgres://me:secret@db/x",
+        "host=db password=hidden",
+        "--port",
+    ];
+    let told = options(&words.map(Bson::from));
+    let wanted =
+        "--dbpath /x --tlsCertificateKeyFilePassword *** *** --postgres postgres://db/x *** --port";
+    assert_eq!(told, wanted);
+}
+
+#[test]
 fn a_server_that_tells_nothing_promises_nothing_known() {
     let learnt = read(&Answers::default());
     assert_eq!(learnt.fingerprint.promise, Promise::Unknown);
