@@ -52,7 +52,10 @@ pub(crate) enum Verb {
     #[command(disable_help_flag = true)]
     Advise(AdviseOptions),
     /// Copy all data of a running server, or of a directory
-    #[command(disable_help_flag = true)]
+    #[command(
+        disable_help_flag = true,
+        override_usage = "vellum backup [OPTIONS] [URI] TO\n       vellum backup [OPTIONS] --data <DIR> TO"
+    )]
     Backup(BackupOptions),
     /// Make a data directory of a backup, as of any moment
     #[command(disable_help_flag = true)]
@@ -127,7 +130,7 @@ pub(crate) struct BackupOptions {
     /// The directory may be new, empty, or hold earlier backups: then only what has been committed since is added, if
     /// the journal still has it. Without a connection string it is mongodb://127.0.0.1:27017/. Users need the role
     /// backup.
-    #[arg(value_name = "[URI] TO", required = true, num_args = 1..=2)]
+    #[arg(value_name = "PLACES", required = true, num_args = 1..=2)]
     pub(crate) places: Vec<String>,
 
     /// Read this data directory, which no server has open

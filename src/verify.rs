@@ -45,7 +45,12 @@ impl From<storage::Error> for Failure {
 /// Verifies, prints what was found, and says it by the exit code: 0 sound, 1 damaged, 2 not verified.
 pub(crate) fn verify(options: &VerifyOptions) -> ExitCode {
     let mut report = Report::default();
-    let verified = match options.place.join("vellum.backup").exists() {
+    let has = |name: &str| options.place.join(name).exists();
+    if !has("vellum.backup") && !has("vellum.format") {
+        complain(&format!("{} is neither a data directory nor a backup", options.place.display()));
+        return ExitCode::from(2);
+    }
+    let verified = match has("vellum.backup") {
         true => backup(options, &mut report),
         false => directory(&options.place, options, &mut report),
     };

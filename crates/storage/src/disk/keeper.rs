@@ -296,6 +296,12 @@ impl Keeper {
         if begun.freeze.garbage_bytes > 0 {
             self.rewritten = 0;
         }
+        // Once the base has these commits, the journal needn't have them after a crash; the archive wants them still.
+        if self.archive.is_some()
+            && let Err(error) = self.core.journal.sync()
+        {
+            log::warn!("the journal that is to be archived may have lost commits: {error}");
+        }
         let view = Arc::clone(&self.core.latest().view);
         let written = {
             let mut base = self.core.base.lock();

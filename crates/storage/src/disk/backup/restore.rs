@@ -163,7 +163,11 @@ fn claim(files: &Arc<dyn Files>, to: &Path) -> Result<Box<dyn std::any::Any + Se
         file.sync()?;
         files.sync_directory(to)
     };
-    mark().map_err(|error| during("writing", &path, error))?;
+    mark().map_err(|error| {
+        // Nothing else has been done.
+        let _ = files.remove(&path);
+        during("writing", &path, error)
+    })?;
     Ok(lock)
 }
 

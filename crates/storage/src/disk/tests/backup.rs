@@ -402,3 +402,82 @@ fn what_is_old_enough_goes_from_the_archive_and_another_copy_is_refused() {
     let error = DiskEngine::open_with(shared(&copy), &options, WIDE).err().map(|error| error.to_string());
     assert!(error.as_ref().is_some_and(|error| error.contains("another copy")), "{error:?}");
 }
+
+#[test]
+fn a_full_disk_is_told_and_nothing_half_done_is_taken_for_whole() {
+    let files = FaultyFiles::new();
+    let engine = open(&files).unwrap();
+    for batch in batches() {
+        engine.commit(batch).unwrap();
+    }
+    let (states, end) = (states(), batches().len());
+    for room in [0, 10, 60, 3000] {
+        files.set_room(Some(room));
+        let error = back_up(&files, &engine).unwrap_err();
+        assert!(matches!(error, Error::Full(_)), "{room}: {error}");
+        assert!(restore_to(&files, "/to", None, &[]).is_err());
+    }
+    files.set_room(None);
+    assert_eq!(back_up(&files, &engine).unwrap(), Kind::Full);
+    for room in [0, 10, 3000, 100_000] {
+        files.set_room(Some(room));
+        let error = restore_to(&files, "/to", None, &[]).unwrap_err();
+        assert!(matches!(error, Error::Full(_)), "{room}: {error}");
+    }
+    files.set_room(None);
+    restore_to(&files, "/to", None, &[]).unwrap();
+    assert_eq!(everything(&*opened(&files, "/to").unwrap().snapshot()), states[end]);
+}
+
+/// The server's machine stops anywhere, and goes on: what is archived is what it goes on from.
+#[test]
+fn after_a_stop_backup_and_archive_lead_to_what_the_server_has() {
+    let run = |files: &FaultyFiles| -> Result<()> {
+        let engine = open_archived(files)?;
+        for (at, batch) in batches().into_iter().enumerate() {
+            engine.commit(batch)?;
+            match at {
+                3 | 25 => _ = back_up(files, &engine)?,
+                _ if at % 6 == 5 => engine.checkpoint()?,
+                _ => {}
+            }
+        }
+        Ok(())
+    };
+    let counted = FaultyFiles::new();
+    run(&counted).unwrap();
+    let (writes, syncs) = counted.counts();
+    let stops =
+        (1..=writes).step_by(4).map(|at| (at, true)).chain((1..=syncs).step_by(2).map(|at| (at, false)));
+    let (mut restored, mut none) = (0, 0);
+    for (at, is_write) in stops {
+        let files = FaultyFiles::new();
+        match is_write {
+            true => files.stop_at_write(at),
+            false => files.stop_at_sync(at),
+        }
+        let _ = run(&files);
+        for loss in [Loss::Nothing, Loss::Everything, Loss::Some(at * 13)] {
+            let files = files.restart(loss);
+            let engine =
+                open_archived(&files).unwrap_or_else(|error| panic!("{at} {is_write} {loss:?}: {error}"));
+            let path = Path::new(BACKUP);
+            let backups = BackupDirectory::read(shared(&files), path);
+            if backups.is_ok_and(|backups| !backups.parts().is_empty()) {
+                for round in 0..3u8 {
+                    engine.commit(batch([put(0, b"after", &[round])])).unwrap();
+                    engine.checkpoint().unwrap();
+                }
+                restore_to(&files, "/to", None, &[ARCHIVE])
+                    .unwrap_or_else(|error| panic!("{at} {is_write} {loss:?}: {error}"));
+                let found = everything(&*opened(&files, "/to").unwrap().snapshot());
+                assert_eq!(found, everything(&*engine.snapshot()), "{at} {is_write} {loss:?}");
+                assert_eq!(back_up(&files, &engine).unwrap(), Kind::Changes, "{at} {is_write} {loss:?}");
+                restored += 1;
+            } else {
+                none += 1;
+            }
+        }
+    }
+    assert!(restored > 200 && none > 10, "{restored} {none}");
+}
