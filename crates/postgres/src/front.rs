@@ -100,6 +100,7 @@ impl Front {
         });
         spawned.map_err(|error| Failure::Lost(error.to_string()))?;
         pulse::start(&place, &lease);
+        pulse::start_survey(&place, &lease);
         Ok(Front {
             reads: control.another(limits.reads),
             commits: control.another(limits.commits),

@@ -43,7 +43,22 @@ pub(crate) struct Place {
 impl Place {
     /// Opens a connection; one attempt at each host.
     pub(crate) fn connect(&self, trips: &Arc<AtomicU64>) -> Answer<Connection> {
-        let mut connection = Connection::open(&self.config, &self.lives)?;
+        self.begin(Connection::open(&self.config, &self.lives)?, trips)
+    }
+
+    /// Looks at each host. One that takes writes on a later timeline begins another life, and so ends the
+    /// connections to whoever was the primary before.
+    pub(crate) fn survey(&self) {
+        for host in &self.config.hosts {
+            let config = Config { hosts: vec![host.clone()], ..self.config.clone() };
+            // Standbys refuse, and who is away is none the less for that.
+            let _ = Connection::open(&config, &self.lives)
+                .and_then(|connection| self.begin(connection, &Arc::default()));
+        }
+    }
+
+    fn begin(&self, connection: Connection, trips: &Arc<AtomicU64>) -> Answer<Connection> {
+        let mut connection = connection;
         connection.limit(self.config.connect_timeout)?;
         let rows = connection.one(&self.life, &[])?;
         connection.unlimited()?;

@@ -14,6 +14,10 @@ const BEAT: Duration = Duration::from_secs(1);
 /// How long the answer may take.
 const PATIENCE: Duration = Duration::from_secs(4);
 
+/// How often the other hosts are looked at: one of them may have taken the primary's place, while that one still
+/// believes itself to be it.
+const SURVEY: Duration = Duration::from_secs(3);
+
 /// A server that answers a new connection this soon would have answered an old one.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -32,6 +36,22 @@ pub(crate) fn start(place: &Arc<Place>, lease: &Arc<Lease>) {
     };
     if let Err(error) = std::thread::Builder::new().name("postgres-pulse".to_string()).spawn(beat) {
         log::error!("nobody notices when PostgreSQL answers no more: {error}");
+    }
+}
+
+/// Begins to look at the other hosts, where there are any, until the front is gone.
+pub(crate) fn start_survey(place: &Arc<Place>, lease: &Arc<Lease>) {
+    if place.config.hosts.len() < 2 {
+        return;
+    }
+    let (place, lease) = (place.clone(), lease.clone());
+    let survey = move || {
+        while !lease.wait(SURVEY) {
+            place.survey();
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("postgres-survey".to_string()).spawn(survey) {
+        log::error!("nobody notices when another PostgreSQL server is promoted: {error}");
     }
 }
 
