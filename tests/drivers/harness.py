@@ -69,6 +69,7 @@ class Server:
 
     def __init__(self, binary: str, topology: str, log: pathlib.Path, options: tuple[str, ...] = (),
                  environment: dict[str, str] | None = None, certificates: pathlib.Path | None = None):
+        self.binary = str(pathlib.Path(binary).resolve())
         self.topology = topology
         self.certificates = certificates
         self.log = log
@@ -162,6 +163,7 @@ def client_environment(server: Server) -> dict[str, str]:
     return {
         **os.environ,
         "VELLUM_URI": server.uri,
+        "VELLUM_BINARY": server.binary,
         "VELLUM_TOPOLOGY": server.topology,
         "VELLUM_CERTIFICATES": str(server.certificates or ""),
         "TZ": "UTC",

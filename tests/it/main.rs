@@ -45,6 +45,7 @@ mod deep;
 mod describe;
 mod durability;
 mod fairness;
+mod fidelity;
 #[cfg(unix)]
 mod files;
 mod fronts;

@@ -62,6 +62,11 @@ impl Allowed {
                 [place, _reason, ..] if place.contains(':') => allowed.add_lines(place),
                 _ => panic!("allowed.txt: a line without a reason: {line}"),
             }
+            let sources = [".cpp", ".h", ".idl", "db/commands"];
+            assert!(
+                sources.iter().any(|kind| line.contains(kind)),
+                "allowed.txt: a reason without its source: {line}"
+            );
         }
         allowed
     }

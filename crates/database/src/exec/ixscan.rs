@@ -10,6 +10,7 @@ use crate::storage_error;
 use base::Result;
 use base::bson::Builder;
 use base::key_string::{component_length, successor};
+use query::Interrupt;
 use query::matcher::Part;
 use std::sync::Arc;
 use storage::{Cursor, Direction, Ident, Range, Value};
@@ -61,6 +62,7 @@ impl IndexScan {
     ) -> Result<IndexScan> {
         let mut scan = IndexScan::over(surroundings, access, bounds.range(), forward)?;
         scan.bounds = (!bounds.is_contiguous()).then_some(bounds);
+        surroundings.operation.check()?;
         Ok(scan)
     }
 

@@ -192,12 +192,21 @@ fn equal(operand: Value<'_>, path: &Path, collation: &Collation) -> Option<Bound
 }
 
 fn one_of(within: &In, path: &Path, collation: &Collation) -> Option<Bounds> {
-    let values = within.values.iter().map(|value| equal(value.view(), path, collation));
-    let all: Vec<Bounds> =
-        values.chain(within.regexes.iter().map(|regex| Some(pattern(regex)))).collect::<Option<_>>()?;
-    let exact = all.iter().all(|bounds| bounds.exact);
-    let strings = all.iter().fold(Strings::default(), |strings, bounds| strings.and(bounds.strings));
-    let intervals = all.iter().flat_map(|bounds| bounds.intervals.as_slice().iter().cloned()).collect();
+    let mut intervals = Vec::with_capacity(within.values.len() + within.regexes.len());
+    let (mut exact, mut strings) = (true, Strings::default());
+    let mut add = |bounds: Bounds, intervals: &mut Vec<Interval>| {
+        exact &= bounds.exact;
+        strings = strings.and(bounds.strings);
+        intervals.extend(bounds.intervals.as_slice().iter().cloned());
+    };
+    for value in &within.values {
+        match value.view() {
+            // Of such there may be very many.
+            number if number.as_number().is_some() => intervals.push(Interval::equal_to(number, collation)),
+            value => add(equal(value, path, collation)?, &mut intervals),
+        }
+    }
+    within.regexes.iter().for_each(|regex| add(pattern(regex), &mut intervals));
     Some(Bounds { intervals: Intervals::union(intervals), exact, strings })
 }
 

@@ -20,7 +20,7 @@ use base::bson::{Builder, DocumentBuf, Type};
 use base::{Result, err};
 use query::collation::depends_on_collation;
 use query::matcher::{ComparisonOp, Node, Part, Predicate};
-use query::{Context, MetaKind, SortPattern};
+use query::{Context, Interrupt, MetaKind, SortPattern};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -109,6 +109,8 @@ pub(crate) fn plan(
     read: Read,
     context: &Arc<Context>,
 ) -> Result<Plan> {
+    // Of many values the bounds alone take a while.
+    operation.check()?;
     let near = read.matcher.near();
     let searched = text::query(&read)?;
     if near.is_some() && searched.is_some() {
@@ -199,6 +201,7 @@ pub(crate) fn plan(
         natural: NaturalOrder::of(data),
         context: context.clone(),
     });
+    operation.check()?;
     let (kept, trial) = trials.finish();
     Ok(Plan { read, source, rejected, range, filtered, kept, trial, surroundings })
 }

@@ -186,9 +186,12 @@ impl<'a> Planning<'a> {
         if matches!(root, Node::AlwaysFalse) {
             return Ok((Source::Eof, Vec::new()));
         }
+        let check = || self.context.interrupt.check();
         let conjuncts = self.conjuncts(root);
+        check()?;
         let sorts = self.read.sort.as_ref().is_some_and(|sort| sort.orders());
         let mut candidates = self.candidates(&conjuncts, root);
+        check()?;
         self.order(&mut candidates, sorts, &|equal| self.decide(equal))?;
         let mut sources: Vec<Source> = Vec::new();
         let strong = candidates.first().is_some_and(|best| best.equalities() > 0);

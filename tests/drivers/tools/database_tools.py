@@ -1,0 +1,98 @@
+"""What MongoDB's database tools send, written here after their documentation: the tools themselves can't be fetched where
+these suites run. A dump is a folder of `NAME.bson` and `NAME.metadata.json`, gzipped if asked for, as mongodump writes it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import pathlib
+from typing import Any
+
+import bson
+import pymongo
+from bson import json_util
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
+
+RAW = CodecOptions(document_class=RawBSONDocument)
+CANONICAL = json_util.JSONOptions(json_mode=json_util.JSONMode.CANONICAL)
+
+
+def collections(client: pymongo.MongoClient, name: str) -> list[dict[str, Any]]:
+    """All of a database, those of the system left out, as mongodump asks for them."""
+    reply = client[name].command("listCollections", cursor={})
+    return [found for found in reply["cursor"]["firstBatch"] if not found["name"].startswith("system.")]
+
+
+def _write(path: pathlib.Path, content: bytes, zipped: bool) -> None:
+    if zipped:
+        path.with_name(path.name + ".gz").write_bytes(gzip.compress(content))
+    else:
+        path.write_bytes(content)
+
+
+def _read(path: pathlib.Path) -> bytes:
+    zipped = path.with_name(path.name + ".gz")
+    return gzip.decompress(zipped.read_bytes()) if zipped.exists() else path.read_bytes()
+
+
+def dump(client: pymongo.MongoClient, name: str, folder: pathlib.Path, zipped: bool = False) -> None:
+    """mongodump: documents by the index on `_id`, without a timeout; options and indexes beside them."""
+    client.admin.command("buildInfo")
+    client.admin.command("listDatabases", nameOnly=True)
+    folder.mkdir()
+    for found in collections(client, name):
+        view = found["type"] == "view"
+        collection = client[name].get_collection(found["name"], codec_options=RAW)
+        indexes = [] if view else client[name].command("listIndexes", found["name"])["cursor"]["firstBatch"]
+        if not view:
+            client[name].command("count", found["name"])
+            clustered = "clusteredIndex" in found["options"]
+            cursor = collection.find(no_cursor_timeout=True, hint=None if clustered else {"_id": 1})
+            content = b"".join(document.raw for document in cursor)
+            cursor.close()
+            _write(folder / f"{found['name']}.bson", content, zipped)
+        metadata = {"options": found["options"], "indexes": indexes, "collectionName": found["name"], "type": found["type"]}
+        if not view:
+            metadata["uuid"] = found["info"]["uuid"].hex()
+        _write(folder / f"{found['name']}.metadata.json", json_util.dumps(metadata, json_options=CANONICAL).encode(), zipped)
+
+
+def restore(client: pymongo.MongoClient, name: str, folder: pathlib.Path, drop: bool = False) -> None:
+    """mongorestore: the collection with its options, its documents past all validators, then its indexes."""
+    names = sorted({path.name.split(".metadata.json")[0] for path in folder.iterdir() if ".metadata.json" in path.name})
+    for collection in names:
+        metadata = json_util.loads(_read(folder / f"{collection}.metadata.json").decode())
+        if drop:
+            client[name].command("drop", collection)
+        options = {key: value for key, value in metadata["options"].items() if key != "uuid"}
+        client[name].command({"create": collection, **options})
+        if metadata["type"] == "view":
+            continue
+        documents = bson.decode_all(_read(folder / f"{collection}.bson"), RAW)
+        for at in range(0, len(documents), 1000):
+            reply = client[name].command({
+                "insert": collection, "documents": documents[at:at + 1000], "ordered": False, "bypassDocumentValidation": True,
+                "bypassEmptyTsReplacement": True, "writeConcern": {"w": "majority"}})
+            assert "writeErrors" not in reply, reply
+        indexes = [index for index in metadata["indexes"] if index["name"] != "_id_" and not index.get("clustered")]
+        if indexes:
+            client[name].command({"createIndexes": collection, "indexes": indexes, "ignoreUnknownIndexOptions": True})
+
+
+def export(client: pymongo.MongoClient, name: str, collection: str, query: dict[str, Any] | None = None,
+           sort: dict[str, int] | None = None) -> list[str]:
+    """mongoexport: a line of canonical extended JSON for each document."""
+    cursor = client[name].get_collection(collection, codec_options=RAW).find(query or {}, sort=list((sort or {"_id": 1}).items()))
+    return [json_util.dumps(bson.decode(document.raw), json_options=CANONICAL) for document in cursor]
+
+
+def load(client: pymongo.MongoClient, name: str, collection: str, lines: list[str], upsert: bool = False) -> None:
+    """mongoimport: inserts, or replaces by `_id`."""
+    documents = [json_util.loads(line, json_options=CANONICAL) for line in lines]
+    if upsert:
+        updates = [{"q": {"_id": one["_id"]}, "u": one, "upsert": True, "multi": False} for one in documents]
+        reply = client[name].command({"update": collection, "updates": updates, "ordered": False, "bypassEmptyTsReplacement": True})
+    else:
+        reply = client[name].command({"insert": collection, "documents": documents, "ordered": False, "bypassEmptyTsReplacement": True})
+    assert "writeErrors" not in reply, reply
