@@ -120,8 +120,7 @@ fn options_are_shown_without_secrets() {
         "--port",
     ];
     let told = options(&words.map(Bson::from));
-    let wanted =
-        "--dbpath /x --tlsCertificateKeyFilePassword *** *** --postgres postgres://db/x *** --port";
+    let wanted = "--dbpath /x --tlsCertificateKeyFilePassword *** *** --postgres postgres://db/x *** --port";
     assert_eq!(told, wanted);
 }
 
