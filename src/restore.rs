@@ -28,6 +28,9 @@ pub(crate) fn restore(options: &RestoreOptions) -> Result<String, String> {
 
 /// A cluster time for people: when it was, and the number.
 pub(crate) fn moment(time: u64) -> String {
+    if time == 0 {
+        return "no known time".to_string();
+    }
     let seconds = time >> 32;
     let text = Timestamp::from_second(seconds as i64).map(|moment| moment.to_string());
     format!("{} ({seconds},{})", text.unwrap_or_default(), time & u64::from(u32::MAX))
