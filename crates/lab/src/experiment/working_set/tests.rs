@@ -1,6 +1,7 @@
 //! Documents, keys and findings of `working-set`.
 
 use super::*;
+use crate::result::Section;
 use std::time::Duration;
 
 fn shared() -> Arc<Shared> {
