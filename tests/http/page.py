@@ -13,6 +13,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -156,6 +157,33 @@ def open_page(vellum, folder, page):
     until(page, "document.querySelector('#trouble').textContent.includes('doesn')", "the end of the server is not told")
 
 
+def open_disk(vellum, folder, page):
+    """A data directory has a cache, whose curve is shown."""
+    with tempfile.TemporaryDirectory() as data, Server(vellum, "--data", data, "--cache-size", "16M") as server:
+        client = Client(server.uri)
+        for thousand in range(20):
+            documents = [{"_id": thousand * 1000 + n, "text": "x" * 900} for n in range(1000)]
+            client.run(insert="events", documents=documents, **{"$db": "shop"})
+        client.run(fsync=1, **{"$db": "admin"})
+        for n in range(3000):
+            client.run(find="events", filter={"_id": n * 7919 % (20000 if n % 4 == 0 else 2000)}, **{"$db": "shop"})
+        client.run(count="events", query={"text": "y"}, **{"$db": "shop"})
+        for name, width, height, dark in VIEWS:
+            page.open("about:blank", width, height, dark)
+            page.open(server.url, width, height, dark)
+            until(page, "document.querySelector('#curve polyline')?.points.length > 100", "no curve")
+            page.evaluate("document.querySelector('#workingset').scrollIntoView()")
+            seen = page.evaluate(LOOK)
+            page.screenshot(folder / f"page-curve-{name}.png")
+            assert seen["overflow"] <= 0 and not seen["trouble"] and len(seen["headings"]) == 7, f"{name}: {seen}"
+            assert not strange_requests(page, server.url), f"{name}: {strange_requests(page, server.url)}"
+        assert set(rows(page, "hits", 0)) == {"shop.events", "shop.events, index _id_"}, rows(page, "hits", 0)
+        words = page.evaluate("document.querySelector('#advice').textContent")
+        assert "beyond that nothing more is gained" in words and "NaN" not in words, words
+        labels = page.evaluate("[...document.querySelectorAll('#curve text')].map(each => each.textContent)")
+        assert "now 16 MiB" in labels and "100 %" in labels and len(labels) >= 6, labels
+
+
 def sort_slow(page):
     """By a click on a column, in one order and the other."""
     shapes = dict(zip(rows(page, "slow", 0), zip(rows(page, "slow", 1), rows(page, "slow", 6), rows(page, "slow", 5))))
@@ -223,6 +251,7 @@ def main(vellum, folder):
     folder.mkdir(parents=True, exist_ok=True)
     with browser.Browser() as page:
         open_page(vellum, folder, page)
+        open_disk(vellum, folder, page)
         log_in(vellum, folder, page)
     print(json.dumps({"pages": "look right", "screenshots": str(folder)}))
 

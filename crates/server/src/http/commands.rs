@@ -67,12 +67,22 @@ pub(super) fn operations(server: &Server, request: &Request<'_>, peer: Peer) -> 
 
 /// Slow operations by shape.
 pub(super) fn slow(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    told("vellumSlowQueries", server, request, peer)
+}
+
+/// What other sizes of the cache would do.
+pub(super) fn working_set(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    told("vellumWorkingSet", server, request, peer)
+}
+
+/// What a command without arguments tells.
+fn told(name: &str, server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
     let mut guest = match users::guest(server, request, peer) {
         Ok(guest) => guest,
         Err(answer) => return answer,
     };
     let mut command = Builder::new();
-    command.append("vellumSlowQueries", 1).append("$db", "admin");
+    command.append(name, 1).append("$db", "admin");
     match run(&mut guest, command.finish().view()) {
         Ok(reply) => json(reply.view()),
         Err(refused) => refused.into(),

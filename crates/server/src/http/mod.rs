@@ -60,7 +60,7 @@ struct Answers {
 }
 
 /// What can be asked for.
-const PATHS: [&str; 10] = [
+const PATHS: [&str; 11] = [
     "/",
     "/healthz",
     "/kill",
@@ -71,6 +71,7 @@ const PATHS: [&str; 10] = [
     "/readyz",
     "/session",
     "/slow",
+    "/working-set",
 ];
 
 /// Who sent a request.
@@ -150,6 +151,7 @@ fn route(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
         "/operations" => commands::operations(server, request, peer),
         "/session" => commands::session(server, request, peer),
         "/slow" => commands::slow(server, request, peer),
+        "/working-set" => commands::working_set(server, request, peer),
         _ => match users::guest(server, request, peer) {
             Ok(guest) => metrics::answer(server, &guest).into(),
             Err(answer) => answer,

@@ -206,14 +206,14 @@ fn users_log_in_and_out_and_may_what_their_roles_allow() {
         session.contains("\"user\":\"admin.watcher\"") && session.contains("\"mayKill\":false"),
         "{session}"
     );
-    for path in ["/metrics", "/operations", "/slow"] {
+    for path in ["/metrics", "/operations", "/slow", "/working-set"] {
         assert_eq!(with(path, &watcher), 200, "{path}");
     }
     let (reader, _, session) = log_in("user=reader&password=secret&authSource=shop");
     assert!(session.contains("\"maySeeAll\":false"), "{session}");
     assert_eq!(
-        (with("/metrics", &reader), with("/operations", &reader), with("/slow", &reader)),
-        (403, 200, 403)
+        ["/metrics", "/operations", "/slow", "/working-set"].map(|path| with(path, &reader)),
+        [403, 200, 403, 403]
     );
     // Neither one's own token for another's session, nor without the right.
     assert_eq!(post(&server, "/kill?op=1", &format!("{reader}{watchers_token}"), "").0, 403);
