@@ -301,6 +301,13 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "BYTES", requires = "data", default_value = "256M", value_parser = parse_size)]
     pub(crate) cache_size: u64,
 
+    /// Compression of documents on disk
+    ///
+    /// Of pages written from now on: none, lz4, or zstd, which makes them smaller and takes several times as long.
+    #[arg(long, value_name = "METHOD", value_enum, requires = "data", hide_possible_values = true,
+        hide_short_help = true, default_value_t = Compression::Lz4)]
+    pub(crate) compression: Compression,
+
     /// Directory for the journal
     ///
     /// It may be on another volume, and has to be named at every start.
@@ -537,6 +544,7 @@ pub(crate) const DISK_OPTIONS: &[&str] = &[
     "durability",
     "journal-commit-interval",
     "cache-size",
+    "compression",
     "journal-dir",
     "journal-archive",
     "journal-archive-keep",
@@ -564,6 +572,17 @@ pub(crate) enum Durability {
     Relaxed,
     /// Every write waits for a sync, which it shares with all that wait
     Journaled,
+}
+
+/// How pages of the data files are compressed.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Compression {
+    /// Not at all
+    None,
+    /// By LZ4
+    Lz4,
+    /// By Zstandard at its fastest
+    Zstd,
 }
 
 /// The levels of the log.

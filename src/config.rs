@@ -1,7 +1,7 @@
 //! Options turned into what the server is told: every contradiction is found here, before anything
 //! is opened.
 
-use crate::cli::{Cli, Durability, Engine, LogFormat, LogLevel, ServeOptions, TlsMode};
+use crate::cli::{Cli, Compression, Durability, Engine, LogFormat, LogLevel, ServeOptions, TlsMode};
 use crate::first_user::FirstUser;
 use crate::memory;
 use crate::tls;
@@ -104,6 +104,16 @@ impl Durability {
             Durability::None => storage::Durability::None,
             Durability::Relaxed => storage::Durability::Relaxed,
             Durability::Journaled => storage::Durability::Journaled,
+        }
+    }
+}
+
+impl Compression {
+    fn method(self) -> storage::Compression {
+        match self {
+            Compression::None => storage::Compression::None,
+            Compression::Lz4 => storage::Compression::Lz4,
+            Compression::Zstd => storage::Compression::Zstd,
         }
     }
 }
@@ -250,6 +260,7 @@ impl ServeOptions {
                 .journal_archive
                 .clone()
                 .map(|directory| storage::ArchiveOptions { directory, keep: self.journal_archive_keep }),
+            compression: self.compression.method(),
         })
     }
 }

@@ -28,7 +28,6 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/server/src/logging/mod.rs: SINK", "the same: where it goes"),
     ("crates/server/src/logging/mod.rs: WARNINGS", "the same: what was said at the start"),
     ("crates/server/src/net.rs: THREADS", "how many threads the machine runs at a time"),
-    ("crates/storage/src/disk/reuse.rs: LAST", "the page that a thread has read from a file last"),
     ("crates/storage/src/mutants.rs: ANY", "faults that tests switch on"),
     ("crates/storage/src/mutants.rs: CURRENT", "the same"),
     ("crates/storage/src/stretch.rs: FACTOR", "in debug builds, how slow code may be"),

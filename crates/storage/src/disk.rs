@@ -6,7 +6,7 @@
 //! 2. A reader takes the state, which no longer changes, and looks in up to three layers: changes, changes
 //!    that a checkpoint is writing, base (`state.rs`, `cursor.rs`, `base.rs`).
 //! 3. When the changes have grown, the keeper (`keeper.rs`) freezes them and writes them to the base
-//!    (`checkpoint.rs`), a redb file, in one transaction; then the journal before them can go.
+//!    (`checkpoint.rs`), a file of pages, all at once; then the journal before them can go.
 //! 4. Opening reads where the base stands and replays the journal behind it, a piece at a time (`recovery.rs`,
 //!    `reader.rs`).
 //! 5. Backups are streams of a snapshot or of the journal's frames (`backup.rs`), which `archive.rs` keeps beyond
@@ -16,10 +16,10 @@
 //! `docs/storage-disk.md` has the formats and the measurements.
 
 mod archive;
-mod backend;
 mod backup;
 mod base;
 mod checkpoint;
+mod control;
 mod core;
 mod cursor;
 mod directory;
@@ -27,6 +27,7 @@ mod files;
 mod journal;
 mod keeper;
 mod latency;
+mod legacy;
 mod overlay;
 mod reader;
 mod record;
@@ -39,7 +40,6 @@ mod still;
 mod swap;
 #[cfg(test)]
 mod tests;
-mod verify;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -54,9 +54,9 @@ use crate::{
     Batch, Curve, Durability, Engine, Error, Position, Reads, Result, Snapshot, Span, Statistics, WorkingSet,
 };
 use archive::Archive;
-use backend::Control;
 use backup::{Source, Trail};
 use base::Base;
+use control::Control;
 use core::{Bounds, Core};
 use directory::Directory;
 use journal::{Journal, Segments};
@@ -94,12 +94,26 @@ pub struct DiskOptions {
     pub durability: Durability,
     /// How often the journal is synced at [`Durability::Relaxed`].
     pub journal_commit_interval: Duration,
-    /// Memory for what has been read and changed, in bytes. Three quarters are redb's cache; changes may
+    /// Memory for what has been read and changed, in bytes. Three quarters are for pages of the base; changes may
     /// take a quarter before a checkpoint begins, and twice that before [`Engine::wait_for_room`] waits; they
     /// never take more than that four times and 64 MiB, and one batch.
     pub cache_bytes: u64,
     /// Where the journal is kept beyond checkpoints, if anywhere.
     pub archive: Option<ArchiveOptions>,
+    /// How pages of the base are compressed that are written from now on.
+    pub compression: Compression,
+}
+
+/// How pages are compressed, if that makes them shorter by an eighth.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None = 0,
+    /// By LZ4: some microseconds for a page.
+    #[default]
+    Lz4 = 1,
+    /// By Zstandard at its fastest: smaller, and several times as slow.
+    Zstd = 2,
 }
 
 impl DiskOptions {
@@ -112,6 +126,7 @@ impl DiskOptions {
             journal_commit_interval: Duration::from_millis(100),
             cache_bytes: 256 << 20,
             archive: None,
+            compression: Compression::default(),
         }
     }
 
@@ -160,9 +175,12 @@ impl DiskEngine {
         let journal = options.journal_directory.as_deref();
         let directory = Directory::open(Arc::clone(&files), &options.directory, journal)?;
         let control = Arc::new(Control::default());
-        let cache = usize::try_from(options.cache_bytes / CHANGES_SHARE * (CHANGES_SHARE - 1));
-        let cache = cache.unwrap_or(usize::MAX);
-        let base = Base::open(Arc::clone(&files), directory.base.clone(), cache, Arc::clone(&control))?;
+        let cache = options.cache_bytes / CHANGES_SHARE * (CHANGES_SHARE - 1);
+        let (path, compression) = (directory.base.clone(), options.compression);
+        if let Some(legacy) = &directory.legacy {
+            legacy::convert(&files, legacy, &path, compression)?;
+        }
+        let base = Base::open(Arc::clone(&files), path, cache, compression, Arc::clone(&control))?;
         let reuse = Arc::clone(&base.reuse);
         let loaded = base.load()?;
         let archive = options.archive.as_ref();

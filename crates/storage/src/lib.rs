@@ -29,8 +29,8 @@ pub use batch::{Batch, Op};
 pub use bytes::{Key, Value};
 pub use differences::{Difference, Differences};
 pub use disk::{
-    ArchiveOptions, Backup, BackupDirectory, DiskEngine, DiskOptions, End, Kind, Lost, Part, PartWriter,
-    Restore, Restored, Salvage, Since, Still, restore,
+    ArchiveOptions, Backup, BackupDirectory, Compression, DiskEngine, DiskOptions, End, Kind, Lost, Part,
+    PartWriter, Restore, Restored, Salvage, Since, Still, restore,
 };
 pub use engine::{
     ArchiveCounts, Cursor, Damage, Direction, Durability, Engine, Ident, Position, Range, SYNC_SPANS,

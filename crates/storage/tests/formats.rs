@@ -26,7 +26,9 @@ use storage::{
 };
 
 /// The format that this version writes.
-const NEWEST: u32 = 2;
+const NEWEST: u32 = 3;
+/// The last format whose base is redb's, which only opening to serve converts.
+const LEGACY: u32 = 2;
 /// The first format that knows the times of commits.
 const TIMED: u32 = 2;
 /// The greatest time of the commits of [`fill`].
@@ -113,15 +115,16 @@ fn copy(from: &Path, to: &Path, compress: bool) -> io::Result<()> {
         match name.to_str() {
             _ if entry.file_type()?.is_dir() => copy(&path, &to.join(name), compress)?,
             Some("vellum.lock") => {}
-            Some("base.redb") if compress => {
-                let packed = fs::File::create(to.join("base.redb.gz"))?;
+            Some(base @ ("base.redb" | "base.vellum")) if compress => {
+                let packed = fs::File::create(to.join(format!("{base}.gz")))?;
                 let mut packed = flate2::write::GzEncoder::new(packed, flate2::Compression::best());
                 io::copy(&mut fs::File::open(path)?, &mut packed)?;
                 packed.finish()?;
             }
-            Some("base.redb.gz") => {
+            Some(packed @ ("base.redb.gz" | "base.vellum.gz")) => {
+                let base = to.join(packed.trim_end_matches(".gz"));
                 let mut packed = flate2::read::GzDecoder::new(fs::File::open(path)?);
-                io::copy(&mut packed, &mut fs::File::create(to.join("base.redb"))?)?;
+                io::copy(&mut packed, &mut fs::File::create(base)?)?;
             }
             _ => _ = fs::copy(path, to.join(name))?,
         }
@@ -257,10 +260,19 @@ fn restored(from: &Path, archives: &[&Path], until: Option<u64>, to: &Path) -> E
 }
 
 #[test]
-fn a_directory_of_every_format_is_backed_up_as_it_is() {
+fn a_directory_is_backed_up_as_it_is_and_one_of_an_older_base_is_refused() {
     for format in 1..=NEWEST {
         let copied = Copied::new(format, "backed-up");
         let (to, target) = (copied.0.with_extension("backup"), copied.0.with_extension("target"));
+        if format <= LEGACY {
+            let refused = Still::open(&options(&copied.0)).err();
+            let names_it = |what: &str| what.contains(&format!("format {format}"));
+            assert!(
+                matches!(&refused, Some(storage::Error::Unavailable(what)) if names_it(what)),
+                "{refused:?}"
+            );
+            continue;
+        }
         let still = Still::open(&options(&copied.0)).unwrap();
         assert_eq!(back_up(&still, &to), Kind::Full);
         drop(still);

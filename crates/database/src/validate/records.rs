@@ -10,7 +10,7 @@ use base::Result;
 use base::bson::Document;
 use storage::{Direction, Range, Value};
 
-/// After so many records that cannot be read, the rest is given up.
+/// After so many pages that cannot be read, the rest is given up.
 const BROKEN_MAX: u64 = 10_000;
 
 impl Walk<'_> {
@@ -43,28 +43,41 @@ impl Walk<'_> {
                 }
                 Err(error) => {
                     broken += 1;
-                    self.found.invalid += 1;
                     self.broken(error)?;
                 }
             }
         }
-        self.list_broken(data, broken)?;
-        self.check_counts(data, counted, broken, bytes)
+        let entries = snapshot.entries(data.ident).map_err(storage_error)?;
+        let lost = if broken > 0 { entries.saturating_sub(self.found.records).max(1) } else { 0 };
+        self.found.invalid += lost;
+        self.list_broken(data, lost)?;
+        self.check_counts(data, counted, lost, bytes)
     }
 
-    /// Names the records that could not be read.
-    fn list_broken(&mut self, data: &Data, broken: u64) -> Result<()> {
-        if broken == 0 {
-            return Ok(());
-        }
+    /// Names the records that could not be read, as far as the first index, which is the one on `_id`, knows them.
+    fn list_broken(&mut self, data: &Data, lost: u64) -> Result<()> {
+        let Some(index) = data.indexes.first().filter(|_| lost > 0) else { return Ok(()) };
         let snapshot = self.view.snapshot.clone();
-        let damages = snapshot.verify(data.ident, &mut || true).map_err(storage_error)?;
-        let keys = damages.into_iter().filter_map(|damage| damage.key);
-        for key in keys.filter(|key| snapshot.get(data.ident, key).is_err()) {
-            if let Ok(id) = RecordId::from_key(&key) {
-                // It was counted when it was come upon.
+        let Ok(mut entries) = snapshot.scan(index.ident, Range::all(), Direction::Forward) else {
+            return Ok(());
+        };
+        let mut broken = 0;
+        while broken < BROKEN_MAX {
+            self.context.interrupt.check()?;
+            let (key, value) = match entries.next() {
+                Ok(Some(entry)) => entry,
+                Ok(None) => break,
+                Err(_) => {
+                    broken += 1;
+                    continue;
+                }
+            };
+            if let Ok(entry) = IndexEntry::from_parts(key, value, index.unique())
+                && snapshot.get(data.ident, &entry.record.key()).is_err()
+            {
+                // It was counted when it was missed.
                 self.found.invalid -= self.found.invalid.min(1);
-                self.found.corrupt(id);
+                self.found.corrupt(entry.record);
             }
         }
         Ok(())

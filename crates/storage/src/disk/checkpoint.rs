@@ -8,13 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use redb::TableHandle;
-
-use super::base::{
-    Base, Entries, IDENTS, NEXT_TABLE, NUMBERS, POSITION, TIME, View, seal, storage, table_name,
-};
-use super::state::{Change, Freeze, Table, each_ident};
-use crate::{Cursor, Direction, Ident, Range, Result};
+use super::base::{Base, Changes, Copied, Numbers, Source, View};
+use super::state::{Change, Freeze, Frozen, Table, each_ident};
+use crate::memory::TreeCursor;
+use crate::{Direction, Ident, Key, Range, Result, Value};
 
 /// What a checkpoint does to the tables, decided before anything is written.
 pub(super) struct Plan {
@@ -83,45 +80,20 @@ impl Plan {
     }
 
     /// Writes everything to the base, durably. `view` is the base as it was, for what has to be copied.
-    pub(super) fn write(&self, base: &Base, view: &Arc<View>) -> Result<()> {
-        let mut transaction = base.database()?.begin_write().map_err(storage)?;
-        transaction.set_quick_repair(true);
-        self.write_trees(&transaction, view)?;
-        self.delete_tables(&transaction)?;
-        {
-            let mut numbers = transaction.open_table(NUMBERS).map_err(storage)?;
-            numbers.insert(POSITION, self.position).map_err(storage)?;
-            numbers.insert(NEXT_TABLE, self.next_table).map_err(storage)?;
-            numbers.insert(TIME, self.time).map_err(storage)?;
-        }
-        transaction.commit().map_err(storage)
-    }
-
-    fn write_trees(&self, transaction: &redb::WriteTransaction, view: &Arc<View>) -> Result<()> {
-        let mut rows = transaction.open_table(IDENTS).map_err(storage)?;
-        for (ident, step) in &self.trees {
-            match step {
-                Some(step) => {
-                    step.write(transaction, view)?;
-                    let row = (step.number, step.table.entries, step.table.bytes);
-                    rows.insert(ident.0, row).map_err(storage)?;
+    pub(super) fn write(&self, base: &mut Base, view: &Arc<View>) -> Result<()> {
+        let numbers = Numbers { position: self.position, time: self.time, next_table: self.next_table };
+        base.checkpoint(numbers, &|| true, |changes| {
+            for (ident, step) in &self.trees {
+                match step {
+                    Some(step) => {
+                        step.write(changes, view)?;
+                        changes.note(*ident, Some([step.number, step.table.entries, step.table.bytes]));
+                    }
+                    None => changes.note(*ident, None),
                 }
-                None => drop(rows.remove(ident.0).map_err(storage)?),
             }
-        }
-        Ok(())
-    }
-
-    fn delete_tables(&self, transaction: &redb::WriteTransaction) -> Result<()> {
-        let wanted: BTreeSet<String> = self.wanted.iter().map(|number| table_name(*number)).collect();
-        let kept = [IDENTS.name(), NUMBERS.name()];
-        let there = transaction.list_tables().map_err(storage)?;
-        let unwanted = there.filter(|table| !wanted.contains(table.name()) && !kept.contains(&table.name()));
-        let unwanted: Vec<_> = unwanted.collect();
-        for table in unwanted {
-            transaction.delete_table(table).map_err(storage)?;
-        }
-        Ok(())
+            changes.keep_only(&self.wanted)
+        })
     }
 
     pub(super) fn position(&self) -> u64 {
@@ -130,32 +102,45 @@ impl Plan {
 }
 
 impl Step {
-    fn write(&self, transaction: &redb::WriteTransaction, view: &Arc<View>) -> Result<()> {
+    fn write(&self, changes: &mut Changes<'_>, view: &Arc<View>) -> Result<()> {
         let Some(frozen) = &self.table.frozen else { return Ok(()) };
-        if self.number == 0 {
-            return Ok(());
-        }
-        let name = table_name(self.number);
-        let mut table = transaction.open_table(Entries::new(&name)).map_err(storage)?;
-        let mut sealed = Vec::new();
-        if self.copied {
-            let mut cursor = self.table.cursor(view, Range::all(), Direction::Forward)?;
-            while let Some((key, value)) = cursor.next()? {
-                seal(key, value, &mut sealed);
-                table.insert(key, sealed.as_slice()).map_err(storage)?;
+        match (self.number, self.copied) {
+            (0, _) => Ok(()),
+            (number, true) => {
+                let cursor = self.table.cursor(view, Range::all(), Direction::Forward)?;
+                changes.merge(number, &mut Copied::new(cursor))
             }
-            return Ok(());
+            (number, false) => changes.merge(number, &mut Layer::new(frozen)),
         }
-        let mut cursor = frozen.changes.cursor(Range::all(), Direction::Forward);
-        while let Some((key, change)) = cursor.next() {
-            match change {
-                Change::Put { value, .. } => {
-                    seal(key, value, &mut sealed);
-                    table.insert(key, sealed.as_slice()).map_err(storage)?;
-                }
-                Change::Gone => drop(table.remove(key).map_err(storage)?),
-            }
+    }
+}
+
+/// Frozen changes, one entry ahead.
+struct Layer {
+    cursor: TreeCursor<Change>,
+    next: Option<(Key, Change)>,
+}
+
+impl Layer {
+    fn new(frozen: &Frozen) -> Self {
+        Layer { cursor: frozen.changes.cursor(Range::all(), Direction::Forward), next: None }
+    }
+
+    fn fill(&mut self) {
+        if self.next.is_none() {
+            self.next = self.cursor.next().map(|(key, change)| (Key::from(key), change.clone()));
         }
-        Ok(())
+    }
+}
+
+impl Source for Layer {
+    fn peek(&mut self) -> Result<Option<&[u8]>> {
+        self.fill();
+        Ok(self.next.as_ref().map(|(key, _)| &**key))
+    }
+
+    fn take(&mut self) -> Result<Option<(Key, Option<Value>)>> {
+        self.fill();
+        Ok(self.next.take().map(|(key, change)| (key, change.into_value())))
     }
 }

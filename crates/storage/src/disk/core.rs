@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::backend::Control;
 use super::base::{Base, CacheCounts, View};
 use super::checkpoint::Plan;
+use super::control::Control;
 use super::files::File;
 use super::journal::{Appender, Journal};
 use super::keeper::Desk;
@@ -237,20 +237,25 @@ impl Core {
 
     /// Lets the base take the place of what a checkpoint has written.
     pub(super) fn thaw(&self, plan: &Plan, view: Arc<View>) {
+        // A large batch is applied to a copy of the state, which must not take the place of this one.
+        let writer = self.writer.lock();
         let mut state = self.state.lock();
         let before = Arc::clone(&state);
         Arc::make_mut(&mut state).thaw(&plan.tables, view);
         drop(state);
+        drop(writer);
         // Perhaps the last reference to the view and the changes of before: freed outside of the lock.
         drop(before);
     }
 
     /// Lets readers read the base through another view of the same.
     pub(super) fn look_through(&self, view: Arc<View>) {
+        let writer = self.writer.lock();
         let mut state = self.state.lock();
         let before = Arc::clone(&state);
         Arc::make_mut(&mut state).view = view;
         drop(state);
+        drop(writer);
         drop(before);
     }
 
@@ -270,7 +275,7 @@ impl Core {
 
     /// The cache's counters; while a checkpoint has the base, those of before it.
     pub(super) fn cache(&self) -> CacheCounts {
-        let now = self.base.try_lock().and_then(|base| base.cache());
+        let now = self.base.try_lock().map(|base| base.cache());
         let mut seen = self.cache.lock();
         *seen = now.unwrap_or(*seen);
         *seen

@@ -103,7 +103,7 @@ impl MergeCursor {
         if let Some(base) = &mut self.base
             && base.peek()? == Some(key)
         {
-            let below = base.take()?;
+            let below = base.take();
             if matches!(source, Source::Base) {
                 value = below;
             }
@@ -112,18 +112,17 @@ impl MergeCursor {
     }
 
     /// The next entry if nothing lies above the base, which needs no comparisons.
-    fn next_of_base(&mut self) -> Result<bool> {
-        let Some(base) = &mut self.base else { return Ok(false) };
-        let Some(key) = base.peek()? else { return Ok(false) };
-        self.key = Key::from(key);
-        self.value = base.take()?.unwrap_or_default();
-        Ok(true)
+    #[inline]
+    fn next_of_base(&mut self) -> Result<Option<(&[u8], &Value)>> {
+        let Some(base) = &mut self.base else { return Ok(None) };
+        if base.peek()?.is_none() {
+            return Ok(None);
+        }
+        self.value = base.take().unwrap_or_default();
+        Ok(Some((base.taken(), &self.value)))
     }
 
     fn advance(&mut self) -> Result<bool> {
-        if self.layers.is_empty() {
-            return self.next_of_base();
-        }
         while let Some((source, key)) = self.first()? {
             if let Some(value) = self.take(source, &key)? {
                 self.key = key;
@@ -137,6 +136,9 @@ impl MergeCursor {
 
 impl Cursor for MergeCursor {
     fn next(&mut self) -> Result<Option<(&[u8], &Value)>> {
+        if self.layers.is_empty() {
+            return self.next_of_base();
+        }
         Ok(self.advance()?.then_some((&*self.key, &self.value)))
     }
 

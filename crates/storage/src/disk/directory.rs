@@ -17,10 +17,15 @@ use crate::{Error, Result};
 /// 1. The first.
 /// 2. The journal's frames carry the time of their commit, and values that repeat only once (`record.rs`); the
 ///    base remembers the greatest time.
-pub(super) const FORMAT: u32 = 2;
+/// 3. The base is a file of pages of our own (`base.rs`), no longer one of redb (`legacy.rs`).
+pub(super) const FORMAT: u32 = 3;
+/// The last format whose base is redb's.
+pub(super) const LEGACY_FORMAT: u32 = 2;
 pub(super) const FORMAT_FILE: &str = "vellum.format";
 pub(super) const LOCK_FILE: &str = "vellum.lock";
-pub(super) const BASE_FILE: &str = "base.redb";
+pub(super) const BASE_FILE: &str = "base.vellum";
+/// The base of formats 1 and 2.
+pub(super) const LEGACY_BASE_FILE: &str = "base.redb";
 pub(super) const NEW_BASE_FILE: &str = "base.new";
 pub(super) const JOURNAL_DIRECTORY: &str = "journal";
 
@@ -33,6 +38,8 @@ pub(super) struct Directory {
     /// The version of its format.
     format: u32,
     pub(super) base: PathBuf,
+    /// The base of an older format, from which the other is to be made.
+    pub(super) legacy: Option<PathBuf>,
     pub(super) segments: Segments,
     /// Held as long as the directory is open.
     _lock: Box<dyn Any + Send + Sync>,
@@ -52,15 +59,21 @@ impl Directory {
         let mut format = FORMAT;
         if has(FORMAT_FILE) {
             (format, segments.id) = read_format(&*files, path)?;
-        } else if has(BASE_FILE) {
+        } else if has(BASE_FILE) || has(LEGACY_BASE_FILE) {
             return Err(Error::Corrupted(format!("{} has data but no file {FORMAT_FILE}", path.display())));
         } else {
             set_up(path, &mut segments)?;
         }
-        if !has(BASE_FILE) {
-            finish_set_up(&*files, path)?;
+        let name = if format <= LEGACY_FORMAT { LEGACY_BASE_FILE } else { BASE_FILE };
+        if !has(name) {
+            finish_set_up(&*files, path, name)?;
         }
-        Ok(Directory { path: path.to_path_buf(), format, base: path.join(BASE_FILE), segments, _lock: lock })
+        let legacy = (format <= LEGACY_FORMAT).then(|| path.join(LEGACY_BASE_FILE));
+        if legacy.is_none() && has(LEGACY_BASE_FILE) {
+            drop_legacy(&*files, path);
+        }
+        let base = path.join(BASE_FILE);
+        Ok(Directory { path: path.to_path_buf(), format, base, legacy, segments, _lock: lock })
     }
 
     /// Notes that from now on the directory has the newest format, durably: earlier versions of Vellum then
@@ -70,12 +83,23 @@ impl Directory {
             return Ok(());
         }
         log::info!("{} goes on in format {FORMAT}, it had {}", self.path.display(), self.format);
-        write_format(&self.path, &self.segments)
+        write_format(&self.path, &self.segments)?;
+        if self.legacy.is_some() {
+            drop_legacy(&*self.segments.files, &self.path);
+        }
+        Ok(())
     }
 
     /// Takes the lock that keeps other processes out.
     pub(super) fn lock(files: &dyn Files, path: &Path) -> Result<Box<dyn Any + Send + Sync>> {
         files.lock(&path.join(LOCK_FILE)).map_err(|error| locking(path, error))
+    }
+}
+
+/// Removes the base of an older format; if that fails, the next opening does.
+fn drop_legacy(files: &dyn Files, path: &Path) {
+    if let Err(error) = files.remove(&path.join(LEGACY_BASE_FILE)) {
+        log::warn!("{LEGACY_BASE_FILE}, which isn't needed any more, stays: {error}");
     }
 }
 
@@ -130,8 +154,8 @@ fn write_format(path: &Path, segments: &Segments) -> Result<()> {
 
 /// Gives the base its name. Nothing is committed before that, so a directory with the format and without a
 /// base is one whose setting up was interrupted, if it still has the new one.
-fn finish_set_up(files: &dyn Files, path: &Path) -> Result<()> {
-    let base = path.join(BASE_FILE);
+fn finish_set_up(files: &dyn Files, path: &Path, name: &str) -> Result<()> {
+    let base = path.join(name);
     let rename = files.rename(&path.join(NEW_BASE_FILE), &base).and_then(|()| files.sync_directory(path));
     rename.map_err(|error| during("setting up", &base, error))
 }

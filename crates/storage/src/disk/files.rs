@@ -1,6 +1,6 @@
 //! The seam between the disk engine and the operating system: a few calls on files and directories.
 //!
-//! Everything that the engine writes, redb's pages included, passes here, so that a test can put a file
+//! Everything that the engine writes passes here, so that a test can put a file
 //! system of its own beneath it that stops at any write or sync, loses what wasn't synced, or is full
 //! ([`crate::testing::FaultyFiles`]).
 

@@ -3,8 +3,7 @@
 //! It freezes the state when the changes in memory or the journal have grown large, when much of the base has
 //! been dropped, or when the latest checkpoint is a while ago, writes the changes to the base, and lets go of
 //! the segments that this makes superfluous, and of the room. A checkpoint that fails is tried again with the
-//! same frozen state; if redb has seen an error, the base is opened anew first. All that time readers and
-//! writers go on, the latter ever more slowly (see [`super::room`]).
+//! same frozen state. All that time readers and writers go on, the latter ever more slowly.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,12 +15,11 @@ use super::checkpoint::Plan;
 use super::core::Core;
 use super::reader::Reader;
 use super::state::Freeze;
-use super::verify::sheltered;
 use crate::{Error, Result};
 
 /// How long to wait after a failure before the next attempt.
 const RETRY: Duration = Duration::from_millis(100);
-/// How often to look whether the base needs opening anew.
+/// How often to look whether there is a reason for a checkpoint.
 const LOOK: Duration = Duration::from_millis(500);
 /// How long changes stay in the journal alone unless something else is asked for, as mongod has it.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -160,8 +158,7 @@ impl Keeper {
     pub(super) fn run(mut self) {
         self.take_back();
         while let Some(order) = self.next_order() {
-            // Broken pages of the base may make redb panic; writers are to hear of it.
-            let result = sheltered(|| self.attempt(order));
+            let result = self.attempt(order);
             if result.is_ok() {
                 self.take_back();
             }
@@ -209,23 +206,23 @@ impl Keeper {
     /// been freed.
     fn take_back(&mut self) {
         let latest = self.core.latest();
-        let (file, data) = (self.core.file_bytes(), latest.bytes);
+        let file = self.core.file_bytes();
         // What a checkpoint will free first isn't to be copied.
         let later = self.begun.is_some() || is_much(latest.garbage_bytes, file);
-        if later || file < REWRITE_BYTES_MIN + 3 * data || file <= self.rewritten {
+        drop(latest);
+        if later || file < REWRITE_BYTES_MIN || file <= self.rewritten {
             return;
         }
-        drop(latest);
         let core = Arc::clone(&self.core);
-        let rewritten = sheltered(|| {
-            let mut base = core.base.lock();
-            let view = base.view()?;
-            base.rewrite(&view, &|| !core.desk.is_closing())?;
-            let view = base.view()?;
-            drop(base);
-            core.look_through(view);
-            Ok(())
-        });
+        let mut base = core.base.lock();
+        if file < REWRITE_BYTES_MIN + 3 * base.live_bytes() {
+            return;
+        }
+        let rewritten = base.rewrite(&|| !core.desk.is_closing());
+        if rewritten.is_ok() {
+            core.look_through(base.view());
+        }
+        drop(base);
         if let Err(error) = rewritten
             && error != Error::Closed
         {
@@ -239,14 +236,12 @@ impl Keeper {
     fn is_due(&self) -> bool {
         let core = &self.core;
         core.journal.is_broken()
-            || core.control.has_failed()
             || is_much(core.latest().garbage_bytes, core.file_bytes())
             || core.desk.is_long(self.attempted.elapsed()) && core.has_changes()
     }
 
     fn attempt(&mut self, order: u64) -> Result<()> {
         self.attempted = Instant::now();
-        self.heal()?;
         if let Some(begun) = self.begun.take() {
             let late = begun.order < order;
             self.complete(begun)?;
@@ -256,30 +251,6 @@ impl Keeper {
         }
         let begun = self.begin(order)?;
         self.complete(begun)
-    }
-
-    /// Opens the base anew if it has failed. What readers held of it before is lost to them.
-    fn heal(&mut self) -> Result<()> {
-        if !self.core.control.has_failed() {
-            return Ok(());
-        }
-        let mut base = self.core.base.lock();
-        base.reopen()?;
-        let loaded = base.load()?;
-        log::warn!("the base was opened anew after an error");
-        match self.begun.take() {
-            // The checkpoint had been made durable before its end was reported as a failure.
-            Some(begun) if begun.plan.position() == loaded.position => {
-                drop(base);
-                self.core.thaw(&begun.plan, loaded.view);
-                self.finish(&begun)?;
-            }
-            begun => {
-                self.begun = begun;
-                self.core.look_through(loaded.view);
-            }
-        }
-        Ok(())
     }
 
     fn begin(&mut self, order: u64) -> Result<Begun> {
@@ -305,7 +276,7 @@ impl Keeper {
         let view = Arc::clone(&self.core.latest().view);
         let written = {
             let mut base = self.core.base.lock();
-            base.settle().and_then(|()| begun.plan.write(&base, &view)).and_then(|()| base.view())
+            base.settle().and_then(|()| begun.plan.write(&mut base, &view)).map(|()| base.view())
         };
         drop(view);
         match written {

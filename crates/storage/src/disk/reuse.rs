@@ -1,24 +1,17 @@
 //! What would a cache of another size do? A sketch of how soon pages of the base are read again.
 //!
-//! redb caches the base's pages, and says nothing of who reads which. But a page is known by where it lies in
-//! memory: our backend is given the memory that a page is read into or written from (`backend.rs`), which the
-//! cache keeps and lends to readers, and whoever has looked up an entry holds a piece of it (`base.rs`). No such
-//! memory is looked into, addresses are compared, and an address means the page that was last put there.
-//!
-//! A read is one visit of a page of entries: by a lookup that finds something, or by a cursor that comes to it.
-//! It is a miss if that page had to be read from the file. Visits of the pages above those, one in a hundred or so,
-//! aren't counted: nearly always they are hits. A cache has to have room for them, though (`stack.rs`).
+//! A read is one visit of a page of entries: by a lookup, or by a cursor that comes to it. It is a miss if that page had
+//! to be read from the file. Visits of the pages above those, one in a hundred or so, aren't counted: nearly always they
+//! are hits. A cache has to have room for them, though, so that they are in the sample, too.
 //!
 //! Of the pages one in 2^n is looked at, chosen by a hash of its place in the file (SHARDS: Waldspurger et al.,
 //! FAST 2015): how many other pages of the sample have been visited since it was visited last, times 2^n, is the
 //! size of the cache that would still have had it. As the sample grows beyond its bound n is raised. So memory is
-//! fixed, and most reads cost a look into a small table of bits (`frames.rs`).
+//! fixed, and most reads cost a hash.
 
-mod frames;
 mod stack;
 mod tally;
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -27,43 +20,35 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use crate::{Reads, WorkingSet};
-use frames::Frames;
 use stack::Stack;
 use tally::{Count, Tallies};
 
-/// The unit in which pages are counted.
-const PAGE_BYTES: u64 = 4096;
+/// The unit in which the sizes of pages are counted.
+const UNIT_BYTES: u64 = 512;
 /// The most pages that are looked at.
 const SAMPLE: usize = 4096;
 /// One page in 2^this is looked at to begin with.
-const FIRST_SHIFT: u32 = 2;
-/// What redb's inner pages begin with.
-const INNER: u8 = 2;
+const FIRST_SHIFT: u32 = 0;
 /// How many tables have counters of their own; others share theirs.
 const TABLES_MAX: usize = 1024;
 /// After so many visits of sampled pages the clock is looked at.
 const LOOK_EVERY: u32 = 64;
 
-/// The page that a thread has read from the file last, and where it is in memory.
-#[derive(Clone, Copy)]
-struct Placed {
-    address: usize,
-    len: usize,
-    /// If it is one of the sample: what it had been away for.
-    sampled: Option<Option<u64>>,
-}
-
-impl Placed {
-    const NONE: Placed = Placed { address: 0, len: 0, sampled: None };
-}
-
-thread_local! {
-    static LAST: Cell<Placed> = const { Cell::new(Placed::NONE) };
+/// A page that was visited.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Visited {
+    /// What no other page has.
+    pub(super) number: u64,
+    /// The memory that it takes.
+    pub(super) bytes: u64,
+    /// Whether it has entries; others lead to those.
+    pub(super) is_leaf: bool,
+    /// Whether it had to be read from the file.
+    pub(super) is_miss: bool,
 }
 
 /// The sketch of one base.
 pub(super) struct Reuse {
-    frames: Frames,
     /// One page in 2^this is looked at.
     shift: AtomicU32,
     sketch: Mutex<Sketch>,
@@ -97,7 +82,6 @@ impl Uses {
 impl Default for Reuse {
     fn default() -> Self {
         Reuse {
-            frames: Frames::default(),
             shift: AtomicU32::new(FIRST_SHIFT),
             sketch: Mutex::new(Sketch {
                 stack: Stack::new(SAMPLE, FIRST_SHIFT),
@@ -137,40 +121,42 @@ impl Reuse {
         uses
     }
 
-    /// Notes that an address in a page was read for a table.
-    pub(super) fn visit(&self, uses: &Uses, address: usize) {
-        uses.reads.fetch_add(1, Ordering::Relaxed);
-        let last = LAST.get();
-        if address.wrapping_sub(last.address) < last.len {
-            LAST.set(Placed::NONE);
-            uses.misses.fetch_add(1, Ordering::Relaxed);
-            if let Some(distance) = last.sampled {
-                self.note(&mut self.sketch.lock(), uses, distance);
+    /// Notes that a page was visited for a table.
+    #[inline]
+    pub(super) fn visit(&self, uses: &Uses, page: Visited) {
+        if page.is_leaf {
+            uses.reads.fetch_add(1, Ordering::Relaxed);
+            if page.is_miss {
+                uses.misses.fetch_add(1, Ordering::Relaxed);
             }
-            return;
         }
-        if self.frames.may_hold(address) {
-            self.visit_sampled(uses, address);
+        let hash = mix(page.number);
+        if stack::is_sampled(hash, self.shift.load(Ordering::Relaxed)) {
+            self.visit_sampled(uses, hash, page);
         }
-    }
-
-    /// Notes that a lookup found nothing: which page it looked at isn't known.
-    pub(super) fn visit_in_vain() {
-        LAST.set(Placed::NONE);
     }
 
     #[cold]
-    fn visit_sampled(&self, uses: &Uses, address: usize) {
+    fn visit_sampled(&self, uses: &Uses, hash: u64, page: Visited) {
         let mut sketch = self.sketch.lock();
-        let Some(page) = sketch.stack.page_at(address) else { return };
-        let distance = sketch.stack.touch(page);
-        self.note(&mut sketch, uses, distance);
+        let distance = sketch.stack.touch(hash, page.bytes.div_ceil(UNIT_BYTES) as u32);
+        self.shift.store(sketch.stack.shift(), Ordering::Relaxed);
+        if page.is_leaf {
+            self.note(&mut sketch, uses, distance);
+        }
+    }
+
+    /// Notes that a page has been written that the cache keeps.
+    pub(super) fn written(&self, number: u64, bytes: u64) {
+        let hash = mix(number);
+        if stack::is_sampled(hash, self.shift.load(Ordering::Relaxed)) {
+            self.sketch.lock().stack.touch(hash, bytes.div_ceil(UNIT_BYTES) as u32);
+        }
     }
 
     fn note(&self, sketch: &mut Sketch, uses: &Uses, distance: Option<u64>) {
         let shift = sketch.stack.shift();
         sketch.tallies.note(uses.number, distance, 1 << shift);
-        self.shift.store(shift, Ordering::Relaxed);
         sketch.until_look = sketch.until_look.saturating_sub(1);
         if sketch.until_look == 0 {
             sketch.until_look = LOOK_EVERY;
@@ -200,47 +186,9 @@ impl Reuse {
         all.map(|uses| (uses.number, uses.count())).collect()
     }
 
-    /// Notes that a page of the file has been read into memory at an address.
-    pub(super) fn loaded(&self, place: u64, memory: &[u8]) {
-        let sampled = self.placed(place, memory);
-        LAST.set(Placed { address: memory.as_ptr() as usize, len: memory.len(), sampled });
-    }
-
-    /// Notes that a page has been written from memory that the cache may keep.
-    pub(super) fn written(&self, place: u64, memory: &[u8]) {
-        self.placed(place, memory);
-    }
-
-    /// Takes a page into the sample, if it belongs there. Returns what it had been away for.
-    fn placed(&self, place: u64, memory: &[u8]) -> Option<Option<u64>> {
-        let address = memory.as_ptr() as usize;
-        let hash = mix(place);
-        let is_sampled = stack::is_sampled(hash, self.shift.load(Ordering::Relaxed));
-        if !is_sampled && !self.frames.may_hold_any(address, memory.len()) {
-            return None;
-        }
-        let mut sketch = self.sketch.lock();
-        sketch.stack.forget_memory(address, memory.len());
-        if !is_sampled {
-            return None;
-        }
-        let units = (memory.len() as u64).div_ceil(PAGE_BYTES) as u32;
-        let is_inner = memory.first() == Some(&INNER);
-        let page = stack::Page { hash, units, address, is_inner };
-        if sketch.stack.place(page, memory.len()) {
-            self.frames.clear();
-            sketch.stack.each_memory(|address, len| self.frames.note(address, len));
-        }
-        self.frames.note(address, memory.len());
-        let distance = sketch.stack.touch(page);
-        self.shift.store(sketch.stack.shift(), Ordering::Relaxed);
-        Some(distance)
-    }
-
     /// Forgets all pages, of which another file has others, but not what has been counted.
     pub(super) fn forget_pages(&self) {
         self.sketch.lock().stack.clear();
-        self.frames.clear();
     }
 
     /// What there is to tell, by table; the sizes are those of the cache of pages.

@@ -1,33 +1,31 @@
 //! Salvage: what is sound in a damaged directory, in a new engine beside it.
 //!
 //! The old files are only read. Base and journal are copied into an engine of its own in `repair.tmp`, tree by
-//! tree and batch by batch: entries whose checksum is wrong are left out, a table whose pages are broken is
-//! read from both ends, and the journal is replayed up to the first damage, since what follows was written
-//! in the knowledge of what is lost. The caller may go on changing the new engine; [`Salvage::finish`] then
+//! tree and batch by batch: pages whose checksum is wrong are left out with all that they lead to, and the journal
+//! is replayed up to the first damage, since what follows was written in the knowledge of what is lost. The caller may go on changing the new engine; [`Salvage::finish`] then
 //! lets it take the old one's place (`swap.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::backend::Control;
-use super::base::{Base, Loaded, View, storage, unsealed};
-use super::directory::{self, Directory};
+use super::base::{Base, Found, Loaded, View};
+use super::control::Control;
+use super::directory::{self, BASE_FILE, Directory, LEGACY_BASE_FILE};
 use super::files::Files;
 use super::journal::{SEGMENT_HEADER_BYTES, Segments};
-use super::overlay::Overlay;
+use super::legacy::Legacy;
 use super::recovery;
+use super::state::Table;
 use super::swap::{self, Places};
-use super::verify::sheltered;
 use super::{DiskEngine, DiskOptions, SystemFiles};
-use crate::{Batch, Durability, Engine, Error, Ident, Key, Op, Result, Value};
+use crate::{Batch, Compression, Durability, Engine, Error, Ident, Key, Op, Result, Value};
 
 /// A batch of entries being copied is committed when it has so many, or so many bytes.
 const BATCH_ENTRIES: usize = 1000;
 const BATCH_BYTES: usize = 1 << 20;
 /// How much of the old base is cached.
-const BASE_CACHE: usize = 64 << 20;
+const BASE_CACHE: u64 = 64 << 20;
 
 /// Something that could not be saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +74,7 @@ impl DiskEngine {
         };
         let engine = Arc::new(DiskEngine::open_on(Arc::clone(&files), &inside)?);
         let mut copy = Copy { engine: &engine, lost, idents: BTreeSet::new(), batch: Batch::new(), bytes: 0 };
-        let position = copy.base(&files, &places.base)?;
+        let position = copy.base(&files, &places)?;
         copy.journal(&segments, position)?;
         let Copy { lost, idents, .. } = copy;
         if idents.is_empty() {
@@ -126,7 +124,7 @@ fn in_words(lost: &[Lost]) -> String {
 fn old_segments(files: &Arc<dyn Files>, places: &Places, lost: &mut Vec<Lost>) -> Result<Segments> {
     let mut segments = Segments { files: Arc::clone(files), directory: places.journal.clone(), id: 0 };
     let there = segments.list().unwrap_or_default();
-    let has_base = files.open(&places.base, false).is_ok();
+    let has_base = files.open(&places.old_base(&**files)?, false).is_ok();
     if !has_base && there.is_empty() {
         let what = format!("there is no data in {}", places.directory.display());
         return Err(Error::Corrupted(what));
@@ -154,6 +152,46 @@ impl Segments {
     }
 }
 
+/// A base that is perhaps damaged, of whatever format.
+struct Old {
+    /// What its file is called.
+    name: &'static str,
+    tables: OldTables,
+    trees: Vec<(Ident, Table)>,
+    position: u64,
+    time: u64,
+}
+
+enum OldTables {
+    Pages(Arc<View>),
+    Legacy(Legacy),
+}
+
+impl Old {
+    fn open(files: &Arc<dyn Files>, path: &Path) -> Result<Self> {
+        if path.ends_with(LEGACY_BASE_FILE) {
+            let mut legacy = Legacy::salvage(files, path)?;
+            let (position, time) = (legacy.numbers.position, legacy.numbers.time);
+            let trees = std::mem::take(&mut legacy.trees);
+            let tables = OldTables::Legacy(legacy);
+            return Ok(Old { name: LEGACY_BASE_FILE, tables, trees, position, time });
+        }
+        let control = Arc::new(Control::impatient());
+        let compression = Compression::default();
+        let base = Base::open(Arc::clone(files), path.to_path_buf(), BASE_CACHE, compression, control)?;
+        let Loaded { view, position, time, trees, .. } = base.load()?;
+        Ok(Old { name: BASE_FILE, tables: OldTables::Pages(view), trees, position, time })
+    }
+}
+
+impl OldTables {
+    fn close(self) {
+        if let OldTables::Legacy(legacy) = self {
+            legacy.close();
+        }
+    }
+}
+
 /// The copying.
 struct Copy<'a> {
     engine: &'a DiskEngine,
@@ -165,32 +203,20 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     /// Copies what the base holds. Returns its position, if it could be opened.
-    fn base(&mut self, files: &Arc<dyn Files>, path: &Path) -> Result<Option<u64>> {
-        let opened = sheltered(|| {
-            let files: Arc<dyn Files> = Arc::new(Overlay(Arc::clone(files)));
-            let base = Base::open(files, path.to_path_buf(), BASE_CACHE, Arc::new(Control::default()))?;
-            let loaded = base.load()?;
-            Ok((base, loaded))
-        });
-        let (base, loaded) = match opened {
-            Ok(opened) => opened,
+    fn base(&mut self, files: &Arc<dyn Files>, places: &Places) -> Result<Option<u64>> {
+        let path = places.old_base(&**files)?;
+        let old = match Old::open(files, &path) {
+            Ok(old) => old,
             Err(error) => {
                 let what = format!("{}: {error}", path.display());
                 self.lost.push(Lost { ident: None, entries: None, what });
                 return Ok(None);
             }
         };
-        let position = loaded.position;
-        self.remember(loaded.time)?;
-        let copied = self.trees(loaded);
-        // Pages that were found broken may make it stumble once more.
-        let closed = sheltered(move || {
-            drop(base);
-            Ok(())
-        });
-        if let Err(error) = closed {
-            log::info!("closing the old base: {error}");
-        }
+        self.remember(old.time)?;
+        let copied = self.trees(&old);
+        let position = old.position;
+        old.tables.close();
         copied.map(|()| Some(position))
     }
 
@@ -201,94 +227,50 @@ impl Copy<'_> {
         self.engine.commit(batch).map(drop)
     }
 
-    fn trees(&mut self, loaded: Loaded) -> Result<()> {
+    fn trees(&mut self, old: &Old) -> Result<()> {
         let mut twins: BTreeMap<u64, Ident> = BTreeMap::new();
-        for (ident, table) in loaded.trees {
-            self.idents.insert(ident);
+        for (ident, table) in &old.trees {
+            self.idents.insert(*ident);
             if let Some(twin) = twins.get(&table.base) {
-                self.batch.fork(*twin, ident);
+                self.batch.fork(*twin, *ident);
                 self.flush()?;
                 continue;
             }
-            self.batch.create(ident);
+            self.batch.create(*ident);
             self.flush()?;
             if table.base != 0 {
-                let saved = self.table(&loaded.view, ident, table.base)?;
-                twins.insert(table.base, ident);
+                let saved = self.table(&old.tables, *ident, table.base)?;
+                twins.insert(table.base, *ident);
                 if saved.entries < table.entries || saved.damage.is_some() {
                     let what = saved.damage.unwrap_or_else(|| "entries are missing".to_string());
-                    let what = format!("base.redb, table t{}: {what}", table.base);
+                    let what = format!("{}, table t{}: {what}", old.name, table.base);
                     let entries = Some(table.entries.saturating_sub(saved.entries));
-                    self.lost.push(Lost { ident: Some(ident), entries, what });
+                    self.lost.push(Lost { ident: Some(*ident), entries, what });
                 }
             }
         }
         Ok(())
     }
 
-    /// Copies a table: upwards until its end or a broken page, then downwards to where that was.
-    fn table(&mut self, view: &View, ident: Ident, number: u64) -> Result<Saved> {
+    /// Copies what can be read of a table.
+    fn table(&mut self, tables: &OldTables, ident: Ident, number: u64) -> Result<Saved> {
         let mut saved = Saved::default();
-        let mut last = None;
-        if let Some(broken) = self.walk(view, ident, number, &mut saved, &mut last, false)? {
-            saved.damage.get_or_insert(broken);
-            self.walk(view, ident, number, &mut saved, &mut last, true)?;
+        let mut see = |found: Found<'_>| {
+            match found {
+                Found::Entry(key, value) => {
+                    saved.entries += 1;
+                    self.put(ident, Key::from(key), Value::from(value))?;
+                }
+                Found::Damage(what) => _ = saved.damage.get_or_insert(what),
+            }
+            Ok(true)
+        };
+        match tables {
+            OldTables::Pages(view) => view.read_all(number, &mut see)?,
+            OldTables::Legacy(legacy) => legacy.read_all(number, &mut see)?,
         }
         self.flush()?;
         Ok(saved)
-    }
-
-    /// Walks until the end of a table; returns what kept it from getting there.
-    fn walk(
-        &mut self,
-        view: &View,
-        ident: Ident,
-        number: u64,
-        saved: &mut Saved,
-        last: &mut Option<Key>,
-        backwards: bool,
-    ) -> Result<Option<String>> {
-        let above = last.clone().map_or(Bound::Unbounded, Bound::Excluded);
-        let entries = sheltered(|| {
-            let table = view.raw(number)?;
-            let from = above.as_ref().map(|key| &**key);
-            table
-                .range::<&[u8]>((if backwards { from } else { Bound::Unbounded }, Bound::Unbounded))
-                .map_err(storage)
-        });
-        let mut entries = match entries {
-            Ok(entries) => entries,
-            Err(error) => return Ok(Some(error.to_string())),
-        };
-        loop {
-            let next = sheltered(|| {
-                let next = if backwards { entries.next_back() } else { entries.next() };
-                let Some(entry) = next else { return Ok(None) };
-                let (key, sealed) = entry.map_err(storage)?;
-                let value = unsealed(key.value(), sealed.value()).map(Value::from);
-                Ok(Some((Key::from(key.value()), value)))
-            });
-            let (key, value) = match next {
-                Ok(Some(entry)) => entry,
-                Ok(None) => return Ok(None),
-                Err(error) => return Ok(Some(error.to_string())),
-            };
-            let out_of_order = !backwards && last.as_ref().is_some_and(|last| **last >= *key);
-            match value {
-                _ if out_of_order => return Ok(Some("its keys are out of order".to_string())),
-                Some(value) => {
-                    saved.entries += 1;
-                    self.put(ident, key.clone(), value)?;
-                }
-                None => {
-                    let what = format!("a wrong checksum at the key \"{}\"", crate::bytes::Text(&key));
-                    saved.damage.get_or_insert(what);
-                }
-            }
-            if !backwards {
-                *last = Some(key);
-            }
-        }
     }
 
     fn put(&mut self, ident: Ident, key: Key, value: Value) -> Result<()> {

@@ -1,6 +1,6 @@
 //! A data directory that nobody serves, read without being changed.
 //!
-//! The base is opened under a cover (`overlay.rs`), and the journal replayed into memory. What is committed to it is
+//! Opening the base writes nothing, and the journal is replayed into memory. What is committed to it is
 //! seen and never written, so that a database can be opened on it that puts its catalog in order. It keeps servers out
 //! as a server does.
 
@@ -9,15 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::backend::Control;
 use super::base::Base;
-use super::directory::{self, BASE_FILE, Directory, JOURNAL_DIRECTORY};
+use super::control::Control;
+use super::directory::{self, BASE_FILE, Directory, JOURNAL_DIRECTORY, LEGACY_FORMAT};
 use super::files::Files;
 use super::journal::{Segments, during};
-use super::overlay::Overlay;
 use super::state::State;
 use super::{Backup, CHANGES_SHARE, DiskOptions, Since, SystemFiles, archive, of_state, recovery};
-use crate::{Batch, Engine, Ident, Position, Result, Snapshot, Statistics};
+use crate::{Batch, Engine, Error, Ident, Position, Result, Snapshot, Statistics};
 
 /// An engine over a directory that it leaves as it is.
 pub struct Still {
@@ -44,14 +43,19 @@ impl Still {
     /// The same on another file system.
     pub fn open_on(files: Arc<dyn Files>, options: &DiskOptions) -> Result<Still> {
         let path = &options.directory;
-        let (_, id) = directory::read_format(&*files, path)?;
+        let (format, id) = directory::read_format(&*files, path)?;
+        if format <= LEGACY_FORMAT {
+            return Err(Error::Unavailable(format!(
+                "{}: the data has format {format}, and can be read once a server has opened it",
+                path.display()
+            )));
+        }
         let lock = Directory::lock(&*files, path)?;
         let journal = options.journal_directory.clone().unwrap_or_else(|| path.join(JOURNAL_DIRECTORY));
         let segments = Segments { files: Arc::clone(&files), directory: journal, id };
-        let cache = usize::try_from(options.cache_bytes / CHANGES_SHARE * (CHANGES_SHARE - 1));
-        let covered: Arc<dyn Files> = Arc::new(Overlay(files));
+        let cache = options.cache_bytes / CHANGES_SHARE * (CHANGES_SHARE - 1);
         let control = Arc::new(Control::default());
-        let base = Base::open(covered, path.join(BASE_FILE), cache.unwrap_or(usize::MAX), control)?;
+        let base = Base::open(files, path.join(BASE_FILE), cache, options.compression, control)?;
         let loaded = base.load()?;
         let mut state = State::new(loaded.view, loaded.trees, loaded.position, loaded.time);
         recovery::read(&segments, loaded.position, |position, batch| {

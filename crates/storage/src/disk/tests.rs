@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Bounds, DiskEngine, DiskOptions};
+use super::{Bounds, Compression, DiskEngine, DiskOptions};
 use crate::contract::Checked;
 use crate::testing::{FaultyFiles, Loss};
 use crate::{
@@ -30,6 +30,8 @@ fn options() -> DiskOptions {
         durability: Durability::None,
         journal_commit_interval: Duration::from_millis(1),
         cache_bytes: 8 << 20,
+        // So that a value is found in the files by its bytes.
+        compression: Compression::None,
         ..DiskOptions::new("/data")
     }
 }
@@ -175,7 +177,11 @@ fn start(engine: &dyn Engine) {
     engine.commit(batch((0..3).map(|number| Op::Create(Ident(number))))).unwrap();
 }
 
-fn run(steps: Vec<Step>) {
+fn run(steps: Vec<Step>, compression: Compression) {
+    let open = |files: &FaultyFiles| {
+        let options = DiskOptions { compression, ..options() };
+        DiskEngine::open_with(Arc::new(files.clone()), &options, WIDE)
+    };
     let mut files = FaultyFiles::new();
     let memory = MemoryEngine::new();
     let mut disk = Checked::new(open(&files).unwrap());
@@ -220,8 +226,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn memory_and_disk_agree(steps in prop::collection::vec(step(), 1..60)) {
-        run(steps);
+    fn memory_and_disk_agree(steps in prop::collection::vec(step(), 1..60), compressed in any::<bool>()) {
+        run(steps, if compressed { Compression::Lz4 } else { Compression::None });
     }
 }
 

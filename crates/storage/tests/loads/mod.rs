@@ -76,6 +76,8 @@ impl Data {
         let options = DiskOptions {
             cache_bytes,
             durability: storage::Durability::None,
+            // So that the file is as long as what is in it.
+            compression: storage::Compression::None,
             ..DiskOptions::new(&self.directory)
         };
         DiskEngine::open(&options).unwrap()

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::PAGE_BYTES;
+use super::UNIT_BYTES;
 use crate::{Curve, Reads, Span};
 
 /// The latest hour consists of so many spans.
@@ -13,8 +13,8 @@ const TABLES_MAX: usize = 48;
 /// Each doubling of the size has so many steps, as a power of two: the finer the more memory.
 const STEPS_ALL: u32 = 4;
 const STEPS_TABLE: u32 = 3;
-/// Distances from 2^this pages on aren't told apart: 4 TiB.
-const DOUBLINGS: u32 = 30;
+/// Distances from 2^this units on aren't told apart: 4 TiB.
+const DOUBLINGS: u32 = 33;
 
 /// Reads that were counted one by one.
 #[derive(Debug, Clone, Copy, Default)]
@@ -36,7 +36,7 @@ impl Count {
     }
 }
 
-/// Visits by how many pages a cache would need to have the page still.
+/// Visits by how large a cache would need to be to have the page still.
 struct Tally {
     steps: u32,
     start: Vec<u64>,
@@ -123,7 +123,7 @@ impl Tally {
     }
 }
 
-/// Which bucket a distance in pages belongs to: those up to 2^`steps` each have one, then each doubling has as
+/// Which bucket a distance in units belongs to: those up to 2^`steps` each have one, then each doubling has as
 /// many as that.
 fn bucket(distance: u64, steps: u32) -> usize {
     let distance = distance.clamp(1, (1 << DOUBLINGS) - 1);
@@ -134,7 +134,7 @@ fn bucket(distance: u64, steps: u32) -> usize {
     }
 }
 
-/// The distance in pages at which a bucket ends.
+/// The distance in units at which a bucket ends.
 fn end_of(bucket: usize, steps: u32) -> u64 {
     let over = (bucket >> steps).saturating_sub(1);
     let within = (bucket - (over << steps)) as u64;
@@ -153,7 +153,7 @@ fn curve(steps: u32, buckets: &[u64], cold: u64, reads: u64) -> Curve {
     let mut sum = difference.max(0.0);
     let mut points = Vec::new();
     if sum > 0.0 {
-        points.push((PAGE_BYTES, sum / reads as f64));
+        points.push((UNIT_BYTES, sum / reads as f64));
     }
     for (at, count) in buckets.iter().enumerate().skip(1) {
         let mut count = *count as f64;
@@ -163,13 +163,13 @@ fn curve(steps: u32, buckets: &[u64], cold: u64, reads: u64) -> Curve {
             difference += taken;
         }
         let rate = sum / reads as f64;
-        let begin = end_of(at - 1, steps).max(1) * PAGE_BYTES;
+        let begin = end_of(at - 1, steps).max(1) * UNIT_BYTES;
         if count > 0.0 && points.last().is_none_or(|(size, _)| *size < begin) {
             points.push((begin, rate));
         }
         sum += count;
         if count > 0.0 {
-            let end = end_of(at, steps) * PAGE_BYTES;
+            let end = end_of(at, steps) * UNIT_BYTES;
             points.retain(|(size, _)| *size < end);
             points.push((end, (sum / reads as f64).min(1.0)));
         }

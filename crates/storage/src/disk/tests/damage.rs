@@ -133,11 +133,11 @@ fn the_journal_of_another_directory_is_refused() {
 fn a_newer_format_is_refused_with_both_numbers() {
     let files = killed();
     files.tamper(Path::new("/data/vellum.format"), |bytes| {
-        let text = String::from_utf8_lossy(bytes).replace("format 2", "format 3");
+        let text = String::from_utf8_lossy(bytes).replace("format 3", "format 4");
         *bytes = text.into_bytes();
     });
     let error = open(&files).err();
-    let names_it = |message: &str| message.contains("format 3") && message.contains("up to 2");
+    let names_it = |message: &str| message.contains("format 4") && message.contains("up to 3");
     assert!(matches!(&error, Some(Error::Unavailable(message)) if names_it(message)), "{error:?}");
     files.tamper(Path::new("/data/vellum.format"), |bytes| bytes[25] = b'x');
     assert!(matches!(open(&files).err(), Some(Error::Corrupted(_))));
@@ -152,18 +152,19 @@ fn a_changed_byte_in_the_base_is_found_when_it_is_read() {
         .commit(batch((0..50u64).map(|number| put(1, &number.to_be_bytes(), &[number as u8; 300]))))
         .unwrap();
     engine.close().unwrap();
-    let path = Path::new("/data/base.redb");
+    let path = Path::new("/data/base.vellum");
     let bytes = files.read(path).unwrap();
     let at = bytes.windows(300).position(|window| window.iter().all(|byte| *byte == 7)).unwrap();
     files.tamper(path, |bytes| bytes[at + 100] ^= 1);
     let engine = open(&files).unwrap();
     let snapshot = engine.snapshot();
-    assert_eq!(snapshot.get(Ident(1), &6u64.to_be_bytes()).unwrap().as_deref(), Some(&[6; 300][..]));
+    assert_eq!(snapshot.get(Ident(1), &40u64.to_be_bytes()).unwrap().as_deref(), Some(&[40; 300][..]));
     for error in [
         snapshot.get(Ident(1), &7u64.to_be_bytes()).err(),
+        snapshot.get(Ident(1), &6u64.to_be_bytes()).err(),
         entries(&*snapshot, Ident(1), Range::all(), Direction::Backward).err(),
     ] {
-        assert!(matches!(&error, Some(Error::Corrupted(message)) if message.contains("x07")), "{error:?}");
+        assert!(matches!(&error, Some(Error::Corrupted(message)) if message.contains("offset")), "{error:?}");
     }
 }
 

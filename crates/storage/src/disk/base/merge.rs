@@ -1,0 +1,328 @@
+//! A tree written anew where it changes: sorted changes are merged with the leaves that they fall into.
+//!
+//! Pages without changes stay where they are. The entries of changed leaves that lie side by side run together and are
+//! cut into pages again, evenly, so that pages are neither small nor large however they were filled; a run that ends up
+//! small takes the next leaf in. The same happens one level up to the pages that lead to them, up to the top. Nothing
+//! that is there is written over, so that the tree of before stays readable until nobody reads it.
+
+use super::file::PageFile;
+use super::page::{Page, Place, UNIT, frame};
+use super::room::{Extent, Room};
+use super::run::{Run, between};
+use super::tree::Tree;
+use crate::disk::control::Control;
+use crate::disk::journal::during;
+use crate::{Compression, Error, Key, Result, Value};
+
+/// How long a page is to be, uncompressed; tests want many pages of little data.
+const TARGET: usize = if cfg!(test) { 1 << 10 } else { 8 << 10 };
+/// How long it may be, unless a single entry is longer.
+const MOST: usize = TARGET + TARGET / 2;
+/// A page shorter than this takes the next one in.
+const LEAST: usize = TARGET / 4;
+/// A page that is no leaf has so many entries at least, if there are as many, however long they are.
+const BRANCHES: usize = 4;
+/// How much is collected before it is written.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Changes in the order of their keys.
+pub(in crate::disk) trait Source {
+    /// The next key that changes.
+    fn peek(&mut self) -> Result<Option<&[u8]>>;
+
+    /// That key, and what it changes to: nothing if it is gone.
+    fn take(&mut self) -> Result<Option<(Key, Option<Value>)>>;
+}
+
+/// Writes pages where there is room for them.
+pub(super) struct Writer<'a> {
+    pub(super) file: &'a PageFile,
+    pub(super) room: &'a mut Room,
+    control: &'a Control,
+    compression: Compression,
+    /// What was written.
+    pub(super) taken: Vec<Extent>,
+    /// What is no longer needed by the new state.
+    pub(super) freed: Vec<Extent>,
+    /// Bytes that belong side by side into the file, and where.
+    pending: Vec<u8>,
+    pending_at: u64,
+    /// Asked now and then whether to go on.
+    go_on: &'a dyn Fn() -> bool,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(
+        file: &'a PageFile,
+        room: &'a mut Room,
+        control: &'a Control,
+        compression: Compression,
+        go_on: &'a dyn Fn() -> bool,
+    ) -> Self {
+        room.rewind();
+        let (taken, freed, pending) = (Vec::new(), Vec::new(), Vec::new());
+        Writer { file, room, control, compression, taken, freed, pending, pending_at: 0, go_on }
+    }
+
+    fn write(&mut self, page: Vec<u8>, keep: bool) -> Result<Place> {
+        let (framed, sum) = frame(&page, self.compression);
+        let units = (framed.len() / UNIT) as u32;
+        let offset = self.room.take(units);
+        self.taken.push(Extent { offset, units: u64::from(units) });
+        if self.pending_at + (self.pending.len() / UNIT) as u64 != offset || self.pending.len() > WRITE_BYTES
+        {
+            self.flush()?;
+            self.pending_at = offset;
+        }
+        self.pending.extend_from_slice(&framed);
+        self.file.note(offset, keep.then(|| Page::read(page.into())).flatten());
+        Ok(Place { offset, units, sum })
+    }
+
+    /// Writes what has been collected.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        if !(self.go_on)() {
+            return Err(Error::Closed);
+        }
+        let (file, at) = (&self.file.file, self.pending_at * UNIT as u64);
+        let pending = std::mem::take(&mut self.pending);
+        if !pending.is_empty() {
+            let written = self.control.with_space(|| file.write_at(&pending, at));
+            written.map_err(|error| during("writing", self.file.path(), error))?;
+        }
+        self.pending = pending;
+        self.pending.clear();
+        Ok(())
+    }
+
+    pub(super) fn free(&mut self, place: Place) {
+        self.freed.push(Extent { offset: place.offset, units: u64::from(place.units) });
+    }
+}
+
+/// One tree being written.
+struct Merge<'w, 'a> {
+    writer: &'w mut Writer<'a>,
+    table: u64,
+    /// For each height the entries that are to go into pages.
+    levels: Vec<Run>,
+    /// The least key that may be in the next leaf, if that is the first of a run.
+    low: Option<Vec<u8>>,
+    /// The key before the run's first that is left.
+    before: Vec<u8>,
+    /// Whether the run's leaves are to stay in memory.
+    keep: bool,
+    entries: u64,
+}
+
+/// Merges changes into a tree, and returns what it is afterwards; none if nothing is left in it.
+pub(super) fn merge(
+    writer: &mut Writer<'_>,
+    table: u64,
+    tree: Option<Tree>,
+    changes: &mut impl Source,
+) -> Result<Option<Tree>> {
+    let entries = tree.map_or(0, |tree| tree.entries);
+    let (levels, before) = (vec![Run::default()], Vec::new());
+    let mut merge = Merge { writer, table, levels, low: None, before, keep: false, entries };
+    match tree {
+        Some(tree) => merge.page(tree.place, tree.height, &[], None, changes)?,
+        None => {
+            while changes.peek()?.is_some() {
+                merge.change(changes)?;
+            }
+        }
+    }
+    merge.finish()
+}
+
+impl Merge<'_, '_> {
+    /// Whether the next change comes before a key.
+    fn is_due(upper: Option<&[u8]>, changes: &mut impl Source) -> Result<bool> {
+        Ok(changes.peek()?.is_some_and(|key| upper.is_none_or(|upper| key < upper)))
+    }
+
+    /// Merges what changes below a page into it. `low` is the least key that may be there, `upper` the first that may
+    /// not.
+    fn page(
+        &mut self,
+        place: Place,
+        height: u8,
+        low: &[u8],
+        upper: Option<&[u8]>,
+        changes: &mut impl Source,
+    ) -> Result<()> {
+        let page = self.open(place, height, low)?;
+        if height == 0 {
+            return self.leaf(&page, upper, changes);
+        }
+        let keys: Vec<Vec<u8>> = (0..page.len()).map(|at| page.key(at)).collect();
+        for (at, key) in keys.iter().enumerate() {
+            let place = page.place(at).ok_or_else(|| self.writer.file.damaged(self.table, place))?;
+            let low = if at == 0 { low } else { key };
+            let upper = keys.get(at + 1).map(Vec::as_slice).or(upper);
+            match Self::is_due(upper, changes)? {
+                true => self.page(place, height - 1, low, upper, changes)?,
+                false => self.leave(place, height - 1, low)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges what changes in a leaf with what it has.
+    fn leaf(&mut self, page: &Page, upper: Option<&[u8]>, changes: &mut impl Source) -> Result<()> {
+        let mut at = 0;
+        while let Some(key) = changes.peek()?.filter(|key| upper.is_none_or(|upper| *key < upper)) {
+            let found = page.find(key);
+            let place = found.unwrap_or_else(|place| place);
+            self.copy(page, at..place)?;
+            self.entries -= u64::from(found.is_ok());
+            at = place + usize::from(found.is_ok());
+            self.change(changes)?;
+        }
+        self.copy(page, at..page.len())
+    }
+
+    /// Puts entries of a leaf in as they are.
+    fn copy(&mut self, page: &Page, entries: std::ops::Range<usize>) -> Result<()> {
+        for at in entries {
+            if let Some(run) = self.levels.first_mut() {
+                run.push(page.prefix(), page.rest(at), page.value(at));
+            }
+            self.cut(0)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a page that is to be replaced.
+    fn open(&mut self, place: Place, height: u8, low: &[u8]) -> Result<std::sync::Arc<Page>> {
+        let (page, kept) = self.writer.file.page_once(self.table, place)?;
+        if page.height() != height {
+            return Err(self.writer.file.damaged(self.table, place));
+        }
+        self.writer.free(place);
+        if height == 0 {
+            self.keep |= kept;
+            if self.low.is_none() && self.levels.first().is_none_or(Run::is_empty) && self.before.is_empty() {
+                self.low = Some(low.to_vec());
+            }
+        }
+        Ok(page)
+    }
+
+    /// Puts the next change in.
+    fn change(&mut self, changes: &mut impl Source) -> Result<()> {
+        if let Some((key, Some(value))) = changes.take()? {
+            self.entries += 1;
+            self.push(0, &key, &value)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves a page where it is, and all below it, unless what lies before it is so small that it is taken in.
+    fn leave(&mut self, place: Place, height: u8, low: &[u8]) -> Result<()> {
+        let level = usize::from(height);
+        if let Some(below) = level.checked_sub(1) {
+            self.flush(below)?;
+        }
+        let small = self.levels.get(level).is_some_and(|run| !run.is_empty() && run.size() < LEAST);
+        if small {
+            let page = self.open(place, height, low)?;
+            for at in 0..page.len() {
+                // The first child of a page may have keys down to the page's own least one.
+                let key = if at == 0 && level > 0 { low.to_vec() } else { page.key(at) };
+                self.push(level, &key, page.value(at))?;
+            }
+            return Ok(());
+        }
+        self.flush(level)?;
+        self.push(level + 1, low, &place.encode())
+    }
+
+    fn push(&mut self, level: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        if level >= self.levels.len() {
+            self.levels.resize_with(level + 1, Run::default);
+        }
+        if let Some(run) = self.levels.get_mut(level) {
+            run.push(&[], key, value);
+        }
+        self.cut(level)
+    }
+
+    /// Makes a page of the first entries of a level if there are enough for more than one.
+    fn cut(&mut self, level: usize) -> Result<()> {
+        match self.levels.get(level).is_some_and(|run| run.size() >= TARGET + MOST) {
+            true => self.emit(level, TARGET),
+            false => Ok(()),
+        }
+    }
+
+    /// Puts all entries of a level, and of those below it, into pages.
+    fn flush(&mut self, level: usize) -> Result<()> {
+        for level in 0..=level {
+            while let Some(run) = self.levels.get(level)
+                && !run.is_empty()
+            {
+                let size = run.size();
+                self.emit(level, if size <= MOST { size } else { TARGET.min(size / 2) })?;
+            }
+        }
+        (self.low, self.keep) = (None, false);
+        self.before.clear();
+        Ok(())
+    }
+
+    /// Puts the first entries of a level into a page of about that size, and the page into the level above.
+    fn emit(&mut self, level: usize, target: usize) -> Result<()> {
+        let Some(run) = self.levels.get_mut(level) else { return Ok(()) };
+        let least = if level == 0 { 1 } else { BRANCHES.min(run.len()) };
+        let (mut count, mut size) = (0, 0);
+        while count < run.len() {
+            let next = run.entry_size(count);
+            if count >= least && (size >= target || size + next > MOST) {
+                break;
+            }
+            (count, size) = (count + 1, size + next);
+        }
+        // What is left would be too few for a page.
+        if level > 0 && run.len() - count < BRANCHES {
+            count = run.len();
+        }
+        let first = run.entry(0).0;
+        let key = match (level, self.low.take()) {
+            (0, Some(low)) => low,
+            (0, None) => between(&self.before, first).to_vec(),
+            (_, low) => {
+                self.low = low;
+                first.to_vec()
+            }
+        };
+        if level == 0 {
+            self.before = run.entry(count - 1).0.to_vec();
+        }
+        let page = run.take(count, level as u8);
+        let place = self.writer.write(page, self.keep || level > 0)?;
+        self.push(level + 1, &key, &place.encode())
+    }
+
+    /// Puts everything into pages up to one on top.
+    fn finish(mut self) -> Result<Option<Tree>> {
+        let mut level = 0;
+        loop {
+            let is_top = self.levels.iter().skip(level + 1).all(Run::is_empty);
+            let run = self.levels.get(level);
+            match run.map_or(0, Run::len) {
+                0 if is_top => return Ok(None),
+                1 if is_top && level > 0 => {
+                    let place = run.and_then(|run| Place::decode(run.entry(0).1));
+                    let height = level as u8 - 1;
+                    let tree = place.map(|place| Tree { place, height, entries: self.entries });
+                    return Ok(tree);
+                }
+                _ => {}
+            }
+            self.flush(level)?;
+            level += 1;
+        }
+    }
+}

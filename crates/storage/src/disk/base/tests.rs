@@ -1,0 +1,209 @@
+//! The base against a map: random changes in many rounds, every state that is held, and the room it takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::room::Room;
+use super::superblock::SLOTS_UNITS;
+use super::write::Numbers;
+use super::*;
+use crate::Key;
+use crate::testing::FaultyFiles;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+type Round = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+struct Sorted(std::iter::Peekable<std::collections::btree_map::IntoIter<Vec<u8>, Option<Vec<u8>>>>);
+
+impl Source for Sorted {
+    fn peek(&mut self) -> Result<Option<&[u8]>> {
+        Ok(self.0.peek().map(|(key, _)| key.as_slice()))
+    }
+
+    fn take(&mut self) -> Result<Option<(Key, Option<Value>)>> {
+        Ok(self.0.next().map(|(key, value)| (Key::from(key), value.map(Value::from))))
+    }
+}
+
+fn open(files: &FaultyFiles) -> Base {
+    let control = Arc::new(Control::default());
+    Base::open(Arc::new(files.clone()), "/base".into(), 1 << 16, Compression::Lz4, control).unwrap()
+}
+
+fn apply(base: &mut Base, table: u64, round: &Round, wanted: &BTreeSet<u64>) {
+    let changes: BTreeMap<_, _> = round.iter().cloned().collect();
+    let numbers = Numbers { position: 1, time: 2, next_table: 9 };
+    let written = base.checkpoint(numbers, &|| true, |to| {
+        if !changes.is_empty() {
+            to.merge(table, &mut Sorted(changes.into_iter().peekable()))?;
+        }
+        to.keep_only(wanted)
+    });
+    written.unwrap();
+}
+
+fn contents(view: &Arc<View>, table: u64, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut found = Vec::new();
+    if let Some(mut cursor) = view.scan(table, Range::all(), direction).unwrap() {
+        while cursor.peek().unwrap().is_some() {
+            let value = cursor.take().unwrap();
+            found.push((cursor.taken().to_vec(), value.to_vec()));
+        }
+    }
+    found
+}
+
+fn compare(view: &Arc<View>, table: u64, model: &Model) {
+    let expected: Vec<_> = model.clone().into_iter().collect();
+    assert_eq!(contents(view, table, Direction::Forward), expected);
+    let mut backward = contents(view, table, Direction::Backward);
+    backward.reverse();
+    assert_eq!(backward, expected);
+    assert_eq!(view.verify(table, &mut || true), Vec::new());
+    for (key, value) in model.iter().step_by(7) {
+        assert_eq!(view.get(table, key).unwrap().as_deref(), Some(value.as_slice()));
+    }
+}
+
+/// What is neither free nor waiting is what can be reached, and not one unit more.
+fn check_room(base: &mut Base) {
+    let used = base.current.extents().unwrap();
+    let end = base.room().end();
+    let reached = Room::around(SLOTS_UNITS, used, end).unwrap();
+    assert_eq!(base.live_bytes(), reached.live() * 512);
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        8 => (0u32..4000).prop_map(|number| number.to_be_bytes().to_vec()),
+        3 => (0u32..300).prop_map(|number| format!("a common beginning of many keys {number}").into_bytes()),
+        1 => (0u8..20, 1usize..2000).prop_map(|(byte, len)| vec![byte; len]),
+        1 => Just(Vec::new()),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Option<Vec<u8>>> {
+    prop_oneof![
+        2 => Just(None),
+        4 => prop::collection::vec(any::<u8>(), 0..40).prop_map(Some),
+        1 => (any::<u8>(), 500usize..5000).prop_map(|(byte, len)| Some(vec![byte; len])),
+    ]
+}
+
+/// Random changes, runs of neighbours put, and runs of neighbours removed.
+fn round() -> impl Strategy<Value = Round> {
+    let runs = (0u32..4000, 0u32..1500, any::<bool>()).prop_map(|(from, len, put)| {
+        (from..from + len).map(|number| (number.to_be_bytes().to_vec(), put.then(|| vec![7; 12]))).collect()
+    });
+    prop_oneof![3 => prop::collection::vec((key(), value()), 1..60), 2 => runs]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn a_base_is_a_map(rounds in prop::collection::vec((1u64..3, round(), any::<bool>()), 1..25)) {
+        let files = FaultyFiles::new();
+        make(&files, Path::new("/base")).unwrap();
+        let mut base = open(&files);
+        let mut models = BTreeMap::from([(1, Model::new()), (2, Model::new())]);
+        let mut held = Vec::new();
+        for (table, round, hold) in rounds {
+            apply(&mut base, table, &round, &BTreeSet::from([1, 2]));
+            let model = models.get_mut(&table).unwrap();
+            for (key, value) in round {
+                match value {
+                    Some(value) => _ = model.insert(key, value),
+                    None => _ = model.remove(&key),
+                }
+            }
+            check_room(&mut base);
+            if hold {
+                held.push((base.view(), models.clone()));
+            }
+            if held.len() > 3 {
+                held.remove(0);
+            }
+        }
+        held.push((base.view(), models.clone()));
+        for (view, models) in &held {
+            models.iter().for_each(|(table, model)| compare(view, *table, model));
+        }
+        drop((held, base));
+        let mut base = open(&files);
+        models.iter().for_each(|(table, model)| compare(&base.view(), *table, model));
+        check_room(&mut base);
+        apply(&mut base, 1, &Vec::new(), &BTreeSet::from([2]));
+        assert_eq!(contents(&base.view(), 1, Direction::Forward), Vec::new());
+        compare(&base.view(), 2, &models[&2]);
+        check_room(&mut base);
+    }
+}
+
+/// Entries in order fill their pages; entries taken away leave no small pages behind.
+#[test]
+fn pages_are_neither_small_nor_many() {
+    let files = FaultyFiles::new();
+    make(&files, Path::new("/base")).unwrap();
+    let mut base = open(&files);
+    let all = BTreeSet::from([1]);
+    let pages = |base: &Base| base.current.extents().unwrap().len();
+    for from in (0..20_000u32).step_by(2000) {
+        let round = (from..from + 2000).map(|number| (number.to_be_bytes().to_vec(), Some(vec![1; 44])));
+        apply(&mut base, 1, &round.collect(), &all);
+    }
+    // Some fifty bytes each, a kilobyte a page.
+    assert!((900..1250).contains(&pages(&base)), "{}", pages(&base));
+    for rest in 1..20u32 {
+        let gone = (0..20_000u32).filter(|number| number % 20 == rest);
+        apply(&mut base, 1, &gone.map(|number| (number.to_be_bytes().to_vec(), None)).collect(), &all);
+    }
+    assert_eq!(contents(&base.view(), 1, Direction::Forward).len(), 1000);
+    assert!(pages(&base) < 200, "{}", pages(&base));
+    check_room(&mut base);
+}
+
+/// A page that cannot be read costs what is in it, wherever it lies: others are found, and walks go on behind it.
+#[test]
+fn a_damaged_page_hides_no_other() {
+    let files = FaultyFiles::new();
+    make(&files, Path::new("/base")).unwrap();
+    let mut base = open(&files);
+    let round: Round = (0..900u32).map(|number| (number.to_be_bytes().to_vec(), Some(vec![1; 44]))).collect();
+    apply(&mut base, 1, &round, &BTreeSet::from([1]));
+    let mut leaves = Vec::new();
+    base.current.table(1).unwrap().unwrap().walk(&mut |place, page| {
+        leaves.extend(page.ok().filter(|page| page.height() == 0).map(|page| (place, page)));
+        true
+    });
+    drop(base);
+    assert!(leaves.len() > 40);
+    for (place, page) in [&leaves[0], &leaves[leaves.len() / 2], &leaves[leaves.len() - 1]] {
+        let at = place.offset as usize * 512 + 20;
+        files.tamper(Path::new("/base"), |bytes| bytes[at] ^= 1);
+        let base = open(&files);
+        let view = base.view();
+        assert!(matches!(view.get(1, &page.key(0)), Err(Error::Corrupted(_))));
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut cursor = view.scan(1, Range::all(), direction).unwrap().unwrap();
+            let (mut found, mut errors) = (0, 0);
+            loop {
+                match cursor.peek() {
+                    Ok(Some(_)) => found += u64::from(cursor.take().is_some()),
+                    Ok(None) => break,
+                    Err(_) => errors += 1,
+                }
+            }
+            assert_eq!((found, errors), (900 - page.len() as u64, 1), "{place:?}");
+        }
+        let damages = view.verify(1, &mut || true);
+        assert!(
+            damages.len() == 1 && damages[0].what.contains(&format!("offset {}", at - 20)),
+            "{damages:?}"
+        );
+        files.tamper(Path::new("/base"), |bytes| bytes[at] ^= 1);
+    }
+}

@@ -1,0 +1,394 @@
+//! A tree of pages, as it is read: looked up in, walked along, and walked through.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::View;
+use super::file::PageFile;
+use super::page::{Page, Place};
+use super::room::Extent;
+use crate::disk::reuse::Uses;
+use crate::{Direction, Key, Range, Result, Value};
+
+/// Where a tree is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tree {
+    /// The page on top.
+    pub(super) place: Place,
+    /// How far that is from the leaves: 0 if it is one.
+    pub(super) height: u8,
+    pub(super) entries: u64,
+}
+
+impl Tree {
+    /// How long it is as stored.
+    pub(super) const BYTES: usize = Place::BYTES + 9;
+
+    pub(super) fn encode(self) -> [u8; Tree::BYTES] {
+        let mut bytes = [0; Tree::BYTES];
+        let parts = [&self.place.encode()[..], &[self.height], &self.entries.to_le_bytes()].concat();
+        bytes.copy_from_slice(&parts);
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (place, rest) = bytes.split_at_checked(Place::BYTES)?;
+        let (height, entries) = rest.split_first()?;
+        let entries = u64::from_le_bytes(entries.try_into().ok()?);
+        Some(Tree { place: Place::decode(place)?, height: *height, entries })
+    }
+}
+
+/// A tree of a file, to be looked up in.
+pub(super) struct OpenTree {
+    pub(super) file: Arc<PageFile>,
+    /// The number of its table, for messages.
+    pub(super) table: u64,
+    pub(super) tree: Tree,
+    /// The page on top, if it is no leaf: what many readers of much data go through.
+    top: Option<Arc<Page>>,
+    /// Keys beyond this one are not there, if it is known: new record ids need no search.
+    last: Option<Vec<u8>>,
+    uses: Option<Arc<Uses>>,
+}
+
+impl OpenTree {
+    pub(super) fn new(file: Arc<PageFile>, table: u64, tree: Tree) -> Result<Self> {
+        let uses = file.uses(table);
+        let top = Some(file.page(table, tree.place)?).filter(|page| page.height() > 0);
+        let mut opened = OpenTree { file, table, tree, top, last: None, uses };
+        // Where a page on the way is damaged, others are not.
+        opened.last = opened.find_last().ok();
+        Ok(opened)
+    }
+
+    #[inline]
+    fn top(&self) -> Result<Arc<Page>> {
+        match &self.top {
+            Some(top) => Ok(Arc::clone(top)),
+            None => self.file.visit(self.uses.as_deref(), self.table, self.tree.place),
+        }
+    }
+
+    fn find_last(&self) -> Result<Vec<u8>> {
+        let mut page = self.file.page(self.table, self.tree.place)?;
+        while page.height() > 0 {
+            let last = page.place(page.len().saturating_sub(1));
+            let last = last.ok_or_else(|| self.file.damaged(self.table, self.tree.place))?;
+            page = self.file.page(self.table, last)?;
+        }
+        Ok(page.key(page.len().saturating_sub(1)))
+    }
+
+    /// The page below one that is no leaf.
+    #[inline]
+    fn below(&self, page: &Page, at: usize) -> Result<Arc<Page>> {
+        let place = page.place(at).ok_or_else(|| self.file.damaged(self.table, self.tree.place))?;
+        self.file.visit(self.uses.as_deref(), self.table, place)
+    }
+
+    /// Does something with the value under a key.
+    #[inline]
+    pub(super) fn with<R>(&self, key: &[u8], then: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        if self.last.as_ref().is_some_and(|last| key > &**last) {
+            return Ok(None);
+        }
+        let mut page = match &self.top {
+            Some(top) => self.below(top, top.child(key))?,
+            None => self.top()?,
+        };
+        while page.height() > 0 {
+            page = self.below(&page, page.child(key))?;
+        }
+        Ok(page.find(key).ok().map(|at| then(page.value(at))))
+    }
+
+    /// Calls a function with each page in the order of its keys, those above before those below, and with its place,
+    /// or with what keeps it from being read; it says whether to go on. Nothing stays in memory.
+    pub(super) fn walk(&self, see: &mut dyn FnMut(Place, Result<Arc<Page>>) -> bool) -> bool {
+        self.walk_below(self.tree.place, see)
+    }
+
+    fn walk_below(&self, place: Place, see: &mut dyn FnMut(Place, Result<Arc<Page>>) -> bool) -> bool {
+        match self.file.page_once(self.table, place) {
+            Err(error) => see(place, Err(error)),
+            Ok((page, _)) => {
+                see(place, Ok(Arc::clone(&page)))
+                    && (page.height() == 0
+                        || (0..page.len())
+                            .filter_map(|at| page.place(at))
+                            .all(|below| self.walk_below(below, see)))
+            }
+        }
+    }
+}
+
+/// Calls a function with the extent of each page of a tree; the leaves are not read.
+pub(super) fn each_extent(file: &PageFile, table: u64, tree: Tree, found: &mut Vec<Extent>) -> Result<()> {
+    extents_below(file, table, tree.place, tree.height, found)
+}
+
+fn extents_below(
+    file: &PageFile,
+    table: u64,
+    place: Place,
+    height: u8,
+    found: &mut Vec<Extent>,
+) -> Result<()> {
+    found.push(Extent { offset: place.offset, units: u64::from(place.units) });
+    if height == 0 {
+        return Ok(());
+    }
+    let (page, _) = file.page_once(table, place)?;
+    if page.height() != height {
+        return Err(file.damaged(table, place));
+    }
+    (0..page.len())
+        .filter_map(|at| page.place(at))
+        .try_for_each(|below| extents_below(file, table, below, height - 1, found))
+}
+
+/// Whether the bounds exclude everything.
+fn is_empty(range: &Range) -> bool {
+    match (&range.lower, &range.upper) {
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+        (Bound::Included(lower), Bound::Included(upper)) => lower > upper,
+        (
+            Bound::Included(lower) | Bound::Excluded(lower),
+            Bound::Included(upper) | Bound::Excluded(upper),
+        ) => lower >= upper,
+    }
+}
+
+/// A walk over a range of a tree, which can look at the next entry before it takes it.
+///
+/// A page that cannot be read is an error once; the walk then goes on behind it.
+pub(in crate::disk) struct BaseCursor {
+    tree: Arc<OpenTree>,
+    /// What keeps the tree's pages from being written over.
+    _view: Option<Arc<View>>,
+    /// What is left to walk, at least.
+    range: Range,
+    direction: Direction,
+    started: bool,
+    /// The pages above the leaf, the topmost first, and which of their entries leads to it.
+    above: Vec<(Arc<Page>, usize)>,
+    leaf: Option<Arc<Page>>,
+    /// The entries of the leaf that are left to walk.
+    left: std::ops::Range<usize>,
+    /// Whether the range ends in this leaf.
+    is_last: bool,
+    /// The key of the next entry, if it has been looked at, or else of the one taken last.
+    key: Vec<u8>,
+    /// How much of `key` is the leaf's prefix; `None` if it is another leaf's key.
+    prefixed: Option<usize>,
+    has_key: bool,
+    is_next: bool,
+}
+
+impl BaseCursor {
+    /// A cursor over a range; none if there is nothing in it.
+    pub(super) fn new(
+        tree: Arc<OpenTree>,
+        view: Option<Arc<View>>,
+        range: Range,
+        direction: Direction,
+    ) -> Option<Self> {
+        (!is_empty(&range)).then(|| BaseCursor {
+            tree,
+            _view: view,
+            range,
+            direction,
+            started: false,
+            above: Vec::new(),
+            leaf: None,
+            left: 0..0,
+            is_last: false,
+            key: Vec::new(),
+            prefixed: None,
+            has_key: false,
+            is_next: false,
+        })
+    }
+
+    /// Goes down to the leaf where the walk begins.
+    fn start(&mut self) -> Result<()> {
+        self.started = true;
+        self.above.clear();
+        self.is_last = false;
+        self.left = 0..0;
+        let top = self.tree.top()?;
+        self.descend(top, true)
+    }
+
+    /// Goes down to a leaf: at the start to the one where the range begins, later to the nearest one.
+    fn descend(&mut self, mut page: Arc<Page>, starting: bool) -> Result<()> {
+        while page.height() > 0 {
+            let at = match (self.direction, &self.range.lower, &self.range.upper) {
+                (Direction::Forward, Bound::Included(key) | Bound::Excluded(key), _) if starting => {
+                    page.child(key)
+                }
+                (Direction::Backward, _, Bound::Included(key) | Bound::Excluded(key)) if starting => {
+                    page.child(key)
+                }
+                (Direction::Forward, ..) => 0,
+                (Direction::Backward, ..) => page.len().saturating_sub(1),
+            };
+            self.above.push((Arc::clone(&page), at));
+            page = self.tree.below(&page, at)?;
+        }
+        let first = match &self.range.lower {
+            Bound::Unbounded => 0,
+            Bound::Included(key) => page.find(key).unwrap_or_else(|at| at),
+            Bound::Excluded(key) => page.find(key).map_or_else(|at| at, |at| at + 1),
+        };
+        let end = match &self.range.upper {
+            Bound::Unbounded => page.len(),
+            Bound::Included(key) => page.find(key).map_or_else(|at| at, |at| at + 1),
+            Bound::Excluded(key) => page.find(key).unwrap_or_else(|at| at),
+        };
+        self.is_last = match self.direction {
+            Direction::Forward => end < page.len(),
+            Direction::Backward => first > 0,
+        };
+        self.left = first..end.max(first);
+        self.prefixed = None;
+        self.leaf = Some(page);
+        Ok(())
+    }
+
+    /// Goes to the next leaf that has something; false at the end.
+    fn next_leaf(&mut self) -> Result<bool> {
+        if !self.started {
+            self.start()?;
+        }
+        while self.left.is_empty() {
+            if self.is_last {
+                return Ok(false);
+            }
+            loop {
+                let Some((page, at)) = self.above.last_mut() else {
+                    self.is_last = true;
+                    return Ok(false);
+                };
+                let next = match self.direction {
+                    Direction::Forward => Some(*at + 1).filter(|next| *next < page.len()),
+                    Direction::Backward => at.checked_sub(1),
+                };
+                let Some(next) = next else {
+                    self.above.pop();
+                    continue;
+                };
+                *at = next;
+                let page = Arc::clone(page);
+                let below = self.tree.below(&page, next)?;
+                self.descend(below, false)?;
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The next key without taking its entry.
+    #[inline]
+    pub(in crate::disk) fn peek(&mut self) -> Result<Option<&[u8]>> {
+        if self.is_next {
+            return Ok(Some(&self.key));
+        }
+        if self.left.is_empty() && !self.next_leaf()? {
+            return Ok(None);
+        }
+        let Some(leaf) = &self.leaf else { return Ok(None) };
+        let at = match self.direction {
+            Direction::Forward => self.left.start,
+            Direction::Backward => self.left.end - 1,
+        };
+        match self.prefixed {
+            Some(prefix) => self.key.truncate(prefix),
+            None => {
+                self.key.clear();
+                self.key.extend_from_slice(leaf.prefix());
+                self.prefixed = Some(self.key.len());
+            }
+        }
+        self.key.extend_from_slice(leaf.rest(at));
+        (self.has_key, self.is_next) = (true, true);
+        Ok(Some(&self.key))
+    }
+
+    /// Takes the entry that was peeked at, and returns its value.
+    #[inline]
+    pub(in crate::disk) fn take(&mut self) -> Option<Value> {
+        if !self.is_next {
+            return None;
+        }
+        self.is_next = false;
+        let leaf = self.leaf.as_ref()?;
+        let at = match self.direction {
+            Direction::Forward => {
+                self.left.start += 1;
+                self.left.start - 1
+            }
+            Direction::Backward => {
+                self.left.end -= 1;
+                self.left.end
+            }
+        };
+        Some(Value::from(leaf.value(at)))
+    }
+
+    /// The key of the entry taken last, until the next is looked at.
+    #[inline]
+    pub(in crate::disk) fn taken(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Skips forward to a key or what comes after it: within the leaf if it is there, else from the top.
+    pub(in crate::disk) fn seek(&mut self, key: &[u8]) -> Result<()> {
+        let passed = match self.direction {
+            Direction::Forward => key <= &*self.key,
+            Direction::Backward => key >= &*self.key,
+        };
+        if self.has_key && passed {
+            return Ok(());
+        }
+        self.is_next = false;
+        if self.started
+            && let Some(leaf) = &self.leaf
+            && !self.left.is_empty()
+        {
+            match self.direction {
+                Direction::Forward => {
+                    let at = leaf.find(key).unwrap_or_else(|at| at);
+                    self.left.start = at.clamp(self.left.start, self.left.end);
+                }
+                Direction::Backward => {
+                    let at = leaf.find(key).map_or_else(|at| at, |at| at + 1);
+                    self.left.end = at.clamp(self.left.start, self.left.end);
+                }
+            }
+            if !self.left.is_empty() || self.is_last {
+                return Ok(());
+            }
+        }
+        if self.started && self.left.is_empty() && (self.is_last || self.above.is_empty()) {
+            return Ok(());
+        }
+        let closer = match (self.direction, &self.range.lower, &self.range.upper) {
+            (Direction::Forward, Bound::Included(lower) | Bound::Excluded(lower), _) => key > &**lower,
+            (Direction::Backward, _, Bound::Included(upper) | Bound::Excluded(upper)) => key < &**upper,
+            _ => true,
+        };
+        if closer {
+            match self.direction {
+                Direction::Forward => self.range.lower = Bound::Included(Key::from(key)),
+                Direction::Backward => self.range.upper = Bound::Included(Key::from(key)),
+            }
+        }
+        if is_empty(&self.range) {
+            (self.started, self.is_last, self.left) = (true, true, 0..0);
+            return Ok(());
+        }
+        self.start()
+    }
+}

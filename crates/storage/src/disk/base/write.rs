@@ -1,0 +1,309 @@
+//! A checkpoint of the base: tables changed, made and deleted, and then the superblock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::merge::{Source, Writer, merge};
+use super::page::UNIT;
+use super::superblock::Superblock;
+use super::tree::{Tree, each_extent};
+use super::{Base, BaseCursor, Extent, IDENTS_TABLE, Room, SLOTS_UNITS, TABLES_TABLE, View};
+use crate::disk::journal::during;
+use crate::{Direction, Error, Ident, Key, Range, Result, Value};
+
+/// Writes to the tables, and notes what is to be said of them.
+pub(in crate::disk) struct Changes<'a> {
+    writer: Writer<'a>,
+    view: Arc<View>,
+    tables: BTreeMap<u64, Option<Tree>>,
+    idents: BTreeMap<u64, Option<[u64; 3]>>,
+}
+
+impl Changes<'_> {
+    /// Merges changes into a table, which is made if it isn't there.
+    pub(in crate::disk) fn merge(&mut self, number: u64, changes: &mut impl Source) -> Result<()> {
+        let before = match self.tables.get(&number) {
+            Some(written) => *written,
+            None => self.view.place(number)?,
+        };
+        let after = merge(&mut self.writer, number, before, changes)?;
+        self.tables.insert(number, after);
+        Ok(())
+    }
+
+    /// Says which table a tree has, how many entries, and how long its keys and values are; `None` if it is gone.
+    pub(in crate::disk) fn note(&mut self, ident: Ident, row: Option<[u64; 3]>) {
+        self.idents.insert(ident.0, row);
+    }
+
+    /// Deletes all tables but these, which no longer change.
+    pub(in crate::disk) fn keep_only(&mut self, wanted: &BTreeSet<u64>) -> Result<()> {
+        for (number, tree) in self.view.places()? {
+            if wanted.contains(&number) {
+                continue;
+            }
+            let mut freed = Vec::new();
+            if let Err(error) = each_extent(&self.view.file, number, tree, &mut freed) {
+                log::warn!("the room of what cannot be read stays taken for now: {error}");
+            }
+            self.writer.freed.append(&mut freed);
+            self.tables.insert(number, None);
+        }
+        Ok(())
+    }
+
+    /// Writes what is to be said of the tables.
+    fn rows(&mut self) -> Result<(Option<Tree>, Option<Tree>)> {
+        let tables =
+            self.tables.iter().map(|(number, tree)| (*number, tree.map(|tree| tree.encode().to_vec())));
+        let tables = Rows::new(tables);
+        let idents = self
+            .idents
+            .iter()
+            .map(|(ident, row)| (*ident, row.map(|row| row.map(u64::to_le_bytes).concat())));
+        let idents = Rows::new(idents);
+        let root = &self.view.root;
+        Ok((
+            tables.merge(&mut self.writer, TABLES_TABLE, root.tables)?,
+            idents.merge(&mut self.writer, IDENTS_TABLE, root.idents)?,
+        ))
+    }
+}
+
+/// Entries of a tree that tells of the others.
+struct Rows(std::iter::Peekable<std::vec::IntoIter<(Key, Option<Value>)>>);
+
+impl Rows {
+    fn new(rows: impl Iterator<Item = (u64, Option<Vec<u8>>)>) -> Self {
+        let rows: Vec<_> =
+            rows.map(|(number, row)| (Key::from(number.to_be_bytes()), row.map(Value::from))).collect();
+        Rows(rows.into_iter().peekable())
+    }
+
+    fn merge(mut self, writer: &mut Writer<'_>, table: u64, tree: Option<Tree>) -> Result<Option<Tree>> {
+        match self.0.len() {
+            0 => Ok(tree),
+            _ => merge(writer, table, tree, &mut self),
+        }
+    }
+}
+
+impl Source for BaseCursor {
+    fn peek(&mut self) -> Result<Option<&[u8]>> {
+        BaseCursor::peek(self)
+    }
+
+    fn take(&mut self) -> Result<Option<(Key, Option<Value>)>> {
+        let value = BaseCursor::take(self);
+        Ok(value.map(|value| (Key::from(self.taken()), Some(value))))
+    }
+}
+
+impl Source for Rows {
+    fn peek(&mut self) -> Result<Option<&[u8]>> {
+        Ok(self.0.peek().map(|(key, _)| &**key))
+    }
+
+    fn take(&mut self) -> Result<Option<(Key, Option<Value>)>> {
+        Ok(self.0.next())
+    }
+}
+
+/// Entries as changes of an empty table.
+pub(in crate::disk) struct Copied<C> {
+    cursor: C,
+    next: Option<(Key, Value)>,
+}
+
+impl<C: crate::Cursor> Copied<C> {
+    pub(in crate::disk) fn new(cursor: C) -> Self {
+        Copied { cursor, next: None }
+    }
+
+    fn fill(&mut self) -> Result<()> {
+        if self.next.is_none() {
+            self.next = self.cursor.next()?.map(|(key, value)| (Key::from(key), value.clone()));
+        }
+        Ok(())
+    }
+}
+
+impl<C: crate::Cursor> Source for Copied<C> {
+    fn peek(&mut self) -> Result<Option<&[u8]>> {
+        self.fill()?;
+        Ok(self.next.as_ref().map(|(key, _)| &**key))
+    }
+
+    fn take(&mut self) -> Result<Option<(Key, Option<Value>)>> {
+        self.fill()?;
+        Ok(self.next.take().map(|(key, value)| (key, Some(value))))
+    }
+}
+
+/// The numbers that a checkpoint leaves in the base.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::disk) struct Numbers {
+    pub(in crate::disk) position: u64,
+    pub(in crate::disk) time: u64,
+    pub(in crate::disk) next_table: u64,
+}
+
+impl Base {
+    /// Finds out which room is free, if that isn't known. Where pages that lead to others cannot be read, nothing is
+    /// taken to be free but what lies behind all.
+    pub(super) fn room(&mut self) -> &mut Room {
+        let view = Arc::clone(&self.current);
+        self.room.get_or_insert_with(|| match view.extents() {
+            Ok(used) => match Room::around(SLOTS_UNITS, used, view.root.end) {
+                Ok(room) => room,
+                Err(error) => unknown(&error, &view),
+            },
+            Err(error) => unknown(&error, &view),
+        })
+    }
+
+    /// About how many bytes of the file hold what is needed.
+    pub(in crate::disk) fn live_bytes(&mut self) -> u64 {
+        let oldest = self.oldest();
+        let room = self.room();
+        room.free_before(oldest);
+        room.live() * UNIT as u64
+    }
+
+    /// The oldest state that somebody reads.
+    fn oldest(&mut self) -> u64 {
+        self.views.retain(|view| view.strong_count() > 0);
+        let alive = self.views.iter().filter_map(std::sync::Weak::upgrade);
+        alive.map(|view| view.root.sequence).min().unwrap_or(self.current.root.sequence)
+    }
+
+    /// Makes a checkpoint: what `change` does to the tables, durably and all at once. If it fails nothing has changed,
+    /// though after a crash what has been written may be found.
+    pub(in crate::disk) fn checkpoint(
+        &mut self,
+        numbers: Numbers,
+        go_on: &dyn Fn() -> bool,
+        change: impl FnOnce(&mut Changes<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let oldest = self.oldest();
+        self.room().free_before(oldest);
+        let Some(mut room) = self.room.take() else { return Err(Error::Closed) };
+        let view = Arc::clone(&self.current);
+        let control = Arc::clone(&self.control);
+        let writer = Writer::new(&view.file, &mut room, &control, self.compression, go_on);
+        let mut changes =
+            Changes { writer, view: Arc::clone(&view), tables: BTreeMap::new(), idents: BTreeMap::new() };
+        let written = change(&mut changes).and_then(|()| changes.rows()).and_then(|rows| {
+            changes.writer.flush()?;
+            Ok(rows)
+        });
+        let (taken, freed) = (changes.writer.taken, changes.writer.freed);
+        let ended = written.and_then(|(tables, idents)| {
+            room.shrink();
+            let sequence = view.root.sequence + 1 + u64::from(!self.uncertain.is_empty()) * 2;
+            let Numbers { position, time, next_table } = numbers;
+            let root = Superblock { sequence, position, time, next_table, end: room.end(), idents, tables };
+            let file = &view.file.file;
+            file.sync().map_err(|error| during("syncing", &self.path, error))?;
+            Ok(root)
+        });
+        let root = match ended {
+            Ok(root) => root,
+            Err(error) => {
+                taken.into_iter().for_each(|extent| room.give(extent));
+                room.shrink();
+                self.room = Some(room);
+                return Err(error);
+            }
+        };
+        let file = &view.file.file;
+        let ended = control.with_space(|| root.write(&**file)).and_then(|()| file.sync());
+        if let Err(error) = ended {
+            // Perhaps it is there, perhaps not: what it leads to must stay as it is until another has taken its place.
+            self.uncertain.extend(taken);
+            self.room = Some(room);
+            return Err(during("writing the superblock of", &self.path, error));
+        }
+        std::mem::take(&mut self.uncertain).into_iter().for_each(|extent| room.give(extent));
+        room.give_after(root.sequence, freed);
+        let end = root.end * UNIT as u64;
+        if file.len().is_ok_and(|len| len > end) {
+            // What is behind the end is no more than room that others might use.
+            let _ = file.set_len(end);
+        }
+        self.room = Some(room);
+        self.show(View { file: Arc::clone(&view.file), root, tables: parking_lot::RwLock::default() });
+        Ok(())
+    }
+
+    /// Copies everything into an empty base.
+    pub(in crate::disk) fn copy_to(&self, copy: &mut Base, go_on: &dyn Fn() -> bool) -> Result<()> {
+        let Superblock { position, time, next_table, .. } = self.current.root;
+        copy.checkpoint(Numbers { position, time, next_table }, go_on, |changes| {
+            for (number, _) in self.current.places()? {
+                if let Some(mut cursor) = self.current.scan(number, Range::all(), Direction::Forward)? {
+                    changes.merge(number, &mut cursor)?;
+                }
+            }
+            for (ident, table) in self.current.trees()? {
+                changes.note(ident, Some([table.base, table.entries, table.bytes]));
+            }
+            Ok(())
+        })
+    }
+
+    /// Opens a file that is about to take this one's place.
+    pub(in crate::disk) fn open_view(&self, path: &Path) -> Result<View> {
+        View::open(&*self.files, (path, &self.path), &self.cache, &self.reuse)
+    }
+
+    /// Goes on in a file that has taken this one's name, and leaves this one to those who read it.
+    pub(in crate::disk) fn go_on_in(&mut self, view: View) {
+        self.room = None;
+        self.uncertain.clear();
+        self.views.clear();
+        self.reuse.forget_pages();
+        self.named = false;
+        self.show(view);
+    }
+
+    /// Lets a view be the current one.
+    fn show(&mut self, view: View) {
+        self.current = Arc::new(view);
+        self.views.retain(|view| view.strong_count() > 0);
+        self.views.push(Arc::downgrade(&self.current));
+    }
+
+    /// Makes sure that the base's name stands for the file that is open. Until then no checkpoint may let
+    /// go of any journal.
+    pub(in crate::disk) fn settle(&mut self) -> Result<()> {
+        if let (false, Some(directory)) = (self.named, self.path.parent()) {
+            let synced = self.files.sync_directory(directory);
+            synced.map_err(|error| during("syncing", directory, error))?;
+        }
+        self.named = true;
+        Ok(())
+    }
+}
+
+fn unknown(error: &Error, view: &View) -> Room {
+    log::warn!("no room of the base is used again: {error}");
+    Room::full(view.root.end)
+}
+
+impl View {
+    /// The places of all pages.
+    pub(super) fn extents(&self) -> Result<Vec<Extent>> {
+        let mut used = Vec::new();
+        for (table, tree) in [(IDENTS_TABLE, self.root.idents), (TABLES_TABLE, self.root.tables)] {
+            if let Some(tree) = tree {
+                each_extent(&self.file, table, tree, &mut used)?;
+            }
+        }
+        for (number, tree) in self.places()? {
+            each_extent(&self.file, number, tree, &mut used)?;
+        }
+        Ok(used)
+    }
+}
