@@ -129,23 +129,6 @@ func Restore(t testing.TB, db *mongo.Database, name string) {
 	command(t, db.Client(), bson.D{{Key: "restoreDatabase", Value: db.Name()}, {Key: "name", Value: name}})
 }
 
-// Changes are what has become of a database since a snapshot of it: events like those of change streams. A test that
-// changed exactly what it should compares them with what it expects.
-func Changes(t testing.TB, db *mongo.Database, name string) []bson.M {
-	t.Helper()
-	ctx := context.Background()
-	command := bson.D{{Key: "diffDatabase", Value: db.Name()}, {Key: "since", Value: name}}
-	cursor, err := db.Client().Database("admin").RunCommandCursor(ctx, command)
-	if err != nil {
-		t.Fatalf("diffDatabase: %v", err)
-	}
-	var changes []bson.M
-	if err := cursor.All(ctx, &changes); err != nil {
-		t.Fatalf("diffDatabase: %v", err)
-	}
-	return changes
-}
-
 func command(t testing.TB, client *mongo.Client, command bson.D) {
 	t.Helper()
 	if err := client.Database("admin").RunCommand(context.Background(), command).Err(); err != nil {

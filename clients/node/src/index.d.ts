@@ -114,12 +114,39 @@ export interface ClockState {
   ttlDeleted?: number;
 }
 
+/** A difference, in the form of a change stream's event. */
+export interface Change {
+  operationType:
+    | "insert" | "update" | "replace" | "delete"
+    | "create" | "drop" | "modify" | "createIndexes" | "dropIndexes";
+  ns: { db: string; coll: string };
+  documentKey?: { _id: unknown };
+  fullDocument?: Record<string, unknown>;
+  updateDescription?: {
+    updatedFields: Record<string, unknown>;
+    removedFields: string[];
+    truncatedArrays: { field: string; newSize: number }[];
+  };
+  operationDescription?: Record<string, unknown>;
+  stateBeforeChange?: Record<string, unknown>;
+}
+
+/** A change as tests expect it: the database is known. */
+export type ExpectedChange = Omit<Change, "ns"> & { ns: { db?: string; coll: string } };
+
+/** A snapshot's name, or the database that this one was forked from. */
+export type Since = string | { since: string } | { origin: string };
+
 export interface CleanSlate {
   fork(from: string, to: string, options?: { replace?: boolean }): Promise<unknown>;
   reset(database: string): Promise<unknown>;
   snapshot(database: string, name: string, options?: { replace?: boolean }): Promise<unknown>;
   restore(database: string, name: string): Promise<unknown>;
   dropSnapshot(database: string, name: string): Promise<unknown>;
+  changes(database: string, since: Since): Promise<Change[]>;
+  assertChanges(database: string, since: Since, expected: ExpectedChange[]): Promise<void>;
+  /** The file is written where there is none (but not in CI), and where VELLUM_APPROVE is set. */
+  approveChanges(database: string, since: Since, file: string | URL): Promise<void>;
   clock(change?: ClockChange): Promise<ClockState>;
 }
 
@@ -143,6 +170,10 @@ declare class VellumServer extends EventEmitter implements CleanSlate {
   snapshot(database: string, name: string, options?: { replace?: boolean }): Promise<unknown>;
   restore(database: string, name: string): Promise<unknown>;
   dropSnapshot(database: string, name: string): Promise<unknown>;
+  changes(database: string, since: Since): Promise<Change[]>;
+  assertChanges(database: string, since: Since, expected: ExpectedChange[]): Promise<void>;
+  /** The file is written where there is none (but not in CI), and where VELLUM_APPROVE is set. */
+  approveChanges(database: string, since: Since, file: string | URL): Promise<void>;
   clock(change?: ClockChange): Promise<ClockState>;
 }
 

@@ -145,6 +145,18 @@ class VellumServer extends EventEmitter {
     return this.#slate.dropSnapshot(database, name);
   }
 
+  changes(database, since) {
+    return this.#slate.changes(database, since);
+  }
+
+  assertChanges(database, since, expected) {
+    return this.#slate.assertChanges(database, since, expected);
+  }
+
+  approveChanges(database, since, file) {
+    return this.#slate.approveChanges(database, since, file);
+  }
+
   clock(change) {
     return this.#slate.clock(change);
   }

@@ -1,6 +1,8 @@
 // What only this server can do: databases copied, kept and emptied by reference, and a clock to set.
 "use strict";
 
+const { deserialize, serialize } = require("bson");
+const { approve, assertSame } = require("./approval");
 const { Connection } = require("./wire");
 
 /** The commands of clean slates, to a server that is running. */
@@ -38,6 +40,38 @@ class CleanSlate {
     return this.#run({ dropSnapshot: database, name });
   }
 
+  /**
+   * What has changed since a snapshot, or with `{ origin }` since the fork from it: events like those of change streams.
+   */
+  async changes(database, since) {
+    // As a driver shows them: numbers of any type as numbers.
+    return (await this.#changes(database, since)).map((event) => deserialize(serialize(event)));
+  }
+
+  /** Fails unless exactly this has changed; the events' `ns` need no `db`. Types count: `Long`, `Double`. */
+  async assertChanges(database, since, expected) {
+    assertSame(await this.#changes(database, since), expected);
+  }
+
+  /** Compares what has changed with an approval file, which the first run writes, and VELLUM_APPROVE=1. */
+  async approveChanges(database, since, file) {
+    approve(await this.#changes(database, since), file);
+  }
+
+  /** Changes with their exact types. */
+  async #changes(database, since) {
+    const given = typeof since === "string" ? { since } : since;
+    const exact = { promoteValues: false };
+    let { cursor } = await this.run({ diffDatabase: database, ...given, cursor: {} }, "admin", exact);
+    const changes = cursor.firstBatch;
+    const [home, ...collection] = cursor.ns.split(".");
+    while (!cursor.id.isZero()) {
+      ({ cursor } = await this.run({ getMore: cursor.id, collection: collection.join(".") }, home, exact));
+      changes.push(...cursor.nextBatch);
+    }
+    return changes;
+  }
+
   /** Sets the server's clock: `{ set: Date, advance: milliseconds, freeze, follow, sweepTTL }`. */
   clock(change = {}) {
     return this.#run({ vellumClock: 1, ...change });
@@ -53,10 +87,10 @@ class CleanSlate {
     return this.run(command, "admin");
   }
 
-  /** Runs any command. */
-  async run(command, database) {
+  /** Runs any command; `how` its reply is read are options of bson's `deserialize`. */
+  async run(command, database, how) {
     this.#connection ??= new Connection(typeof this.#uri === "function" ? this.#uri() : this.#uri);
-    return this.#connection.command(command, database);
+    return this.#connection.command(command, database, how);
   }
 }
 

@@ -18,7 +18,7 @@ class CommandError extends Error {
   constructor(reply) {
     super(reply.errmsg);
     this.name = "CommandError";
-    this.code = reply.code;
+    this.code = Number(reply.code);
     this.codeName = reply.codeName;
   }
 }
@@ -35,14 +35,14 @@ class Connection {
     this.#at = parse(uri);
   }
 
-  /** Runs a command on `admin`, or another database. Errors: CommandError, those of the socket. */
-  command(command, database = "admin") {
+  /** Runs a command on `admin`, or another database; `how` is for bson's `deserialize`. Errors: CommandError, those of the socket. */
+  command(command, database = "admin", how = {}) {
     const answer = this.#turn.then(async () => {
       if (!this.#socket) {
         this.#socket = this.#open();
         if (this.#at.login) await this.#logIn();
       }
-      return this.#send({ ...command, $db: database });
+      return this.#send({ ...command, $db: database }, how);
     });
     this.#turn = answer.catch(() => {});
     return answer;
@@ -63,14 +63,14 @@ class Connection {
     this.#socket = undefined;
   }
 
-  #send(command) {
+  #send(command, how) {
     const body = serialize(command);
     const message = Buffer.alloc(PREFIX + body.length);
     message.writeInt32LE(message.length, 0);
     message.writeInt32LE(OP_MSG, 12);
     message.set(body, PREFIX);
     return new Promise((resolve, reject) => {
-      this.#waiting = { resolve, reject };
+      this.#waiting = { resolve, reject, how };
       if (!this.#socket) {
         this.#settle("reject", new Error("the server has closed the connection"));
         return;
@@ -105,10 +105,11 @@ class Connection {
       return;
     }
     if (this.#buffer.length < length) return;
-    const reply = deserialize(this.#buffer.subarray(PREFIX, length));
+    const reply = deserialize(this.#buffer.subarray(PREFIX, length), this.#waiting?.how);
     this.#buffer = this.#buffer.subarray(length);
     this.#socket?.unref();
-    if (reply.ok === 1) this.#settle("resolve", reply);
+    // It may be a Double.
+    if (Number(reply.ok) === 1) this.#settle("resolve", reply);
     else this.#settle("reject", new CommandError(reply));
   }
 

@@ -33,7 +33,7 @@ before(() => {
 });
 
 test("Jest, and Mongoose in it", async () => {
-  assert.match(await run("jest", ["bin/jest.js", "--no-cache"]), /Tests: +5 passed, 5 total/);
+  assert.match(await run("jest", ["bin/jest.js", "--no-cache"]), /Tests: +6 passed, 6 total/);
 });
 
 test("Vitest", async () => {

@@ -7,6 +7,7 @@ vellum_uri          session   connection string of the one server, shared by all
 mongo_client        session   a ``pymongo.MongoClient`` on it
 mongo_db            test      a fresh database: empty, or a fork of the template's
 mongo_db_name       test      that database's name, for whatever makes its own client
+approve_changes     test      called at the test's end: compares what it changed with a file beside it, or writes that
 async_mongo_client  test      a ``pymongo.AsyncMongoClient`` (with pytest-asyncio)
 async_mongo_db      test      the fresh database, through it
 vellum_template     session   override it: return a function that fills the database every test gets a fork of
@@ -23,12 +24,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import pathlib
 import re
 from typing import Any, Callable, Iterator, Optional, Sequence
 
 import pytest
 
-from vellum_db import SharedServer, StartError, slate
+from vellum_db import SharedServer, StartError, approval, slate
 
 try:
     import pytest_asyncio
@@ -38,6 +40,8 @@ except ImportError:
 _numbers = itertools.count(1)
 
 NAME_BYTES_MAX = 63
+#: The snapshot that changes are told since, and a collection that has a database be there for it.
+BEFORE = "vellum_before"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -131,6 +135,29 @@ def mongo_db_name(
 def mongo_db(mongo_client: Any, mongo_db_name: str) -> Any:
     """This test's own database."""
     return mongo_client[mongo_db_name]
+
+
+@pytest.fixture
+def approve_changes(request: pytest.FixtureRequest, mongo_client: Any, mongo_db_name: str) -> Iterator[Callable[[], None]]:
+    """Compares what has changed since this fixture was set up with FILE.TEST.approved.json, or writes that file."""
+    database = mongo_client[mongo_db_name]
+    empty = not database.list_collection_names()
+    if empty:
+        # A database without a collection isn't there, and nothing is kept of it.
+        database.create_collection(BEFORE)
+    slate.snapshot(mongo_client, mongo_db_name, BEFORE)
+    if empty:
+        database.drop_collection(BEFORE)
+    test = re.sub(r"[^\w.-]+", "_", request.node.name)
+    file = pathlib.Path(request.node.path).with_suffix(f".{test}.approved.json")
+
+    def approve() -> None:
+        __tracebackhide__ = True
+        changes = slate.changes(mongo_client, mongo_db_name, since=BEFORE)
+        approval.approve([change for change in changes if change["ns"]["coll"] != BEFORE], file)
+
+    yield approve
+    slate.drop_snapshot(mongo_client, mongo_db_name, BEFORE)
 
 
 if pytest_asyncio is not None:

@@ -8,6 +8,7 @@ installed. Elsewhere::
         vellum_db.fork(client, "template", "mine")
 """
 
+from .approval import approve
 from .program import StartError, find_binary
 from .server import Server, SharedServer
 from .slate import changes, clock, drop_snapshot, fork, reset, restore, snapshot
@@ -16,6 +17,7 @@ __all__ = [
     "Server",
     "SharedServer",
     "StartError",
+    "approve",
     "changes",
     "clock",
     "drop_snapshot",

@@ -1,4 +1,5 @@
 // A template built once, a fork of it for every test: without the server's object, which lives in another process.
+const path = require("node:path");
 const { attach } = require("@vellum/memory-server");
 const { MongoClient } = require("mongodb");
 
@@ -28,4 +29,17 @@ test("a reset empties collections and keeps indexes", async () => {
   await slate.reset(name);
   expect(await people().countDocuments()).toBe(0);
   expect((await people().indexes()).length).toBe(2);
+});
+
+test("what a test changes is asserted, or approved by a file", async () => {
+  await slate.snapshot(name, "ready", { replace: true });
+  const at = new Date();
+  await people().insertOne({ _id: 1, name: "Grace", at });
+  const grace = { operationType: "insert", ns: { db: name, coll: "people" }, documentKey: { _id: 1 } };
+  expect(await slate.changes(name, "ready")).toMatchObject([grace]);
+  await slate.assertChanges(name, "ready", [{ ...grace, fullDocument: { _id: 1, name: "Grace", at } }]);
+  await slate.approveChanges(name, "ready", path.join(__dirname, "grace.approved.json"));
+  await people().deleteOne({ name: "Ada" });
+  await expect(slate.approveChanges(name, "ready", path.join(__dirname, "grace.approved.json"))).rejects.toThrow(/"delete"/);
+  await slate.dropSnapshot(name, "ready");
 });

@@ -2,6 +2,9 @@ package vellum.junit;
 
 import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoDatabase;
+import java.lang.reflect.Method;
+import java.nio.file.Path;
+import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.extension.ExtensionContext;
@@ -12,12 +15,16 @@ import org.junit.jupiter.api.extension.ParameterResolver;
 
 /**
  * Gives tests what their parameters ask for: a {@link MongoDatabase} of the test's own, which is gone after it, the
- * {@link MongoClient}, or the {@link VellumServer} that all tests of a run share.
+ * {@link VellumChanges} that it makes there, the {@link MongoClient}, or the {@link VellumServer} that all tests of a run
+ * share.
  */
 public final class VellumExtension implements ParameterResolver {
     private static final Namespace NAMESPACE = Namespace.create(VellumExtension.class);
     private static final AtomicLong NUMBERS = new AtomicLong();
     private static final int NAME_BYTES_MAX = 63;
+
+    private static final Set<Class<?>> TYPES =
+            Set.of(MongoDatabase.class, VellumChanges.class, MongoClient.class, VellumServer.class);
 
     /** A test's own database; JUnit closes what is stored when the test ends. */
     private record Own(MongoDatabase database) implements AutoCloseable {
@@ -30,7 +37,7 @@ public final class VellumExtension implements ParameterResolver {
     @Override
     public boolean supportsParameter(ParameterContext parameter, ExtensionContext context) {
         Class<?> type = parameter.getParameter().getType();
-        return type == MongoDatabase.class || type == MongoClient.class || type == VellumServer.class;
+        return TYPES.contains(type);
     }
 
     @Override
@@ -46,7 +53,18 @@ public final class VellumExtension implements ParameterResolver {
         Store store = context.getStore(NAMESPACE);
         // Only this test's own: a database that a class's constructor asked for isn't handed to its tests.
         String key = context.getUniqueId();
-        return store.getOrComputeIfAbsent(key, id -> new Own(open(server, context)), Own.class).database();
+        MongoDatabase database = store.getOrComputeIfAbsent(key, id -> new Own(open(server, context)), Own.class).database();
+        return type == MongoDatabase.class ? database : store.getOrComputeIfAbsent(key + "/changes",
+                id -> new VellumChanges(server, database.getName(), approved(context)), VellumChanges.class);
+    }
+
+    /** Where the changes of a test are kept: beside what else its package reads. */
+    private static Path approved(ExtensionContext context) {
+        String folder = System.getProperty("vellum.approved", "src/test/resources");
+        Class<?> test = context.getRequiredTestClass();
+        String name = test.getName().substring(test.getPackageName().length()).replaceFirst("^\\.", "").replace('$', '.');
+        String method = context.getTestMethod().map(Method::getName).orElse("class");
+        return Path.of(folder, test.getPackageName().split("\\.")).resolve(name + "." + method + ".approved.json");
     }
 
     private static VellumServer server(ExtensionContext context) {

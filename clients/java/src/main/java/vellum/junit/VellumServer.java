@@ -1,5 +1,7 @@
 package vellum.junit;
 
+import com.mongodb.MongoClientSettings;
+import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoClients;
 import java.io.BufferedReader;
@@ -14,7 +16,11 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
+import org.bson.BsonArray;
+import org.bson.BsonDocument;
 import org.bson.Document;
+import org.bson.codecs.DecoderContext;
+import org.bson.conversions.Bson;
 
 /**
  * A running server and a client of it. The server ends when its standard input closes, which the operating system
@@ -128,6 +134,43 @@ public final class VellumServer implements AutoCloseable {
     /** Forgets a snapshot. */
     public void dropSnapshot(String database, String name) {
         run(new Document("dropSnapshot", database).append("name", name));
+    }
+
+    /** What has changed since a snapshot: events like those of change streams. */
+    public List<Document> changes(String database, String since) {
+        return documents(difference(database, since));
+    }
+
+    static List<Document> documents(List<BsonDocument> events) {
+        var codec = MongoClientSettings.getDefaultCodecRegistry().get(Document.class);
+        var context = DecoderContext.builder().build();
+        return events.stream().map(event -> codec.decode(event.asBsonReader(), context)).toList();
+    }
+
+    /** The same with exact types, whatever the connection string says of them. The driver has no cursors of commands. */
+    List<BsonDocument> difference(String database, String since) {
+        List<BsonDocument> events = new ArrayList<>();
+        // A cursor belongs to the session that it began in.
+        try (ClientSession session = client.startSession()) {
+            Bson first = new Document("diffDatabase", database).append("since", since).append("cursor", new Document());
+            BsonDocument cursor = cursor(session, "admin", first);
+            add(events, cursor.getArray("firstBatch"));
+            String[] home = cursor.getString("ns").getValue().split("\\.", 2);
+            while (cursor.getInt64("id").getValue() != 0) {
+                Bson more = new Document("getMore", cursor.getInt64("id")).append("collection", home[1]);
+                cursor = cursor(session, home[0], more);
+                add(events, cursor.getArray("nextBatch"));
+            }
+        }
+        return events;
+    }
+
+    private BsonDocument cursor(ClientSession session, String database, Bson command) {
+        return client.getDatabase(database).runCommand(session, command, BsonDocument.class).getDocument("cursor");
+    }
+
+    private static void add(List<BsonDocument> events, BsonArray batch) {
+        batch.forEach(event -> events.add(event.asDocument()));
     }
 
     private void run(Document command) {

@@ -1,0 +1,126 @@
+package vellumtest
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// atHome has no variable set that says what becomes of files.
+func atHome(t *testing.T) {
+	t.Setenv("CI", "")
+	t.Setenv("VELLUM_APPROVE", "")
+}
+
+func must[T any](result T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return result
+}
+
+func people(ctx context.Context, db *mongo.Database) error {
+	_, err := db.Collection("people").InsertMany(ctx, []any{
+		bson.D{{Key: "_id", Value: 1}, {Key: "name", Value: "Ada"}, {Key: "born", Value: 1815}, {Key: "x", Value: 1}},
+		bson.D{{Key: "_id", Value: 2}, {Key: "name", Value: "Grace"}},
+	})
+	return err
+}
+
+func TestTheFileIsTheSameInAllLanguages(t *testing.T) {
+	atHome(t)
+	ctx := t.Context()
+	db := Fork(t, people)
+	Snapshot(t, db, "ready")
+	people, orders := db.Collection("people"), db.Collection("orders")
+	must(people.UpdateByID(ctx, 1, bson.M{"$set": bson.M{"born": int64(1816)}, "$unset": bson.M{"x": 1, "name": 1}}))
+	must(people.DeleteOne(ctx, bson.M{"_id": 2}))
+	keys := bson.D{{Key: "name", Value: 1}, {Key: "born", Value: -1}}
+	must(people.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: keys, Options: options.Index().SetUnique(true)}))
+	by, at := bson.NewObjectID(), time.Now()
+	// Their order isn't that of their random keys.
+	for _, number := range []int{2, 1} {
+		key := make([]byte, 16)
+		must(rand.Read(key))
+		must(orders.InsertOne(ctx, bson.M{"_id": bson.Binary{Subtype: bson.TypeBinaryUUID, Data: key}, "number": number, "by": by, "at": at}))
+	}
+	list := bson.A{true, nil, bson.M{"d": "é \"<&>\n", "c": bson.A{}}}
+	must(orders.InsertOne(ctx, bson.M{"_id": "z", "b": 1.5, "a": list, "by": by, "next": bson.NewObjectID()}))
+	ApproveFile(t, db, "ready", "../changes.approved.json")
+}
+
+func TestAnApprovedFileIsNamedAfterItsTest(t *testing.T) {
+	atHome(t)
+	db := Fork(t, people)
+	Snapshot(t, db, "ready")
+	must(db.Collection("people").InsertOne(t.Context(), bson.M{"name": "Edith"}))
+	Approve(t, db, "ready")
+}
+
+// failing records what a test would have said.
+type failing struct {
+	testing.TB
+	said string
+}
+
+func (f *failing) Errorf(format string, arguments ...any) {
+	f.said = strings.TrimSpace(strings.Split(format, ":")[0])
+	for _, argument := range arguments {
+		f.said += "\n" + argument.(string)
+	}
+}
+
+func TestAFileIsWrittenOnceAndFailsWhatDiffers(t *testing.T) {
+	atHome(t)
+	db := Fork(t, people)
+	Snapshot(t, db, "ready")
+	file := filepath.Join(t.TempDir(), "approved", "one.json")
+	approve := func() string {
+		test := &failing{TB: t}
+		ApproveFile(test, db, "ready", file)
+		return test.said
+	}
+	change := func(n int) {
+		must(db.Collection("people").UpdateByID(t.Context(), 1, bson.M{"$set": bson.M{"n": n}}))
+	}
+	change(1)
+	t.Setenv("CI", "true")
+	if _, err := os.Stat(file); approve() == "" || !os.IsNotExist(err) {
+		t.Error("written in CI", err)
+	}
+	t.Setenv("CI", "")
+	for range 2 {
+		if said := approve(); said != "" {
+			t.Error(said)
+		}
+	}
+	change(2)
+	said := approve()
+	for _, part := range []string{"VELLUM_APPROVE=1 writes it", "\n- ", `"n": 1`, "\n+ ", `"n": 2`} {
+		if !strings.Contains(said, part) {
+			t.Errorf("%q lacks %q", said, part)
+		}
+	}
+	t.Setenv("VELLUM_APPROVE", "1")
+	approve()
+	t.Setenv("VELLUM_APPROVE", "")
+	if said := approve(); said != "" {
+		t.Error(said)
+	}
+}
+
+func TestDifferencesAreShownWithWhatIsAround(t *testing.T) {
+	same := "a\nb\nc\nd\ne\n"
+	found := lineDifference(same+"x\n"+same+same, same+"y\nz\n"+same+same+"end\n")
+	if expected := "  …\n  c\n  d\n  e\n- x\n+ y\n+ z\n  a\n  b\n  c\n  …\n  c\n  d\n  e\n+ end"; found != expected {
+		t.Errorf("%q", found)
+	}
+}

@@ -1,0 +1,73 @@
+package vellumtest
+
+import "strings"
+
+const (
+	contextLines = 3
+	// Beyond so many pairs of lines all of the one text is shown, then all of the other.
+	pairsMax = 4_000_000
+)
+
+// lineDifference shows lines of the first text alone with a minus, those of the second with a plus, and some around them.
+func lineDifference(before, after string) string {
+	end := func(r rune) bool { return r == '\n' }
+	old, now := strings.FieldsFunc(before, end), strings.FieldsFunc(after, end)
+	common := commonLines(old, now)
+	var shown []string
+	for i, j := 0, 0; i < len(old) || j < len(now); {
+		switch {
+		case i < len(old) && j < len(now) && old[i] == now[j]:
+			shown = append(shown, "  "+old[i])
+			i++
+			j++
+		case j == len(now) || i < len(old) && common[i+1][j] >= common[i][j+1]:
+			shown = append(shown, "- "+old[i])
+			i++
+		default:
+			shown = append(shown, "+ "+now[j])
+			j++
+		}
+	}
+	return strings.Join(near(shown), "\n")
+}
+
+// commonLines counts for each pair of lines those in common from there on.
+func commonLines(old, now []string) [][]int {
+	common := make([][]int, len(old)+1)
+	tooMany := len(old)*len(now) > pairsMax
+	none := make([]int, len(now)+1)
+	for i := len(old); i >= 0; i-- {
+		common[i] = none
+		if tooMany || i == len(old) {
+			continue
+		}
+		common[i] = make([]int, len(now)+1)
+		for j := len(now) - 1; j >= 0; j-- {
+			if old[i] == now[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	return common
+}
+
+func near(lines []string) []string {
+	var near []string
+	last := -1
+	for at, line := range lines {
+		for _, around := range lines[max(0, at-contextLines):min(len(lines), at+contextLines+1)] {
+			if around[0] == ' ' {
+				continue
+			}
+			if at != last+1 {
+				near = append(near, "  …")
+			}
+			near = append(near, line)
+			last = at
+			break
+		}
+	}
+	return near
+}

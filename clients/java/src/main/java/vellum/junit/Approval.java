@@ -1,0 +1,151 @@
+package vellum.junit;
+
+import java.util.Collection;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.function.BiFunction;
+import java.util.stream.Collectors;
+import org.bson.BsonArray;
+import org.bson.BsonBinary;
+import org.bson.BsonDocument;
+import org.bson.BsonNull;
+import org.bson.BsonString;
+import org.bson.BsonType;
+import org.bson.BsonValue;
+import org.bson.json.JsonMode;
+import org.bson.json.JsonWriterSettings;
+
+/**
+ * Changes as text that doesn't vary from run to run: extended JSON (int32 as plain numbers), in which fields of documents
+ * go by their names; what indexes and options are made of keeps its order, which matters there. The packages for PyTest,
+ * Node.js and Go write the same.
+ */
+final class Approval {
+    private static final int LINE_MAX = 100;
+    private static final JsonWriterSettings CANONICAL =
+            JsonWriterSettings.builder().outputMode(JsonMode.EXTENDED).build();
+    private static final Map<BsonType, String> KINDS = Map.of(
+            BsonType.OBJECT_ID, "ObjectId", BsonType.DATE_TIME, "Date", BsonType.TIMESTAMP, "Timestamp");
+    private static final byte UUID = 4;
+    /** The parts of an event that are of a test's documents; others describe collections and indexes. */
+    private static final Set<String> OF_DOCUMENTS = Set.of("documentKey", "fullDocument", "updateDescription");
+
+    /** What is written for a volatile value: of its kind, and of itself. */
+    private interface Shown extends BiFunction<String, BsonValue, BsonValue> {}
+
+    private static final Shown EXACT = (kind, value) -> value;
+    private static final Shown ANONYMOUS = (kind, value) -> new BsonString("<" + kind + ">");
+
+    private Approval() {}
+
+    /** All values as they are. */
+    static String exact(Collection<BsonDocument> changes) {
+        return text(changes, EXACT);
+    }
+
+    /** ObjectIds, dates, timestamps and UUIDs numbered as they appear, so that references can still be followed. */
+    static String numbered(Collection<BsonDocument> changes) {
+        Map<BsonValue, BsonValue> names = new HashMap<>();
+        Map<String, Integer> counts = new HashMap<>();
+        return text(changes, (kind, value) -> names.computeIfAbsent(
+                value, first -> new BsonString("<" + kind + " " + counts.merge(kind, 1, Integer::sum) + ">")));
+    }
+
+    /** Changes in their order: as the server has them, but documents with volatile keys last, and by all else. */
+    private static String text(Collection<BsonDocument> changes, Shown shown) {
+        Comparator<BsonDocument> order = Comparator.comparing(
+                change -> change.getDocument("ns").getString("coll").getValue());
+        List<BsonValue> events = changes.stream().sorted(order.thenComparing(Approval::place))
+                .map(change -> event(change, shown)).toList();
+        StringBuilder text = new StringBuilder();
+        print(new BsonArray(events), "", text);
+        return text.append('\n').toString();
+    }
+
+    private static String place(BsonDocument change) {
+        BsonValue key = change.get("documentKey", BsonNull.VALUE);
+        boolean same = plain(key, ANONYMOUS, false).equals(plain(key, EXACT, false));
+        return same ? "" : line(event(change, ANONYMOUS));
+    }
+
+    /** An event without the database, whose name differs from run to run. */
+    private static BsonValue event(BsonDocument change, Shown shown) {
+        BsonDocument own = change.clone();
+        own.getDocument("ns").remove("db");
+        BsonDocument update = own.getDocument("updateDescription", new BsonDocument());
+        update.getArray("removedFields", new BsonArray()).sort(Comparator.comparing(field -> field.asString().getValue()));
+        own.replaceAll((name, part) -> plain(part, shown, OF_DOCUMENTS.contains(name)));
+        return own;
+    }
+
+    private static BsonValue plain(BsonValue value, Shown shown, boolean byName) {
+        if (value instanceof BsonArray array) {
+            return new BsonArray(array.stream().map(item -> plain(item, shown, byName)).toList());
+        }
+        if (value instanceof BsonDocument document) {
+            Map<String, BsonValue> fields = byName ? new TreeMap<>(document) : document;
+            BsonDocument plain = new BsonDocument();
+            fields.forEach((name, field) -> plain.append(name, plain(field, shown, byName)));
+            return plain;
+        }
+        if (value instanceof BsonBinary binary && binary.getType() == UUID) {
+            return shown.apply("UUID", value);
+        }
+        String kind = KINDS.get(value.getBsonType());
+        return kind == null ? value : shown.apply(kind, value);
+    }
+
+    private static String line(BsonValue value) {
+        if (value instanceof BsonArray array) {
+            return array.stream().map(Approval::line).collect(Collectors.joining(", ", "[", "]"));
+        }
+        if (value instanceof BsonDocument document) {
+            return document.entrySet().stream().map(field -> quoted(field.getKey()) + ": " + line(field.getValue()))
+                    .collect(Collectors.joining(", ", "{", "}"));
+        }
+        if (value.isInt32()) {
+            return Integer.toString(value.asInt32().getValue());
+        }
+        // Values are written in documents alone.
+        String whole = new BsonDocument("", value).toJson(CANONICAL);
+        return whole.substring(whole.indexOf(':') + 2, whole.length() - 1);
+    }
+
+    private static String quoted(String text) {
+        return line(new BsonString(text));
+    }
+
+    /** What fits goes into one line, except for the list of events itself. */
+    private static void print(BsonValue value, String indent, StringBuilder text) {
+        String line = line(value);
+        boolean several = value instanceof BsonArray array && !array.isEmpty()
+                || value instanceof BsonDocument document && !document.isEmpty();
+        if (!several || !indent.isEmpty() && indent.length() + line.length() <= LINE_MAX) {
+            text.append(line);
+            return;
+        }
+        String deeper = indent + "  ";
+        String separator = "\n" + deeper;
+        if (value instanceof BsonArray array) {
+            text.append('[');
+            for (BsonValue item : array) {
+                text.append(separator);
+                print(item, deeper, text);
+                separator = ",\n" + deeper;
+            }
+            text.append('\n').append(indent).append(']');
+            return;
+        }
+        text.append('{');
+        for (Map.Entry<String, BsonValue> field : value.asDocument().entrySet()) {
+            text.append(separator).append(quoted(field.getKey())).append(": ");
+            print(field.getValue(), deeper, text);
+            separator = ",\n" + deeper;
+        }
+        text.append('\n').append(indent).append('}');
+    }
+}

@@ -1,0 +1,112 @@
+"""Approval files: what a test has changed, kept in a file beside it, and compared with it from then on.
+
+The file is extended JSON (int32 as plain numbers) in an order that doesn't vary from run to run: fields of documents go
+by their names; what indexes and options are made of keeps its order, which matters there. ObjectIds, dates, timestamps
+and UUIDs are numbered as they appear, so that references can still be followed. The packages for Node.js, Go and JUnit
+write the same.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import pathlib
+from typing import Any, Callable, Iterable, Union
+
+LINE_MAX = 100
+_KINDS = {"$oid": "ObjectId", "$date": "Date", "$timestamp": "Timestamp"}
+#: The parts of an event that are of a test's documents; others describe collections and indexes.
+_OF_DOCUMENTS = ("documentKey", "fullDocument", "updateDescription")
+
+#: What is written for a volatile value: of its kind, and of its extended JSON.
+Shown = Callable[[str, Any], Any]
+
+
+def approve(changes: Iterable[Any], file: Union[str, os.PathLike[str]]) -> None:
+    """Compare changes with a file. It is written where VELLUM_APPROVE is set, or there is none yet (and this isn't CI)."""
+    __tracebackhide__ = True
+    path = pathlib.Path(file)
+    changed = text(changes)
+    if os.environ.get("VELLUM_APPROVE") or not (path.exists() or os.environ.get("CI")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(changed.encode())
+        return
+    approved = path.read_text("utf-8") if path.exists() else ""
+    if changed != approved:
+        lines = difflib.unified_diff(approved.splitlines(), changed.splitlines(), "approved", "changed", lineterm="")
+        raise AssertionError(f"these aren't the changes in {path}; VELLUM_APPROVE=1 writes it:\n" + "\n".join(lines))
+
+
+def text(changes: Iterable[Any]) -> str:
+    """Changes as a file has them."""
+    # Not needed before there are changes: who starts servers alone has no PyMongo.
+    from bson import json_util
+    from bson.binary import UuidRepresentation
+
+    canonical = json_util.CANONICAL_JSON_OPTIONS.with_options(uuid_representation=UuidRepresentation.STANDARD)
+    events = json.loads(json_util.dumps(list(changes), json_options=canonical))
+    names: dict[str, str] = {}
+    counts: dict[str, int] = {}
+
+    def numbered(kind: str, value: Any) -> str:
+        key = kind + json.dumps(value)
+        if key not in names:
+            counts[kind] = counts.get(kind, 0) + 1
+            names[key] = f"<{kind} {counts[kind]}>"
+        return names[key]
+
+    return _print([_event(event, numbered) for event in sorted(events, key=_place)], "") + "\n"
+
+
+def _place(event: Any) -> tuple[str, str]:
+    """Where an event goes: as the server has it, but documents with volatile keys last, and by all else."""
+    key = event.get("documentKey")
+    volatile = _plain(key, _anonymous, False) != _plain(key, _exact, False)
+    return event["ns"]["coll"], json.dumps(_event(event, _anonymous)) if volatile else ""
+
+
+def _anonymous(kind: str, _value: Any) -> str:
+    return f"<{kind}>"
+
+
+def _exact(_kind: str, value: Any) -> Any:
+    return value
+
+
+def _event(event: Any, shown: Shown) -> Any:
+    """An event without the database, whose name differs from run to run."""
+    event = {**event, "ns": {"coll": event["ns"]["coll"]}}
+    if "updateDescription" in event:
+        update = event["updateDescription"]
+        event["updateDescription"] = {**update, "removedFields": sorted(update["removedFields"])}
+    return {name: _plain(part, shown, name in _OF_DOCUMENTS) for name, part in event.items()}
+
+
+def _plain(value: Any, shown: Shown, by_name: bool) -> Any:
+    if isinstance(value, list):
+        return [_plain(item, shown, by_name) for item in value]
+    if not isinstance(value, dict):
+        return value
+    name = next(iter(value), "")
+    if name == "$numberInt":
+        return int(value[name])
+    if name in _KINDS:
+        return shown(_KINDS[name], value)
+    if name == "$binary" and value[name]["subType"] == "04":
+        return shown("UUID", value)
+    fields = sorted(value.items()) if by_name else value.items()
+    return {name: _plain(field, shown, by_name) for name, field in fields}
+
+
+def _print(value: Any, indent: str) -> str:
+    """What fits goes into one line, except for the list of events itself."""
+    line = json.dumps(value, ensure_ascii=False)
+    listed = isinstance(value, (dict, list)) and value
+    if not listed or indent and len(indent) + len(line) <= LINE_MAX:
+        return line
+    deeper = indent + "  "
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(deeper + _print(item, deeper) for item in value) + f"\n{indent}]"
+    fields = (f"{deeper}{json.dumps(name, ensure_ascii=False)}: {_print(field, deeper)}" for name, field in value.items())
+    return "{\n" + ",\n".join(fields) + f"\n{indent}}}"
