@@ -52,8 +52,8 @@ fn advice_is_given_for_a_data_directory() {
         found.and_then(|value| value.as_i64()).unwrap_or_else(|| panic!("{path:?} in {document:?}"))
     };
     let reads = at(&told, &["hour", "reads"]);
-    // About a thousand pages three times, and a page of the index and one of documents for each find.
-    assert!((3000..6000).contains(&reads), "{reads}");
+    // About five hundred pages three times, and a page of the index and one of documents for each find.
+    assert!((1800..3000).contains(&reads), "{reads}");
     assert_eq!(reads, at(&status, &["vellum", "cache", "entryReads"]));
     assert_eq!(at(&told, &["hour", "misses"]), at(&status, &["vellum", "cache", "entryMisses"]));
     let picture = scratch.join("curve.svg");

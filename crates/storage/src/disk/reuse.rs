@@ -26,7 +26,7 @@ use tally::{Count, Tallies};
 /// The unit in which the sizes of pages are counted.
 const UNIT_BYTES: u64 = 512;
 /// The most pages that are looked at.
-const SAMPLE: usize = 4096;
+const SAMPLE: usize = 8192;
 /// One page in 2^this is looked at to begin with.
 const FIRST_SHIFT: u32 = 0;
 /// How many tables have counters of their own; others share theirs.
