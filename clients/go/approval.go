@@ -15,7 +15,7 @@ import (
 // Changes as text that doesn't vary from run to run: extended JSON (int32 as plain numbers), in which fields of documents
 // go by their names, as maps have none other; what indexes and options are made of keeps its order, which matters there.
 // ObjectIDs, dates, timestamps and UUIDs are numbered as they appear, so that references can still be followed. The
-// packages for PyTest, Node.js and JUnit write the same.
+// packages for PyTest, Node.js and JUnit write theirs alike.
 
 const lineMax = 100
 

@@ -3,7 +3,7 @@
 //
 // It is extended JSON (int32 as plain numbers). Fields of documents go by their names; what indexes and options are made
 // of keeps its order, which matters there. In files ObjectIds, dates, timestamps and UUIDs are numbered as they appear, so
-// that references can still be followed. The packages for PyTest, Go and JUnit write the same.
+// that references can still be followed. The packages for PyTest, Go and JUnit write theirs alike.
 "use strict";
 
 const { AssertionError } = require("node:assert");

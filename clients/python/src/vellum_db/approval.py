@@ -3,7 +3,7 @@
 The file is extended JSON (int32 as plain numbers) in an order that doesn't vary from run to run: fields of documents go
 by their names; what indexes and options are made of keeps its order, which matters there. ObjectIds, dates, timestamps
 and UUIDs are numbered as they appear, so that references can still be followed. The packages for Node.js, Go and JUnit
-write the same.
+write theirs alike.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import org.bson.json.JsonWriterSettings;
 /**
  * Changes as text that doesn't vary from run to run: extended JSON (int32 as plain numbers), in which fields of documents
  * go by their names; what indexes and options are made of keeps its order, which matters there. The packages for PyTest,
- * Node.js and Go write the same.
+ * Node.js and Go write theirs alike.
  */
 final class Approval {
     private static final int LINE_MAX = 100;
