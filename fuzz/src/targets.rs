@@ -12,16 +12,19 @@ use query::matcher::Matcher;
 use query::{Arena, Context, Pipeline, Projection, SortPattern, Update};
 use server::{LocalConnection, Server, Settings};
 use std::sync::Arc;
+use storage::{Batch, Compression, Ident, testing};
 use wire::scram::{Client, Credential, First, Mechanism};
 
 /// Every target, sorted by name.
 pub const TARGETS: &[Target] = &[
+    Target { name: "base_page", seeds: pages, run: base_page },
     Target { name: "bson", seeds: documents, run: bson },
     Target { name: "certificate", seeds: certificates, run: certificate },
     Target { name: "diff", seeds: nothing, run: diff },
     Target { name: "expression", seeds: nothing, run: expression },
     Target { name: "extended_json", seeds: texts, run: extended_json },
     Target { name: "filter", seeds: nothing, run: filter },
+    Target { name: "journal_batch", seeds: batches, run: journal_batch },
     Target { name: "key_string", seeds: keys, run: key_string },
     Target { name: "log_entry", seeds: entries, run: log_entry },
     Target { name: "pipeline", seeds: nothing, run: pipeline },
@@ -50,6 +53,42 @@ fn sample() -> DocumentBuf {
 
 fn documents() -> Vec<Vec<u8>> {
     vec![sample().into_bytes(), DocumentBuf::empty().into_bytes()]
+}
+
+fn pages() -> Vec<Vec<u8>> {
+    let entries: [(&[u8], &[u8]); 4] =
+        [(b"", b"x"), (b"key 1", &[7; 40]), (b"key 2", b""), (b"key 22", &[0; 300])];
+    [Compression::None, Compression::Lz4, Compression::Zstd]
+        .map(|how| testing::base_page(&entries, how))
+        .to_vec()
+}
+
+/// What a page of a data file says can be read in order.
+fn base_page(data: &[u8]) {
+    let Some(entries) = testing::read_base_page(data) else { return };
+    let bytes: usize = entries.iter().map(|(key, value)| key.len() + value.len()).sum();
+    assert!(bytes <= data.len() << 16, "a page has more than its bytes");
+}
+
+fn batches() -> Vec<Vec<u8>> {
+    let mut batch = Batch::new();
+    batch.create(Ident(3));
+    let value = storage::Value::from(vec![5; 50]);
+    batch.put(Ident(3), b"key", value.clone());
+    batch.put(Ident(300), b"again", value);
+    batch.delete(Ident(1), b"key");
+    batch.fork(Ident(3), Ident(70_000));
+    batch.clear(Ident(3));
+    batch.drop_ident(Ident(70_000));
+    testing::journal_batch(&batch).into_iter().collect()
+}
+
+/// A batch that is read is written as one that reads alike.
+fn journal_batch(data: &[u8]) {
+    let Some(batch) = testing::read_journal_batch(data) else { return };
+    let Ok(bytes) = testing::journal_batch(&batch) else { return };
+    let again = testing::read_journal_batch(&bytes);
+    assert_eq!(again.map(|again| format!("{:?}", again.ops())), Some(format!("{:?}", batch.ops())));
 }
 
 /// What passes validation reads back whole.

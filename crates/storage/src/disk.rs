@@ -67,7 +67,9 @@ use state::State;
 
 pub use archive::ArchiveOptions;
 pub use backup::{Backup, BackupDirectory, End, Kind, Part, PartWriter, Restore, Restored, Since, restore};
+pub(crate) use base::{entries, framed};
 pub use files::{File, Files, SystemFiles};
+pub(crate) use record::{batch_bytes, batch_of};
 pub use salvage::{Lost, Salvage};
 pub use still::Still;
 

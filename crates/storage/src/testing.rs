@@ -10,6 +10,7 @@ mod emit;
 mod explore;
 mod faulty;
 mod mirror;
+mod parse;
 mod shared;
 
 pub use emit::{Describe, Emit};
@@ -17,4 +18,5 @@ pub use emit::{Describe, Emit};
 pub use explore::{explore, fails};
 pub use faulty::{FaultyFiles, Loss};
 pub use mirror::Mirror;
+pub use parse::{base_page, journal_batch, read_base_page, read_journal_batch};
 pub use shared::Shared;

@@ -41,6 +41,7 @@ use tree::{OpenTree, Tree};
 pub(super) use cache::CacheCounts;
 pub(super) use check::Found;
 pub(super) use merge::Source;
+pub(crate) use page::{entries, framed};
 pub(super) use tree::BaseCursor;
 pub(super) use write::{Changes, Copied, Numbers};
 

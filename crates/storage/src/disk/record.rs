@@ -321,6 +321,17 @@ fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
+/// The bytes of a batch as they stand in a frame, behind its header.
+pub(crate) fn batch_bytes(batch: &Batch) -> Result<Vec<u8>> {
+    let mut bytes = Encoded::new(batch)?.bytes;
+    Ok(bytes.split_off(HEADER_BYTES))
+}
+
+/// The batch in such bytes.
+pub(crate) fn batch_of(bytes: &[u8]) -> Option<Batch> {
+    decode(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,12 +14,15 @@
 
 use std::cmp::Ordering;
 
+use super::run::Run;
 use crate::Compression;
 
 /// Places and lengths in the file are counted in units of so many bytes.
 pub(super) const UNIT: usize = 512;
 /// How long the frame before a page is.
 const FRAME: usize = 9;
+/// No page is so many times as long as it is compressed: Zstandard packs 128 KB into some ten bytes.
+const RATIO_MAX: usize = 1 << 15;
 /// A page that doesn't become shorter by an eighth is stored as it is.
 const WORTH: usize = 8;
 
@@ -257,6 +260,10 @@ pub(super) fn unframe(framed: &[u8], sum: u32) -> Option<Page> {
     let (packed_len, rest) = rest.split_first_chunk::<4>()?;
     let (len, packed_len) = (u32::from_le_bytes(*len) as usize, u32::from_le_bytes(*packed_len) as usize);
     let packed = rest.get(..packed_len)?;
+    // What no compression reaches is no length.
+    if len > packed_len.saturating_mul(RATIO_MAX) {
+        return None;
+    }
     if crc32c::crc32c(framed.get(..FRAME + packed_len)?) != sum {
         return None;
     }
@@ -277,11 +284,25 @@ pub(super) fn unframe(framed: &[u8], sum: u32) -> Option<Page> {
     (page.len() == len).then(|| Page::read(page)).flatten()
 }
 
+/// A page of entries in its frame, as the file has it.
+pub(crate) fn framed(entries: &[(&[u8], &[u8])], compression: Compression) -> Vec<u8> {
+    let mut run = Run::default();
+    entries.iter().for_each(|(key, value)| run.push(&[], key, value));
+    frame(&run.take(entries.len(), 0), compression).0
+}
+
+/// The entries of a page in its frame, whatever its checksum would be.
+pub(crate) fn entries(framed: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    let packed_len = u32::from_le_bytes(*framed.get(5..)?.first_chunk()?) as usize;
+    let sum = crc32c::crc32c(framed.get(..FRAME.checked_add(packed_len)?)?);
+    let page = unframe(framed, sum)?;
+    Some((0..page.len()).map(|at| (page.key(at), page.value(at).to_vec())).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::run::Run;
     use super::*;
 
     fn entries() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>)>> {
