@@ -145,6 +145,13 @@ impl Caller<'_> {
     /// Connects; the handshake is done, but a client of TLS 1.3 hears only at its first command whether its
     /// certificate is liked.
     pub(crate) fn connect(&self, address: &str) -> io::Result<Client> {
+        let stream = self.stream(address)?;
+        let local = stream.sock.local_addr()?;
+        Ok(Client::over(stream, local))
+    }
+
+    /// The same, for whoever speaks another protocol.
+    pub(crate) fn stream(&self, address: &str) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let versions = self.version.map_or(vec![&TLS12, &TLS13], |version| vec![version]);
         let builder =
@@ -170,12 +177,11 @@ impl Caller<'_> {
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(Duration::from_secs(40)))?;
-        let local = socket.local_addr()?;
         let mut stream = StreamOwned::new(session, socket);
         while stream.conn.is_handshaking() {
             stream.conn.complete_io(&mut stream.sock)?;
         }
-        Ok(Client::over(stream, local))
+        Ok(stream)
     }
 }
 

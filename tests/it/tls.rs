@@ -373,6 +373,34 @@ fn http_gets_a_sentence() {
     ));
 }
 
+/// Figures and health by `--http` are behind the same certificate.
+#[test]
+fn figures_are_read_over_tls() {
+    // A port that was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let Some(setting) = Setting::new("https", "require", &["--http", &free]) else { return };
+    let caller = Caller { trusts: Some(&setting.authority), shows: None, version: None };
+    for (path, expected) in [("/metrics", "\nvellum_connections "), ("/healthz", ""), ("/readyz", "")] {
+        let mut stream = caller.stream(&free).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {free}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        // A server that says that it closes need not say so again in TLS' words.
+        if let Err(error) = stream.read_to_string(&mut answer) {
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
+        }
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains(expected), "{path}: {answer}");
+    }
+    let mut plain = TcpStream::connect(&free).unwrap();
+    plain.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    write!(plain, "GET /metrics HTTP/1.1\r\nHost: {free}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    // Whatever it says to that, no figures.
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!String::from_utf8_lossy(&answer).contains("vellum_"), "{answer:?}");
+    let stranger = Authority::new("Strangers");
+    assert!(Caller { trusts: Some(&stranger), ..caller }.stream(&free).is_err());
+}
+
 #[test]
 fn an_encrypted_key_wants_its_password() {
     if std::env::var_os("VELLUM_SERVER").is_some() {
