@@ -16,11 +16,20 @@ use super::show;
 use base::bson::{Array, Builder, Value};
 use base::{Error, Result, err};
 
-/// Pushes the raw elements of an array, renumbered.
-pub(super) fn push_all(array: Array<'_>, out: &mut Builder) {
-    array.iter().for_each(|value| {
+/// Pushes the raw elements of an array, renumbered, as far as there is room.
+///
+/// Errors: 146 where the result grows too large; what the interrupt says.
+fn push_all<'a>(
+    call: &Call<'_, 'a>,
+    elements: impl Iterator<Item = Value<'a>>,
+    out: &mut Builder,
+) -> Result<()> {
+    for value in elements {
         out.push(value);
-    });
+        call.scope.context.steps(1)?;
+        call.scope.check_room(out.len())?;
+    }
+    Ok(())
 }
 
 /// `$arrayElemAt`: from the end if negative; missing out of range.
@@ -79,7 +88,7 @@ pub(super) fn concat<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     for operand in call.values() {
         match operand?.filter(|value| !value.is_nullish()) {
             None => return null(),
-            Some(Value::Array(array)) => push_all(array, &mut builder),
+            Some(Value::Array(array)) => push_all(call, array.iter(), &mut builder)?,
             Some(other) => {
                 return Err(err!(28664, "$concatArrays only supports arrays, not {}", other.kind().alias()));
             }
@@ -95,7 +104,14 @@ pub(super) fn contains<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         let found = type_name(array);
         return Err(err!(40081, "$in requires an array as a second argument, found: {found}"));
     };
-    value(wanted.is_some_and(|wanted| array.iter().any(|element| call.collation().equal(element, wanted))))
+    let Some(wanted) = wanted else { return value(false) };
+    for element in array.iter() {
+        call.scope.context.steps(1)?;
+        if call.collation().equal(element, wanted) {
+            return value(true);
+        }
+    }
+    value(false)
 }
 
 /// `$isArray`.
@@ -106,7 +122,14 @@ pub(super) fn is_array<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 /// `$size`. Errors: 17124 for what is no array, null and missing included.
 pub(super) fn size<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     match call.get(0)? {
-        Some(Value::Array(array)) => value(array.len() as i32),
+        Some(Value::Array(array)) => {
+            let mut elements = 0;
+            for _ in array.iter() {
+                call.scope.context.steps(1)?;
+                elements += 1;
+            }
+            value(elements)
+        }
         other => {
             Err(err!(17124, "The argument to $size must be an array, but was of type: {}", type_name(other)))
         }
@@ -126,11 +149,13 @@ pub(super) fn reverse<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             ));
         }
     };
-    let elements: Vec<_> = array.iter().collect();
+    let mut elements = Vec::new();
+    for element in array.iter() {
+        call.scope.context.steps(1)?;
+        elements.push(element);
+    }
     let mut builder = Builder::new();
-    elements.iter().rev().for_each(|element| {
-        builder.push(*element);
-    });
+    push_all(call, elements.into_iter().rev(), &mut builder)?;
     call.scope.array(builder)
 }
 
