@@ -259,7 +259,7 @@ impl Core {
         drop(before);
     }
 
-    pub(super) fn note_checkpoint(&self, _freeze: &Freeze) {
+    pub(super) fn note_checkpoint(&self) {
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
         self.note_length();
     }

@@ -306,7 +306,7 @@ impl Keeper {
         if self.archive.as_ref().is_none_or(|archive| archive.take(segments, &superfluous, position)) {
             superfluous.into_iter().try_for_each(|number| segments.remove(number))?;
         }
-        self.core.note_checkpoint(&begun.freeze);
+        self.core.note_checkpoint();
         if begun.order != u64::MAX {
             self.completed = self.completed.max(begun.order);
         }
