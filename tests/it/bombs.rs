@@ -5,7 +5,7 @@
 //! `VELLUM_BOMBS=SEED` throws others; `VELLUM_BOMB=SEED/NUMBER` throws one, and shows it.
 
 mod arguments;
-mod generate;
+pub(crate) mod generate;
 
 use crate::client::Client;
 use crate::say;
@@ -39,8 +39,6 @@ const SPACE: u64 = 8 << 20;
 /// The bomb of a number: every operator once, and after that any.
 fn bomb(seed: u64, number: usize, cores: &[Core]) -> String {
     let mut maker = Maker::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number as u64);
-    // Skips what a generator's first numbers have in common.
-    (0..4).for_each(|_| _ = maker.below(2));
     let core = match cores.get(number) {
         Some(core) => *core,
         None if number.is_multiple_of(2) => Core::Mixed,

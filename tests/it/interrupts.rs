@@ -126,6 +126,14 @@ const CASES: &[(&str, &str)] = &[
         "$out",
         "{aggregate: 'big', cursor: {}, pipeline: [{$set: {l: {$range: [0, 200]}}}, {$unwind: '$l'}, {$unset: '_id'}, {$out: 'out'}]}",
     ),
+    (
+        "keys of long arrays",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$set: {x: {$range: [0, 500000]}}}, {$group: {_id: '$x'}}]}",
+    ),
+    (
+        "$setUnion of long arrays",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$set: {x: {$range: [0, 500000]}}}, {$group: {_id: null, x: {$setUnion: '$x'}}}]}",
+    ),
     ("createIndexes", "{createIndexes: 'big', indexes: [{key: {'deep.$**': 1}, name: 'slow'}]}"),
 ];
 

@@ -11,6 +11,7 @@
 //! - `change_streams`: every commit once and in order; streams that wait, and how many.
 //! - `compatibility`: docs/compatibility.md, made from the tables.
 //! - `deep`: values that nest or grow without end.
+//! - `deep_ways`: the deepest values to every operator, and every way through the server.
 //! - `durability`: what a server with a data directory keeps when it is killed.
 //! - `fairness`: long work keeps nobody waiting.
 //! - `files`: how many descriptors connections may take.
@@ -24,6 +25,7 @@
 //! - `sessions`: a session's statements wait for one another.
 //! - `starting`: what is printed and logged at first, where options come from, signals.
 //! - `step_down`: a stepDown interrupts the writes under way.
+//! - `stopping`: signals to stop, under load.
 //! - `strict`: what `--strict` reports.
 //! - `tidy`: rules about the sources themselves.
 //! - `tls`: who may connect how, and certificates that are changed.
@@ -42,6 +44,7 @@ mod client;
 mod compatibility;
 mod coverage;
 mod deep;
+mod deep_ways;
 mod describe;
 mod durability;
 mod fairness;
@@ -72,6 +75,8 @@ mod space;
 mod starting;
 mod status;
 mod step_down;
+#[cfg(unix)]
+mod stopping;
 mod strict;
 mod tidy;
 mod tidy_layers;

@@ -110,3 +110,35 @@ fn reads_end_with_their_client() {
         thread::sleep(Duration::from_millis(50));
     }
 }
+
+/// Each pattern and thread used to have a megabyte of stack: where 20,000 of them had no room, the thread panicked. In
+/// much less space than that all are looked at, and what they take is the operation's.
+#[test]
+fn patterns_are_the_operations_memory() {
+    let Some(server) = Server::start_bounded(SPACE / 4, &[]) else { return };
+    let mut client = server.connect().unwrap();
+    command(&mut client, "{insert: 'c', documents: [{_id: 1, s: 'a19999 x'}, {_id: 2, s: 'b'}]}");
+    let patterns: Vec<String> = (0..20_000).map(|number| format!("/(a|b){number}+.*[xyz]/")).collect();
+    let find = format!("{{find: 'c', filter: {{s: {{$in: [{}]}}}}}}", patterns.join(", "));
+    let found = command(&mut client, &find);
+    let batch =
+        found.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch")?.as_array());
+    let ids =
+        batch.map(|batch| batch.iter().filter_map(|each| each.as_document()?.get("_id")?.as_i64()).collect());
+    // The other is matched by none.
+    assert_eq!(ids, Some(vec![1]), "{found:.300}");
+    let set = |client: &mut Client, bytes: i64| {
+        let mut sent = Builder::new();
+        sent.append("setParameter", 1)
+            .append("internalQueryMaxOperationMemoryBytes", bytes)
+            .append("$db", "admin");
+        number(&client.command(&sent.finish()).unwrap(), "was")
+    };
+    let was = set(&mut client, 20_000_000);
+    let refused = command(&mut client, &find);
+    assert_eq!(number(&refused, "code"), 146, "{refused:.300}");
+    assert_eq!(set(&mut client, was), 20_000_000);
+    let again = command(&mut client, &find);
+    assert_eq!(number(&again, "ok"), 1, "{again:.300}");
+    assert!(!server.log().contains("panicked"), "{}", server.log());
+}

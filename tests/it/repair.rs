@@ -178,3 +178,51 @@ fn a_journal_elsewhere_is_repaired_there() {
     repaired(&data, 20, &options);
     assert!(journal.join("before-repair.1").is_dir());
 }
+
+#[test]
+fn a_page_of_zeros_is_an_error_that_names_it() {
+    let data = directory("repair-zeros");
+    let mut unit = 0;
+    tamper(&data.join("base.vellum"), |bytes| {
+        unit = document(bytes, 1027) / 512 * 512;
+        bytes[unit..unit + 512].fill(0);
+    });
+    let mut server = Server::start_on(&data, &[]).unwrap();
+    let missing = run(&server, "{find: 'c', filter: {_id: 27}, $db: 'test'}");
+    let message = format!("{missing:?}");
+    assert!(message.contains("base.vellum") && message.contains("at offset"), "{message}");
+    // Not InternalError, which a panic would be.
+    assert_eq!(number(&missing, "code"), 301, "{message}");
+    assert_eq!(number(&run(&server, "{count: 'c', query: {_id: 2}, $db: 'test'}"), "n"), 1);
+    let log = server.end();
+    assert!(!log.contains("panicked"), "{log}");
+    let (output, text) = vellum(&data, &["--repair"]);
+    assert!(output.status.success() && text.contains("lost: test.c: ") && text.contains("offset"), "{text}");
+}
+
+#[test]
+fn strays_in_the_journals_folder_are_named_and_left_alone() {
+    let data = directory("repair-strays");
+    let strays: [(&str, &[u8]); 4] = [
+        ("copy of 0000000000000001.journal", b"VellumJ\n"),
+        ("7.journal", b"an unpadded number"),
+        ("0000000000000099.journal", b"a text where a segment may come to be"),
+        ("notes.txt", b"none of ours"),
+    ];
+    let journal = data.join("journal");
+    strays.iter().for_each(|(name, bytes)| std::fs::write(journal.join(name), bytes).unwrap());
+    let check = || strays.iter().all(|(name, bytes)| std::fs::read(journal.join(name)).unwrap() == *bytes);
+    let mut server = Server::start_on(&data, &[]).unwrap();
+    assert_eq!(number(&run(&server, "{count: 'c', $db: 'test'}"), "n"), 50);
+    let log = server.end();
+    for (name, said) in [
+        ("copy of 0000000000000001.journal", "is no part of the journal"),
+        ("7.journal", "is no part of the journal"),
+        ("0000000000000099.journal", "is no segment of a journal"),
+    ] {
+        assert!(log.lines().any(|line| line.contains(name) && line.contains(said)), "{name}: {log}");
+    }
+    assert!(!log.contains("notes.txt") && check(), "{log}");
+    let report = repaired(&data, 50, &[]);
+    assert!(!report.contains("lost"), "{report}");
+}

@@ -169,9 +169,21 @@ impl Server {
     /// Sends it SIGHUP.
     #[cfg(unix)]
     pub(crate) fn hang_up(&self) {
-        use nix::sys::signal::{Signal, kill};
+        self.signal(nix::sys::signal::Signal::SIGHUP);
+    }
+
+    /// Sends it a signal.
+    #[cfg(unix)]
+    pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
         let child = self.child.as_ref().unwrap();
-        kill(nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGHUP).unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap()), signal)
+            .unwrap();
+    }
+
+    /// Waits for its end; what it ended with, where no signal ended it.
+    #[cfg(unix)]
+    pub(crate) fn exit_code(&mut self) -> Option<i32> {
+        self.child.as_mut().unwrap().wait().unwrap().code()
     }
 
     /// All that it has written to standard error so far.

@@ -19,6 +19,11 @@ pub fn taken() -> i64 {
     TAKEN.with(Cell::get)
 }
 
+/// Counts what this thread has taken from elsewhere than the heap; less than zero where it gives something back.
+pub fn count_elsewhere(bytes: i64) {
+    TAKEN.with(|taken| taken.set(taken.get().wrapping_add(bytes)));
+}
+
 /// Tells this thread from all others that live.
 #[inline]
 pub fn thread() -> usize {

@@ -31,6 +31,8 @@ pub(crate) struct CatalogChange<'db> {
     /// The generation that the catalog will have.
     generation: u64,
     catalog_changed: bool,
+    /// Whether a collection goes, or another takes its name.
+    drops: bool,
     change: Change,
     changed: Vec<Namespace>,
     /// What the log says of the change.
@@ -133,6 +135,7 @@ impl<'db> CatalogChange<'db> {
             snapshot: sight.snapshot,
             generation: sight.generation + 1,
             catalog_changed: false,
+            drops: false,
             change: Change { earliest: database.earliest_cluster_time(), ..Change::default() },
             changed: Vec::new(),
             commands: Vec::new(),
@@ -143,12 +146,22 @@ impl<'db> CatalogChange<'db> {
     /// Commits it, and gives the lock back.
     pub(crate) fn commit(self) -> Result<std::result::Result<Committed, Refusal>> {
         let CatalogChange {
-            database, lock, snapshot, catalog, mut change, changed, commands, learnt, ..
+            database,
+            lock,
+            snapshot,
+            catalog,
+            mut change,
+            changed,
+            commands,
+            learnt,
+            drops,
+            catalog_changed,
+            ..
         } = self;
         database.log_commands(&mut change, &commands);
         // The snapshot goes first, so that the engine finds its trees unshared and changes them in place.
         drop(snapshot);
-        let mut catalog = Some(catalog).filter(|_| self.catalog_changed);
+        let mut catalog = Some(catalog).filter(|_| catalog_changed);
         let changes_catalog = catalog.is_some();
         let mut applied = |generation| {
             if let Some(catalog) = catalog.take() {
@@ -160,6 +173,9 @@ impl<'db> CatalogChange<'db> {
             Ok(written) => written,
             Err((refusal, _)) => return Ok(Err(refusal)),
         };
+        if drops {
+            database.cursors.let_go_of_dropped(&database.latest_catalog());
+        }
         database.tell(&changed, written.position);
         Ok(Ok(written.into()))
     }
@@ -260,6 +276,8 @@ impl<'db> CatalogChange<'db> {
         }
         self.changed.push(collection.namespace.clone());
         self.catalog_changed = true;
+        let before = self.catalog.get(&collection.namespace);
+        self.drops |= before.is_some_and(|before| before.uuid != collection.uuid);
         let collection = Arc::new(collection);
         Arc::make_mut(&mut self.catalog).put(collection.clone())?;
         Ok(collection)
@@ -279,6 +297,7 @@ impl<'db> CatalogChange<'db> {
         self.change.batch.delete(CATALOG, namespace.as_str().as_bytes());
         self.changed.push(namespace.clone());
         self.catalog_changed = true;
+        self.drops = true;
         let removed = Arc::make_mut(&mut self.catalog).remove(namespace);
         if let Some(data) = removed.as_ref().and_then(|removed| removed.data.as_ref()) {
             self.change.beside.push(Beside::Generation(data.ident, None));

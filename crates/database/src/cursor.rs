@@ -1,5 +1,6 @@
 //! Open cursors: streams of documents that clients fetch batch by batch.
 
+use crate::catalog::Catalog;
 use crate::operation::Operation;
 use crate::session_id::SessionId;
 use crate::stream_progress::Progress;
@@ -233,6 +234,14 @@ pub struct Cursors {
     timed_out: AtomicU64,
 }
 
+/// What a cursor over a dropped collection held; dropped without any lock.
+type Remains = (Box<dyn Stage>, Option<DocumentCow>, Arc<Operation>);
+
+/// Whether what a cursor was opened on isn't there any more, or is another collection by now.
+fn is_gone(catalog: &Catalog, namespace: &Namespace, uuid: Option<&[u8; 16]>) -> bool {
+    uuid.is_some_and(|uuid| catalog.get(namespace).is_none_or(|now| now.uuid != *uuid))
+}
+
 /// What is known of an open cursor that nobody reads at the moment.
 #[derive(Debug)]
 pub struct IdleCursor {
@@ -266,12 +275,15 @@ struct Slot {
     namespace: Namespace,
     tag: Option<CursorTag>,
     session: Option<SessionId>,
+    uuid: Option<[u8; 16]>,
     no_timeout: bool,
     is_stream: bool,
     operation: Arc<Operation>,
     used: Instant,
     /// Killed while being read: it is not put back.
     killed: bool,
+    /// Whether its collection is gone: what it held is freed, and only the next getMore's error is left of it.
+    dead: bool,
 }
 
 impl Cursors {
@@ -285,7 +297,7 @@ impl Cursors {
     }
 
     /// Keeps a cursor for later batches and gives it an id.
-    pub fn add(&self, mut cursor: Cursor) -> i64 {
+    pub(crate) fn add(&self, mut cursor: Cursor) -> i64 {
         cursor.remaining_millis = cursor.operation.remaining_millis();
         cursor.operation.rest_memory();
         let mut open = self.open.lock();
@@ -297,6 +309,15 @@ impl Cursors {
         };
         open.insert(id, Slot::new(cursor));
         id
+    }
+
+    /// Frees what one cursor holds if this catalog doesn't have its collection.
+    pub(crate) fn let_go_if_dropped(&self, id: i64, catalog: &Catalog) {
+        let mut open = self.open.lock();
+        let slot = open.get_mut(&id).filter(|slot| is_gone(catalog, &slot.namespace, slot.uuid.as_ref()));
+        let remains = slot.and_then(Slot::let_go);
+        drop(open);
+        drop(remains);
     }
 
     /// Takes a cursor for reading; [`put_back`](Self::put_back) returns it.
@@ -325,6 +346,7 @@ impl Cursors {
     pub fn put_back(&self, id: i64, mut cursor: Box<Cursor>) {
         cursor.remaining_millis = cursor.operation.remaining_millis();
         cursor.operation.rest_memory();
+        let mut remains = None;
         let mut open = self.open.lock();
         if let Some(slot) = open.get_mut(&id) {
             if slot.killed {
@@ -332,8 +354,27 @@ impl Cursors {
             } else {
                 slot.used = Instant::now();
                 slot.cursor = Some(cursor);
+                if slot.dead {
+                    remains = slot.let_go();
+                }
             }
         }
+        drop(open);
+        drop(remains);
+    }
+
+    /// Frees what cursors hold whose collections this catalog doesn't have: nothing can be read by them any more, and
+    /// whoever asks for their next batch is told so. One that is being read is freed when it is put back.
+    pub(crate) fn let_go_of_dropped(&self, catalog: &Catalog) {
+        let mut open = self.open.lock();
+        let dead = open.values_mut().filter(|slot| !slot.dead);
+        let remains: Vec<Remains> = dead
+            .filter(|slot| is_gone(catalog, &slot.namespace, slot.uuid.as_ref()))
+            .filter_map(Slot::let_go)
+            .collect();
+        // Not under the lock: views and buffers may take a while.
+        drop(open);
+        drop(remains);
     }
 
     /// Forgets a cursor that was taken and came to its end.
@@ -464,13 +505,35 @@ impl Slot {
             namespace: cursor.namespace.clone(),
             tag: cursor.tag.clone(),
             session: cursor.session,
+            // What a transaction reads, its own view has.
+            uuid: cursor.uuid.filter(|_| cursor.transaction.is_none()),
             no_timeout: cursor.no_timeout,
             is_stream: cursor.stream.is_some(),
             operation: cursor.operation.clone(),
             used: Instant::now(),
             killed: false,
+            dead: false,
             cursor: Some(Box::new(cursor)),
         }
+    }
+
+    /// Lets go of all that a cursor holds whose collection is gone, unless somebody reads it at the moment.
+    fn let_go(&mut self) -> Option<Remains> {
+        self.dead = true;
+        let cursor = self.cursor.as_deref_mut()?;
+        let operation = Arc::new(Operation::new(self.operation.id));
+        self.operation = operation.clone();
+        let source = std::mem::replace(&mut cursor.source, Box::new(Gone));
+        Some((source, cursor.pending.take(), std::mem::replace(&mut cursor.operation, operation)))
+    }
+}
+
+/// In the place of what a cursor held; its getMore is refused before it comes here.
+struct Gone;
+
+impl Stage for Gone {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        Ok(None)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::catalog::Catalog;
 use crate::catalog_read;
 use crate::clock::Clock;
 use crate::collection::Collection;
-use crate::cursor::Cursors;
+use crate::cursor::{Cursor, Cursors};
 use crate::exec::{Ahead, RecordStream};
 use crate::history::History;
 use crate::memory::Shared;
@@ -217,7 +217,19 @@ impl Database {
         let read = catalog_read::read(self.store.as_ref(), sight.snapshot.as_ref(), &known)?;
         let catalog = Arc::new(read.catalog);
         self.publish(sight.generation, catalog.clone());
+        self.cursors.let_go_of_dropped(&self.latest_catalog());
         Ok(catalog)
+    }
+
+    /// Keeps a cursor for later batches and gives it an id.
+    pub fn keep_cursor(&self, cursor: Cursor) -> i64 {
+        let is_of_collection = cursor.uuid.is_some();
+        let id = self.cursors.add(cursor);
+        if is_of_collection {
+            // Its collection may have been dropped while it was read for the first time.
+            self.cursors.let_go_if_dropped(id, &self.known_catalog());
+        }
+        id
     }
 
     /// The catalog of a generation, if it is the latest known or the one before. Whoever got his sight just

@@ -222,6 +222,73 @@ fn cursors_on_a_replaced_database_end_and_others_do_not() {
     assert_eq!(code(s.database.check_cursor(&on_origin)), ErrorCode::QueryPlanKilled);
 }
 
+/// What a cursor holds, its view above all, is freed with its collection, not with the next getMore, if there ever is one.
+#[test]
+fn open_cursors_of_what_is_dropped_hold_nothing() {
+    let s = Session::new();
+    s.template();
+    s.insert("t.other", "{_id: 1}").unwrap();
+    s.insert("t.other", "{_id: 2}").unwrap();
+    // Kept open after one document; whether anybody has its view can be told.
+    let open = |namespace: &str| {
+        let operation = Arc::new(s.database.operation(9));
+        let filter = json("{}");
+        let context = Arc::new(Context::new(0, 1, operation.clone()));
+        let found = s.database.find(&operation, &ns(namespace), &FindRequest::new(filter.view()), &context);
+        let mut cursor = found.unwrap();
+        let mut out = Builder::new();
+        out.begin_array("");
+        assert_eq!(cursor.next_batch(1, &mut out).unwrap(), (1, false));
+        (s.database.keep_cursor(cursor), Arc::downgrade(&operation))
+    };
+    let ended = |id: i64, namespace: &str| {
+        let cursor = s.database.cursors.take(id, &ns(namespace)).unwrap();
+        let code = code(s.database.check_cursor(&cursor));
+        s.database.cursors.close(id);
+        code == ErrorCode::QueryPlanKilled
+    };
+    let (stays, its) = open("t.other");
+    let drops: [&dyn Fn(); 4] = [
+        &|| _ = s.database.drop_collection(&Uninterrupted, &ns("t.people")).unwrap(),
+        &|| _ = s.database.drop_database(&Uninterrupted, "f").unwrap(),
+        &|| _ = s.database.fork_database(&Uninterrupted, "t", "f", true).unwrap(),
+        &|| _ = s.database.restore_database(&Uninterrupted, &state("f", "s")).unwrap(),
+    ];
+    s.database.snapshot_database(&Uninterrupted, &state("t", "all"), false).unwrap();
+    for (number, drop) in drops.into_iter().enumerate() {
+        let namespace = if number == 0 { "t.people" } else { "f.people" };
+        s.database.fork_database(&Uninterrupted, "t", "f", true).unwrap();
+        s.database.snapshot_database(&Uninterrupted, &state("f", "s"), true).unwrap();
+        let (idle, of_idle) = open(namespace);
+        let (read, of_read) = open(namespace);
+        let being_read = s.database.cursors.take(read, &ns(namespace)).unwrap();
+        assert!(of_idle.upgrade().is_some());
+        drop();
+        assert!(of_idle.upgrade().is_none(), "{number}: the drop leaves its view open");
+        assert!(of_read.upgrade().is_some());
+        s.database.cursors.put_back(read, being_read);
+        assert!(of_read.upgrade().is_none(), "{number}: its view stays open when it is put back");
+        assert_eq!(s.database.cursors.count().0, 3, "they are there for the error that is due");
+        assert!(ended(idle, namespace) && ended(read, namespace));
+        if number == 0 {
+            s.database.restore_database(&Uninterrupted, &state("t", "all")).unwrap();
+        }
+    }
+    // One whose first batch takes so long that its collection is gone by then.
+    let operation = Arc::new(s.database.operation(9));
+    let filter = json("{}");
+    let context = Arc::new(Context::new(0, 1, operation.clone()));
+    let late =
+        s.database.find(&operation, &ns("f.people"), &FindRequest::new(filter.view()), &context).unwrap();
+    let its_own = Arc::downgrade(&operation);
+    drop((operation, context));
+    s.database.drop_database(&Uninterrupted, "f").unwrap();
+    let late = s.database.keep_cursor(late);
+    assert!(its_own.upgrade().is_none() && ended(late, "f.people"));
+    // `restore` has replaced the database of the other.
+    assert!(its.upgrade().is_none() && ended(stays, "t.other"));
+}
+
 #[test]
 fn a_reader_keeps_the_view_it_began_with() {
     let s = Session::new();

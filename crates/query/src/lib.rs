@@ -20,6 +20,7 @@ pub mod pipeline;
 pub mod projection;
 pub mod regex;
 pub mod sort;
+mod sort_runs;
 pub mod sorter;
 pub mod spill;
 pub mod text;

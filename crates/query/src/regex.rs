@@ -9,6 +9,8 @@ mod bounded;
 mod cache;
 mod literal;
 mod needles;
+mod pcre;
+mod pcre_memory;
 mod prefix;
 mod search;
 
@@ -18,16 +20,13 @@ pub use search::Searcher;
 use crate::Interrupt;
 use base::{Result, err};
 use bounded::Compiled;
+use pcre::{Code, Failure};
+use pcre2_sys::{PCRE2_CASELESS, PCRE2_DOTALL, PCRE2_EXTENDED, PCRE2_MULTILINE, PCRE2_UTF};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// How much memory in KiB backtracking may take where there is no machine code.
 const HEAP_LIMIT_KIB: u32 = 64 * 1024;
-
-/// How much stack in bytes the machine code may take, instead of 32 KiB, with which so plain a
-/// pattern as `(a|b)*c` fails on 20 KB of text. Reserved for each pattern and thread in use, taken
-/// only where needed.
-const MACHINE_STACK_MAX: usize = 1 << 20;
 
 /// Before searching texts of so many bytes for others, which takes some microseconds, the clock is
 /// looked at.
@@ -151,34 +150,23 @@ impl std::fmt::Debug for Regex {
 }
 
 fn compile(pattern: &str, flags: Flags) -> Result<Compiled> {
-    Compiled::new(pattern, flags)
-        .map_err(|error| err!(51091, "Regular expression is invalid: {}", compile_message(&error)))
+    Compiled::new(pattern, flags).map_err(|failure| match failure.is_for_memory() {
+        true => no_memory(),
+        false => err!(51091, "Regular expression is invalid: {}", failure.message()),
+    })
 }
 
 /// Compiles a pattern that may take so many steps from one starting position.
-fn build(
-    pattern: &str,
-    flags: Flags,
-    steps: usize,
-) -> std::result::Result<pcre2::bytes::Regex, pcre2::Error> {
-    pcre2::bytes::RegexBuilder::new()
-        .utf(flags.utf)
-        .caseless(flags.caseless)
-        .multi_line(flags.multi_line)
-        .dotall(flags.dot_all)
-        .extended(flags.extended)
-        .jit_if_available(true)
-        .max_jit_stack_size(Some(MACHINE_STACK_MAX))
-        .build(&format!("(*LIMIT_MATCH={steps})(*LIMIT_HEAP={HEAP_LIMIT_KIB}){pattern}"))
-}
-
-/// PCRE's own words, without where in the pattern (which the prefix above shifts).
-fn compile_message(error: &pcre2::Error) -> String {
-    let text = error.to_string();
-    match text.split_once("at offset ").and_then(|(_, rest)| rest.split_once(": ")) {
-        Some((_, message)) => message.to_string(),
-        None => text,
-    }
+fn build(pattern: &str, flags: Flags, steps: usize) -> std::result::Result<Code, Failure> {
+    let options = [
+        (flags.utf, PCRE2_UTF),
+        (flags.caseless, PCRE2_CASELESS),
+        (flags.multi_line, PCRE2_MULTILINE),
+        (flags.dot_all, PCRE2_DOTALL),
+        (flags.extended, PCRE2_EXTENDED),
+    ];
+    let options = options.iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, option)| all | option);
+    Code::new(&format!("(*LIMIT_MATCH={steps})(*LIMIT_HEAP={HEAP_LIMIT_KIB}){pattern}"), options)
 }
 
 /// Looks at the clock before a text so long that searching it shows.
@@ -186,8 +174,18 @@ pub(crate) fn check_before(bytes: usize, interrupt: &dyn Interrupt) -> Result<()
     if bytes >= LONG_SEARCH { interrupt.check_now(false) } else { Ok(()) }
 }
 
-fn matching_error(error: &pcre2::Error) -> base::Error {
-    err!(51156, "Error occurred while executing the regular expression. Result code: {}", error.code())
+fn matching_error(failure: Failure) -> base::Error {
+    match failure.is_for_memory() {
+        true => no_memory(),
+        false => {
+            let number = failure.number();
+            err!(51156, "Error occurred while executing the regular expression. Result code: {number}")
+        }
+    }
+}
+
+fn no_memory() -> base::Error {
+    err!(ExceededMemoryLimit, "the system has no memory for a regular expression")
 }
 
 #[cfg(test)]

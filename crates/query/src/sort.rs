@@ -4,10 +4,11 @@
 //! twice and a top-k heap compares bytes only. Arrays count by their smallest element in the
 //! pattern's order (the least ascending, the greatest descending), over all fields at once.
 
+use crate::context::Uninterrupted;
 use crate::field_path::checked_path;
 use crate::keys::compound_keys;
 use crate::metadata::unavailable;
-use crate::{Collation, Context, DocumentMetadata, MetaKind};
+use crate::{Collation, Context, DocumentMetadata, Interrupt, MetaKind};
 use base::bson::{Array, Builder, Document, DocumentBuf, Path, Value, ValueBuf};
 use base::{ErrorCode, Result, err};
 
@@ -161,9 +162,10 @@ impl SortPattern {
     pub(crate) fn key_in(&self, document: Document<'_>, context: &Context, out: &mut Vec<u8>) -> Result<()> {
         // Of an array each element is encoded, to find the least.
         let step = || context.steps(1);
+        let interrupt = &*context.interrupt;
         match self.is_by_metadata() {
-            true => self.least_key(document, &context.metadata.noted(), out, step),
-            false => self.least_key(document, &DocumentMetadata::default(), out, step),
+            true => self.least_key(document, &context.metadata.noted(), out, (interrupt, step)),
+            false => self.least_key(document, &DocumentMetadata::default(), out, (interrupt, step)),
         }
     }
 
@@ -174,16 +176,16 @@ impl SortPattern {
         metadata: &DocumentMetadata,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        self.least_key(document, metadata, out, || Ok(()))
+        self.least_key(document, metadata, out, (&Uninterrupted, || Ok(())))
     }
 
-    /// The same, asking `step` for each of the document's keys.
+    /// The same, asking an interrupt while it encodes what is large, and `step` for each of the document's keys.
     fn least_key(
         &self,
         document: Document<'_>,
         metadata: &DocumentMetadata,
         out: &mut Vec<u8>,
-        step: impl Fn() -> Result<()>,
+        (interrupt, step): (&dyn Interrupt, impl Fn() -> Result<()>),
     ) -> Result<()> {
         let start = out.len();
         let mut scratch = Vec::new();
@@ -191,12 +193,12 @@ impl SortPattern {
         let mut each = |key: &[Option<Value<'_>>]| {
             step()?;
             if first {
-                self.encode(key, metadata, out);
+                self.encode(key, metadata, interrupt, out)?;
                 first = false;
                 return Ok(());
             }
             scratch.clear();
-            self.encode(key, metadata, &mut scratch);
+            self.encode(key, metadata, interrupt, &mut scratch)?;
             if out.get(start..).is_some_and(|best| scratch.as_slice() < best) {
                 out.truncate(start);
                 out.extend_from_slice(&scratch);
@@ -214,7 +216,7 @@ impl SortPattern {
         let mut best: Option<(Vec<u8>, DocumentBuf)> = None;
         let mut each = |key: &[Option<Value<'_>>]| {
             let mut encoded = Vec::new();
-            self.encode(key, metadata, &mut encoded);
+            self.encode(key, metadata, &Uninterrupted, &mut encoded)?;
             if best.as_ref().is_none_or(|(least, _)| encoded < *least) {
                 best = Some((encoded, self.shown(key, metadata)));
             }
@@ -246,10 +248,18 @@ impl SortPattern {
     }
 
     /// Encodes one compound key; what is missing sorts as null.
-    fn encode(&self, key: &[Option<Value<'_>>], metadata: &DocumentMetadata, out: &mut Vec<u8>) {
-        for (value, ascending) in self.each(key, metadata) {
-            self.collation.append_key(value.unwrap_or(Value::Null), ascending, out);
-        }
+    ///
+    /// Errors: what the interrupt says.
+    fn encode(
+        &self,
+        key: &[Option<Value<'_>>],
+        metadata: &DocumentMetadata,
+        interrupt: &dyn Interrupt,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.each(key, metadata).try_for_each(|(value, ascending)| {
+            self.collation.append_large_key(value.unwrap_or(Value::Null), ascending, interrupt, out)
+        })
     }
 
     /// The values of one compound key and what lies between them, each with whether it ascends.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 const EVERY: u32 = 128;
 
 /// A counter that asks the operation's interrupt every 128 steps.
+#[derive(Clone)]
 pub(crate) struct Tick {
     interrupt: Arc<dyn Interrupt>,
     steps: u32,
@@ -16,6 +17,11 @@ pub(crate) struct Tick {
 impl Tick {
     pub(crate) fn new(context: &Context) -> Tick {
         Tick { interrupt: Arc::clone(&context.interrupt), steps: 0 }
+    }
+
+    /// Whom it asks.
+    pub(crate) fn interrupt(&self) -> &dyn Interrupt {
+        &*self.interrupt
     }
 
     /// Errors: what the interrupt says.

@@ -18,6 +18,7 @@ use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Error, ErrorCode, Result, err};
 use database::OpenTransaction;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
 use std::task::Waker;
 use std::time::Instant;
 
@@ -181,6 +182,10 @@ impl<'a> Run<'a> {
             no_writes: true,
             change_stream: command.name == "aggregate" && opens_stream(self.request.body),
         };
+        // What it may be is known by now, so that drivers are told what they may send to another server.
+        if server.stopping.load(Acquire) && !state.is_system {
+            return Err(err!(ShutdownInProgress, "the server is shutting down"));
+        }
         if in_transaction {
             let writes = command.kind == Kind::Write && !command.ends_transactions();
             transaction_rules::check_namespace(self.request.database, self.collection(), writes)?;

@@ -467,9 +467,6 @@ impl Connection {
     /// Answers one frame, however many replies or waits that takes.
     async fn answer(&mut self, frame: &[u8]) -> io::Result<ControlFlow<()>> {
         loop {
-            if self.server.stopping.load(Ordering::Acquire) {
-                return Ok(ControlFlow::Break(()));
-            }
             let busy = Busy::new(&self.server);
             let mut out = buffers::take();
             let outcome = handle_here(&mut self.state, &self.server, frame, &mut out);
@@ -481,6 +478,10 @@ impl Connection {
             }
             buffers::give(out);
             drop(busy);
+            // It has been refused, or was the last that is answered here.
+            if self.server.stopping.load(Ordering::Acquire) {
+                return Ok(ControlFlow::Break(()));
+            }
             match outcome {
                 Outcome::Reply | Outcome::NoReply => return Ok(ControlFlow::Continue(())),
                 Outcome::Stream => tokio::task::yield_now().await,

@@ -7,7 +7,7 @@ use query::matcher::operators::OPERATORS as FILTERS;
 
 /// What a bomb is around: the kind of operator, and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Core {
+pub(crate) enum Core {
     Expression(&'static str),
     Accumulator(&'static str),
     Window(&'static str),
@@ -19,7 +19,7 @@ pub(super) enum Core {
 }
 
 /// Every operator of every table.
-pub(super) fn cores() -> Vec<Core> {
+pub(crate) fn cores() -> Vec<Core> {
     let mut cores: Vec<Core> = OPERATORS.iter().map(|operator| Core::Expression(operator.name)).collect();
     cores.extend(query::accumulator::accumulators().map(Core::Accumulator));
     cores.extend(query::window::window_functions().map(Core::Window));
@@ -30,16 +30,34 @@ pub(super) fn cores() -> Vec<Core> {
 }
 
 /// One bomb being made.
-pub(super) struct Maker(Random);
+pub(crate) struct Maker {
+    random: Random,
+    /// What operands mostly are, where they are to be something of one kind.
+    mostly: &'static [&'static str],
+}
 
 impl Maker {
     /// The same commands for the same seed.
-    pub(super) fn new(seed: u64) -> Maker {
-        Maker(Random::new(seed))
+    pub(crate) fn new(seed: u64) -> Maker {
+        Maker::of(seed, &[])
+    }
+
+    /// The same, most operands being one of these expressions.
+    pub(crate) fn of(seed: u64, mostly: &'static [&'static str]) -> Maker {
+        let mut maker = Maker { random: Random::new(seed), mostly };
+        // Skips what a generator's first numbers have in common.
+        (0..4).for_each(|_| _ = maker.below(2));
+        maker
     }
 
     pub(super) fn below(&mut self, most: usize) -> usize {
-        self.0.draw() as usize % most
+        self.random.draw() as usize % most
+    }
+
+    /// One of what operands mostly are.
+    fn usual(&mut self) -> Option<String> {
+        let usual = !self.mostly.is_empty() && self.chance(7);
+        usual.then(|| self.pick(self.mostly).to_string())
     }
 
     pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
@@ -51,7 +69,7 @@ impl Maker {
     }
 
     /// A command, without `$db` and `maxTimeMS`.
-    pub(super) fn command(&mut self, core: Core) -> String {
+    pub(crate) fn command(&mut self, core: Core) -> String {
         match core {
             Core::Expression(name) => {
                 let expression = self.call(name, 2);
@@ -220,6 +238,9 @@ impl Maker {
 
     /// Anything, mostly large.
     pub(super) fn value(&mut self, depth: usize) -> String {
+        if let Some(usual) = self.usual() {
+            return usual;
+        }
         match self.below(8) {
             0 | 1 => self.array(depth),
             2 | 3 => self.string(depth),
@@ -249,6 +270,9 @@ impl Maker {
 
     /// An array that is long, or whose elements are.
     pub(super) fn array(&mut self, depth: usize) -> String {
+        if let Some(usual) = self.usual() {
+            return usual;
+        }
         if depth == 0 {
             return self.pick(&["'$l'", "{$range: [0, 100000]}", "['$x', '$x']", "'$deep'"]).to_string();
         }
@@ -300,6 +324,9 @@ impl Maker {
 
     /// A document that holds much.
     pub(super) fn document(&mut self, depth: usize) -> String {
+        if let Some(usual) = self.usual() {
+            return usual;
+        }
         if depth == 0 {
             return self.pick(&["'$$ROOT'", "{a: '$x', b: '$x'}", "'$o'"]).to_string();
         }

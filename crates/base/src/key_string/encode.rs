@@ -10,12 +10,37 @@ pub type Collate<'c> = dyn Fn(&str, &mut Vec<u8>) + 'c;
 
 /// Appends one component to a key, without type bits: for bounds and for sorting.
 pub fn encode(value: Value<'_>, ascending: bool, out: &mut Vec<u8>) {
-    component(value, ascending, None, None, out);
+    component(value, ascending, (None, None, None), out);
 }
 
 /// Appends one component as [`encode`] does, its strings, also nested ones, by a collation.
 pub fn encode_collated(value: Value<'_>, ascending: bool, collate: &Collate<'_>, out: &mut Vec<u8>) {
-    component(value, ascending, Some(collate), None, out);
+    component(value, ascending, (Some(collate), None, None), out);
+}
+
+/// Appends one component as [`encode`] or [`encode_collated`] does, and calls `go_on` after every so many bytes, for values
+/// that take long; whether it never said no. If it did, what was appended is no key.
+pub fn encode_while(
+    value: Value<'_>,
+    ascending: bool,
+    collate: Option<&Collate<'_>>,
+    go_on: &mut dyn FnMut() -> bool,
+    out: &mut Vec<u8>,
+) -> bool {
+    let mut pauses = Pauses { next: out.len() + BYTES_PER_PAUSE, go_on, ended: false };
+    component(value, ascending, (collate, None, Some(&mut pauses)), out);
+    !pauses.ended
+}
+
+/// Bytes of a key between two questions whether to go on: some hundred microseconds at most.
+const BYTES_PER_PAUSE: usize = 16 << 10;
+
+/// Asks now and then whether to go on.
+struct Pauses<'p> {
+    /// How long the key is by the next question.
+    next: usize,
+    go_on: &'p mut dyn FnMut() -> bool,
+    ended: bool,
 }
 
 /// Builds compound keys, and the type bits that make them decode exactly. Reusable.
@@ -38,14 +63,14 @@ impl KeyBuilder {
 
     /// Appends a component.
     pub fn push<'v>(&mut self, value: impl Into<Value<'v>>, ascending: bool) -> &mut Self {
-        component(value.into(), ascending, None, Some(&mut self.types), &mut self.bytes);
+        component(value.into(), ascending, (None, Some(&mut self.types), None), &mut self.bytes);
         self
     }
 
     /// Appends a component whose strings, also nested ones, sort by a collation. Such a key
     /// decodes to the collation's bytes, not to the strings.
     pub fn push_collated(&mut self, value: Value<'_>, ascending: bool, collate: &Collate<'_>) -> &mut Self {
-        component(value, ascending, Some(collate), Some(&mut self.types), &mut self.bytes);
+        component(value, ascending, (Some(collate), Some(&mut self.types), None), &mut self.bytes);
         self
     }
 
@@ -71,27 +96,26 @@ impl KeyBuilder {
     }
 }
 
-fn component(
-    value: Value<'_>,
-    ascending: bool,
-    collate: Option<&Collate<'_>>,
-    types: Option<&mut TypeBits>,
-    out: &mut Vec<u8>,
-) {
+/// How strings are compared, where type bits are noted, and who is asked whether to go on.
+type Aspects<'a, 'p> = (Option<&'a Collate<'a>>, Option<&'a mut TypeBits>, Option<&'a mut Pauses<'p>>);
+
+fn component(value: Value<'_>, ascending: bool, aspects: Aspects<'_, '_>, out: &mut Vec<u8>) {
     let start = out.len();
-    Encoder { out, types, collate }.value(value);
+    let (collate, types, pauses) = aspects;
+    Encoder { out, types, collate, pauses }.value(value);
     if !ascending && let Some(bytes) = out.get_mut(start..) {
         bytes.iter_mut().for_each(|byte| *byte = !*byte);
     }
 }
 
-struct Encoder<'e> {
+struct Encoder<'e, 'p> {
     out: &'e mut Vec<u8>,
     types: Option<&'e mut TypeBits>,
     collate: Option<&'e Collate<'e>>,
+    pauses: Option<&'e mut Pauses<'p>>,
 }
 
-impl Encoder<'_> {
+impl Encoder<'_, '_> {
     fn value(&mut self, value: Value<'_>) {
         if let Some(number) = value.as_number() {
             let payload = match value {
@@ -159,8 +183,25 @@ impl Encoder<'_> {
         }
     }
 
+    /// Whether nobody who was asked has said no.
+    #[inline]
+    fn goes_on(&mut self) -> bool {
+        match &mut self.pauses {
+            Some(pauses) if pauses.ended => false,
+            Some(pauses) if self.out.len() >= pauses.next => {
+                pauses.next = self.out.len() + BYTES_PER_PAUSE;
+                pauses.ended = !(pauses.go_on)();
+                !pauses.ended
+            }
+            _ => true,
+        }
+    }
+
     fn document(&mut self, document: Document<'_>) {
         for element in document {
+            if !self.goes_on() {
+                return;
+            }
             self.out.push(tags::rank(element.kind()));
             self.out.extend_from_slice(element.name_bytes());
             self.out.push(tags::END);
@@ -171,6 +212,9 @@ impl Encoder<'_> {
 
     fn array(&mut self, array: Array<'_>) {
         for value in array.iter() {
+            if !self.goes_on() {
+                return;
+            }
             self.value(value);
         }
         self.out.push(tags::END);

@@ -32,7 +32,7 @@ mod tests;
 mod type_bits;
 
 pub use decode::{Decoder, decode};
-pub use encode::{Collate, KeyBuilder, encode, encode_collated};
+pub use encode::{Collate, KeyBuilder, encode, encode_collated, encode_while};
 pub use skip::component_length;
 
 /// The smallest bytes that sort after every key starting with `prefix`; `None` where there are

@@ -122,3 +122,44 @@ fn successors_at_the_edge() {
     assert_eq!(successor(&[0xFF]), None);
     assert_eq!(successor(&[]), None);
 }
+
+#[test]
+fn long_keys_are_encoded_as_long_as_somebody_wants_them() {
+    let mut out = crate::bson::Builder::new();
+    out.begin_array("a");
+    for number in 0..20_000 {
+        out.push_document().append("n", number).append("text", "some text").end();
+    }
+    out.end();
+    let document = out.finish();
+    let value = document.view().get("a").unwrap();
+    for ascending in [true, false] {
+        let (mut whole, mut again, mut asked) = (Vec::new(), Vec::new(), 0);
+        encode(value, ascending, &mut whole);
+        let ended = encode_while(
+            value,
+            ascending,
+            None,
+            &mut || {
+                asked += 1;
+                true
+            },
+            &mut again,
+        );
+        assert!(ended && whole == again);
+        assert!((10..60).contains(&asked), "{asked} for {}", whole.len());
+        let mut part = Vec::new();
+        let mut left = 3;
+        let ended = encode_while(
+            value,
+            ascending,
+            None,
+            &mut || {
+                left -= 1;
+                left > 0
+            },
+            &mut part,
+        );
+        assert!(!ended && part.len() < whole.len() / 4, "{}", part.len());
+    }
+}

@@ -3,6 +3,7 @@
 use super::array_join::not_an_array;
 use super::push::Pushed;
 use super::{Accumulation, Accumulator, absorb_each, check_memory};
+use crate::tick::Tick;
 use crate::{Collation, Context};
 use base::Result;
 use base::bson::{Element, Value, ValueBuf};
@@ -32,6 +33,7 @@ struct Distinct {
     seen: HashSet<Box<[u8]>, foldhash::fast::RandomState>,
     values: Pushed,
     collation: Collation,
+    tick: Tick,
     held: usize,
     limit: usize,
 }
@@ -42,19 +44,23 @@ impl Distinct {
             seen: HashSet::default(),
             values: Pushed::new(),
             collation: context.collation.clone(),
+            tick: Tick::new(context),
             held: 0,
             limit: context.limits.add_to_set,
         }
     }
 
-    fn add(&mut self, value: Value<'_>) {
+    /// Errors: what interrupts it.
+    fn add(&mut self, value: Value<'_>) -> Result<()> {
         let mut key = Vec::new();
-        self.collation.append_key(value, true, &mut key);
+        self.collation.append_large_key(value, true, self.tick.interrupt(), &mut key)?;
+        self.tick.weigh(key.len())?;
         if !self.seen.contains(key.as_slice()) {
             self.held += key.len() + 32;
             self.seen.insert(key.into_boxed_slice());
             self.values.push(value);
         }
+        Ok(())
     }
 
     fn memory(&self) -> usize {
@@ -67,7 +73,7 @@ struct AddToSet(Distinct);
 impl Accumulator for AddToSet {
     fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
         if let Some(value) = argument {
-            self.0.add(value);
+            self.0.add(value)?;
         }
         check_memory("$addToSet", self.0.memory(), self.0.limit)
     }
@@ -96,7 +102,7 @@ impl Accumulator for SetUnion {
     fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
         match argument {
             None => return Ok(()),
-            Some(Value::Array(array)) => array.iter().for_each(|value| self.0.add(value)),
+            Some(Value::Array(array)) => array.iter().try_for_each(|value| self.0.add(value))?,
             Some(other) => return Err(not_an_array("$setUnion", other)),
         }
         check_memory("$setUnion", self.0.memory(), self.0.limit)

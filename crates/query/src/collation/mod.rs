@@ -15,6 +15,7 @@ mod tests;
 
 pub use collator::Collator;
 
+use crate::Interrupt;
 use base::Result;
 use base::bson::{self, Document, DocumentBuf, Value};
 use base::key_string::{self, KeyBuilder};
@@ -27,6 +28,9 @@ use std::sync::Arc;
 /// then, may keys made with one be searched with the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collation(Option<Arc<Collator>>);
+
+/// Values of fewer bytes are encoded at a stretch.
+const LARGE: usize = 64 << 10;
 
 impl Collation {
     /// Strings by their bytes.
@@ -106,6 +110,43 @@ impl Collation {
                 );
             }
         }
+    }
+
+    /// The same for values that may be large, asking now and then whether to stop.
+    ///
+    /// Errors: what the interrupt says.
+    pub fn append_large_key(
+        &self,
+        value: Value<'_>,
+        ascending: bool,
+        interrupt: &dyn Interrupt,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let bytes = match value {
+            Value::Document(document) => document.bytes().len(),
+            Value::Array(array) => array.as_document().bytes().len(),
+            _ => 0,
+        };
+        if bytes < LARGE {
+            self.append_key(value, ascending, out);
+            return Ok(());
+        }
+        let mut stopped = None;
+        let mut go_on = || match interrupt.check() {
+            Ok(()) => true,
+            Err(error) => {
+                stopped = Some(error);
+                false
+            }
+        };
+        match &self.0 {
+            None => key_string::encode_while(value, ascending, None, &mut go_on, out),
+            Some(collator) => {
+                let collate = |text: &str, key: &mut Vec<u8>| collator.append_key(text, key);
+                key_string::encode_while(value, ascending, Some(&collate), &mut go_on, out)
+            }
+        };
+        stopped.map_or(Ok(()), Err)
     }
 
     /// Appends a component to an index key.

@@ -7,7 +7,8 @@ use super::operators::FieldArgument;
 use super::parse::{Parser, is_operator_document};
 use super::regex_match::{RegexMatch, text_bytes};
 use crate::regex::{Literals, check_before};
-use crate::{Collation, Interrupt};
+use crate::sort_runs::sort_in_runs;
+use crate::{Collation, Context, Interrupt};
 use base::bson::{Element, Number, Type, Value, ValueBuf};
 use base::{Result, err};
 
@@ -28,8 +29,11 @@ pub struct In {
 
 impl In {
     /// Sorts the constants and drops those that equal another.
-    pub(super) fn new(mut values: Vec<ValueBuf>, regexes: Vec<RegexMatch>, collation: &Collation) -> In {
-        values.sort_by(|a, b| collation.compare(a.view(), b.view()));
+    ///
+    /// Errors: what interrupts it.
+    pub(super) fn new(mut values: Vec<ValueBuf>, regexes: Vec<RegexMatch>, context: &Context) -> Result<In> {
+        let (collation, interrupt) = (&context.collation, &*context.interrupt);
+        sort_in_runs(&mut values, interrupt, |a, b| collation.compare(a.view(), b.view()))?;
         values.dedup_by(|a, b| collation.equal(a.view(), b.view()));
         let has_null = values.iter().any(|value| value.kind() == Type::Null);
         let numbers = values.iter().filter_map(|value| value.view().as_number()).collect();
@@ -37,7 +41,8 @@ impl In {
             0 | 1 => None,
             _ => Literals::union(regexes.iter().map(RegexMatch::literals)),
         };
-        In { values, regexes, numbers, has_null, literals }
+        interrupt.check()?;
+        Ok(In { values, regexes, numbers, has_null, literals })
     }
 
     /// Whether null is among the constants, which matches missing values too.
@@ -97,7 +102,7 @@ fn parse(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Node> {
     }
     Ok(Node::Field {
         path: argument.path.clone(),
-        predicate: Predicate::In(In::new(values, regexes, &parser.context.collation)),
+        predicate: Predicate::In(In::new(values, regexes, parser.context)?),
     })
 }
 

@@ -104,7 +104,7 @@ impl Matcher {
     fn parse_any(filter: Document<'_>, context: &Context) -> Result<Matcher> {
         let root = parse::Parser::new(context).filter(filter)?;
         let collation = context.collation.clone();
-        let root = Arc::new(optimize::normalise(root, &collation)?);
+        let root = Arc::new(optimize::normalise(root, context)?);
         let searches_text = root.any(&|node| matches!(node, Node::Text(_)));
         Ok(Matcher { root, collation, searches_text, text_found: true })
     }

@@ -5,25 +5,32 @@ use super::bits::BitsOp;
 use super::comparison::{Comparison, ComparisonOp};
 use super::membership::In;
 use super::node::{Node, Predicate};
-use crate::Collation;
+use crate::Context;
 use base::Result;
 use base::bson::{Path, Type, ValueBuf};
 use std::cmp::Ordering;
 
 /// Normalises a tree, children first. See [`node`](super::node) for the shape.
-pub(super) fn normalise(node: Node, collation: &Collation) -> Result<Node> {
+pub(super) fn normalise(node: Node, context: &Context) -> Result<Node> {
     Ok(match node {
-        Node::And(children) => and(normalise_all(children, collation)?),
-        Node::Or(children) => or(normalise_all(children, collation)?, collation)?,
-        Node::Nor(children) => nor(normalise_all(children, collation)?),
-        Node::Not(child) => not(normalise(*child, collation)?),
-        Node::Field { path, predicate } => field(path, predicate, collation)?,
+        Node::And(children) => and(normalise_all(children, context)?),
+        Node::Or(children) => or(normalise_all(children, context)?, context)?,
+        Node::Nor(children) => nor(normalise_all(children, context)?),
+        Node::Not(child) => not(normalise(*child, context)?),
+        Node::Field { path, predicate } => field(path, predicate, context)?,
         other => other,
     })
 }
 
-fn normalise_all(children: Vec<Node>, collation: &Collation) -> Result<Vec<Node>> {
-    children.into_iter().map(|child| normalise(child, collation)).collect()
+fn normalise_all(children: Vec<Node>, context: &Context) -> Result<Vec<Node>> {
+    let each = |(position, child)| {
+        // Filters may have a million conditions.
+        if position % 1024 == 1023 {
+            context.interrupt.check()?;
+        }
+        normalise(child, context)
+    };
+    children.into_iter().enumerate().map(each).collect()
 }
 
 fn and(children: Vec<Node>) -> Node {
@@ -39,7 +46,7 @@ fn and(children: Vec<Node>) -> Node {
     single_or(flat, Node::And)
 }
 
-fn or(children: Vec<Node>, collation: &Collation) -> Result<Node> {
+fn or(children: Vec<Node>, context: &Context) -> Result<Node> {
     let mut flat = Vec::with_capacity(children.len());
     for child in children {
         match child {
@@ -53,7 +60,7 @@ fn or(children: Vec<Node>, collation: &Collation) -> Result<Node> {
         return Ok(Node::AlwaysFalse);
     }
     if let Some(path) = equalities_of_one_path(&flat) {
-        return to_in(path, flat, collation);
+        return to_in(path, flat, context);
     }
     Ok(single_or(flat, Node::Or))
 }
@@ -105,7 +112,7 @@ fn equalities_of_one_path(children: &[Node]) -> Option<Path> {
     (children.len() > 1 && children.iter().all(fits)).then(|| first.clone())
 }
 
-fn to_in(path: Path, children: Vec<Node>, collation: &Collation) -> Result<Node> {
+fn to_in(path: Path, children: Vec<Node>, context: &Context) -> Result<Node> {
     let (mut values, mut regexes) = (Vec::<ValueBuf>::new(), Vec::new());
     for child in children {
         let Node::Field { predicate, .. } = child else { continue };
@@ -119,7 +126,7 @@ fn to_in(path: Path, children: Vec<Node>, collation: &Collation) -> Result<Node>
             _ => {}
         }
     }
-    field(path, Predicate::In(In::new(values, regexes, collation)), collation)
+    field(path, Predicate::In(In::new(values, regexes, context)?), context)
 }
 
 fn not(child: Node) -> Node {
@@ -131,7 +138,7 @@ fn not(child: Node) -> Node {
     }
 }
 
-fn field(path: Path, predicate: Predicate, collation: &Collation) -> Result<Node> {
+fn field(path: Path, predicate: Predicate, context: &Context) -> Result<Node> {
     let predicate = match predicate {
         Predicate::In(mut within) => match (within.values.len(), within.regexes.len()) {
             (0, 0) => return Ok(Node::AlwaysFalse),
@@ -142,11 +149,11 @@ fn field(path: Path, predicate: Predicate, collation: &Collation) -> Result<Node
             (0, 1) => Predicate::Regex(within.regexes.swap_remove(0)),
             _ => Predicate::In(within),
         },
-        Predicate::ElemMatchObject(inner) => match normalise(*inner, collation)? {
+        Predicate::ElemMatchObject(inner) => match normalise(*inner, context)? {
             Node::AlwaysFalse => return Ok(Node::AlwaysFalse),
             inner => Predicate::ElemMatchObject(Box::new(inner)),
         },
-        Predicate::ElemMatchValue(inner) => match normalise(*inner, collation)? {
+        Predicate::ElemMatchValue(inner) => match normalise(*inner, context)? {
             Node::AlwaysFalse => return Ok(Node::AlwaysFalse),
             inner => Predicate::ElemMatchValue(Box::new(inner)),
         },

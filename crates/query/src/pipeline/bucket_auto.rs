@@ -150,7 +150,8 @@ impl Running {
         while let Some(document) = input.next()? {
             self.tick.check()?;
             let mut key = Vec::new();
-            self.context.collation.append_key(self.value(document.view())?.view(), true, &mut key);
+            let (value, context) = (self.value(document.view())?, &self.context);
+            context.collation.append_large_key(value.view(), true, &*context.interrupt, &mut key)?;
             self.sorter.add(&key, 0, self.carrier.hold(document))?;
             count += 1;
         }

@@ -137,7 +137,7 @@ impl Running {
             let root = document.view();
             let id = stage.id.evaluate(root, &context, &arena)?.unwrap_or(Value::Null);
             key.clear();
-            context.collation.append_key(id, true, &mut key);
+            context.collation.append_large_key(id, true, &*context.interrupt, &mut key)?;
             let position = match self.table.positions.get(key.as_slice()) {
                 Some(position) => *position,
                 None => self.table.insert(&key, self.begin(id)?),

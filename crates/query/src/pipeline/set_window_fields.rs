@@ -139,7 +139,8 @@ impl Running {
                     "An expression used to partition cannot evaluate to value of type array"
                 ));
             }
-            self.environment.context.collation.append_key(value, true, &mut key);
+            let context = &self.environment.context;
+            context.collation.append_large_key(value, true, &*context.interrupt, &mut key)?;
         }
         Ok(key)
     }

@@ -8,11 +8,11 @@
 //! the operation's interrupt in between. A window is a lazy run of characters before the pattern.
 
 use super::literal::Literals;
+use super::pcre::{Code, Failure, Groups};
 use super::{Flags, build, matching_error};
 use crate::Interrupt;
 use base::Result;
 use parking_lot::Mutex;
-use pcre2::bytes::{CaptureLocations, Regex as Code};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -93,7 +93,7 @@ struct Variant {
 
 impl Compiled {
     /// Errors: PCRE's, for patterns that it refuses.
-    pub(super) fn new(pattern: &str, flags: Flags) -> std::result::Result<Compiled, pcre2::Error> {
+    pub(super) fn new(pattern: &str, flags: Flags) -> std::result::Result<Compiled, Failure> {
         let compiled = Compiled {
             pattern: pattern.to_string(),
             flags,
@@ -109,7 +109,7 @@ impl Compiled {
     }
 
     /// The code for short texts.
-    fn short(&self) -> std::result::Result<&Code, pcre2::Error> {
+    fn short(&self) -> std::result::Result<&Code, Failure> {
         if let Some(code) = self.short.get() {
             return Ok(code);
         }
@@ -134,9 +134,9 @@ impl Compiled {
     /// Room for the groups that a match captures.
     ///
     /// Errors: those of compiling, where that was put off.
-    pub(super) fn locations(&self) -> Result<CaptureLocations> {
-        let code = self.short().map_err(|error| matching_error(&error))?;
-        Ok(code.capture_locations())
+    pub(super) fn locations(&self) -> Result<Groups> {
+        let code = self.short().map_err(matching_error)?;
+        code.groups().map_err(matching_error)
     }
 
     /// Whether there is a match at or after `start`; where it lies if there are `locations`. `utf` may be
@@ -148,7 +148,7 @@ impl Compiled {
         text: &str,
         start: usize,
         utf: bool,
-        mut locations: Option<&mut CaptureLocations>,
+        mut locations: Option<&mut Groups>,
         interrupt: &dyn Interrupt,
     ) -> Result<bool> {
         if text.len() >= WORTH_A_LOOK {
@@ -169,8 +169,8 @@ impl Compiled {
                 }
             };
             match outcome {
-                Err(error) if error.code() == TOO_MANY_STEPS => {}
-                outcome => return outcome.map_err(|error| matching_error(&error)),
+                Err(error) if error.number() == TOO_MANY_STEPS => {}
+                outcome => return outcome.map_err(matching_error),
             }
         }
         self.search_windows(text, start, locations, interrupt)
@@ -180,7 +180,7 @@ impl Compiled {
         &self,
         text: &str,
         start: usize,
-        mut locations: Option<&mut CaptureLocations>,
+        mut locations: Option<&mut Groups>,
         interrupt: &dyn Interrupt,
     ) -> Result<bool> {
         let utf = !(text.is_ascii() && self.works_on_bytes());
@@ -211,8 +211,8 @@ impl Compiled {
                         _ => {}
                     }
                 }
-                Err(error) if error.code() == TOO_MANY_STEPS && window > 1 => window = (window / 16).max(1),
-                Err(error) => return Err(matching_error(&error)),
+                Err(error) if error.number() == TOO_MANY_STEPS && window > 1 => window = (window / 16).max(1),
+                Err(error) => return Err(matching_error(error)),
             }
         }
     }
@@ -223,15 +223,15 @@ impl Compiled {
         text: &str,
         start: usize,
         steps: usize,
-        mut locations: Option<&mut CaptureLocations>,
+        mut locations: Option<&mut Groups>,
     ) -> Result<bool> {
         let steps = (steps / text.len().max(1)).max(LONG_STEPS);
         self.variant(Variant { utf: self.flags.utf, steps, window: None })
             .and_then(|code| run(&code, text, start, &mut locations))
-            .map_err(|error| matching_error(&error))
+            .map_err(matching_error)
     }
 
-    fn variant(&self, wanted: Variant) -> std::result::Result<Arc<Code>, pcre2::Error> {
+    fn variant(&self, wanted: Variant) -> std::result::Result<Arc<Code>, Failure> {
         let mut variants = self.variants.lock();
         if let Some((_, code)) = variants.iter().find(|(variant, _)| *variant == wanted) {
             return Ok(code.clone());
@@ -253,13 +253,11 @@ fn run(
     code: &Code,
     text: &str,
     start: usize,
-    locations: &mut Option<&mut CaptureLocations>,
-) -> std::result::Result<bool, pcre2::Error> {
+    locations: &mut Option<&mut Groups>,
+) -> std::result::Result<bool, Failure> {
     match locations {
-        None => code.is_match_at(text.as_bytes(), start),
-        Some(locations) => {
-            code.captures_read_at(locations, text.as_bytes(), start).map(|found| found.is_some())
-        }
+        None => code.is_match_at(text, start),
+        Some(locations) => code.find_at(text, start, locations),
     }
 }
 
@@ -284,7 +282,7 @@ fn skip(text: &str, characters: usize, utf: bool) -> Option<usize> {
 /// The pattern behind up to `window - 1` characters that don't count as part of the match.
 ///
 /// Errors: where it can't stand there: it may recurse into the whole, or say how PCRE is to go on.
-fn windowed(pattern: &str, flags: Flags, window: usize) -> std::result::Result<String, pcre2::Error> {
+fn windowed(pattern: &str, flags: Flags, window: usize) -> std::result::Result<String, Failure> {
     let mut rest = pattern;
     while let Some((verb, behind)) = rest.strip_prefix("(*").and_then(|verb| verb.split_once(')')) {
         if !SETTINGS.iter().any(|setting| verb.starts_with(setting)) {

@@ -5,10 +5,10 @@
 //! UTF finds the same and checks nothing, so searches after the first use code compiled for it.
 
 use super::bounded::Compiled;
+use super::pcre::Groups;
 use super::{Captures, Regex};
 use crate::Interrupt;
 use base::Result;
-use pcre2::bytes::CaptureLocations;
 use std::sync::Arc;
 
 /// Shorter texts aren't worth compiling the pattern once more.
@@ -19,7 +19,7 @@ pub struct Searcher<'t> {
     text: &'t str,
     code: Arc<Compiled>,
     /// Room for what is found; made for the first search that may find anything.
-    locations: Option<CaptureLocations>,
+    locations: Option<Groups>,
     utf: bool,
     searched: bool,
 }

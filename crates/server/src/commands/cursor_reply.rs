@@ -38,7 +38,7 @@ fn keep(call: &mut Call<'_>, mut cursor: Cursor) -> i64 {
     cursor.tag = crate::access::cursor::tag(call);
     cursor.session = call.arguments.session;
     cursor.transaction = call.arguments.transaction_number.filter(|_| call.transaction.is_some());
-    call.server.database.cursors.add(cursor)
+    call.server.database.keep_cursor(cursor)
 }
 
 /// Writes the reply of a find on a collection that isn't there, whose fields MongoDB orders so.

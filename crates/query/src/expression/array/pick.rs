@@ -3,7 +3,7 @@
 use super::super::evaluate::{Call, Computed};
 use super::super::named::{Named, Parameter, complaint, required};
 use super::super::show;
-use super::sort::in_runs;
+use crate::sort_runs::sort_in_runs;
 use base::bson::{Builder, Value};
 use base::{Result, err};
 
@@ -76,7 +76,7 @@ pub(in super::super) fn max_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let collation = call.collation();
     pick(call, |elements, count| {
         elements.retain(|element| !element.is_nullish());
-        in_runs(call, elements, |a, b| collation.compare(*b, *a))?;
+        sort_in_runs(elements, &*call.scope.context.interrupt, |a, b| collation.compare(*b, *a))?;
         elements.truncate(count);
         Ok(())
     })
@@ -87,7 +87,7 @@ pub(in super::super) fn min_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let collation = call.collation();
     pick(call, |elements, count| {
         elements.retain(|element| !element.is_nullish());
-        in_runs(call, elements, |a, b| collation.compare(*a, *b))?;
+        sort_in_runs(elements, &*call.scope.context.interrupt, |a, b| collation.compare(*a, *b))?;
         elements.truncate(count);
         Ok(())
     })

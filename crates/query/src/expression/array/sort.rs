@@ -6,9 +6,9 @@ use super::super::parse::Parser;
 use super::super::table::Operator;
 use super::array_or_null;
 use crate::element_order::ElementOrder;
+use crate::sort_runs::sort_in_runs;
 use base::bson::{Builder, Value};
 use base::{Result, err};
-use std::cmp::Ordering;
 
 /// The operands are `input` and, as a constant, `sortBy`.
 ///
@@ -55,7 +55,8 @@ pub(in super::super) fn sort<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut elements: Vec<Value<'a>> = input.iter().collect();
     let collation = call.collation();
     let order = order(by)?;
-    in_runs(call, &mut elements, |a, b| order.compare(*a, *b, collation))?;
+    let interrupt = &*call.scope.context.interrupt;
+    sort_in_runs(&mut elements, interrupt, |a, b| order.compare(*a, *b, collation))?;
     let mut builder = Builder::new();
     elements.iter().for_each(|element| {
         builder.push(*element);
@@ -76,31 +77,6 @@ pub(in super::super) fn describe(
         out.append("sortBy", by);
     }
     out.end();
-}
-
-/// Elements that are sorted at a stretch.
-const RUN: usize = 1 << 14;
-
-/// Sorts, equal elements staying in their order, and asks now and then whether to stop: runs are sorted first and then
-/// merged two by two, which the standard sort does in one pass.
-///
-/// Errors: what the interrupt says.
-pub(super) fn in_runs<'a>(
-    call: &Call<'_, 'a>,
-    elements: &mut [Value<'a>],
-    mut compare: impl FnMut(&Value<'a>, &Value<'a>) -> Ordering,
-) -> Result<()> {
-    let mut width = RUN;
-    loop {
-        for run in elements.chunks_mut(width) {
-            run.sort_by(&mut compare);
-            call.scope.context.interrupt.check()?;
-        }
-        if width >= elements.len() {
-            return Ok(());
-        }
-        width *= 2;
-    }
 }
 
 #[cfg(test)]

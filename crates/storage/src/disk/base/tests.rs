@@ -207,3 +207,75 @@ fn a_damaged_page_hides_no_other() {
         files.tamper(Path::new("/base"), |bytes| bytes[at] ^= 1);
     }
 }
+
+/// A page of zeros, as disks leave them, whatever it was: of entries, of what leads to them, of the tables that tell of the
+/// others. Who meets it is told its place; a checkpoint fails or does without, and what it wrote is found.
+#[test]
+fn a_page_of_zeros_is_named_whatever_it_was() {
+    let (files, path) = (FaultyFiles::new(), Path::new("/base"));
+    make(&files, path).unwrap();
+    let mut base = open(&files);
+    let numbers = || Numbers { position: 1, time: 2, next_table: 9 };
+    let entries = |numbers: std::ops::Range<u32>| {
+        let changes: BTreeMap<_, _> =
+            numbers.map(|number| (number.to_be_bytes().to_vec(), Some(vec![1; 44]))).collect();
+        Sorted(changes.into_iter().peekable())
+    };
+    base.checkpoint(numbers(), &|| true, |to| {
+        (0..200).for_each(|ident| to.note(Ident(ident), Some([ident, 1, 1])));
+        (1..200)
+            .try_for_each(|table| to.merge(table, &mut entries(if table == 1 { 0..3000 } else { 0..1 })))?;
+        to.keep_only(&(1..200).collect())
+    })
+    .unwrap();
+    let heights = [IDENTS_TABLE, TABLES_TABLE, 1].map(|table| match table {
+        1 => base.current.table(1).unwrap().unwrap().tree.height,
+        IDENTS_TABLE => base.current.root.idents.unwrap().height,
+        _ => base.current.root.tables.unwrap().height,
+    });
+    assert!(heights.iter().all(|height| *height > 0), "{heights:?}");
+    let extents = base.current.extents().unwrap();
+    drop(base);
+    let whole = files.read(path).unwrap();
+    // All that lead to others, and some of the rest.
+    let (mut named, step) = (0, extents.len() / 150);
+    for (number, extent) in
+        extents.iter().enumerate().filter(|(number, _)| *number < 60 || number % step == 0)
+    {
+        let (at, len) = (extent.offset as usize * 512, extent.units as usize * 512);
+        files.tamper(path, |bytes| bytes[at..at + len].fill(0));
+        let mut base = open(&files);
+        let view = base.view();
+        let mut told: Vec<String> = base.load().err().iter().map(ToString::to_string).collect();
+        (1..200).for_each(|table| {
+            told.extend(view.verify(table, &mut || true).into_iter().map(|damage| damage.what))
+        });
+        let place = format!("/base: the page at offset {at}, of table ");
+        assert!(told.iter().any(|what| what.contains(&place)), "{number}: {told:?}");
+        let written = base.checkpoint(numbers(), &|| true, |to| to.merge(1, &mut entries(1500..4500)));
+        match written {
+            Err(error) => {
+                assert!(error.to_string().contains(&format!("offset {at}")), "{error}");
+                named += 1;
+            }
+            Ok(_) => {
+                drop((view, base));
+                let found = open(&files).view().get(1, &4000u32.to_be_bytes());
+                assert!(found.as_ref().is_ok_and(Option::is_some), "{number}: {found:?}");
+            }
+        }
+        files.tamper(path, |bytes| bytes.clone_from(&whole));
+    }
+    assert!(named > 5, "{named}");
+    // One slot of the superblock is one of two of the same; without any there is no base.
+    for slot in 0..4 {
+        files.tamper(path, |bytes| bytes[slot * 4096..][..4096].fill(0));
+        assert_eq!(open(&files).load().unwrap().trees.len(), 200);
+        files.tamper(path, |bytes| bytes.clone_from(&whole));
+    }
+    files.tamper(path, |bytes| bytes[..4 * 4096].fill(0));
+    let control = Arc::new(Control::default());
+    let opened = Base::open(Arc::new(files.clone()), "/base".into(), 1 << 16, Compression::Lz4, control);
+    let told = opened.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(told.contains("/base has no sound superblock"), "{told}");
+}

@@ -1,0 +1,329 @@
+//! PCRE2 itself: compiling a pattern, and one search by it.
+//!
+//! Written on PCRE2's own functions, since the crate around them panics where PCRE2 finds no memory, and keeps a stack
+//! for each pattern and thread. Here there is one for each thread; without one, machine code runs on the thread's own,
+//! and what needs more than that is interpreted. Whatever PCRE2 allocates counts as the thread's
+//! ([`base::memory`]), machine code included, and having none is an error like others.
+
+use super::pcre_memory::{Owned, general};
+use pcre2_sys::{
+    PCRE2_ERROR_JIT_STACKLIMIT, PCRE2_ERROR_NOMATCH, PCRE2_ERROR_NOMEMORY, PCRE2_INFO_JITSIZE,
+    PCRE2_JIT_COMPLETE, PCRE2_NO_JIT, PCRE2_UNSET, pcre2_code_8, pcre2_compile_8,
+    pcre2_compile_context_create_8, pcre2_get_error_message_8, pcre2_get_ovector_count_8,
+    pcre2_get_ovector_pointer_8, pcre2_jit_compile_8, pcre2_jit_stack_8, pcre2_jit_stack_assign_8,
+    pcre2_jit_stack_create_8, pcre2_match_8, pcre2_match_context_8, pcre2_match_context_create_8,
+    pcre2_match_data_8, pcre2_match_data_create_8, pcre2_match_data_create_from_pattern_8,
+    pcre2_pattern_info_8,
+};
+use std::cell::OnceCell;
+use std::ffi::c_int;
+use std::ptr;
+
+/// How much stack in bytes the machine code may take, instead of 32 KiB, with which so plain a
+/// pattern as `(a|b)*c` fails on 20 KB of text. Reserved for each thread that searches, taken only where needed.
+const MACHINE_STACK_MAX: usize = 1 << 20;
+/// What of it is there from the start.
+const MACHINE_STACK_FIRST: usize = 32 << 10;
+
+/// PCRE2's number for having no memory while it compiles.
+const NO_HEAP: c_int = 121;
+
+/// PCRE2's number for why it didn't compile or search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failure(c_int);
+
+impl Failure {
+    pub(super) const NO_MEMORY: Failure = Failure(PCRE2_ERROR_NOMEMORY);
+
+    pub(super) fn number(self) -> i32 {
+        self.0
+    }
+
+    /// Whether there was no memory for it.
+    pub(super) fn is_for_memory(self) -> bool {
+        self == Failure::NO_MEMORY || self.0 == NO_HEAP
+    }
+
+    /// PCRE2's own words.
+    #[allow(unsafe_code)]
+    pub(super) fn message(self) -> String {
+        let mut text = [0u8; 256];
+        // SAFETY: the buffer is as long as it is said to be.
+        let length = unsafe { pcre2_get_error_message_8(self.0, text.as_mut_ptr(), text.len()) };
+        let text = usize::try_from(length).ok().and_then(|length| text.get(..length)).unwrap_or(&[]);
+        String::from_utf8_lossy(text).into_owned()
+    }
+}
+
+/// A compiled pattern.
+pub(super) struct Code {
+    code: Owned<pcre2_code_8>,
+    /// Bytes of its machine code, zero where there is none.
+    machine_bytes: usize,
+}
+
+// SAFETY: once compiled, machine code included, PCRE2 never changes code, and lets threads share it.
+#[allow(unsafe_code)]
+unsafe impl Send for Code {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for Code {}
+
+impl Code {
+    /// Compiles a pattern with PCRE2's own options; to machine code, where there is memory for that.
+    #[allow(unsafe_code)]
+    pub(super) fn new(pattern: &str, options: u32) -> Result<Code, Failure> {
+        // SAFETY: PCRE2 copies what the general context holds.
+        let context = unsafe { Owned::new(pcre2_compile_context_create_8(general()?.as_ptr())) }?;
+        let (mut number, mut offset) = (0, 0);
+        let (text, length) = (pattern.as_ptr(), pattern.len());
+        // SAFETY: the text is as long as it is said to be; the two numbers are there to be written to.
+        let code =
+            unsafe { pcre2_compile_8(text, length, options, &mut number, &mut offset, context.as_ptr()) };
+        // SAFETY: it is new, or null.
+        let code = unsafe { Owned::new(code) }.map_err(|_| Failure(number))?;
+        let mut machine_bytes = 0;
+        // SAFETY: nobody else has the code yet; the question is answered by a size.
+        unsafe {
+            // Without machine code it is interpreted.
+            if pcre2_jit_compile_8(code.as_ptr(), PCRE2_JIT_COMPLETE) == 0 {
+                let answer = ptr::from_mut(&mut machine_bytes).cast();
+                pcre2_pattern_info_8(code.as_ptr(), PCRE2_INFO_JITSIZE, answer);
+            }
+        }
+        base::memory::count_elsewhere(as_count(machine_bytes));
+        Ok(Code { code, machine_bytes })
+    }
+
+    /// Whether it matches at or after `start`.
+    pub(super) fn is_match_at(&self, text: &str, start: usize) -> Result<bool, Failure> {
+        on_this_thread(|thread| match thread.data() {
+            Some(data) if self.machine_bytes > 0 => self.run(text, start, data, thread),
+            // What is interpreted leaves its stack with the data, so that these go with it.
+            _ => self.run(text, start, &one_pair()?, thread),
+        })
+    }
+
+    /// The same, telling where the match and its groups lie.
+    pub(super) fn find_at(&self, text: &str, start: usize, groups: &mut Groups) -> Result<bool, Failure> {
+        on_this_thread(|thread| self.run(text, start, &groups.data, thread))
+    }
+
+    /// Room for as many groups as the pattern has.
+    #[allow(unsafe_code)]
+    pub(super) fn groups(&self) -> Result<Groups, Failure> {
+        // SAFETY: PCRE2 copies what the general context holds, and reads the code.
+        let data = unsafe {
+            Owned::new(pcre2_match_data_create_from_pattern_8(self.code.as_ptr(), general()?.as_ptr()))
+        }?;
+        Ok(Groups { data })
+    }
+
+    #[allow(unsafe_code)]
+    fn run(
+        &self,
+        text: &str,
+        start: usize,
+        data: &Owned<pcre2_match_data_8>,
+        thread: &Thread,
+    ) -> Result<bool, Failure> {
+        if start > text.len() {
+            return Ok(false);
+        }
+        let context = thread.context().map_or(ptr::null_mut(), Owned::as_ptr);
+        // PCRE2 may look at the place where an empty text would begin.
+        let place = if text.is_empty() { [0].as_ptr() } else { text.as_ptr() };
+        // SAFETY: the text is as long as said. Data and context are used by this thread alone, and it does one search at
+        // a time. No option switches a check off.
+        let search = |options| unsafe {
+            let (code, data) = (self.code.as_ptr(), data.as_ptr());
+            pcre2_match_8(code, place, text.len(), start, options, data, context)
+        };
+        let outcome = match search(0) {
+            PCRE2_ERROR_JIT_STACKLIMIT if thread.stack.get().is_none() => search(PCRE2_NO_JIT),
+            outcome => outcome,
+        };
+        match outcome {
+            PCRE2_ERROR_NOMATCH => Ok(false),
+            // Zero is a match that has more groups than there is room for.
+            0.. => Ok(true),
+            number => Err(Failure(number)),
+        }
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        base::memory::count_elsewhere(-as_count(self.machine_bytes));
+    }
+}
+
+fn as_count(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// Where a match and its groups lie.
+pub(super) struct Groups {
+    data: Owned<pcre2_match_data_8>,
+}
+
+impl Groups {
+    #[allow(unsafe_code)]
+    fn offsets(&self) -> &[usize] {
+        let data = self.data.as_ptr();
+        // SAFETY: so many pairs lie there for as long as the data does, zero until something is found.
+        unsafe {
+            let pairs = pcre2_get_ovector_count_8(data) as usize;
+            std::slice::from_raw_parts(pcre2_get_ovector_pointer_8(data), 2 * pairs)
+        }
+    }
+
+    /// Where a group of what was found last lies, the whole match being the first; `None` where it took no part.
+    pub(super) fn get(&self, group: usize) -> Option<(usize, usize)> {
+        match self.offsets().get(2 * group..2 * group + 2) {
+            Some(&[from, to]) if from != PCRE2_UNSET && to != PCRE2_UNSET => Some((from, to)),
+            _ => None,
+        }
+    }
+
+    /// How many groups there are, the whole match being one.
+    pub(super) fn len(&self) -> usize {
+        self.offsets().len() / 2
+    }
+}
+
+/// What a thread keeps for its searches, as far as there has been memory for it.
+struct Thread {
+    /// How large the stack may become.
+    stack_max: usize,
+    data: OnceCell<Owned<pcre2_match_data_8>>,
+    // In this order, since the context refers to the stack.
+    context: OnceCell<Owned<pcre2_match_context_8>>,
+    stack: OnceCell<Owned<pcre2_jit_stack_8>>,
+}
+
+thread_local! {
+    static THREAD: Thread = Thread::new(MACHINE_STACK_MAX);
+}
+
+/// Errors: of memory, where the thread is about to end.
+fn on_this_thread<T>(search: impl FnOnce(&Thread) -> Result<T, Failure>) -> Result<T, Failure> {
+    THREAD.try_with(search).unwrap_or(Err(Failure::NO_MEMORY))
+}
+
+impl Thread {
+    fn new(stack_max: usize) -> Thread {
+        Thread { stack_max, data: OnceCell::new(), context: OnceCell::new(), stack: OnceCell::new() }
+    }
+
+    /// For searches that only ask whether there is a match.
+    fn data(&self) -> Option<&Owned<pcre2_match_data_8>> {
+        made_once(&self.data, one_pair)
+    }
+
+    /// How machine code finds its stack.
+    #[allow(unsafe_code)]
+    fn context(&self) -> Option<&Owned<pcre2_match_context_8>> {
+        // SAFETY: PCRE2 copies what the general context holds.
+        let context = made_once(&self.context, || unsafe {
+            Owned::new(pcre2_match_context_create_8(general()?.as_ptr()))
+        })?;
+        if self.stack.get().is_none() {
+            // SAFETY: as above; the context goes before the stack does.
+            made_once(&self.stack, || unsafe {
+                let general = general()?;
+                let stack = pcre2_jit_stack_create_8(MACHINE_STACK_FIRST, self.stack_max, general.as_ptr());
+                let stack = Owned::new(stack)?;
+                pcre2_jit_stack_assign_8(context.as_ptr(), None, stack.as_ptr().cast());
+                Ok(stack)
+            });
+        }
+        Some(context)
+    }
+}
+
+/// Room for where a match lies, without its groups.
+#[allow(unsafe_code)]
+fn one_pair() -> Result<Owned<pcre2_match_data_8>, Failure> {
+    // SAFETY: PCRE2 copies what the general context holds.
+    unsafe { Owned::new(pcre2_match_data_create_8(1, general()?.as_ptr())) }
+}
+
+fn made_once<T>(place: &OnceCell<T>, make: impl FnOnce() -> Result<T, Failure>) -> Option<&T> {
+    match place.get() {
+        Some(made) => Some(made),
+        None => make().ok().map(|made| place.get_or_init(|| made)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::memory::{Counting, taken};
+    use pcre2_sys::PCRE2_UTF;
+    use std::alloc::System;
+
+    #[global_allocator]
+    static HEAP: Counting = Counting(System);
+
+    #[test]
+    fn what_pcre_allocates_counts_as_the_threads() {
+        let before = taken();
+        let code = Code::new("(a|b)+c{2,90}[x-z]", PCRE2_UTF).unwrap();
+        assert!(taken() - before >= code.machine_bytes as i64 + 100, "{}", taken() - before);
+        assert!(code.machine_bytes > 100, "{}", code.machine_bytes);
+        let groups = code.groups().unwrap();
+        drop((code, groups));
+        assert_eq!(taken(), before);
+    }
+
+    #[test]
+    fn what_is_interpreted_finds_the_same_and_keeps_nothing() {
+        let compiled = Code::new("(a|b)*c", PCRE2_UTF).unwrap();
+        let text = format!("{}c", "ab".repeat(200));
+        assert!(compiled.is_match_at(&text, 0).unwrap());
+        let interpreted = Code { machine_bytes: 0, code: plain("(a|b)*c") };
+        let before = taken();
+        assert!(interpreted.is_match_at(&text, 0).unwrap());
+        assert!(!interpreted.is_match_at("ab", 0).unwrap());
+        assert_eq!(taken(), before);
+        let mut groups = interpreted.groups().unwrap();
+        assert!(interpreted.find_at(&text, 3, &mut groups).unwrap());
+        assert_eq!((groups.len(), groups.get(0), groups.get(1)), (2, Some((3, 401)), Some((399, 400))));
+    }
+
+    #[allow(unsafe_code)]
+    fn plain(pattern: &str) -> Owned<pcre2_code_8> {
+        let (mut number, mut offset) = (0, 0);
+        // SAFETY: as where patterns are compiled.
+        unsafe {
+            let context = Owned::new(pcre2_compile_context_create_8(general().unwrap().as_ptr())).unwrap();
+            let (text, length) = (pattern.as_ptr(), pattern.len());
+            let code = pcre2_compile_8(text, length, PCRE2_UTF, &mut number, &mut offset, context.as_ptr());
+            Owned::new(code).unwrap()
+        }
+    }
+
+    #[test]
+    fn without_room_for_a_stack_machine_code_does_what_it_can_and_the_rest_is_interpreted() {
+        let code = Code::new("^(a|b)*c", PCRE2_UTF).unwrap();
+        let (with, without) = (Thread::new(MACHINE_STACK_MAX), Thread::new(usize::MAX / 4));
+        for length in [1, 10_000] {
+            let text = format!("{}c", "ab".repeat(length));
+            for thread in [&with, &without] {
+                assert_eq!(code.run(&text, 0, &one_pair().unwrap(), thread), Ok(true), "{length}");
+                assert_eq!(code.run(&text, 1, &one_pair().unwrap(), thread), Ok(false), "{length}");
+            }
+        }
+        assert!(with.stack.get().is_some() && without.stack.get().is_none());
+    }
+
+    #[test]
+    fn failures_have_words() {
+        let failure = Code::new("[)", 0).err().unwrap();
+        assert_eq!(failure.message(), "missing terminating ] for character class");
+        assert!(!failure.is_for_memory());
+        assert!(Failure(NO_HEAP).message().contains("memory"), "{}", Failure(NO_HEAP).message());
+        assert!(Failure::NO_MEMORY.message().contains("memory"));
+    }
+}

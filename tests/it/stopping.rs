@@ -1,0 +1,154 @@
+//! SIGTERM, while eight clients write: what comes later is refused, what was acknowledged is kept, and the server ends
+//! soon. A second signal waits for nothing.
+
+use crate::client::Client;
+use crate::say;
+use crate::server::{Scratch, Server};
+use base::bson::extended_json::parse;
+use base::bson::{Builder, DocumentBuf};
+use nix::sys::signal::Signal;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const WRITERS: usize = 8;
+/// How long the server takes at most that has nothing to wait for, on a busy machine and without optimisation: a second
+/// is the aim.
+const SOON: Duration = Duration::from_secs(10);
+/// What nobody waits for the end of.
+const ENDLESS: &str = "{aggregate: 1, cursor: {}, pipeline: [{$documents: [{}]}, {$set: {n: {$reduce: {input: {$range: [0, 1000000]}, initialValue: 0, in: {$size: {$range: [0, 10000]}}}}}}], $db: 'test'}";
+
+fn code(reply: &DocumentBuf) -> i64 {
+    reply.view().get("code").and_then(|code| code.as_i64()).unwrap_or(0)
+}
+
+/// What a client has seen by the time that its connection is gone.
+#[derive(Default)]
+struct Seen {
+    acknowledged: Vec<i64>,
+    /// Codes of what was refused.
+    refused: Vec<i64>,
+}
+
+/// Inserts until the server hangs up; each document is of this writer and has a number.
+fn write(client: &mut Client, writer: usize, written: &AtomicUsize) -> Seen {
+    let mut seen = Seen::default();
+    for number in 0.. {
+        let id = (number * WRITERS + writer) as i64;
+        let mut insert = Builder::new();
+        insert.append("insert", "c").begin_array("documents");
+        insert.push_document().append("_id", id).append("pad", "x".repeat(200).as_str()).end().end();
+        insert.append("$db", "test");
+        match client.command(&insert.finish()) {
+            Ok(reply) if code(&reply) == 0 => {
+                seen.acknowledged.push(id);
+                written.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(reply) => seen.refused.push(code(&reply)),
+            Err(_) => return seen,
+        }
+    }
+    seen
+}
+
+fn endless(server: &Server) -> thread::JoinHandle<io::Result<DocumentBuf>> {
+    let (mut client, mut other) = (server.connect().unwrap(), server.connect().unwrap());
+    let current = parse(&format!("{{currentOp: 1, client: '{}', $db: 'admin'}}", client.address())).unwrap();
+    let running = thread::spawn(move || client.command(&parse(ENDLESS).unwrap()));
+    let begun = Instant::now();
+    loop {
+        let reply = other.command(&current).unwrap();
+        if reply.view().get("inprog").and_then(|list| list.as_array()?.get(0)).is_some() {
+            return running;
+        }
+        assert!(begun.elapsed() < SOON, "it never began");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sends signals to a server under load; how long it took to its end, what it ended with, what the endless command was
+/// told, and what an idle client and all writers were.
+fn stopped(
+    server: &mut Server,
+    signals: &[Signal],
+) -> (Duration, Option<i32>, io::Result<DocumentBuf>, Vec<i64>, Vec<Seen>) {
+    let written = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let mut client = server.connect().unwrap();
+                let written = &written;
+                scope.spawn(move || write(&mut client, writer, written))
+            })
+            .collect();
+        let mut idle = server.connect().unwrap();
+        let running = endless(server);
+        let begun = Instant::now();
+        while written.load(Ordering::Relaxed) < 50 * WRITERS {
+            assert!(begun.elapsed() < SOON, "nothing is written");
+            thread::sleep(Duration::from_millis(5));
+        }
+        signals.iter().for_each(|signal| server.signal(*signal));
+        let told = Instant::now();
+        // The endless command keeps the server for half a second, in which the idle client asks.
+        let mut codes = Vec::new();
+        let ping = parse("{ping: 1, $db: 'admin'}").unwrap();
+        while let Ok(reply) = idle.command(&ping) {
+            codes.push(code(&reply));
+        }
+        let ended = server.exit_code();
+        let took = told.elapsed();
+        let seen = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        (took, ended, running.join().unwrap(), codes, seen)
+    })
+}
+
+/// All that was acknowledged is there.
+fn check(data: &Scratch, seen: &[Seen]) {
+    let server = Server::start_on(data, &[]).unwrap();
+    let mut client = server.connect().unwrap();
+    for writer in seen {
+        let mut count = Builder::new();
+        count.append("count", "c").begin_document("query").begin_document("_id").begin_array("$in");
+        writer.acknowledged.iter().for_each(|id| _ = count.push(*id));
+        count.end().end().end().append("$db", "test");
+        let reply = client.command(&count.finish()).unwrap();
+        let found = reply.view().get("n").and_then(|n| n.as_i64());
+        assert_eq!(found, Some(writer.acknowledged.len() as i64), "{reply}");
+    }
+}
+
+#[test]
+fn new_work_is_refused_and_the_server_ends_soon() {
+    let data = Scratch::new("stopping");
+    let Some(mut server) = Server::start_on(&data, &[]) else { return };
+    let (took, ended, endless, idle, seen) = stopped(&mut server, &[Signal::SIGTERM]);
+    let acknowledged: usize = seen.iter().map(|seen| seen.acknowledged.len()).sum();
+    say(&format!("SIGTERM under load: ended after {took:.0?}, {acknowledged} documents acknowledged"));
+    assert_eq!(ended, Some(0), "{}", server.log_tail());
+    assert!(took < SOON, "{took:?}");
+    // One refusal, and the connection is closed.
+    assert_eq!(idle.iter().filter(|code| **code != 0).collect::<Vec<_>>(), [&91]);
+    assert_eq!(endless.map(|reply| code(&reply)).ok(), Some(11600), "it is interrupted");
+    for writer in &seen {
+        assert!(writer.refused.iter().all(|code| matches!(code, 91 | 11600)), "{:?}", writer.refused);
+        assert!(writer.refused.len() <= 1, "{:?}", writer.refused);
+    }
+    assert!(seen.iter().any(|writer| writer.refused == [91]), "nobody was refused");
+    check(&data, &seen);
+}
+
+#[test]
+fn a_second_signal_under_load_leaves_the_rest_to_the_journal() {
+    let data = Scratch::new("stopping-twice");
+    let Some(mut server) = Server::start_on(&data, &[]) else { return };
+    // Two kinds, since the second of a kind may be taken for the first.
+    let (took, ended, endless, _, seen) = stopped(&mut server, &[Signal::SIGTERM, Signal::SIGINT]);
+    say(&format!("two signals under load: ended after {took:.0?}"));
+    assert!(matches!(ended, Some(130 | 143)), "{ended:?}: {}", server.log_tail());
+    assert!(endless.is_err(), "nobody has waited for it");
+    check(&data, &seen);
+    let mut again = Server::start_on(&data, &[]).unwrap();
+    again.end();
+}
