@@ -29,6 +29,8 @@ pub(crate) struct Statements {
     pub(crate) get: Arc<Statement>,
     pub(crate) get_many: Arc<Statement>,
     pub(crate) lookup: Arc<Statement>,
+    /// The same, and the catalog's generation, of the state of this one statement.
+    pub(crate) lookup_alone: Arc<Statement>,
     pub(crate) contains: Arc<Statement>,
     pub(crate) size: Arc<Statement>,
     pub(crate) scan: [Arc<Statement>; 2],
@@ -148,6 +150,12 @@ impl Statements {
                 "select e.value, r.value from SCHEMA.kv e left join SCHEMA.kv r \
                  on r.ident = $3::int8 and r.key = substr(e.value, 1, 8) \
                  where e.ident = $1::int8 and e.key = $2::bytea and e.value is not null",
+            ),
+            lookup_alone: of(
+                "lookup_alone",
+                "select e.value, r.value, c.generation from SCHEMA.catalog c left join SCHEMA.kv e \
+                 on e.ident = $1::int8 and e.key = $2::bytea and e.value is not null \
+                 left join SCHEMA.kv r on r.ident = $3::int8 and r.key = substr(e.value, 1, 8) where c.one = 1",
             ),
             contains: of("contains", "select 1::int8 from SCHEMA.trees where ident = $1::int8"),
             size: of(

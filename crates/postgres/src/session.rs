@@ -105,6 +105,8 @@ impl Session {
         match &*self.inner.lock() {
             Inner::Failed(failure) => return Err(failure.clone()),
             Inner::Open { .. } => return Ok(()),
+            // Whoever has given up what he has read found it so.
+            Inner::Fresh(..) if !self.is_steady() => return Ok(()),
             Inner::Fresh(..) => {}
         }
         self.generation().map(drop)
@@ -136,8 +138,41 @@ impl Session {
         outcome
     }
 
-    /// Begins the transaction and runs its first statement. A connection that the server has closed meanwhile
-    /// is replaced by a new one: nothing has been read yet.
+    /// Runs the first of two statements in the transaction, or where none has been begun the second without one,
+    /// which brings the catalog's generation in its third column. What is read after that is of a later state.
+    pub(crate) fn run_alone(
+        &self,
+        (within, alone): (&Statement, &Statement),
+        params: &[Param<'_>],
+    ) -> Answer<Vec<Row>> {
+        let mut inner = self.inner.lock();
+        let Inner::Fresh(pool, expected) = &*inner else {
+            drop(inner);
+            return self.run(within, params);
+        };
+        let (pool, expected) = (pool.clone(), *expected);
+        let outcome = self.first(&pool, &mut |lent| lent.one(alone, params)).and_then(|(_, rows)| {
+            let generation = rows.first().map_or(0, |row| row.int(2) as u64);
+            self.hear(generation, expected).map(|()| rows)
+        });
+        self.steady.store(false, Ordering::Release);
+        *inner = match &outcome {
+            Ok(_) => Inner::Fresh(pool, None),
+            Err(failure) => Inner::Failed(failure.clone()),
+        };
+        outcome
+    }
+
+    /// Notes the catalog's generation, which is to be the one that was expected.
+    fn hear(&self, generation: u64, expected: Option<u64>) -> Answer<()> {
+        self.known.fetch_max(generation, Ordering::AcqRel);
+        match expected.is_some_and(|expected| expected != generation) {
+            true => Err(Failure::CatalogChanged),
+            false => Ok(()),
+        }
+    }
+
+    /// Begins the transaction and runs its first statement.
     fn begin(
         &self,
         pool: &Arc<Pool>,
@@ -145,18 +180,30 @@ impl Session {
         statement: &Statement,
         params: &[Param<'_>],
     ) -> Answer<(Lent, Vec<Row>)> {
+        let (mut lent, mut answers) = self.first(pool, &mut |lent| {
+            lent.call(&self.statements.begin_read, &[])?;
+            lent.call(&self.statements.generation, &[])?;
+            lent.call(statement, params)?;
+            lent.flush()?;
+            lent.answer()
+        })?;
+        let rows = answers.pop().unwrap_or_default();
+        let generation = answers.pop().and_then(|rows| rows.first().map(|row| row.int(0) as u64));
+        if let Err(failure) = self.hear(generation.unwrap_or_default(), expected) {
+            end(&mut lent, &self.statements.rollback);
+            return Err(failure);
+        }
+        Ok((lent, rows))
+    }
+
+    /// Borrows a connection and asks something on it. One that the server has closed meanwhile is replaced by a new
+    /// one: nothing has been read yet.
+    fn first<T>(&self, pool: &Arc<Pool>, ask: &mut dyn FnMut(&mut Lent) -> Answer<T>) -> Answer<(Lent, T)> {
         loop {
             let mut lent =
                 pool.take(&|| self.sessions.iter().for_each(|sessions| sessions.park(PARKED_FOR_OTHERS)))?;
-            let mut first = || {
-                lent.call(&self.statements.begin_read, &[])?;
-                lent.call(&self.statements.generation, &[])?;
-                lent.call(statement, params)?;
-                lent.flush()?;
-                lent.answer()
-            };
-            let mut answers = match first() {
-                Ok(answers) => answers,
+            match ask(&mut lent) {
+                Ok(answers) => return Ok((lent, answers)),
                 Err(failure) if failure.ends_connection() && !lent.is_new => {
                     pool.clear();
                     continue;
@@ -165,16 +212,7 @@ impl Session {
                     end(&mut lent, &self.statements.rollback);
                     return Err(failure);
                 }
-            };
-            let rows = answers.pop().unwrap_or_default();
-            let generation = answers.pop().and_then(|rows| rows.first().map(|row| row.int(0) as u64));
-            let generation = generation.unwrap_or_default();
-            self.known.fetch_max(generation, Ordering::AcqRel);
-            if expected.is_some_and(|expected| expected != generation) {
-                end(&mut lent, &self.statements.rollback);
-                return Err(Failure::CatalogChanged);
             }
-            return Ok((lent, rows));
         }
     }
 

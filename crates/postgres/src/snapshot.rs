@@ -51,6 +51,16 @@ fn value(row: &Row, column: usize) -> Value {
     Value::from(row.bytes(column).unwrap_or_default())
 }
 
+/// The entry and the record of a lookup.
+fn both(rows: &[Row]) -> Result<Option<(Value, Value)>> {
+    match rows.first() {
+        None => Ok(None),
+        Some(row) if row.bytes(0).is_none() => Ok(None),
+        Some(row) if row.bytes(1).is_some() => Ok(Some((value(row, 0), value(row, 1)))),
+        Some(_) => Err(Error::Corrupted("an index names a record that isn't there".to_string())),
+    }
+}
+
 impl Snapshot for PostgresSnapshot {
     fn get(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>> {
         let params = [Param::Int(keys::ident(ident)), Param::Bytes(&stored(key))];
@@ -61,12 +71,14 @@ impl Snapshot for PostgresSnapshot {
     fn lookup(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
         let key = stored(key);
         let params = [Param::Int(keys::ident(index)), Param::Bytes(&key), Param::Int(keys::ident(records))];
-        let rows = self.run(&self.statements.lookup, &params)?;
-        match rows.first() {
-            None => Ok(None),
-            Some(row) if row.bytes(1).is_some() => Ok(Some((value(row, 0), value(row, 1)))),
-            Some(_) => Err(Error::Corrupted("an index names a record that isn't there".to_string())),
-        }
+        both(&self.run(&self.statements.lookup, &params)?)
+    }
+
+    fn lookup_alone(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
+        let key = stored(key);
+        let params = [Param::Int(keys::ident(index)), Param::Bytes(&key), Param::Int(keys::ident(records))];
+        let statements = (&*self.statements.lookup, &*self.statements.lookup_alone);
+        both(&self.session.run_alone(statements, &params).map_err(Error::from)?)
     }
 
     fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>> {

@@ -350,6 +350,12 @@ pub trait Snapshot: Send + Sync {
         }
     }
 
+    /// The same where nothing else is read from this state, which an engine that is far away need not keep then:
+    /// what is read next all the same may be of a later one.
+    fn lookup_alone(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
+        self.lookup(index, key, records)
+    }
+
     /// A cursor over the entries of a range. It owns what it needs and outlives the snapshot.
     fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>>;
 

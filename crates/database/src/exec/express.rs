@@ -13,7 +13,7 @@ use query::matcher::Matcher;
 use query::{Context, Interrupt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use storage::{Ident, Snapshot};
+use storage::{Ident, Snapshot, Value};
 
 /// Yields the one document of a key, looked up when it is first asked for.
 pub(crate) struct Express {
@@ -37,9 +37,19 @@ pub(crate) fn lookup(
     filter: Option<&Matcher>,
     context: &Context,
 ) -> Result<(u64, u64, Option<Record>)> {
+    found_by(operation, snapshot.lookup(index, key, records), key, filter, context)
+}
+
+/// What came of that lookup.
+pub(crate) fn found_by(
+    operation: &Operation,
+    found: storage::Result<Option<(Value, Value)>>,
+    key: &[u8],
+    filter: Option<&Matcher>,
+    context: &Context,
+) -> Result<(u64, u64, Option<Record>)> {
     operation.check()?;
-    let found = snapshot.lookup(index, key, records).map_err(storage_error)?;
-    let Some((entry, value)) = found else { return Ok((0, 0, None)) };
+    let Some((entry, value)) = found.map_err(storage_error)? else { return Ok((0, 0, None)) };
     operation.keys_examined.fetch_add(1, Relaxed);
     operation.docs_examined.fetch_add(1, Relaxed);
     let id = IndexEntry::from_parts(key, &entry, true)?.record;

@@ -36,7 +36,7 @@ pub(crate) use collscan::CollScan;
 pub(crate) use count_scan::CountScan;
 pub(crate) use distinct_scan::DistinctScan;
 pub(crate) use eof::Eof;
-pub(crate) use express::{Express, Found, lookup};
+pub(crate) use express::{Express, Found, found_by, lookup};
 pub(crate) use fetch::Fetch;
 pub(crate) use geo_near::{GeoNear, NearAccess};
 pub(crate) use group_scan::{FirstCovered, FirstIds};

@@ -10,7 +10,7 @@ use crate::collection::Collection;
 use crate::exec::{
     CollScan, CountScan, DistinctScan, Eof, Explainer, Express, Fetch, FirstCovered, FirstIds, Found,
     GeoNear, IdStream, IndexScan, KeyBounds, KeyOnly, Limit, NaturalOrder, Or, ProjectionCovered,
-    RecordStream, ReturnKey, Skip, SkipIds, Sort, SortMerge, SortOptions, Surroundings, lookup,
+    RecordStream, ReturnKey, Skip, SkipIds, Sort, SortMerge, SortOptions, Surroundings, found_by,
 };
 use crate::index::{Index, IndexSpec};
 use crate::kept_plans::{Shown, Trial};
@@ -79,7 +79,11 @@ pub(crate) fn by_id(
     let mut key = Vec::with_capacity(32);
     collation.append_key(id.view(), true, &mut key);
     let snapshot = view.snapshot.as_ref();
-    let found = lookup(operation, snapshot, index.ident, data.ident, &key, filter, context);
+    let found = match read.alone {
+        true => snapshot.lookup_alone(index.ident, &key, data.ident),
+        false => snapshot.lookup(index.ident, &key, data.ident),
+    };
+    let found = found_by(operation, found, &key, filter, context);
     index.uses.fetch_add(1, Relaxed);
     operation.note_by_id();
     // What goes wrong is told as that of any plan: when the first record is asked for.

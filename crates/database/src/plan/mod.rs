@@ -67,6 +67,8 @@ pub struct Read {
     pub metadata: MetaKinds,
     /// Whether a blocking sort may spill to disk.
     pub allow_disk_use: bool,
+    /// Whether nothing else is read from the view, which may be given up once the plan has what it needs.
+    pub alone: bool,
 }
 
 /// A `$group` by the value at a path that needs one document of each group: the first in the wanted order, or the
@@ -97,6 +99,7 @@ impl Read {
             return_key: false,
             metadata: MetaKinds::default(),
             allow_disk_use: true,
+            alone: false,
         }
     }
 }

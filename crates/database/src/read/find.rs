@@ -99,6 +99,7 @@ impl<'a> FindRequest<'a> {
             return_key: self.return_key,
             metadata,
             allow_disk_use: self.allow_disk_use.unwrap_or(context.limits.allow_disk_use),
+            alone: true,
             ..Read::new(matcher)
         };
         Ok((read, projection))

@@ -164,7 +164,7 @@ impl Database {
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return self.confirmed(&view, refuse_missing(&read.matcher, namespace).map(|()| None));
         };
-        let records = self.read(operation, &view, &collection, read, context);
+        let records = self.read(operation, &view, &collection, Read { alone: true, ..read }, context);
         let mut records = self.confirmed(&view, records)?;
         let record = operation.run(|| records.next());
         let record = match statement {
