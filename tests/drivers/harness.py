@@ -30,6 +30,9 @@ USERS = "users"
 USER, PASSWORD = "user", "password"
 # The same, and whoever wants TLS has it.
 SECURE = "secure"
+# Fronts over PostgreSQL, to drivers shards' routers: by their addresses, and by that of a balancer of connections.
+FRONT = "front"
+BALANCED = "balanced"
 
 URI = re.compile(r"mongodb://[^\s\"'<>]+")
 
@@ -68,12 +71,12 @@ class Server:
     """One server process on a free port of the loopback address."""
 
     def __init__(self, binary: str, topology: str, log: pathlib.Path, options: tuple[str, ...] = (),
-                 environment: dict[str, str] | None = None, certificates: pathlib.Path | None = None):
+                 environment: dict[str, str] | None = None, certificates: pathlib.Path | None = None, port: int = 0):
         self.binary = str(pathlib.Path(binary).resolve())
         self.topology = topology
         self.certificates = certificates
         self.log = log
-        command = [binary, "serve", "--port", "0", "--parent-pipe", *options]
+        command = [binary, "serve", "--port", str(port), "--parent-pipe", *options]
         environment = dict(environment or {})
         if certificates:
             command += ["--tls-mode", "prefer", "--tls-certificate-key-file", str(certificates / "server.pem"),

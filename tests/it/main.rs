@@ -5,6 +5,7 @@
 //!   `VELLUM_BLESS=1` rewrites their replies: then read the diff.
 //! - `recordings`: replays of a real MongoDB; `VELLUM_RECORDING=core/foo` shows differences in
 //!   detail, `VELLUM_BLESS=1` keeps the new rates.
+//! - `recordings_on_postgres`: the same replayed at fronts over PostgreSQL.
 //! - `coverage`: every command, stage and operator has a script.
 //! - `backup`: backups under load, restored to random moments.
 //! - `bombs`: what tries to take all memory or time ends in an error.
@@ -65,6 +66,7 @@ mod postgres_fronts;
 mod postgres_start;
 mod postgres_streams;
 mod recordings;
+mod recordings_on_postgres;
 mod repair;
 mod replay;
 mod scripts;

@@ -22,7 +22,7 @@ const GROUPS: [&str; 8] =
 
 /// How many exchanges there were, and how many of them came out the same.
 #[derive(Clone, Copy, Default, PartialEq)]
-struct Rate {
+pub(crate) struct Rate {
     same: usize,
     total: usize,
 }
@@ -39,16 +39,31 @@ type Paths = BTreeSet<(String, String)>;
 
 /// What may differ: single lines of recordings, and fields of a command's replies.
 #[derive(Default)]
-struct Allowed {
-    lines: BTreeSet<String>,
+pub(crate) struct Allowed {
+    pub(crate) lines: BTreeSet<String>,
     fields: Paths,
     /// Documents whose fields may come in any order.
     orders: Paths,
 }
 
 impl Allowed {
-    fn load() -> Allowed {
+    /// What may differ from MongoDB 4.2 on every engine.
+    pub(crate) fn load() -> Allowed {
+        let allowed = Allowed::read("tests/recordings/allowed.txt");
         let text = std::fs::read_to_string(root().join("tests/recordings/allowed.txt")).unwrap_or_default();
+        let sources = [".cpp", ".h", ".idl", "db/commands"];
+        for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            assert!(
+                sources.iter().any(|kind| line.contains(kind)),
+                "allowed.txt: a reason without its source: {line}"
+            );
+        }
+        allowed
+    }
+
+    /// What a list of this form names.
+    pub(crate) fn read(list: &str) -> Allowed {
+        let text = std::fs::read_to_string(root().join(list)).unwrap_or_default();
         let mut allowed = Allowed::default();
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let words: Vec<_> = line.split_whitespace().collect();
@@ -60,15 +75,17 @@ impl Allowed {
                     allowed.orders.insert((command.to_string(), path.to_string()));
                 }
                 [place, _reason, ..] if place.contains(':') => allowed.add_lines(place),
-                _ => panic!("allowed.txt: a line without a reason: {line}"),
+                _ => panic!("{list}: a line without a reason: {line}"),
             }
-            let sources = [".cpp", ".h", ".idl", "db/commands"];
-            assert!(
-                sources.iter().any(|kind| line.contains(kind)),
-                "allowed.txt: a reason without its source: {line}"
-            );
         }
         allowed
+    }
+
+    /// Allows what the other does, too.
+    pub(crate) fn extend(&mut self, other: Allowed) {
+        self.lines.extend(other.lines);
+        self.fields.extend(other.fields);
+        self.orders.extend(other.orders);
     }
 
     /// Adds `group/name:1,5-7`: lines and ranges of lines.
@@ -76,9 +93,8 @@ impl Allowed {
         let (name, lines) = place.split_once(':').unwrap_or_default();
         for part in lines.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let number = |text: &str| -> usize {
-                text.parse().unwrap_or_else(|_| panic!("allowed.txt: no line number: {place}"))
-            };
+            let number =
+                |text: &str| -> usize { text.parse().unwrap_or_else(|_| panic!("no line number: {place}")) };
             self.lines.extend((number(first)..=number(last)).map(|line| format!("{name}:{line}")));
         }
     }
@@ -96,18 +112,18 @@ impl Leniency for Allowed {
 
 /// Counts over all files.
 #[derive(Default)]
-struct Totals {
+pub(crate) struct Totals {
     files: BTreeMap<String, Rate>,
-    groups: BTreeMap<String, Rate>,
-    commands: BTreeMap<String, Rate>,
+    pub(crate) groups: BTreeMap<String, Rate>,
+    pub(crate) commands: BTreeMap<String, Rate>,
     operators: BTreeMap<String, Rate>,
     unordered: usize,
     /// Places that differ and are listed.
-    allowed: BTreeSet<String>,
+    pub(crate) allowed: BTreeSet<String>,
     /// Places that differ and are not.
-    unlisted: Vec<String>,
+    pub(crate) unlisted: Vec<String>,
     /// The exchange that took longest.
-    slowest: (Duration, String),
+    pub(crate) slowest: (Duration, String),
 }
 
 impl Totals {
@@ -164,7 +180,7 @@ impl Totals {
 }
 
 /// The folder of unpacked recordings; `None` where the recordings are missing.
-fn unpack() -> Option<PathBuf> {
+pub(crate) fn unpack() -> Option<PathBuf> {
     let archive = shared_folders().into_iter().map(|folder| folder.join("vectors/vectors.tar.xz"));
     let archive = archive.into_iter().find(|path| path.exists())?;
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("recordings");
@@ -193,7 +209,7 @@ fn shared_folders() -> Vec<PathBuf> {
 }
 
 /// Names (`group/name`) and paths of all recordings, of which the name contains the wanted text.
-fn recordings(folder: &Path) -> Vec<(String, PathBuf)> {
+pub(crate) fn recordings(folder: &Path) -> Vec<(String, PathBuf)> {
     let wanted = std::env::var("VELLUM_RECORDING").unwrap_or_default();
     let mut files = Vec::new();
     for group in GROUPS {
@@ -208,9 +224,13 @@ fn recordings(folder: &Path) -> Vec<(String, PathBuf)> {
     files
 }
 
+/// Starts a server; `None` where the binary has none.
+type Start<'a> = &'a (dyn Fn() -> Option<Server> + Sync);
+
 /// Replays files on one server, a new one where it dies.
 struct Runner<'a> {
     server: Server,
+    start: Start<'a>,
     allowed: &'a Allowed,
     totals: Totals,
     /// How many differences of a file are described, and of this one still will be.
@@ -304,7 +324,7 @@ impl Runner<'_> {
     }
 
     fn restart(&mut self) {
-        if let Some(server) = Server::start() {
+        if let Some(server) = (self.start)() {
             self.server = server;
         }
     }
@@ -327,19 +347,25 @@ fn describe(place: &str, exchange: &Exchange, reply: Option<Document<'_>>, first
     )
 }
 
-/// Replays all files over two servers. `None` where the binary has no server.
-fn replay_all(files: &[(String, PathBuf)], details: usize) -> Option<(Totals, String)> {
-    let allowed = Allowed::load();
+/// Replays all files over two servers, and describes so many differences of each. `None` where the binary has no
+/// server.
+pub(crate) fn replay_all(
+    files: &[(String, PathBuf)],
+    details: usize,
+    allowed: &Allowed,
+    start: Start<'_>,
+) -> Option<(Totals, String)> {
     let queue = Mutex::new(files.iter());
     let merged = Mutex::new(Some((Totals::default(), String::new())));
     let worker = || {
-        let Some(server) = Server::start() else {
+        let Some(server) = start() else {
             *merged.lock().unwrap() = None;
             return;
         };
         let mut runner = Runner {
             server,
-            allowed: &allowed,
+            start,
+            allowed,
             totals: Totals::default(),
             details,
             details_left: 0,
@@ -378,7 +404,7 @@ fn fallen(kept: &str, totals: &Totals) -> Vec<String> {
     fallen
 }
 
-fn table(title: &str, rates: &BTreeMap<String, Rate>, rows_max: usize) -> String {
+pub(crate) fn table(title: &str, rates: &BTreeMap<String, Rate>, rows_max: usize) -> String {
     let mut rows: Vec<_> = rates.iter().collect();
     // What fails most comes first.
     rows.sort_by_key(|(_, rate)| std::cmp::Reverse(rate.total - rate.same));
@@ -389,14 +415,20 @@ fn table(title: &str, rates: &BTreeMap<String, Rate>, rows_max: usize) -> String
     format!("{title}\n{}", rows.iter().take(rows_max).map(row).collect::<String>())
 }
 
+/// How many differences of each file somebody wants to see.
+pub(crate) fn details() -> usize {
+    let count = std::env::var("VELLUM_RECORDING_COUNT").ok().and_then(|count| count.parse().ok());
+    if std::env::var_os("VELLUM_RECORDING").is_some() { count.unwrap_or(5) } else { 0 }
+}
+
 #[test]
 fn recorded_answers_are_given_again() {
     let Some(folder) = unpack() else { return say("recordings skipped: there is no ../shared") };
     let files = recordings(&folder);
-    let detailed = std::env::var_os("VELLUM_RECORDING").is_some();
-    let count = std::env::var("VELLUM_RECORDING_COUNT").ok().and_then(|count| count.parse().ok());
+    let (details, allowed) = (details(), Allowed::load());
+    let detailed = details > 0;
     let begun = Instant::now();
-    let Some((totals, report)) = replay_all(&files, if detailed { count.unwrap_or(5) } else { 0 }) else {
+    let Some((totals, report)) = replay_all(&files, details, &allowed, &Server::start) else {
         return say("recordings skipped: the binary has no server");
     };
     say(&report);
@@ -405,8 +437,8 @@ fn recorded_answers_are_given_again() {
     }
     say(&table("commands", &totals.commands, 50));
     say(&table("groups", &totals.groups, 50));
-    let (unordered, allowed) = (totals.unordered, totals.allowed.len());
-    say(&format!("{unordered} in another order, {allowed} differ with a reason, {:?}", begun.elapsed()));
+    let (unordered, differ) = (totals.unordered, totals.allowed.len());
+    say(&format!("{unordered} in another order, {differ} differ with a reason, {:?}", begun.elapsed()));
     say(&format!("the slowest exchange, {}, took {:?}", totals.slowest.1, totals.slowest.0));
     let kept = root().join("tests/recordings/rates.txt");
     if bless() && !detailed {
@@ -415,8 +447,7 @@ fn recorded_answers_are_given_again() {
     let fallen = fallen(&std::fs::read_to_string(kept).unwrap_or_default(), &totals);
     assert!(fallen.is_empty(), "fewer answers are right than before:\n{}", fallen.join("\n"));
     assert_eq!(totals.unlisted, Vec::<String>::new(), "these differ without a reason in allowed.txt");
-    let lines = Allowed::load().lines;
-    let idle: Vec<_> = lines.difference(&totals.allowed).filter(|_| !detailed).collect();
+    let idle: Vec<_> = allowed.lines.difference(&totals.allowed).filter(|_| !detailed).collect();
     assert_eq!(idle, Vec::<&String>::new(), "these are in allowed.txt and don't differ");
 }
 

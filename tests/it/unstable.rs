@@ -14,6 +14,7 @@ const LEFT_OUT: &[&str] = &[
     "opTime",
     "operationTime",
     "processId",
+    "recoveryToken",
     "serverInfo",
     "signature",
     "topologyVersion",

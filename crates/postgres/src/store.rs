@@ -88,13 +88,20 @@ impl PostgresStore {
 
     /// Notes a commit that was carried out.
     pub(crate) fn committed(&self, change: Change, done: Done) -> Written {
-        for beside in change.beside {
+        for beside in &change.beside {
             match beside {
                 Beside::Count { counts, records, bytes } => {
-                    counts.records.fetch_add(records, Ordering::Relaxed);
-                    counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+                    counts.records.fetch_add(*records, Ordering::Relaxed);
+                    counts.bytes.fetch_add(*bytes, Ordering::Relaxed);
                 }
-                Beside::Generation(of, None) => _ = self.counts.lock().remove(&of),
+                Beside::Generation(of, None) => {
+                    // One that was renamed is there under its new name, and goes on with the same counts.
+                    let is_set =
+                        |other: &Beside| matches!(other, Beside::Generation(set, Some(_)) if set == of);
+                    if !change.beside.iter().any(is_set) {
+                        self.counts.lock().remove(of);
+                    }
+                }
                 _ => {}
             }
         }

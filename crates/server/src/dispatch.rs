@@ -270,6 +270,7 @@ impl<'a> Run<'a> {
             let concern = Effective::new(arguments.write_concern.as_ref(), default);
             self.write_concern_error = concern.unsatisfiable(|| self.server.members());
         }
+        let is_of_transaction = arguments.transaction.is_some();
         let transaction = self.enter_transaction(state, &arguments)?;
         let in_transaction = transaction.is_some();
         let operation_id = state.began.map_or(0, |began| began.operation_id);
@@ -322,6 +323,11 @@ impl<'a> Run<'a> {
                 self.labels = failure.labels;
                 self.append_write_concern_error(reply, failure.write_concern_error);
                 reply.append("ok", 1.0);
+                if is_of_transaction && self.server.settings.shared {
+                    // What drivers send back with the commit, so that another router finds its outcome. A front does so
+                    // by the session and the number; what is empty PyMongo wouldn't send.
+                    reply.begin_document("recoveryToken").append("recoveryShardId", "postgres").end();
+                }
                 append_cluster_time(self.server, state, reply);
                 Ok(Ran::Done(streams))
             }

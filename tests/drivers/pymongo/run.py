@@ -50,14 +50,17 @@ def passing_file(topology: str) -> pathlib.Path:
     return HERE / ("passing.txt" if topology == "replset" else f"passing-{topology}.txt")
 
 
-def files_for(topology: str) -> list[str]:
-    """The files to run: a standalone server is spared those that take it no other way."""
+def files_for(topology: str, whole: bool = False) -> list[str]:
+    """The files to run: a standalone server is spared those that take it no other way, fronts most of them."""
     lines = (HERE / "files.txt").read_text().splitlines()
+    lines = [line for line in lines if "# balanced only" not in line or topology == harness.BALANCED]
+    if topology in (harness.FRONT, harness.BALANCED) and not whole:
+        lines = [line for line in lines if f"# {topology}" in line]
     if topology == harness.USERS:
         chosen = (line for line in lines if "# with users" in line or "# and with users" in line)
     else:
         lines = [line for line in lines if "# with users" not in line]
-        chosen = (line for line in lines if topology == "replset" or "# replica set only" not in line)
+        chosen = (line for line in lines if topology != "standalone" or "# replica set only" not in line)
     return [line.split(" #")[0].strip() for line in chosen if line and not line.startswith("#")]
 
 
@@ -94,9 +97,10 @@ def unpack(archive: pathlib.Path) -> None:
 class Shard(threading.Thread):
     """Takes files from the common queue and runs each in its own interpreter."""
 
-    def __init__(self, number: int, uri: str, files: queue.Queue[str], only: list[str], seconds: int):
+    def __init__(self, number: int, uri: str, several: str | None, files: queue.Queue[str], only: list[str],
+                 seconds: int):
         super().__init__(daemon=True)
-        self.number, self.uri, self.files, self.only = number, uri, files, only
+        self.number, self.uri, self.several, self.files, self.only = number, uri, several, files, only
         self.seconds = seconds
         self.records: list[tuple[str, dict]] = []
 
@@ -136,9 +140,13 @@ class Shard(threading.Thread):
             user, password = credentials.groups()
             env |= {"DB_USER": user, "DB_PASSWORD": password,
                     "VELLUM_CLIENT": json.dumps({"username": user, "password": password})}
+        marks = "default or auth"
+        if self.several:
+            env |= {"TEST_LOAD_BALANCER": "1", "SINGLE_MONGOS_LB_URI": self.uri, "MULTI_MONGOS_LB_URI": self.several}
+            marks += " or load_balancer"
         command = [
             str(PYTHON), "-m", "pytest", "-q", "-p", "outcomes", "-p", "no:cacheprovider",
-            "-o", "addopts=", "-o", "log_cli=false", "-m", "default or auth", "--tb=short",
+            "-o", "addopts=", "-o", "log_cli=false", "-m", marks, "--tb=short",
             f"--timeout={self.seconds}", f"test/{file}",
         ]
         status = harness.execute(command, SUITE, work / f"{file}.log", env, FILE_SECONDS)
@@ -154,17 +162,20 @@ def address(uri: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def run_shards(uris: list[str], files: list[str], only: list[str], seconds: int) -> list[tuple[str, dict]]:
-    """Run the files over all shards; records of all of them."""
+def run_shards(args: argparse.Namespace, shards: int, files: list[str], only: list[str],
+               seconds: int) -> list[tuple[str, dict]]:
+    """Run the files over so many shards; records of all of them."""
     waiting: queue.Queue[str] = queue.Queue()
     for file in files:
         waiting.put(file)
-    shards = [Shard(n, uri, waiting, only, seconds) for n, uri in enumerate(uris)]
-    for shard in shards:
-        shard.start()
-    for shard in shards:
-        shard.join()
-    return [record for shard in shards for record in shard.records]
+    several = args.several or [None] * len(args.uri)
+    places = list(enumerate(zip(args.uri, several, strict=True)))[:shards]
+    threads = [Shard(n, uri, more, waiting, only, seconds) for n, (uri, more) in places]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [record for thread in threads for record in thread.records]
 
 
 class Tally:
@@ -229,7 +240,7 @@ def by_reason(tally: Tally, outcome: str, limit: int) -> list[str]:
 def second_attempt(args: argparse.Namespace, tally: Tally, lost: set[str]) -> set[str]:
     """Run lost tests once more, alone: on a busy machine timing tests stumble. Returns the still lost."""
     files = sorted({test.split("::")[0] for test in lost})
-    again = Tally(run_shards(args.uri[:1], files, sorted(lost), args.timeout * 2))
+    again = Tally(run_shards(args, 1, files, sorted(lost), args.timeout * 2))
     for test in sorted(lost & again.with_outcome("passed")):
         print(f"  passed on the second attempt: {test}")
         tally.outcome[test] = "passed"
@@ -263,7 +274,11 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--uri", action="append", required=True, help="a server; repeat for more shards")
-    parser.add_argument("--topology", choices=[*harness.TOPOLOGIES, harness.USERS, "tls", "tls-auth"], default="replset")
+    parser.add_argument("--several", action="append",
+                        help="for each --uri of a balancer that of one which leads to several fronts")
+    parser.add_argument("--topology", default="replset", choices=[
+        *harness.TOPOLOGIES, harness.USERS, harness.FRONT, harness.BALANCED, "tls", "tls-auth"])
+    parser.add_argument("--whole", action="store_true", help="all files on fronts, not only those marked for them")
     parser.add_argument("--update", action="store_true", help="add newly passing tests to the list")
     parser.add_argument("--file", action="append", help="run only this file of the suite; may be repeated")
     parser.add_argument("--reasons", type=int, default=40, help="how many groups of failures to print")
@@ -275,9 +290,9 @@ def main() -> int:
     """Set up, run, report."""
     args = arguments()
     set_up()
-    files = args.file or files_for(args.topology)
+    files = args.file or files_for(args.topology, args.whole)
     start = time.monotonic()
-    tally = Tally(run_shards(args.uri, files, [], args.timeout))
+    tally = Tally(run_shards(args, len(args.uri), files, [], args.timeout))
     print("\n".join(by_file(tally)))
     print("failures by reason:\n" + "\n".join(by_reason(tally, "failed", args.reasons)))
     print("skips by reason:\n" + "\n".join(by_reason(tally, "skipped", 15)))

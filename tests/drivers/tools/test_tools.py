@@ -25,6 +25,8 @@ EVERY_TYPE = {
     "empty": bson.Timestamp(0, 0), "decimal": bson.Decimal128("1.10E+3"), "negzero": bson.Decimal128("-0"), "min": bson.MinKey(),
     "max": bson.MaxKey(), "ref": bson.DBRef("notes", 1, "other"), "dotted.name": 1, "$dollar": 2,
 }
+# A batch and some more. Programs built for tests load indexes three entries at a time.
+FRONT_DOCUMENTS = 1100
 INDEXES: list[dict[str, Any]] = [
     {"key": {"a": 1, "b.c": -1}, "name": "compound", "hidden": True},
     {"key": {"u": 1}, "name": "unique", "unique": True, "partialFilterExpression": {"u": {"$exists": True}}},
@@ -37,13 +39,13 @@ INDEXES: list[dict[str, Any]] = [
 ]
 
 
-def fill(client: pymongo.MongoClient, name: str) -> None:
-    """A database of every kind of collection."""
+def fill(client: pymongo.MongoClient, name: str, count: int = 2500) -> None:
+    """A database of every kind of collection, one of them with so many documents more."""
     database = client[name]
     database.command("create", "plain")
     database.command({"createIndexes": "plain", "indexes": INDEXES})
     database.command({"insert": "plain", "documents": [EVERY_TYPE], "bypassEmptyTsReplacement": True})
-    database.plain.insert_many([{"_id": n, "a": n, "u": n, "words": f"Wort {n}", "place": [n % 90, n % 80]} for n in range(2500)])
+    database.plain.insert_many([{"_id": n, "a": n, "u": n, "words": f"Wort {n}", "place": [n % 90, n % 80]} for n in range(count)])
     database.create_collection("valid", validator={"n": {"$type": "number"}}, validationLevel="moderate", validationAction="warn")
     database.valid.insert_one({"_id": 1, "n": 1})
     database.command({"insert": "valid", "documents": [{"_id": 2}], "bypassDocumentValidation": True})
@@ -85,6 +87,40 @@ def test_dumps_go_from_memory_to_disk_and_back(memory: pymongo.MongoClient, disk
     found = memory["tools_b"].command("listIndexes", "plain")["cursor"]["firstBatch"]
     assert [index["name"] for index in found] == ["_id_", *(index["name"] for index in INDEXES)]
     assert memory["tools_b"].plain.count_documents({"$text": {"$search": "worte"}}) == 2500
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("source", ["memory", "disk"])
+def test_dumps_go_to_a_front_and_back(memory: pymongo.MongoClient, disk: pymongo.MongoClient, front: pymongo.MongoClient,
+                                      tmp_path: pathlib.Path, source: str) -> None:
+    engine: pymongo.MongoClient = {"memory": memory, "disk": disk}[source]
+    fill(engine, "tools_a", FRONT_DOCUMENTS)
+    wanted = described(engine, "tools_a")
+    assert len(wanted) == 8 and len(wanted["plain"][2]) == 11 and len(wanted["plain"][3]) == FRONT_DOCUMENTS + 1
+    dump(engine, "tools_a", tmp_path / "first")
+    restore(front, "tools_a", tmp_path / "first")
+    assert described(front, "tools_a") == wanted
+    dump(front, "tools_a", tmp_path / "second", zipped=True)
+    restore(engine, "tools_b", tmp_path / "second")
+    assert described(engine, "tools_b") == wanted
+    for client, name in ((front, "tools_a"), (engine, "tools_b")):
+        assert client[name].plain.count_documents({"$text": {"$search": "worte"}}) == FRONT_DOCUMENTS
+        assert client[name]["last"].distinct("_id") == [0, 1, 2]
+
+
+@pytest.mark.timeout(120)
+def test_what_a_front_holds_goes_to_memory_and_back(memory: pymongo.MongoClient, front: pymongo.MongoClient,
+                                                    tmp_path: pathlib.Path) -> None:
+    fill(front, "tools_a", FRONT_DOCUMENTS)
+    wanted = described(front, "tools_a")
+    dump(front, "tools_a", tmp_path / "first")
+    restore(memory, "tools_a", tmp_path / "first")
+    assert described(memory, "tools_a") == wanted
+    dump(memory, "tools_a", tmp_path / "second")
+    restore(front, "tools_b", tmp_path / "second")
+    assert described(front, "tools_b") == wanted
+    restore(front, "tools_b", tmp_path / "second", drop=True)
+    assert described(front, "tools_b") == wanted
 
 
 def test_a_restore_drops_first_and_refuses_what_is_there(memory: pymongo.MongoClient, tmp_path: pathlib.Path) -> None:
@@ -155,3 +191,22 @@ def test_mongostat_and_mongotop_read_what_happened(memory: pymongo.MongoClient) 
     spent = later["totals"]["tools_a.busy"]
     assert [spent[kind]["count"] for kind in ("insert", "update", "queries", "remove")] == [1, 1, 1, 1]
     assert spent["total"]["time"] >= spent["writeLock"]["time"] > 0
+
+
+def test_exports_and_files_go_to_a_front(memory: pymongo.MongoClient, front: pymongo.MongoClient,
+                                         tmp_path: pathlib.Path) -> None:
+    fill(memory, "tools_a", FRONT_DOCUMENTS)
+    lines = export(memory, "tools_a", "plain")
+    load(front, "tools_a", "plain", lines)
+    assert export(front, "tools_a", "plain") == lines
+    changed = [line.replace('"words": "Wort', '"words": "Worte') for line in export(memory, "tools_a", "plain", {"a": {"$lt": 5}})]
+    load(front, "tools_a", "plain", changed, upsert=True)
+    assert export(front, "tools_a", "plain", {"a": {"$lt": 5}}) == changed
+    content = bytes(range(256)) * 3000
+    first = gridfs.GridFSBucket(memory["tools_b"], chunk_size_bytes=100_000).upload_from_stream("a/b.bin", content)
+    dump(memory, "tools_b", tmp_path / "dump")
+    restore(front, "tools_b", tmp_path / "dump")
+    copies = gridfs.GridFSBucket(front["tools_b"])
+    assert copies.open_download_stream(first).read() == content
+    copies.delete(first)
+    assert front["tools_b"]["fs.chunks"].count_documents({}) == 0

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# A PostgreSQL server for tests, with a cluster of its own in a temporary directory, which it removes.
+#
+#   testing.sh BIN PORT FILES [-c NAME=VALUE…]
+#
+# BIN has PostgreSQL's programs; FILES is a folder of files to lie beside the data, pg_hba.conf in its place, or
+# nothing. Prints "ready", and ends the server when standard input ends. `initdb` refuses to run as root.
+set -e
+bin=$1 port=$2 files=$3
+shift 3
+directory=$(mktemp -d /tmp/vellum-postgres.XXXXXX)
+trap 'rm -rf "$directory"' EXIT
+as() { "$@"; }
+if [ "$(id -u)" = 0 ]; then
+    chown postgres "$directory"
+    as() { setpriv --reuid=postgres --regid=postgres --clear-groups -- "$@"; }
+fi
+cd /
+as "$bin/initdb" -D "$directory/data" -U postgres -A trust -E UTF8 --no-locale --no-sync >/dev/null
+if [ -n "$files" ]; then
+    cp "$files"/* "$directory"
+    [ ! -e "$files/pg_hba.conf" ] || cp "$files/pg_hba.conf" "$directory/data"
+    chmod 600 "$directory"/*.*
+    [ "$(id -u)" != 0 ] || chown -R postgres "$directory"
+fi
+as "$bin/postgres" -D "$directory/data" -p "$port" -k "" -h 127.0.0.1 -c fsync=off -c max_connections=300 \
+    -c shared_buffers=64MB -c logging_collector=off -c log_min_messages=error "$@" \
+    2>"$directory/log" &
+server=$!
+for _ in $(seq 300); do
+    if "$bin/pg_isready" -q -h 127.0.0.1 -p "$port"; then break; fi
+    if ! kill -0 $server 2>/dev/null; then cat "$directory/log" >&2; exit 1; fi
+    sleep 0.1
+done
+echo ready
+cat >/dev/null || true
+kill -INT "$(head -1 "$directory/data/postmaster.pid")"
+wait $server || true

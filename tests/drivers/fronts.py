@@ -1,0 +1,149 @@
+"""Fronts over a PostgreSQL server: two that drivers know by their addresses, or by that of a balancer before them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import pathlib
+import socket
+import subprocess
+import threading
+
+import harness
+
+# Its first two lines say what it takes and prints.
+SCRIPT = harness.PROJECT / "crates" / "postgres" / "src" / "testing.sh"
+NUMBERS = itertools.count(1)
+
+
+def programs() -> pathlib.Path | None:
+    """Where PostgreSQL's programs are, if it is installed."""
+    found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return found[-1].parent if found else None
+
+
+def adjacent_ports(count: int) -> int:
+    """The first of so many ports in a row that nobody listens on."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as first:
+            port = first.getsockname()[1]
+            taken = []
+            try:
+                taken = [socket.create_server(("127.0.0.1", port + more)) for more in range(1, count)]
+                return port
+            except (OSError, OverflowError):
+                continue
+            finally:
+                for listener in taken:
+                    listener.close()
+
+
+class Postgres:
+    """A PostgreSQL server with a cluster of its own, which ends with this process, however that ends."""
+
+    def __init__(self, *settings: str):
+        bin = programs()
+        if bin is None:
+            raise harness.SetupError("PostgreSQL is not installed (apt-get install postgresql)")
+        port = adjacent_ports(1)
+        options = [word for setting in settings for word in ("-c", setting)]
+        self.process = subprocess.Popen(["bash", str(SCRIPT), str(bin), str(port), "", *options],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        if self.process.stdout.readline().strip() != "ready":
+            self.stop()
+            raise harness.SetupError("the PostgreSQL server did not start")
+        self.connection = f"host=127.0.0.1 port={port} user=postgres dbname=postgres"
+
+    def __enter__(self) -> Postgres:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the server, and remove its directory."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+class Balancer:
+    """Takes connections, and leads each to the next of some ports."""
+
+    def __init__(self, ports: list[int]):
+        self.next = itertools.cycle(ports)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.uri = f"mongodb://127.0.0.1:{self.port}/?loadBalanced=true"
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_until_complete(asyncio.start_server(self._lead, sock=self.listener))
+        self.loop.run_forever()
+
+    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", next(self.next))
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(self._copy(reader, far_writer), self._copy(far_reader, writer))
+
+    @staticmethod
+    async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    def stop(self) -> None:
+        """Take no more, and let go of those there are."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(harness.STOP_SECONDS)
+        self.listener.close()
+
+
+class Fronts:
+    """Two fronts of one schema on neighbouring ports, as PyMongo's tests look for them; to a suite one server."""
+
+    def __init__(self, binary: str, topology: str, log: pathlib.Path, postgres: Postgres):
+        self.binary, self.topology, self.log = binary, topology, log
+        self.certificates = None
+        schema = f"drivers{os.getpid()}_{next(NUMBERS)}"
+        options = ("--postgres", postgres.connection, "--postgres-schema", schema)
+        port = adjacent_ports(2)
+        self.servers: list[harness.Server] = []
+        self.balancers: list[Balancer] = []
+        try:
+            for nth in range(2):
+                log_of_one = log.with_name(f"{log.stem}-{nth}{log.suffix}")
+                self.servers.append(harness.Server(binary, topology, log_of_one, options, port=port + nth))
+        except harness.SetupError:
+            self.stop()
+            raise
+        # Where a suite asks for one server, and where it asks for several.
+        self.uri = self.several = self.servers[0].uri
+        if topology == harness.BALANCED:
+            self.balancers = [Balancer([port]), Balancer([port, port + 1])]
+            self.uri, self.several = (balancer.uri for balancer in self.balancers)
+
+    def complaints(self) -> list[str]:
+        """Those of both."""
+        return [complaint for server in self.servers for complaint in server.complaints()]
+
+    def stop(self) -> str | None:
+        """End all; the first complaint, if there is one."""
+        for balancer in self.balancers:
+            balancer.stop()
+        complaints = [server.stop() for server in self.servers]
+        return next((complaint for complaint in complaints if complaint), None)

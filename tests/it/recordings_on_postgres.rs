@@ -1,0 +1,53 @@
+//! Replays the recordings at fronts over PostgreSQL: every answer that a server in memory gives, a front gives, but for
+//! those that `tests/recordings/postgres.differences` lists, each with its reason.
+//! `VELLUM_RECORDING=core/foo` picks some, and shows what differs.
+
+use crate::recordings::{Allowed, details, recordings, replay_all, table, unpack};
+use crate::server::Server;
+use crate::{bless, say};
+use postgres::testing::Cluster;
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+/// In the form of `allowed.txt`, without the sources.
+const DIFFERENCES: &str = "tests/recordings/postgres.differences";
+
+#[test]
+fn recorded_answers_are_given_by_fronts() {
+    if bless() || std::env::var_os("VELLUM_SERVER").is_some() {
+        return;
+    }
+    let Some(folder) = unpack() else { return say("recordings skipped: there is no ../shared") };
+    let Some(cluster) = Cluster::start().unwrap() else {
+        return say("recordings on PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+    };
+    let (files, details) = (recordings(&folder), details());
+    let listed = Allowed::read(DIFFERENCES);
+    let mut allowed = Allowed::load();
+    let of_all = allowed.lines.clone();
+    let twice: Vec<_> = of_all.intersection(&listed.lines).collect();
+    assert_eq!(
+        twice,
+        Vec::<&String>::new(),
+        "these differ on every engine: {DIFFERENCES} has no place for them"
+    );
+    let own = listed.lines.clone();
+    allowed.extend(listed);
+    let begun = Instant::now();
+    let connection = cluster.connection_string();
+    let start = || Server::on_postgres(&connection);
+    let Some((totals, report)) = replay_all(&files, details, &allowed, &start) else {
+        return say("recordings skipped: the binary has no server");
+    };
+    say(&report);
+    say(&table("groups on PostgreSQL", &totals.groups, 50));
+    say(&format!("{} files on PostgreSQL, {:?}", files.len(), begun.elapsed()));
+    say(&format!("the slowest exchange, {}, took {:?}", totals.slowest.1, totals.slowest.0));
+    assert_eq!(totals.unlisted, Vec::<String>::new(), "these differ without a reason in {DIFFERENCES}");
+    // The list may only get shorter: what doesn't differ has no place in it.
+    let replayed: BTreeSet<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+    let is_replayed =
+        |place: &&String| place.rsplit_once(':').is_some_and(|(name, _)| replayed.contains(name));
+    let idle: Vec<_> = own.difference(&totals.allowed).filter(is_replayed).collect();
+    assert_eq!(idle, Vec::<&String>::new(), "{DIFFERENCES} lists these, and they don't differ");
+}
