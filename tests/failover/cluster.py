@@ -134,12 +134,15 @@ class Member:
         # Fronts come through the one, and what it follows through the other, while it is a standby.
         self.door, self.upstream = Proxy(self.port), Proxy(self.port)
         self.process: subprocess.Popen | None = None
+        # Others than those of all.
+        self.settings: dict[str, str] = {}
 
     def start(self) -> None:
         """Start it, as what its directory says, and wait until it answers."""
         settings = {**SETTINGS, "port": str(self.port), "cluster_name": self.name,
                     "primary_conninfo": f"host=127.0.0.1 port={self.upstream.port} user=postgres "
-                                        f"application_name={self.name} connect_timeout=3"}
+                                        f"application_name={self.name} connect_timeout=3",
+                    **self.settings}
         command = [str(self.bin / "postgres"), "-D", str(self.directory)]
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
@@ -241,11 +244,11 @@ class Cluster:
             standby.upstream.lead_to(chosen.port)
         return time.monotonic() - begin
 
-    def wait_for_standbys(self) -> None:
-        """Return once all standbys follow."""
+    def wait_for_standbys(self, but: int = 0) -> None:
+        """Return once all standbys follow, or all but so many."""
         end = time.monotonic() + START_SECONDS
         sql = "select count(*) from pg_stat_replication where state = 'streaming'"
-        while self.primary.ask(sql) != str(len(self.standbys())):
+        while self.primary.ask(sql) != str(len(self.standbys()) - but):
             if time.monotonic() > end:
                 raise RuntimeError("the standbys do not follow the primary")
             time.sleep(0.1)

@@ -70,6 +70,19 @@ def check(client: pymongo.MongoClient, cluster, front_port: int) -> list[str]:
     cluster.wait_for_standbys()
     expect_insert("all again", ("done", None), w=3)
 
+    # Two members are not three: that is said at once, and the write is applied.
+    gone = cluster.standbys()[-1]
+    gone.kill()
+    cluster.wait_for_standbys(but=1)
+    expect("members that are left", len(client.admin.command("serverStatus")["vellum"]["members"]), 2)
+    expect_insert("two of two", ("done", None), w=2)
+    expect_insert("majority of two", ("done", None), w="majority")
+    expect_insert("three of two", ("WriteConcernError", 100), w=3)
+    expect_insert("three of two in time", ("WriteConcernError", 100), w=3, wtimeout=60_000)
+    gone.start()
+    cluster.wait_for_standbys()
+    expect_insert("three of three again", ("done", None), w=3, wtimeout=20_000)
+
     # One service behind a balancer, which is what the front's port may be.
     balanced = pymongo.MongoClient(f"mongodb://127.0.0.1:{front_port}/?loadBalanced=true",
                                    serverSelectionTimeoutMS=10_000)
@@ -92,9 +105,10 @@ def ended(client: pymongo.MongoClient, cluster, insert, expect) -> list[str]:
     def cancel() -> None:
         cluster.primary.ask("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'")
 
-    for key, end, wanted in (("killed", kill, 11601), ("cancelled", cancel, 64)):
+    for key, end, wanted, w in (("killed", kill, 11601, "majority"), ("members killed", kill, 11601, 2),
+                                ("cancelled", cancel, 64, "majority")):
         told: list[tuple[str, int | None, float]] = []
-        waiting = threading.Thread(target=lambda key=key, told=told: told.append(outcome(insert(key, w="majority"))))
+        waiting = threading.Thread(target=lambda key=key, told=told, w=w: told.append(outcome(insert(key, w=w))))
         waiting.start()
         time.sleep(0.5)
         expect(f"{key}: it waits", told, [])

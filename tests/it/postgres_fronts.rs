@@ -94,4 +94,13 @@ fn either_front_answers_for_both() {
     let two = run(&mut b, &write("{w: 2, wtimeout: 1000}"));
     assert_eq!(within(&two, &["writeConcernError", "code"]), Some(100));
     assert_eq!(number(run(&mut a, "{count: 'c', $db: 'test'}").view(), "n"), Some(7));
+    for client in [&mut a, &mut b] {
+        let found = run(client, "{validate: 'c', $db: 'test'}");
+        assert_eq!(
+            found.view().get("valid").and_then(|valid| valid.as_bool()),
+            Some(true),
+            "{}",
+            found.view()
+        );
+    }
 }

@@ -64,6 +64,7 @@ impl Database {
                 err!(NamespaceNotFound, "Collection '{namespace}' does not exist to validate.")
             })?;
         let data = collection.data()?;
+        self.refresh_counts(&collection)?;
         let counted = data.counts.records.load(Relaxed);
         let mut in_use = Collection::clone(&collection);
         // Builds under way are named in the entry, and forgotten by whoever reads it.
