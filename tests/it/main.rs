@@ -63,8 +63,10 @@ mod memory;
 mod mirrored;
 mod postgres_fronts;
 #[cfg(unix)]
+mod postgres_standby;
 mod postgres_start;
 mod postgres_streams;
+mod postgres_waits;
 mod recordings;
 mod recordings_on_postgres;
 mod repair;

@@ -30,6 +30,7 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/server/src/net.rs: THREADS", "how many threads the machine runs at a time"),
     ("crates/storage/src/mutants.rs: ANY", "faults that tests switch on"),
     ("crates/storage/src/mutants.rs: CURRENT", "the same"),
+    ("crates/storage/src/patience.rs: CURRENT", "how long whoever a thread works for waits"),
     ("crates/storage/src/stretch.rs: FACTOR", "in debug builds, how slow code may be"),
 ];
 

@@ -2,6 +2,7 @@
 
 use crate::collection::Collection;
 use crate::database::Database;
+use crate::operation::Operation;
 use base::{Namespace, Result, err};
 use query::Collation;
 
@@ -10,9 +11,15 @@ impl Database {
     /// collection's. A view's is fixed, whatever the collections are that it reads.
     ///
     /// Errors: OptionNotSupportedOnView where a command asks a view for another than its own.
-    pub fn collation(&self, namespace: &Namespace, requested: Option<Collation>) -> Result<Collation> {
+    pub fn collation(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        requested: Option<Collation>,
+    ) -> Result<Collation> {
         // What the command reads tells whether that is still so.
-        let Some(collection) = self.known_catalog().get(namespace).cloned() else {
+        let catalog = operation.elsewhere().map(|view| view.catalog.clone());
+        let Some(collection) = catalog.unwrap_or_else(|| self.known_catalog()).get(namespace).cloned() else {
             return Ok(requested.unwrap_or_default());
         };
         let Some(requested) = requested else { return Ok(collection.options.collation.clone()) };

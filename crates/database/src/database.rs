@@ -28,7 +28,7 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use std::sync::{Arc, OnceLock};
-use storage::store::{Sight, Store};
+use storage::store::{Elsewhere, Sight, Store};
 use storage::{Durability, Engine, Position, mutant};
 
 /// What an index build may hold in memory unless somebody says less: MongoDB's
@@ -345,13 +345,24 @@ impl Database {
             }
             (Some(transaction), _) => transaction.view(),
             (None, Some((_, view))) => view.clone(),
-            (None, None) => self.view(),
+            (None, None) => operation.elsewhere().cloned().unwrap_or_else(|| self.view()),
         }
+    }
+
+    /// Makes an operation read on a member that doesn't take the writes; whether there is one that is as was asked.
+    ///
+    /// Errors: the store's, and those of reading the catalog there.
+    pub fn read_elsewhere(&self, operation: &Operation, asked: Elsewhere) -> Result<bool> {
+        let Some(sight) = self.store.sight_elsewhere(asked).map_err(storage_error)? else { return Ok(false) };
+        let catalog = self.catalog_at(&sight)?;
+        operation.read_elsewhere(View { snapshot: sight.snapshot, catalog });
+        Ok(true)
     }
 
     /// The same with a catalog that is surely the view's.
     pub(crate) fn confirmed_view_for(&self, operation: &Operation) -> View {
-        match operation.transaction().is_none() && operation.snapshot().is_none() {
+        let reads_now = operation.transaction().is_none() && operation.snapshot().is_none();
+        match reads_now && operation.elsewhere().is_none() {
             true => self.confirmed_view(),
             false => self.view_for(operation),
         }
@@ -413,7 +424,7 @@ impl Database {
     /// Errors: InvalidOptions for a time that hasn't come, SnapshotTooOld for one that no view is
     /// kept of.
     pub fn snapshot_at(&self, at: Option<u64>) -> Result<(u64, View)> {
-        let now = self.view_with_time();
+        let now = self.view_with_time()?;
         match at {
             None => {
                 self.history.keep(now.0, &now.1);
@@ -427,12 +438,18 @@ impl Database {
         }
     }
 
-    /// The latest view, and the time of the commit that it begins with.
-    pub(crate) fn view_with_time(&self) -> (u64, View) {
+    /// The latest view, and the time of the commit that it begins with: whoever names that later wants this view.
+    ///
+    /// Errors: those of reading the catalog.
+    pub(crate) fn view_with_time(&self) -> Result<(u64, View)> {
         loop {
             let (sight, time) = self.store.sight_with_time(self.earliest_cluster_time());
-            if let Ok(catalog) = self.catalog_at(&sight) {
-                return (time, View { snapshot: sight.snapshot, catalog });
+            match self.catalog_at(&sight) {
+                Err(error) if is_stale(&error) => {}
+                catalog => {
+                    sight.snapshot.keep_state();
+                    return Ok((time, View { snapshot: sight.snapshot, catalog: catalog? }));
+                }
             }
         }
     }

@@ -80,8 +80,8 @@ pub use retry_record::{RetryKey, StoredRetry};
 pub use saved_state::{SavedState, StateName};
 pub use session_id::{NOBODY, SessionId};
 pub use statistics::CollectionStatistics;
-pub use storage::store::{Acknowledged, Member, Reached};
-pub use storage::{Position, Reads, Span};
+pub use storage::store::{Acknowledged, Elsewhere, Member, Reached};
+pub use storage::{Position, Reads, Span, patience};
 pub use strict::{StrictReport, filter_shape};
 pub use view::View;
 pub use watch::{Interest, Wake, Watch};
@@ -108,6 +108,10 @@ pub(crate) fn storage_error(error: storage::Error) -> base::Error {
         storage::Error::Full(_) => err!(OutOfDiskSpace, "no space left for the write"),
         // The statement begins again, as on MongoDB's mongos: see `Database::by_latest_catalog`.
         storage::Error::CatalogChanged => err!(StaleConfig, "the catalog has changed"),
+        storage::Error::SnapshotTooOld => {
+            err!(SnapshotTooOld, "Read timestamp is older than the oldest available timestamp.")
+        }
+        storage::Error::GivenUp(reason) => operation::ended(base::ErrorCode::from_number(reason)),
         storage::Error::Closed => err!(ShutdownInProgress, "the storage engine is closed"),
         storage::Error::Unavailable(why) => err!(HostUnreachable, "{why}"),
         // A cursor of a store that is far away reads on after its collection or index has been dropped.

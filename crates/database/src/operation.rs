@@ -52,6 +52,8 @@ pub struct Operation {
     by_id: AtomicBool,
     /// What a snapshot read sees, and its cluster time.
     snapshot: OnceLock<(u64, View)>,
+    /// What it reads on a member that doesn't take the writes.
+    elsewhere: OnceLock<View>,
     /// The transaction that it is a statement of.
     transaction: OnceLock<Arc<OpenTransaction>>,
     /// Tells it from all other operations of this process.
@@ -165,6 +167,7 @@ impl Operation {
             plans: Mutex::default(),
             by_id: AtomicBool::new(false),
             snapshot: OnceLock::new(),
+            elsewhere: OnceLock::new(),
             transaction: OnceLock::new(),
             #[cfg(debug_assertions)]
             serial: next_serial(),
@@ -233,6 +236,16 @@ impl Operation {
         self.snapshot.get()
     }
 
+    /// Makes it read on a member that doesn't take the writes; said once, before it reads.
+    pub(crate) fn read_elsewhere(&self, view: View) {
+        let _ = self.elsewhere.set(view);
+    }
+
+    /// What it reads there.
+    pub(crate) fn elsewhere(&self) -> Option<&View> {
+        self.elsewhere.get()
+    }
+
     /// Makes it a statement of a transaction; said once, before it reads.
     pub fn join(&self, transaction: Arc<OpenTransaction>) {
         let _ = self.transaction.set(transaction);
@@ -299,6 +312,17 @@ impl Operation {
     /// The same with the code of another reason.
     pub fn kill_with(&self, reason: ErrorCode) {
         self.killed.store(reason.number(), Relaxed);
+    }
+
+    /// Why it is to end, if it is, for whoever waits: its checks look at more.
+    pub fn ending(&self) -> Option<ErrorCode> {
+        let deadline = self.deadline.load(Relaxed);
+        match self.killed.load(Relaxed) {
+            0 if self.shared.stopping.load(Relaxed) => Some(ErrorCode::InterruptedAtShutdown),
+            0 if deadline != 0 && micros_now() >= deadline => Some(ErrorCode::MaxTimeMSExpired),
+            0 => None,
+            reason => Some(ErrorCode::from_number(reason)),
+        }
     }
 
     /// Says that what it does from now on may take long.
@@ -384,6 +408,15 @@ impl Operation {
             }
         });
         outcome
+    }
+}
+
+/// What is told of an operation whose time is over, or that was ended for a reason.
+pub(crate) fn ended(reason: ErrorCode) -> Error {
+    match reason {
+        ErrorCode::MaxTimeMSExpired => err!(MaxTimeMSExpired, "operation exceeded time limit"),
+        ErrorCode::InterruptedAtShutdown => err!(InterruptedAtShutdown, "interrupted at shutdown"),
+        reason => interrupted(reason),
     }
 }
 

@@ -5,7 +5,7 @@
 //! end of a transaction that only read, is taken from the connection when it is next used.
 
 use crate::config::{Config, Wanted};
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, Failure, LOOK, go_on};
 use crate::lives::Lives;
 use crate::stream::{Socket, Stream};
 use crate::tls::Encrypt;
@@ -97,6 +97,10 @@ pub(crate) struct Connection {
     broken: bool,
     /// Whether reads end after a moment, for whoever looks around meanwhile.
     polls: bool,
+    /// Whether reads end after a moment to look whether somebody still waits.
+    looks: bool,
+    /// Whether whoever waits may leave an answer to nobody: what is asked changes nothing.
+    pub(crate) only_reads: bool,
     /// The life of the server that it belongs to; zero where nobody has asked.
     pub(crate) life: u64,
     /// What the server warned of last.
@@ -160,6 +164,8 @@ impl Connection {
             status: b'I',
             broken: false,
             polls: false,
+            looks: false,
+            only_reads: false,
             life: 0,
             warning: None,
             trips: Arc::default(),
@@ -194,20 +200,23 @@ impl Connection {
     /// Whether the server is the one that is wanted.
     fn check(&mut self, config: &Config, lives: &Lives) -> Answer<()> {
         if config.wanted == Wanted::ReadWrite {
-            let writable = Statement::new(
-                "writable",
-                "select pg_is_in_recovery()::int4, case when pg_is_in_recovery() then 0 else \
-                 ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int4 end",
-            );
-            let rows = self.one(&writable, &[])?;
-            let row = rows.first().ok_or_else(broken)?;
-            if row.int(0) != 0 {
-                return Err(Failure::Lost("the server takes no writes".to_string()));
-            }
-            lives.admit(row.int(1))?;
+            let none = || Failure::Lost("the server takes no writes".to_string());
+            lives.admit(self.timeline()?.ok_or_else(none)?)?;
         }
         self.stream.limit(None)?;
         Ok(())
+    }
+
+    /// The timeline of a server that takes writes; `None` for a standby.
+    pub(crate) fn timeline(&mut self) -> Answer<Option<i64>> {
+        let writable = Statement::new(
+            "writable",
+            "select pg_is_in_recovery()::int4, case when pg_is_in_recovery() then 0 else \
+             ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int4 end",
+        );
+        let rows = self.one(&writable, &[])?;
+        let row = rows.first().ok_or_else(broken)?;
+        Ok((row.int(0) == 0).then(|| row.int(1)))
     }
 
     /// The socket, for whoever may have to end it.
@@ -217,12 +226,15 @@ impl Connection {
 
     /// How long the server may take from now on before it counts as gone.
     pub(crate) fn limit(&mut self, at_most: Duration) -> Answer<()> {
+        self.looks = false;
         Ok(self.stream.limit(Some(at_most))?)
     }
 
-    /// Takes that back.
+    /// Takes that back: it may take as long as somebody waits.
     pub(crate) fn unlimited(&mut self) -> Answer<()> {
-        Ok(self.stream.limit(None)?)
+        self.limit(LOOK)?;
+        self.looks = true;
+        Ok(())
     }
 
     /// Has [`ready`](Self::ready) wait no longer than this.
@@ -496,6 +508,15 @@ impl Connection {
                 if self.polls && matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
             {
                 Ok(())
+            }
+            Err(error)
+                if self.looks && matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+            {
+                if self.only_reads {
+                    go_on()
+                } else {
+                    Ok(())
+                }
             }
             Err(error) => Err(error.into()),
         }

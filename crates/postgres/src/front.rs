@@ -10,6 +10,7 @@ use crate::pulse;
 use crate::schema::{self, IDENTS, Statements};
 use crate::session::{Known, Sessions};
 use crate::settle::Lease;
+use crate::standby::Standbys;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,6 +70,7 @@ pub(crate) struct Front {
     /// The latest generation of the catalog that this process has heard of.
     pub(crate) known: Known,
     pub(crate) sessions: Arc<Sessions>,
+    pub(crate) standbys: Arc<Standbys>,
 }
 
 impl Front {
@@ -86,7 +88,7 @@ impl Front {
         let lives = Arc::new(Lives::default());
         schema::prepare(&mut Connection::open(&config, &lives)?, schema)?;
         let statements = Arc::new(Statements::new(schema));
-        let place = Arc::new(Place { config, lives, life: statements.life.clone() });
+        let place = Arc::new(Place { config, lives, life: Some(statements.life.clone()) });
         let control = Pool::new(place.clone(), 2, trips.clone());
         let lease = Arc::new(Lease::take(&control, &statements)?);
         let times = Arc::new(open_times(&control, &statements, lease.number(), log_bytes)?);
@@ -100,7 +102,8 @@ impl Front {
         });
         spawned.map_err(|error| Failure::Lost(error.to_string()))?;
         pulse::start(&place, &lease);
-        pulse::start_survey(&place, &lease);
+        let standbys = Arc::new(Standbys::new(&place, &control, limits.reads));
+        pulse::start_survey(&place, &standbys, &lease);
         Ok(Front {
             reads: control.another(limits.reads),
             commits: control.another(limits.commits),
@@ -118,6 +121,7 @@ impl Front {
             follower: Arc::default(),
             known: Known::default(),
             sessions,
+            standbys,
             lease,
         })
     }
@@ -254,15 +258,16 @@ fn renew(
         if tick % RENEWED_EVERY != 0 {
             continue;
         }
-        if let Err(failure) = lease.renew(control, statements) {
-            log::warn!("the lease on PostgreSQL could not be renewed: {failure:?}");
-        }
         // Whoever finds others at it leaves it to them.
         match ask(control, &|lent| look_after(times, statements, lent)) {
             Err(failure) if !failure.is_conflict() => {
                 log::warn!("the log in PostgreSQL could not be looked after: {failure:?}");
             }
             _ => {}
+        }
+        // So a standby that shows the lease has come to the time that is told by now.
+        if let Err(failure) = lease.renew(control, statements, times) {
+            log::warn!("the lease on PostgreSQL could not be renewed: {failure:?}");
         }
     }
 }

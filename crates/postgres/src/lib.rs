@@ -7,6 +7,7 @@
 //! 2. `schema.sql` is what the server keeps: one table of keys and values for all trees, and functions that
 //!    check and apply a change whole. `schema.rs` makes it and has every statement that uses it.
 //! 3. `session.rs` and `snapshot.rs` read one state: a REPEATABLE READ transaction, begun when first read.
+//!    `standby.rs` does so on a standby that has come far enough.
 //! 4. `change.rs` and `commit.rs` turn a prepared change into one call; `exclusive.rs` is the fence around
 //!    changes of the catalog; `claims.rs` are transactions of many statements; `builds.rs` tells index builders
 //!    what others have changed.
@@ -36,6 +37,7 @@ mod schema;
 mod session;
 mod settle;
 mod snapshot;
+mod standby;
 mod store;
 mod stream;
 pub mod testing;

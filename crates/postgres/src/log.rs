@@ -33,6 +33,11 @@ fn unsigned(time: i64) -> u64 {
     time as u64 ^ 1 << 63
 }
 
+/// A time that the server has told.
+pub(crate) fn time_from(told: i64) -> u64 {
+    unsigned(told)
+}
+
 /// The time in a row's first column.
 pub(crate) fn time_in(rows: &[Row]) -> Option<u64> {
     rows.first().map(|row| unsigned(row.int(0)))

@@ -3,15 +3,16 @@
 //! Reads, commits and control questions have bounds of their own: whoever holds a connection to read may need
 //! one to commit, and must not wait for others who do the same.
 
-use crate::config::Config;
+use crate::config::{Config, Wanted};
 use crate::connection::{Connection, Statement};
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, Failure, LOOK, go_on};
 use crate::lives::Lives;
 use parking_lot::{Condvar, Mutex};
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use storage::patience;
 
 /// How long somebody waits for a connection before he is told that there is none.
 const WAIT: Duration = Duration::from_secs(30);
@@ -36,8 +37,8 @@ pub(crate) struct Pool {
 pub(crate) struct Place {
     pub(crate) config: Config,
     pub(crate) lives: Arc<Lives>,
-    /// Asks for the life.
-    pub(crate) life: Arc<Statement>,
+    /// Asks for the life; none where they lead to a standby, which has none of its own.
+    pub(crate) life: Option<Arc<Statement>>,
 }
 
 impl Place {
@@ -46,35 +47,44 @@ impl Place {
         self.begin(Connection::open(&self.config, &self.lives)?, trips)
     }
 
-    /// Looks at each host. One that takes writes on a later timeline begins another life, and so ends the
-    /// connections to whoever was the primary before.
-    pub(crate) fn survey(&self) {
-        for host in &self.config.hosts {
-            let config = Config { hosts: vec![host.clone()], ..self.config.clone() };
-            // Standbys refuse, and who is away is none the less for that.
-            let _ = Connection::open(&config, &self.lives)
-                .and_then(|connection| self.begin(connection, &Arc::default()));
+    /// Looks at a host that has let somebody in; whether it is a standby. One that takes writes on a later timeline
+    /// begins another life, and so ends the connections to whoever was the primary before.
+    pub(crate) fn meet(&self, connection: Connection) -> Answer<bool> {
+        let mut connection = connection;
+        connection.limit(self.config.connect_timeout)?;
+        let Some(timeline) = connection.timeline()? else { return Ok(true) };
+        if self.config.wanted == Wanted::ReadWrite {
+            self.lives.admit(timeline)?;
+            self.begin(connection, &Arc::default())?;
         }
+        Ok(false)
     }
 
     fn begin(&self, connection: Connection, trips: &Arc<AtomicU64>) -> Answer<Connection> {
         let mut connection = connection;
-        connection.limit(self.config.connect_timeout)?;
-        let rows = connection.one(&self.life, &[])?;
+        let id = match &self.life {
+            Some(life) => {
+                connection.limit(self.config.connect_timeout)?;
+                connection.one(life, &[])?.first().map_or(0, |row| row.int(0))
+            }
+            None => 0,
+        };
         connection.unlimited()?;
-        let id = rows.first().map_or(0, |row| row.int(0));
         connection.life = self.lives.enter(id, connection.socket())?;
         connection.trips = trips.clone();
         Ok(connection)
     }
 
-    /// The same, and again while a standby may be about to take the primary's place.
-    fn connect_patiently(&self, trips: &Arc<AtomicU64>) -> Answer<Connection> {
+    /// The same, and again while a standby may be about to take the primary's place, for as long as `is_wanted`.
+    fn connect_patiently(&self, trips: &Arc<AtomicU64>, is_wanted: &dyn Fn() -> bool) -> Answer<Connection> {
         let end = Instant::now() + FAILOVER;
         loop {
             match self.connect(trips) {
                 Err(failure)
-                    if failure.ends_connection() && self.config.hosts.len() > 1 && Instant::now() < end =>
+                    if failure.ends_connection()
+                        && self.config.hosts.len() > 1
+                        && Instant::now() < end
+                        && is_wanted() =>
                 {
                     std::thread::sleep(RETRY);
                 }
@@ -107,6 +117,11 @@ impl Pool {
         Pool::new(self.place.clone(), most, Arc::default())
     }
 
+    /// Another pool of connections, which lead elsewhere.
+    pub(crate) fn leading_to(&self, place: &Arc<Place>, most: usize) -> Arc<Pool> {
+        Pool::new(place.clone(), most, self.trips.clone())
+    }
+
     /// Where its connections lead.
     pub(crate) fn place(&self) -> &Arc<Place> {
         &self.place
@@ -114,7 +129,7 @@ impl Pool {
 
     /// Lends a connection, opening one where none is free; `relieve` is called before waiting for one.
     ///
-    /// Errors: the server's, and `Lost` where all are in use for long.
+    /// Errors: the server's, `Lost` where all are in use for long, and `GivenUp`.
     pub(crate) fn take(self: &Arc<Self>, relieve: &dyn Fn()) -> Answer<Lent> {
         let end = Instant::now() + WAIT;
         let mut inner = self.inner.lock();
@@ -131,12 +146,9 @@ impl Pool {
             if inner.open < self.most && crowded.is_none() {
                 inner.open += 1;
                 drop(inner);
-                match self.place.connect_patiently(&self.trips) {
-                    Ok(connection) => {
-                        return Ok(Lent { connection: Some(connection), pool: self.clone(), is_new: true });
-                    }
+                match self.open() {
+                    Ok(lent) => return Ok(lent),
                     Err(failure) => {
-                        self.closed();
                         inner = self.inner.lock();
                         if !failure.is_crowded() || inner.open == 0 {
                             return Err(failure);
@@ -149,15 +161,57 @@ impl Pool {
             drop(inner);
             relieve();
             inner = self.inner.lock();
-            if inner.free.is_empty() && self.returned.wait_until(&mut inner, end).timed_out() {
-                return Err(crowded.unwrap_or_else(|| {
-                    Failure::Lost(format!("all {} connections to PostgreSQL are in use", self.most))
-                }));
+            if inner.free.is_empty() {
+                let until = end.min(Instant::now() + LOOK);
+                if self.returned.wait_until(&mut inner, until).timed_out() && Instant::now() >= end {
+                    return Err(crowded.unwrap_or_else(|| {
+                        Failure::Lost(format!("all {} connections to PostgreSQL are in use", self.most))
+                    }));
+                }
+                go_on()?;
             }
             if inner.open == 0
                 && let Some(failure) = crowded
             {
                 return Err(failure);
+            }
+        }
+    }
+
+    /// Opens one more connection, which has been counted, and lends it.
+    ///
+    /// Whoever has a time limit doesn't wait longer for a server that doesn't answer, or for one to take the
+    /// primary's place: another thread goes on with it, and what it opens is for the next.
+    fn open(self: &Arc<Self>) -> Answer<Lent> {
+        let lent = |pool: &Arc<Pool>, opened: Answer<Connection>| match opened {
+            Ok(connection) => Ok(Lent { connection: Some(connection), pool: pool.clone(), is_new: true }),
+            Err(failure) => {
+                pool.closed();
+                Err(failure)
+            }
+        };
+        if !patience::is_limited() {
+            return lent(self, self.place.connect_patiently(&self.trips, &|| true));
+        }
+        let (tell, told) = mpsc::sync_channel(1);
+        let is_wanted = Arc::new(());
+        let (pool, wanted) = (self.clone(), Arc::downgrade(&is_wanted));
+        let connect = move || {
+            let opened = pool.place.connect_patiently(&pool.trips, &|| wanted.strong_count() > 0);
+            // What nobody waits for any longer goes back to the pool.
+            drop(tell.send(lent(&pool, opened)));
+        };
+        if let Err(error) = std::thread::Builder::new().name("postgres-connect".to_string()).spawn(connect) {
+            self.closed();
+            return Err(Failure::Lost(error.to_string()));
+        }
+        loop {
+            match told.recv_timeout(LOOK) {
+                Ok(opened) => return opened,
+                Err(mpsc::RecvTimeoutError::Timeout) => go_on()?,
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::Lost("the connection was not opened".to_string()));
+                }
             }
         }
     }
@@ -193,6 +247,8 @@ impl Drop for Lent {
             drop(connection);
             return self.pool.closed();
         }
+        let mut connection = connection;
+        connection.only_reads = false;
         self.pool.inner.lock().free.push(connection);
         self.pool.returned.notify_one();
     }

@@ -5,6 +5,7 @@ use crate::connection::{Connection, Statement};
 use crate::failure::Answer;
 use crate::pool::Place;
 use crate::settle::Lease;
+use crate::standby::Standbys;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,15 +40,16 @@ pub(crate) fn start(place: &Arc<Place>, lease: &Arc<Lease>) {
     }
 }
 
-/// Begins to look at the other hosts, where there are any, until the front is gone.
-pub(crate) fn start_survey(place: &Arc<Place>, lease: &Arc<Lease>) {
-    if place.config.hosts.len() < 2 {
+/// Begins to look at the hosts, where there are several, until the front is gone.
+pub(crate) fn start_survey(place: &Arc<Place>, standbys: &Arc<Standbys>, lease: &Arc<Lease>) {
+    if standbys.is_empty() {
         return;
     }
-    let (place, lease) = (place.clone(), lease.clone());
+    let (place, standbys, lease) = (place.clone(), standbys.clone(), lease.clone());
     let survey = move || {
-        while !lease.wait(SURVEY) {
-            place.survey();
+        while !lease.wait(Duration::ZERO) {
+            standbys.look(&place);
+            standbys.rest(SURVEY);
         }
     };
     if let Err(error) = std::thread::Builder::new().name("postgres-survey".to_string()).spawn(survey) {

@@ -55,6 +55,7 @@ pub(crate) struct Statements {
     pub(crate) drop_counts: Arc<Statement>,
     pub(crate) front: Arc<Statement>,
     pub(crate) renew: Arc<Statement>,
+    pub(crate) standby_state: Arc<Statement>,
     pub(crate) leave: Arc<Statement>,
     pub(crate) begin_build: Arc<Statement>,
     pub(crate) end_build: Arc<Statement>,
@@ -230,12 +231,21 @@ impl Statements {
                  on conflict (front) do update set until = excluded.until where t.until <= now() \
                  returning front, (extract(epoch from until) * 1000000)::int8",
             ),
-            // Whoever has taken the number meanwhile has set another time.
+            // Whoever has taken the number meanwhile has set another time. It goes to disk, and so to standbys, at once.
             renew: of(
                 "renew",
-                "update SCHEMA.fronts set until = now() + interval '30 s' \
+                "update SCHEMA.fronts \
+                 set until = greatest(now() + interval '30 s', until + interval '1 microsecond') \
                  where front = $1::int8 and (extract(epoch from until) * 1000000)::int8 = $2::int8 \
-                 returning (extract(epoch from until) * 1000000)::int8",
+                 returning (extract(epoch from until) * 1000000)::int8, \
+                 set_config('synchronous_commit', 'local', true)",
+            ),
+            standby_state: of(
+                "standby_state",
+                "select pg_is_in_recovery()::int4, \
+                 (select (extract(epoch from until) * 1000000)::int8 from SCHEMA.fronts where front = $1::int8), \
+                 (select time from SCHEMA.log_order order by time desc limit 1), \
+                 (select generation from SCHEMA.catalog where one = 1)",
             ),
             leave: of(
                 "leave",

@@ -22,6 +22,9 @@ const PARKED_AFTER: Duration = Duration::from_secs(2);
 /// The same where others wait for a connection.
 const PARKED_FOR_OTHERS: Duration = Duration::from_millis(20);
 
+/// The same where the session is for the one state alone, and none other will do: then it ends.
+const ENDED_AFTER: Duration = Duration::from_secs(60);
+
 /// The latest generation of the catalog that a process has heard of.
 pub(crate) type Known = Arc<AtomicU64>;
 
@@ -32,6 +35,10 @@ pub(crate) struct Session {
     inner: Mutex<Inner>,
     /// Whether all that has been read is of one state.
     steady: AtomicBool,
+    /// Whether it is for the one state alone.
+    strict: AtomicBool,
+    /// Whether it is a standby that is read, which may end a read that is in the way of what it has to apply.
+    of_standby: bool,
     /// Whoever waits for a connection, and has sessions parked.
     sessions: Option<Arc<Sessions>>,
 }
@@ -62,8 +69,28 @@ impl Session {
             known: known.clone(),
             inner: Mutex::new(Inner::Fresh(pool.clone(), expected)),
             steady: AtomicBool::new(true),
+            strict: AtomicBool::new(false),
+            of_standby: false,
             sessions: Some(sessions.clone()),
         });
+        sessions.add(&session);
+        session
+    }
+
+    /// A state of a standby that has been begun. Where it has to be given up, what is read next is a later one of the
+    /// same standby.
+    pub(crate) fn of_standby(
+        statements: &Arc<Statements>,
+        lent: Lent,
+        pool: &Arc<Pool>,
+        sessions: &Arc<Sessions>,
+    ) -> Arc<Session> {
+        let inner = Inner::Open { lent: Box::new(lent), used: Instant::now(), pool: Some(pool.clone()) };
+        // What a standby knows of the catalog may be old.
+        let mut session = Session::with_inner(statements, &Known::default(), inner);
+        session.sessions = Some(sessions.clone());
+        session.of_standby = true;
+        let session = Arc::new(session);
         sessions.add(&session);
         session
     }
@@ -85,6 +112,8 @@ impl Session {
             known: known.clone(),
             inner: Mutex::new(inner),
             steady: AtomicBool::new(true),
+            strict: AtomicBool::new(false),
+            of_standby: false,
             sessions: None,
         }
     }
@@ -92,6 +121,11 @@ impl Session {
     /// Whether all that has been read so far is of one state.
     pub(crate) fn is_steady(&self) -> bool {
         self.steady.load(Ordering::Acquire)
+    }
+
+    /// Says that no later state will do: where this one has to be given up, every read fails with `TooOld`.
+    pub(crate) fn be_strict(&self) {
+        self.strict.store(true, Ordering::Release);
     }
 
     /// Reads the catalog's generation, and begins the state with it.
@@ -132,8 +166,20 @@ impl Session {
                 }
             }
         };
-        if let Err(failure) = &outcome {
-            *inner = Inner::Failed(failure.clone());
+        let outcome = outcome.map_err(|failure| match failure {
+            Failure::Server { message, .. } if self.of_standby && failure.is_conflict() => {
+                Failure::Lost(format!("the standby has ended the read: {message}"))
+            }
+            other => other,
+        });
+        match (&outcome, &*inner) {
+            (Ok(_), _) => {}
+            // Nothing has been read, and somebody else may wait longer.
+            (Err(Failure::GivenUp(_)), Inner::Fresh(..)) => {}
+            (Err(Failure::GivenUp(_)), _) => {
+                *inner = Inner::Failed(Failure::Lost("nobody waited for an answer".to_string()));
+            }
+            (Err(failure), _) => *inner = Inner::Failed(failure.clone()),
         }
         outcome
     }
@@ -158,6 +204,7 @@ impl Session {
         self.steady.store(false, Ordering::Release);
         *inner = match &outcome {
             Ok(_) => Inner::Fresh(pool, None),
+            Err(Failure::GivenUp(_)) => Inner::Fresh(pool, expected),
             Err(failure) => Inner::Failed(failure.clone()),
         };
         outcome
@@ -200,8 +247,8 @@ impl Session {
     /// one: nothing has been read yet.
     fn first<T>(&self, pool: &Arc<Pool>, ask: &mut dyn FnMut(&mut Lent) -> Answer<T>) -> Answer<(Lent, T)> {
         loop {
-            let mut lent =
-                pool.take(&|| self.sessions.iter().for_each(|sessions| sessions.park(PARKED_FOR_OTHERS)))?;
+            let mut lent = pool.take(&|| self.sessions.iter().for_each(|sessions| sessions.make_room()))?;
+            lent.only_reads = true;
             match ask(&mut lent) {
                 Ok(answers) => return Ok((lent, answers)),
                 Err(failure) if failure.ends_connection() && !lent.is_new => {
@@ -249,12 +296,17 @@ impl Session {
     fn park(&self, idle: Duration) {
         // Whoever holds the lock is reading.
         let Some(mut inner) = self.inner.try_lock() else { return };
+        let is_strict = self.strict.load(Ordering::Acquire);
+        let idle = if is_strict && idle == PARKED_AFTER { ENDED_AFTER } else { idle };
         if let Inner::Open { lent, used, pool: Some(pool) } = &mut *inner
             && used.elapsed() >= idle
         {
             end(lent, &self.statements.rollback);
             self.steady.store(false, Ordering::Release);
-            *inner = Inner::Fresh(pool.clone(), None);
+            *inner = match is_strict {
+                true => Inner::Failed(Failure::TooOld),
+                false => Inner::Fresh(pool.clone(), None),
+            };
         }
     }
 }
@@ -283,6 +335,11 @@ impl Sessions {
     /// Parks those that nobody has read from for long.
     pub(crate) fn park_idle(&self) {
         self.park(PARKED_AFTER);
+    }
+
+    /// Parks those that nobody has read from for a moment, for whoever waits for a connection.
+    pub(crate) fn make_room(&self) {
+        self.park(PARKED_FOR_OTHERS);
     }
 
     fn park(&self, idle: Duration) {

@@ -96,6 +96,11 @@ impl Snapshot for PostgresSnapshot {
         self.size(ident).map(|(_, bytes)| bytes)
     }
 
+    fn counted(&self, ident: Ident) -> Result<Option<(i64, i64)>> {
+        let rows = self.run(&self.statements.counts, &[Param::Int(keys::ident(ident))])?;
+        Ok(rows.first().map(|row| (row.int(0), row.int(1))))
+    }
+
     fn contains(&self, ident: Ident) -> Result<bool> {
         if is_log(ident) {
             return Ok(true);
@@ -110,6 +115,10 @@ impl Snapshot for PostgresSnapshot {
 
     fn is_steady(&self) -> bool {
         self.session.is_steady()
+    }
+
+    fn keep_state(&self) {
+        self.session.be_strict();
     }
 }
 

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use storage::store::{
-    Acknowledged, Beside, Build, Change, Claim, Counts, Exclusive, Expect, Member, Outcome, Owner, Reached,
-    Refusal, Sight, Store, Written,
+    Acknowledged, Beside, Build, Change, Claim, Counts, Elsewhere, Exclusive, Expect, Member, Outcome, Owner,
+    Reached, Refusal, Sight, Store, Written,
 };
 use storage::{Engine, Error, Ident, Position, Result, Snapshot};
 
@@ -164,6 +164,10 @@ impl Store for PostgresStore {
         // Where it can't be read, whoever reads on is told why.
         let generation = snapshot.session.generation().unwrap_or_default();
         (Sight { snapshot: Arc::new(snapshot), generation }, time)
+    }
+
+    fn sight_elsewhere(&self, asked: Elsewhere) -> Result<Option<Sight>> {
+        self.front.sight_elsewhere(asked).map_err(failed)
     }
 
     fn commit(&self, change: Change) -> Result<Outcome> {

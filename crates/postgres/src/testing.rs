@@ -1,6 +1,6 @@
 //! A PostgreSQL server for tests: a cluster of its own in a temporary directory, gone with the process.
 
-use crate::config::Config;
+use crate::config::{Config, Wanted};
 use crate::connection::{Connection, Statement};
 use crate::lives::Lives;
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,8 @@ pub struct Cluster {
     port: u16,
 }
 
-/// Makes the cluster, runs the server until standard input ends, and removes the directory.
+/// Makes the cluster, or copies that of the primary at a port, runs the server until standard input ends, and removes
+/// the directory.
 const GUARD: &str = include_str!("testing.sh");
 
 impl Cluster {
@@ -30,6 +31,22 @@ impl Cluster {
     ///
     /// Errors: what keeps it from starting, in words.
     pub fn start_with(files: Option<&Path>, settings: &[&str]) -> Result<Option<Cluster>, String> {
+        Cluster::start_as(None, files, settings)
+    }
+
+    /// Starts a standby of it.
+    ///
+    /// Errors: what keeps it from starting, in words.
+    pub fn start_standby(&self) -> Result<Cluster, String> {
+        let standby = Cluster::start_as(Some(self.port), None, &["wal_retrieve_retry_interval=100ms"])?;
+        standby.ok_or_else(|| "PostgreSQL isn't installed any more".to_string())
+    }
+
+    fn start_as(
+        primary: Option<u16>,
+        files: Option<&Path>,
+        settings: &[&str],
+    ) -> Result<Option<Cluster>, String> {
         let Some(bin) = installed() else { return Ok(None) };
         let port = free_port().map_err(|error| error.to_string())?;
         let mut guard = Command::new("bash")
@@ -37,6 +54,7 @@ impl Cluster {
             .arg(&bin)
             .arg(port.to_string())
             .arg(files.unwrap_or(Path::new("")))
+            .env("VELLUM_TEST_PRIMARY", primary.map_or_else(String::new, |port| port.to_string()))
             .args(settings.iter().flat_map(|setting| ["-c", setting]))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -63,7 +81,9 @@ impl Cluster {
     /// Errors: the server's, in words.
     pub fn run(&self, sql: &[&str]) -> Result<Option<i64>, String> {
         let told = |failure| format!("{failure:?}");
-        let mut connection = Connection::open(&self.config()?, &Lives::default()).map_err(told)?;
+        // A standby answers, too.
+        let config = Config { wanted: Wanted::Any, ..self.config()? };
+        let mut connection = Connection::open(&config, &Lives::default()).map_err(told)?;
         let mut rows = Vec::new();
         for (number, sql) in sql.iter().enumerate() {
             rows = connection.one(&Statement::new(format!("s{number}"), *sql), &[]).map_err(told)?;

@@ -4,7 +4,8 @@
 #   testing.sh BIN PORT FILES [-c NAME=VALUE…]
 #
 # BIN has PostgreSQL's programs; FILES is a folder of files to lie beside the data, pg_hba.conf in its place, or
-# nothing. Prints "ready", and ends the server when standard input ends. `initdb` refuses to run as root.
+# nothing. Prints "ready", and ends the server when standard input ends. `initdb` refuses to run as root. Where
+# VELLUM_TEST_PRIMARY is a port, the server is a standby of the one there.
 set -e
 bin=$1 port=$2 files=$3
 shift 3
@@ -16,7 +17,14 @@ if [ "$(id -u)" = 0 ]; then
     as() { setpriv --reuid=postgres --regid=postgres --clear-groups -- "$@"; }
 fi
 cd /
-as "$bin/initdb" -D "$directory/data" -U postgres -A trust -E UTF8 --no-locale --no-sync >/dev/null
+primary=${VELLUM_TEST_PRIMARY:-}
+if [ -n "$primary" ]; then
+    as "$bin/pg_basebackup" -D "$directory/data" -h 127.0.0.1 -p "$primary" -U postgres -c fast -X stream --no-sync
+    as touch "$directory/data/standby.signal"
+    set -- "$@" -c "primary_conninfo=host=127.0.0.1 port=$primary user=postgres application_name=standby"
+else
+    as "$bin/initdb" -D "$directory/data" -U postgres -A trust -E UTF8 --no-locale --no-sync >/dev/null
+fi
 if [ -n "$files" ]; then
     cp "$files"/* "$directory"
     [ ! -e "$files/pg_hba.conf" ] || cp "$files/pg_hba.conf" "$directory/data"

@@ -204,6 +204,12 @@ impl Activity {
         current.killed
     }
 
+    /// Why what runs is to end, if it is, for whoever waits.
+    pub(crate) fn ending(&self) -> Option<ErrorCode> {
+        let current = self.current.lock();
+        current.killed.or_else(|| current.operation.as_ref()?.ending())
+    }
+
     /// Marks its end.
     pub(crate) fn end(&self) {
         let mut current = self.current.lock();

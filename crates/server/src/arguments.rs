@@ -5,6 +5,7 @@
 
 use crate::command::Command;
 use crate::read_concern;
+use crate::read_preference::ReadPreference;
 use crate::session_id::{self, Named};
 use crate::transaction_rules::{self, Given, Part};
 use crate::write_concern::WriteConcern;
@@ -34,8 +35,8 @@ pub(crate) struct Arguments<'a> {
     pub(crate) read_concern: read_concern::Asked,
     /// The write concern, where one was given.
     pub(crate) write_concern: Option<WriteConcern>,
-    /// Whether a secondary may answer.
-    pub(crate) secondary_ok: bool,
+    /// Who is to answer.
+    pub(crate) read_preference: ReadPreference,
     /// The client's remark, for logs and currentOp.
     pub(crate) comment: Option<Value<'a>>,
     /// Whether only commands of the stable API may run.
@@ -110,10 +111,12 @@ impl<'a> Arguments<'a> {
                 "$queryOptions" => {
                     let options = typed(&element, command, "object", value.as_document())?;
                     if let Some(preference) = options.find("$readPreference") {
-                        arguments.secondary_ok = secondary_ok(&preference, command)?;
+                        arguments.read_preference = ReadPreference::parse(&preference, command)?;
                     }
                 }
-                "$readPreference" => arguments.secondary_ok = secondary_ok(&element, command)?,
+                "$readPreference" => {
+                    arguments.read_preference = ReadPreference::parse(&element, command)?;
+                }
                 "apiVersion" => api.version = Some(typed(&element, command, "string", value.as_str())?),
                 "apiStrict" => api.strict = Some(typed(&element, command, "bool", value.as_bool())?),
                 "apiDeprecationErrors" => {
@@ -232,27 +235,6 @@ fn max_time(element: &Element<'_>, command: &Command) -> Result<Option<Duration>
     Ok((millis > 0).then(|| Duration::from_millis(millis as u64)))
 }
 
-/// Any read preference suits one node, yet nonsense isn't taken silently.
-fn secondary_ok(element: &Element<'_>, command: &Command) -> Result<bool> {
-    const MODES: [&str; 5] = ["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"];
-    let document = typed(element, command, "object", element.value().as_document())?;
-    match document.get("mode") {
-        Some(Value::String(mode)) if MODES.contains(&mode) => Ok(mode != "primary"),
-        Some(Value::String(mode)) => Err(err!(
-            BadValue,
-            "Enumeration value '{mode}' for field '$readPreference.mode' is not a valid value."
-        )),
-        Some(other) => Err(err!(
-            TypeMismatch,
-            "BSON field '$readPreference.mode' is the wrong type '{}', expected type 'string'",
-            other.kind().alias()
-        )),
-        None => {
-            Err(err!(IDLFailedToParse, "BSON field '$readPreference.mode' is missing but a required field"))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -302,6 +284,16 @@ mod tests {
         assert_eq!(code(read(|b| _ = b.append("startTransaction", true))), 72);
         assert_eq!(code(read(|b| _ = b.begin_document("writeConcern").append("w", 1).end())), 72);
         assert_eq!(code(read(|b| _ = b.begin_document("readConcern").append("level", "x").end())), 2);
-        assert_eq!(code(read(|b| _ = b.begin_document("$readPreference").append("mode", "x").end())), 2);
+        let preference = |mode: &str, seconds: i32| {
+            code(read(|b| {
+                let document = b.begin_document("$readPreference").append("mode", mode);
+                document.append("maxStalenessSeconds", seconds).end();
+            }))
+        };
+        assert_eq!(preference("x", 0), 2);
+        assert_eq!(preference("secondary", 120), 0);
+        assert_eq!(preference("secondary", 89), 160);
+        assert_eq!(preference("secondary", -1), 2);
+        assert_eq!(preference("primary", 90), 2);
     }
 }

@@ -16,7 +16,7 @@ use crate::wire::Request;
 use crate::write_concern::Effective;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Error, ErrorCode, Result, err};
-use database::OpenTransaction;
+use database::{OpenTransaction, patience};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 use std::task::Waker;
@@ -204,7 +204,11 @@ impl<'a> Run<'a> {
             waits::keep(state, failure);
             return Ok(Ran::Wait(waits::for_delay(delay)));
         }
-        self.run(state, reply, arguments, failure)
+        if !server.settings.shared {
+            return self.run(state, reply, arguments, failure);
+        }
+        let over = waits::over(state, &arguments);
+        patience::within(over, || self.run(state, reply, arguments, failure))
     }
 
     /// Marks the command as the one that the connection runs, unless it only goes on after a wait.
@@ -366,7 +370,7 @@ impl<'a> Run<'a> {
         }
         match self.command.kind {
             Kind::Write => Err(err!(NotWritablePrimary, "not primary")),
-            Kind::Read if !arguments.secondary_ok && self.command.name != "getMore" => {
+            Kind::Read if !arguments.read_preference.secondary_ok() && self.command.name != "getMore" => {
                 Err(err!(NotPrimaryNoSecondaryOk, "not primary and secondaryOk=false"))
             }
             Kind::Read if self.server.awaits_initiation() => {

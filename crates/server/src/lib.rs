@@ -34,6 +34,7 @@ mod own_address;
 mod parameters;
 mod profiler;
 mod read_concern;
+mod read_preference;
 mod replica_set;
 mod reply;
 mod server;

@@ -23,6 +23,8 @@ pub(crate) struct Asked {
     pub(crate) level: Option<ReadConcern>,
     /// The cluster time that a snapshot read names.
     pub(crate) at: Option<u64>,
+    /// The cluster time that must have been reached.
+    pub(crate) after: Option<u64>,
     /// Whether it says anything at all.
     pub(crate) says_something: bool,
 }
@@ -75,8 +77,9 @@ impl Asked {
         for field in document {
             match (field.name(), field.value()) {
                 ("level", value) => asked.level = Some(ReadConcern::parse(value)?),
-                // One node has seen every cluster time that it has given out.
-                ("afterClusterTime", Value::Timestamp(_)) | ("provenance", _) => {}
+                // Whoever takes the writes has seen every cluster time that has been given out.
+                ("afterClusterTime", Value::Timestamp(time)) => asked.after = Some(time),
+                ("provenance", _) => {}
                 ("atClusterTime", Value::Timestamp(time)) => asked.at = Some(time),
                 (name, _) => {
                     return Err(err!(

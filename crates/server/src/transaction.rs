@@ -89,10 +89,14 @@ impl Session {
                 ));
             }
             own.abort(server);
+            // The data may be far away, and no connection to it free: nobody who only looks at the session waits with
+            // it. Other statements have to wait for their turn.
+            drop(own);
             let retry = RetryKey { session: self.id, number, statement: 0 };
             let transaction = server.database.begin_transaction(arguments.read_concern.at, Some(retry))?;
             server.transactions.started.fetch_add(1, Relaxed);
             server.transactions.open.fetch_add(1, Relaxed);
+            own = self.transaction.lock();
             own.number = Some(number);
             own.state = State::Open(Open {
                 transaction,

@@ -209,7 +209,7 @@ mod tests {
     fn concerns_belong_to_the_first_statement_and_the_last() {
         let check = |part, name: &str, level, writes| {
             let command = crate::command::find(name).unwrap();
-            let read = Asked { level, says_something: level.is_some(), at: None };
+            let read = Asked { level, says_something: level.is_some(), at: None, after: None };
             check_concerns(part, command, &read, writes).is_ok()
         };
         assert!(check(Part::First, "insert", Some(ReadConcern::Snapshot), false));

@@ -10,7 +10,8 @@ use crate::fail_point::Failure;
 use crate::parameters::Setting;
 use crate::server::Server;
 use crate::turn::Turn;
-use base::{Result, err};
+use base::{ErrorCode, Result, err};
+use database::patience;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -28,6 +29,19 @@ fn deadline(state: &ConnectionState, arguments: &Arguments<'_>) -> Result<Instan
     match now < deadline {
         true => Ok(deadline),
         false => Err(err!(MaxTimeMSExpired, "operation exceeded time limit")),
+    }
+}
+
+/// Why a command doesn't wait any longer where the data is, if it doesn't.
+pub(crate) fn over(
+    state: &ConnectionState,
+    arguments: &Arguments<'_>,
+) -> impl Fn() -> Option<patience::Reason> + 'static {
+    let began = state.began.map_or_else(Instant::now, |began| began.at);
+    let (activity, until) = (state.activity.clone(), arguments.max_time.map(|time| began + time));
+    move || {
+        let is_late = || until.filter(|until| Instant::now() >= *until).map(|_| ErrorCode::MaxTimeMSExpired);
+        activity.ending().or_else(is_late).map(ErrorCode::number)
     }
 }
 

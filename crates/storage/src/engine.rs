@@ -371,6 +371,13 @@ pub trait Snapshot: Send + Sync {
     /// The lengths of all keys and values in a tree.
     fn bytes(&self, ident: Ident) -> Result<u64>;
 
+    /// How many documents a collection has and their bytes, by the tree of its documents, where the store keeps that
+    /// beside them as part of this state.
+    fn counted(&self, ident: Ident) -> Result<Option<(i64, i64)>> {
+        let _ = ident;
+        Ok(None)
+    }
+
     /// Whether there is a tree of that number.
     fn contains(&self, ident: Ident) -> Result<bool>;
 
@@ -389,6 +396,10 @@ pub trait Snapshot: Send + Sync {
     fn is_steady(&self) -> bool {
         true
     }
+
+    /// Says that no later state than this one will do: a store that has to give it up, as
+    /// [`is_steady`](Self::is_steady) tells, fails with `SnapshotTooOld` from then on.
+    fn keep_state(&self) {}
 
     /// Reads all that files hold of a tree, hidden by later changes or not, and tells what isn't as it was
     /// written. An engine without files has nothing to tell. `go_on` is asked now and then, and ends the

@@ -32,6 +32,10 @@ pub enum Error {
     CatalogChanged,
     /// A remote engine cannot be reached now. Retry later.
     Unavailable(String),
+    /// The state that was to be read, and no later one, is gone.
+    SnapshotTooOld,
+    /// Whoever asked doesn't wait any longer, for a reason of his own: see [`patience`](crate::patience).
+    GivenUp(crate::patience::Reason),
     /// The engine has been closed. It will not come back.
     Closed,
     /// A tree that does not exist was named: a mistake in the calling code.
@@ -51,6 +55,8 @@ impl fmt::Display for Error {
             Error::Full(what) => write!(f, "no space left: {what}"),
             Error::CatalogChanged => write!(f, "the catalog has changed"),
             Error::Unavailable(what) => write!(f, "the storage engine is unavailable: {what}"),
+            Error::SnapshotTooOld => write!(f, "the state that was to be read is gone"),
+            Error::GivenUp(_) => write!(f, "nobody waits for it any longer"),
             Error::Closed => write!(f, "the storage engine is closed"),
             Error::NoSuchIdent(ident) => write!(f, "no tree has the number {}", ident.0),
             Error::IdentExists(ident) => write!(f, "a tree with the number {} exists already", ident.0),

@@ -19,6 +19,7 @@ mod error;
 pub mod memory;
 pub mod mutants;
 mod overlay;
+pub mod patience;
 pub mod store;
 pub mod stretch;
 pub mod sync;

@@ -264,6 +264,15 @@ pub struct Member {
     pub lag_micros: Option<i64>,
 }
 
+/// What a read from a member asks for that doesn't take the writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The time that the member must have come to.
+    pub after: Option<u64>,
+    /// Whether the member that takes the writes will do as well, where no other is at hand.
+    pub preferred_only: bool,
+}
+
 /// A commit that was carried out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Written {
@@ -317,6 +326,15 @@ pub trait Store: Send + Sync {
 
     /// The present state with its time, between two commits, and its very catalog: asked for at once.
     fn sight_with_time(&self, earliest: u64) -> (Sight, u64);
+
+    /// A state of a member that doesn't take the writes, which may be a little old, with its very catalog: that may be
+    /// older than what is known here. `None` where there is no such member, or none has come far enough in time.
+    ///
+    /// Errors: those of a store that is far away.
+    fn sight_elsewhere(&self, asked: Elsewhere) -> Result<Option<Sight>> {
+        let _ = asked;
+        Ok(None)
+    }
 
     /// Checks what a change expects, and applies it whole; or refuses and changes nothing. Gives a refused
     /// change back, for its expectations tell the caller what to say. One that is refused because of a

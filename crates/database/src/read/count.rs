@@ -5,6 +5,7 @@ use super::find::stages;
 use crate::database::Database;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read, refuse_missing};
+use crate::storage_error;
 use base::bson::{Builder, Document};
 use base::{Namespace, Result};
 use query::Context;
@@ -30,7 +31,7 @@ impl Database {
             let all = self.count_view(operation, namespace, filter, context)?.saturating_sub(skip);
             return Ok(if limit == 0 { all } else { all.min(limit) });
         }
-        let view = self.view();
+        let view = self.view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return self.confirmed(&view, refuse_missing(&matcher, namespace).map(|()| 0));
         };
@@ -42,6 +43,12 @@ impl Database {
             return Ok(window(self.count_view(operation, namespace, filter, context)?));
         }
         if matcher.is_empty() && hint.is_none() {
+            // Running counts are those of the member that takes the writes.
+            if let (Some(view), Some(data)) = (operation.elsewhere(), &collection.data)
+                && let Some((records, _)) = view.snapshot.counted(data.ident).map_err(storage_error)?
+            {
+                return Ok(window(records.max(0) as u64));
+            }
             self.refresh_counts(&collection)?;
             return self.confirmed(&view, Ok(window(collection.records().max(0) as u64)));
         }

@@ -62,7 +62,11 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
         check_stable_api(parts.pipeline)?;
     }
     parts.check_read_concern(call.arguments.read_concern.level)?;
-    let surroundings = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
+    let (collation, variables) = (parts.collation.as_ref(), parts.variables);
+    let surroundings = match parts.is_for_primary() {
+        true => call.surroundings_on(&parts.namespace, collation, variables)?,
+        false => call.surroundings_to_read(&parts.namespace, collation, variables)?,
+    };
     let request = parts.request(call);
     let database = &call.server.database;
     let cursor =
@@ -155,6 +159,15 @@ impl<'a> Parts<'a> {
             return Err(err!(FailedToParse, "The 'cursor' option cannot be used with the 'explain' option"));
         }
         Ok(parts)
+    }
+
+    /// Whether the pipeline writes, waits for what is written, or reads no collection.
+    fn is_for_primary(&self) -> bool {
+        if self.namespace.collection() == "$cmd.aggregate" {
+            return true;
+        }
+        let names = || self.pipeline.iter().filter_map(|stage| Some(stage.as_document()?.first()?.name()));
+        names().any(|name| matches!(name, "$out" | "$merge" | "$changeStream"))
     }
 
     /// Errors: InvalidOptions for a change stream that was asked for with a read concern it can't have.

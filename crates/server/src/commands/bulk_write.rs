@@ -212,7 +212,8 @@ impl Operation<'_> {
     ) -> Result<Done> {
         check_writable(namespace)?;
         let database = &call.server.database;
-        let collation = database.collation(namespace, self.collation().cloned())?;
+        let requested = self.collation().cloned();
+        let collation = database.collation(&surroundings.operation, namespace, requested)?;
         let surroundings = &surroundings.collated(Some(&collation));
         let Surroundings { operation, context } = surroundings;
         match self {

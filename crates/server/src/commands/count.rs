@@ -32,7 +32,7 @@ pub(crate) struct Parts<'a> {
 
 fn count(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields())?;
-    let surroundings = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), None)?;
+    let surroundings = call.surroundings_to_read(&parts.namespace, parts.collation.as_ref(), None)?;
     let n = call.server.database.count(
         &surroundings.operation,
         &parts.namespace,

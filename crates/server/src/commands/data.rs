@@ -68,9 +68,33 @@ impl Call<'_> {
         collation: Option<&Collation>,
         variables: Option<Document<'_>>,
     ) -> Result<Surroundings> {
+        self.surroundings_by(self.operation(), namespace, collation, variables)
+    }
+
+    /// The same for a command that only reads documents: perhaps from a standby.
+    ///
+    /// Errors: as [`surroundings_on`](Self::surroundings_on) and [`choose_member`](Self::choose_member).
+    pub(crate) fn surroundings_to_read(
+        &self,
+        namespace: &Namespace,
+        collation: Option<&Collation>,
+        variables: Option<Document<'_>>,
+    ) -> Result<Surroundings> {
+        let operation = self.operation();
+        self.choose_member(&operation)?;
+        self.surroundings_by(operation, namespace, collation, variables)
+    }
+
+    fn surroundings_by(
+        &self,
+        operation: Arc<Operation>,
+        namespace: &Namespace,
+        collation: Option<&Collation>,
+        variables: Option<Document<'_>>,
+    ) -> Result<Surroundings> {
         let own = collation.is_some();
-        let collation = self.server.database.collation(namespace, collation.cloned())?;
-        self.surroundings_under(collation, own, variables)
+        let collation = self.server.database.collation(&operation, namespace, collation.cloned())?;
+        self.surroundings_under(operation, collation, own, variables)
     }
 
     /// The surroundings of this command with the variables of its `let`.
@@ -78,16 +102,16 @@ impl Call<'_> {
     /// Errors: those of the variables' expressions, which must be constant; of a snapshot that is
     /// gone.
     pub(crate) fn surroundings_with(&self, variables: Option<Document<'_>>) -> Result<Surroundings> {
-        self.surroundings_under(Collation::SIMPLE, false, variables)
+        self.surroundings_under(self.operation(), Collation::SIMPLE, false, variables)
     }
 
     fn surroundings_under(
         &self,
+        operation: Arc<Operation>,
         collation: Collation,
         own_collation: bool,
         variables: Option<Document<'_>>,
     ) -> Result<Surroundings> {
-        let operation = self.operation();
         if self.arguments.read_concern.level == Some(ReadConcern::Snapshot) && self.transaction.is_none() {
             let (time, view) = self.server.database.snapshot_at(self.arguments.read_concern.at)?;
             operation.read_from(time, view);

@@ -31,7 +31,7 @@ pub(crate) struct Parts<'a> {
 
 fn distinct(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields())?;
-    let surroundings = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), None)?;
+    let surroundings = call.surroundings_to_read(&parts.namespace, parts.collation.as_ref(), None)?;
     let values = call.server.database.distinct(
         &surroundings.operation,
         &parts.namespace,

@@ -30,7 +30,12 @@ pub(crate) struct Parts<'a> {
 
 fn find(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields())?;
-    let surroundings = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
+    let (collation, variables) = (parts.collation.as_ref(), parts.variables);
+    let surroundings = match parts.request.tailable {
+        // What comes is heard of where it is written.
+        true => call.surroundings_on(&parts.namespace, collation, variables)?,
+        false => call.surroundings_to_read(&parts.namespace, collation, variables)?,
+    };
     let database = &call.server.database;
     let mut cursor =
         database.find(&surroundings.operation, &parts.namespace, &parts.request, &surroundings.context)?;

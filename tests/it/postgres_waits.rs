@@ -1,0 +1,123 @@
+//! Commands that wait for PostgreSQL: no longer than their clients do.
+
+use crate::client::Client;
+use crate::say;
+use crate::server::Server;
+use base::bson::DocumentBuf;
+use base::bson::extended_json::parse;
+use postgres::testing::Cluster;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How many transactions a front has open at most.
+const TRANSACTIONS: usize = 12;
+
+/// A time that nothing here takes whose end is told, and everything whose isn't.
+const SOON: Duration = Duration::from_secs(6);
+
+fn run(client: &mut Client, command: &str) -> DocumentBuf {
+    client.command(&parse(&format!("{{{command}}}")).unwrap()).unwrap()
+}
+
+fn code(reply: &DocumentBuf) -> i64 {
+    reply.view().get("code").and_then(|code| code.as_i64()).unwrap_or(0)
+}
+
+/// The first statement of a transaction of a session of its own.
+fn statement(number: usize) -> String {
+    format!(
+        "find: 'c', filter: {{_id: {number}}}, lsid: {{id: UUID('01234567-89ab-cdef-0123-{number:012}')}}, \
+         txnNumber: NumberLong(1), autocommit: false, startTransaction: true, $db: 'test'"
+    )
+}
+
+#[test]
+fn nobody_waits_longer_than_he_says() {
+    let Some(cluster) = Cluster::start().unwrap() else {
+        return say("waits for PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+    };
+    // Whoever has several hosts waits for one of them to take writes.
+    let connection = format!(
+        "host=127.0.0.1,127.0.0.1 port={0},{0} user=postgres dbname=postgres connect_timeout=2",
+        cluster.port()
+    );
+    let Some(server) = Server::on_schema(&connection, "waits") else { return };
+    let mut client = server.connect().unwrap();
+    run(&mut client, "create: 'c', $db: 'test'");
+    for number in 0..TRANSACTIONS {
+        assert_eq!(code(&run(&mut client, &statement(number))), 0);
+    }
+
+    let begin = Instant::now();
+    let late = run(&mut client, &format!("{}, maxTimeMS: 300", statement(100)));
+    assert_eq!(code(&late), 50, "{}", late.view());
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+
+    let begin = Instant::now();
+    let mut other = server.connect().unwrap();
+    let killed = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| run(&mut other, &statement(101)));
+        while !waiting.is_finished() {
+            std::thread::sleep(Duration::from_millis(100));
+            let find = "aggregate: 1, pipeline: [{$currentOp: {}}, {$match: {'command.filter._id': 101}}], \
+                        cursor: {}, $db: 'admin'";
+            let found = run(&mut client, find);
+            let cursor =
+                found.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
+            for operation in
+                cursor.and_then(|batch| batch.as_array()).into_iter().flat_map(|batch| batch.iter())
+            {
+                let id = operation.as_document().and_then(|one| one.get("opid")?.as_i64()).unwrap();
+                run(&mut client, &format!("killOp: 1, op: NumberLong('{id}'), $db: 'admin'"));
+            }
+            assert!(begin.elapsed() < SOON, "it goes on");
+        }
+        waiting.join().unwrap()
+    });
+    assert_eq!(code(&killed), 11_601, "{}", killed.view());
+
+    // The connection that others were waiting for serves them once it is free.
+    let end = "abortTransaction: 1, lsid: {id: UUID('01234567-89ab-cdef-0123-000000000000')}, \
+               txnNumber: NumberLong(1), autocommit: false, $db: 'admin'";
+    assert_eq!(code(&run(&mut client, end)), 0);
+    assert_eq!(code(&run(&mut client, &statement(102))), 0);
+
+    // No past is read, but that of a snapshot that somebody has been told of.
+    let snapshot = |at: &str| format!("find: 'c', readConcern: {{level: 'snapshot'{at}}}, $db: 'test'");
+    let past = run(&mut client, &snapshot(", atClusterTime: Timestamp(1000, 1)"));
+    assert_eq!(code(&past), 239, "{}", past.view());
+    let present = run(&mut client, &snapshot(""));
+    let time = present.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("atClusterTime"));
+    let Some(base::bson::Value::Timestamp(time)) = time else { panic!("{}", present.view()) };
+    run(&mut client, "insert: 'c', documents: [{_id: 'later'}], $db: 'test'");
+    let named = format!(", atClusterTime: Timestamp({}, {})", time >> 32, time & 0xFFFF_FFFF);
+    let again = run(&mut client, &snapshot(&named));
+    assert_eq!(code(&again), 0, "{}", again.view());
+    assert!(!again.view().to_string().contains("later"), "{}", again.view());
+
+    // The server says nothing more, on any connection that there is.
+    let pid = "select pid::int8 from pg_stat_activity where application_name = 'vellum' \
+               and backend_start < now() - interval '1 s' order by 1";
+    std::thread::sleep(Duration::from_millis(1100));
+    let nth = |number: i32| cluster.run(&[&format!("{pid} offset {number} limit 1")]).unwrap();
+    let pids: Vec<i64> = (0..40).filter_map(nth).collect();
+    assert!(pids.len() > 2, "{pids:?}");
+    let signal = |name: &str| {
+        // One that has ended meanwhile is none to stop.
+        Command::new("kill").arg(name).args(pids.iter().map(|pid| pid.to_string())).status().unwrap()
+    };
+    signal("-STOP");
+    let begin = Instant::now();
+    let silent = run(&mut client, "find: 'c', maxTimeMS: 300, $db: 'test'");
+    signal("-CONT");
+    assert_eq!(code(&silent), 50, "{}", silent.view());
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+    assert_eq!(code(&run(&mut client, "find: 'c', $db: 'test'")), 0);
+
+    // Nobody is there any more.
+    drop(cluster);
+    let begin = Instant::now();
+    let gone = run(&mut client, "find: 'c', maxTimeMS: 700, $db: 'test'");
+    assert_eq!(code(&gone), 50, "{}", gone.view());
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+}
