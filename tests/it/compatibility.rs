@@ -98,6 +98,7 @@ is the plan cache: `works` in `$planCacheStats` are such keys, and there are no 
 `network` and `index`. `syncdelay` means nothing to the memory engine. `diagnosticDataCollectionEnabled` is false, since \
 nothing is collected, and `internalQueryFrameworkControl` the one way that queries run here: either may be set to that, and to \
 nothing else. `journalCommitInterval` means nothing where no journal is synced unasked.
+- One node answers whatever `$readPreference` says, once that is checked. Fronts over PostgreSQL [read from standbys](postgres.md#reads-from-standbys).
 - `serverStatus` has no `locks`, `wiredTiger` or `tcmalloc`: there are none. `dbStats` tells the sizes of the file system \
 that data, or at least temporary files, lie on; not with PostgreSQL, which may be elsewhere. `getDiagnosticData` is empty. \
 `compact` and `refreshLogicalSessionCacheNow` have nothing to do, `lockInfo` and `connPoolStats` nothing to tell, \
