@@ -1,4 +1,4 @@
-//! Who gets in to a PostgreSQL server: encryption by libpq's modes, a server without room for another connection,
+//! Who gets in to a PostgreSQL server: encryption by libpq's modes, a server without room for another connection, relatives,
 //! a schema of an earlier version that others use.
 
 use crate::authority::{Authority, Files};
@@ -172,4 +172,30 @@ fn a_schema_is_upgraded_beside_those_who_use_it() {
     cluster.run(&["insert into tried.version values (1, 4)"]).unwrap();
     let error = open(&cluster.connection_string()).err().unwrap();
     assert!(error.contains("of version 4, and this program uses version 3"), "{error}");
+}
+
+#[test]
+fn relatives_are_refused_by_name() {
+    let Some(cluster) = Cluster::start().unwrap() else { return skipped("relatives") };
+    // What a relative says it is, told by a server that poses as one.
+    for (version, named) in [
+        ("CockroachDB CCL v24.3.1 (x86_64-pc-linux-gnu)", "CockroachDB"),
+        ("PostgreSQL 15.12-YB-2025.1.0.0-b0 on x86_64-pc-linux-gnu", "YB-2025.1"),
+    ] {
+        let pose = format!(
+            "create or replace function posing.version() returns text language sql as 'select ''{version}'''"
+        );
+        let first = "alter role postgres set search_path = posing, pg_catalog, public";
+        cluster.run(&["create schema if not exists posing", &pose, first]).unwrap();
+        let Err(told) = open(&cluster.connection_string()) else { panic!("{version} is taken") };
+        assert!(told.contains(named) && told.contains("nobody has tried it"), "{told}");
+        cluster.run(&["alter role postgres reset search_path"]).unwrap();
+    }
+    let installed = "insert into pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion) \
+                     values (99999, 'citus', 10, 11, false, '13.0')";
+    cluster.run(&["set allow_system_table_mods = on", installed]).unwrap();
+    let Err(told) = open(&cluster.connection_string()) else { panic!("Citus is taken") };
+    assert!(told.contains("Citus"), "{told}");
+    cluster.run(&["set allow_system_table_mods = on", "delete from pg_extension where oid = 99999"]).unwrap();
+    open(&cluster.connection_string()).unwrap();
 }

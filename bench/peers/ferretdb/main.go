@@ -1,8 +1,9 @@
-// FerretDB as a peer for the lab: its own package, embedded, with the SQLite handler.
+// FerretDB as a peer to measure beside: its own package, embedded, with the SQLite handler or PostgreSQL's.
 //
 //	ferretdb DIR
+//	ferretdb postgres://…
 //
-// keeps its files in DIR, listens on a free loopback port, prints the connection string, and ends
+// keeps its files in DIR, or its tables in that database, listens on a free loopback port, prints the connection string, and ends
 // when standard input does, so that no run leaves it behind. The command of FerretDB's module
 // can't be installed by itself (its go.mod replaces modules), which is why this one exists.
 package main
@@ -13,6 +14,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"strings"
 
 	"github.com/FerretDB/FerretDB/ferretdb"
 )
@@ -21,11 +23,15 @@ func main() {
 	if len(os.Args) != 2 {
 		log.Fatal("say where to keep the files: ferretdb DIR")
 	}
-	server, err := ferretdb.New(&ferretdb.Config{
+	config := ferretdb.Config{
 		Listener:  ferretdb.ListenerConfig{TCP: "127.0.0.1:0"},
 		Handler:   "sqlite",
 		SQLiteURL: "file:" + os.Args[1] + "/",
-	})
+	}
+	if strings.HasPrefix(os.Args[1], "postgres://") {
+		config.Handler, config.PostgreSQLURL, config.SQLiteURL = "postgresql", os.Args[1], ""
+	}
+	server, err := ferretdb.New(&config)
 	if err != nil {
 		log.Fatal(err)
 	}

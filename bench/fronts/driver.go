@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// driver is a server that speaks MongoDB's protocol.
+type driver struct {
+	uri    string
+	client *mongo.Client
+	db     *mongo.Database
+	next   atomic.Int64
+}
+
+func document(id int64) bson.D {
+	return bson.D{{Key: "_id", Value: id}, {Key: "g", Value: id % groups}, {Key: "n", Value: id}, {Key: "text", Value: filler()}}
+}
+
+func (d *driver) prepare(ctx context.Context, workers int) error {
+	client, err := mongo.Connect(options.Client().ApplyURI(d.uri).SetMaxPoolSize(uint64(workers)).SetMinPoolSize(uint64(workers)))
+	if err != nil {
+		return err
+	}
+	d.client, d.db = client, client.Database("bench")
+	if err := d.db.Drop(ctx); err != nil {
+		return err
+	}
+	d.next.Store(documents)
+	for _, name := range []string{"points", "plain", "indexed", "many"} {
+		// FerretDB makes a collection by an index, too, and knows no other way of asking for both.
+		if _, err := d.db.Collection(name).InsertOne(ctx, document(-1)); err != nil {
+			return err
+		}
+	}
+	for name, keys := range map[string][]string{"points": {"g"}, "indexed": {"g", "n"}} {
+		for _, key := range keys {
+			index := mongo.IndexModel{Keys: bson.D{{Key: key, Value: 1}}}
+			if _, err := d.db.Collection(name).Indexes().CreateOne(ctx, index); err != nil {
+				return err
+			}
+		}
+	}
+	for start := int64(0); start < documents; start += batch {
+		if err := d.insertMany(ctx, "points", start); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *driver) insertMany(ctx context.Context, name string, start int64) error {
+	all := make([]any, batch)
+	for at := range all {
+		all[at] = document(start + int64(at))
+	}
+	_, err := d.db.Collection(name).InsertMany(ctx, all)
+	return err
+}
+
+func (d *driver) insertOne(name string) func(context.Context, int) error {
+	return func(ctx context.Context, _ int) error {
+		_, err := d.db.Collection(name).InsertOne(ctx, document(d.next.Add(1)))
+		return err
+	}
+}
+
+func (d *driver) operations() []operation {
+	return []operation{
+		{"findOne by _id", 1, 1000, func(ctx context.Context, _ int) error {
+			return d.db.Collection("points").FindOne(ctx, bson.D{{Key: "_id", Value: rand.Int64N(documents)}}).Err()
+		}},
+		{"insertOne", 1, 1000, d.insertOne("plain")},
+		{"insertOne, two more indexes", 1, 1000, d.insertOne("indexed")},
+		{"insertMany of 1,000, for each", batch, 10, func(ctx context.Context, _ int) error {
+			return d.insertMany(ctx, "many", d.next.Add(batch)-batch)
+		}},
+		{"updateOne by _id", 1, 1000, func(ctx context.Context, _ int) error {
+			changed, err := d.db.Collection("points").UpdateOne(ctx, bson.D{{Key: "_id", Value: rand.Int64N(documents)}},
+				bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}})
+			if err == nil && changed.ModifiedCount != 1 {
+				return fmt.Errorf("%d documents changed", changed.ModifiedCount)
+			}
+			return err
+		}},
+		{"find of 100 by an index", 1, 250, func(ctx context.Context, _ int) error {
+			cursor, err := d.db.Collection("points").Find(ctx, bson.D{{Key: "g", Value: rand.Int64N(groups)}},
+				options.Find().SetLimit(100))
+			if err != nil {
+				return err
+			}
+			var found []bson.Raw
+			if err := cursor.All(ctx, &found); err == nil && len(found) != 100 {
+				return fmt.Errorf("%d documents found", len(found))
+			}
+			return err
+		}},
+	}
+}
+
+// newCollection makes another one each time, with two indexes.
+func (d *driver) newCollection() operation {
+	return operation{"a collection with two indexes", 1, 1000, func(ctx context.Context, _ int) error {
+		collection := d.db.Collection(fmt.Sprintf("made%d", d.next.Add(1)))
+		_, err := collection.Indexes().CreateMany(ctx, []mongo.IndexModel{
+			{Keys: bson.D{{Key: "g", Value: 1}}}, {Keys: bson.D{{Key: "n", Value: 1}}},
+		})
+		return err
+	}}
+}
+
+func (d *driver) close(ctx context.Context) {
+	d.client.Disconnect(ctx)
+}
