@@ -82,9 +82,9 @@ pub(crate) struct Words {
     pub(crate) words: Vec<OsString>,
 }
 
-/// The options of `ping`.
+/// The server that a verb asks.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct PingOptions {
+pub(crate) struct Asked {
     /// The server's connection string
     #[arg(default_value = "mongodb://127.0.0.1:27017/")]
     pub(crate) uri: String,
@@ -92,6 +92,14 @@ pub(crate) struct PingOptions {
     /// How long to wait for an answer, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: u64,
+}
+
+/// The options of `ping`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PingOptions {
+    /// The server.
+    #[command(flatten)]
+    pub(crate) asked: Asked,
 
     /// Say nothing, not even that it answered
     #[arg(long, short)]
@@ -105,13 +113,9 @@ pub(crate) struct PingOptions {
 /// The options of `advise`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AdviseOptions {
-    /// The server's connection string
-    #[arg(default_value = "mongodb://127.0.0.1:27017/")]
-    pub(crate) uri: String,
-
-    /// How long to wait for an answer, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) timeout: u64,
+    /// The server.
+    #[command(flatten)]
+    pub(crate) asked: Asked,
 
     /// Also write the curve as a picture
     #[arg(long, value_name = "FILE")]
@@ -228,13 +232,9 @@ pub(crate) struct VerifyOptions {
 /// The options of `top`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TopOptions {
-    /// The server's connection string
-    #[arg(default_value = "mongodb://127.0.0.1:27017/")]
-    pub(crate) uri: String,
-
-    /// How long to wait for an answer, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) timeout: u64,
+    /// The server.
+    #[command(flatten)]
+    pub(crate) asked: Asked,
 
     /// Seconds from one look to the next
     #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]

@@ -11,8 +11,8 @@ use wire::uri::ConnectionString;
 /// Asks the servers of a connection string, one after the other, until one answers. Returns what to
 /// print.
 pub(crate) fn ping(options: &PingOptions) -> Result<String, String> {
-    let uri = ConnectionString::parse(&options.uri)?;
-    let deadline = Instant::now() + Duration::from_millis(options.timeout);
+    let uri = ConnectionString::parse(&options.asked.uri)?;
+    let deadline = Instant::now() + Duration::from_millis(options.asked.timeout);
     let mut failures = Vec::new();
     for host in &uri.hosts {
         let start = Instant::now();
@@ -45,12 +45,14 @@ fn ask(host: &str, uri: &ConnectionString, deadline: Instant) -> Result<String, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::Asked;
     use std::io::Write;
     use std::net::TcpListener;
 
     #[test]
     fn what_does_not_answer_or_not_well_is_told() {
-        let options = |uri: String| PingOptions { uri, timeout: 300, quiet: false, help: None };
+        let options =
+            |uri: String| PingOptions { asked: Asked { uri, timeout: 300 }, quiet: false, help: None };
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = silent.local_addr().unwrap();
         assert!(ping(&options(format!("mongodb://{address}/"))).is_err());

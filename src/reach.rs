@@ -1,8 +1,14 @@
 //! The server of a connection string that answers: for the verbs that ask one something.
 
+use crate::cli::Asked;
 use std::time::{Duration, Instant};
 use wire::client::Client;
 use wire::uri::ConnectionString;
+
+/// Connects to the server that the options name. Also returns its name.
+pub(crate) fn asked(options: &Asked) -> Result<(Client, String), String> {
+    connect(&ConnectionString::parse(&options.uri)?, options.timeout)
+}
 
 /// Connects to the first server of a connection string that can be reached, and logs in where it has a user. Also
 /// returns the server's name.

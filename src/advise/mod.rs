@@ -7,7 +7,6 @@ use crate::cli::AdviseOptions;
 use crate::reach;
 use base::bson::{Builder, Document};
 use std::fmt::Write as _;
-use wire::uri::ConnectionString;
 
 const MIB: f64 = (1u64 << 20) as f64;
 /// Collections and indexes that are told about.
@@ -17,8 +16,7 @@ const SIZES: usize = 3;
 
 /// Asks a server, writes the picture if one is wanted, and returns what to print.
 pub(crate) fn advise(options: &AdviseOptions) -> Result<String, String> {
-    let uri = ConnectionString::parse(&options.uri)?;
-    let (mut client, host) = reach::connect(&uri, options.timeout)?;
+    let (mut client, host) = reach::asked(&options.asked)?;
     let mut command = Builder::new();
     command.append("vellumWorkingSet", 1).append("$db", "admin");
     let reply = client.command(&command.finish()).map_err(|error| format!("{host}: {error}"))?;

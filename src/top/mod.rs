@@ -15,7 +15,6 @@ use page::{Running, Shown};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 use wire::client::Client;
-use wire::uri::ConnectionString;
 
 /// Collections shown on a screen, unless said.
 const ROWS: usize = 10;
@@ -24,9 +23,8 @@ const HEAD_EVERY: u64 = 20;
 
 /// Shows what a server does until it is told to end.
 pub(crate) fn top(options: &TopOptions) -> Result<(), String> {
-    let uri = ConnectionString::parse(&options.uri)?;
-    let (client, host) = reach::connect(&uri, options.timeout)?;
-    let timeout = Duration::from_millis(options.timeout);
+    let (client, host) = reach::asked(&options.asked)?;
+    let timeout = Duration::from_millis(options.asked.timeout);
     let mut server = Server { client, timeout };
     let interval = Duration::from_secs_f64(options.interval);
     let shown = match io::stdin().is_terminal() && io::stdout().is_terminal() {

@@ -1,5 +1,6 @@
 //! `vellum top`: lines where nobody looks, a screen on a terminal, and what it says of servers that tell less.
 
+use crate::authority::{Authority, Caller, Files};
 use crate::server::Server;
 use base::bson::extended_json::parse;
 use nix::pty::{Winsize, openpty};
@@ -9,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use wire::scram::Mechanism;
 
 fn top(server: &Server, more: &[&str]) -> Command {
     let uri = format!("mongodb://{}/", server.address());
@@ -109,4 +111,61 @@ fn who_may_not_see_is_told() {
     let output = top(&server, &["--count", "1"]).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains("not authorized"), "{said}");
+}
+
+#[test]
+fn users_look_over_tls() {
+    if std::env::var_os("VELLUM_SERVER").is_some() {
+        return;
+    }
+    let (files, authority) = (Files::new("top"), Authority::new("Tests"));
+    let ca = files.write("ca.pem", &authority.pem());
+    let own = files.write("server.pem", &authority.certificate("server").pem);
+    let Some(server) =
+        Server::start_with(&["--auth", "--tls-mode", "require", "--tls-certificate-key-file", &own])
+    else {
+        return;
+    };
+    let caller = Caller { trusts: Some(&authority), shows: None, version: None };
+    let mut client = caller.connect(server.address()).unwrap();
+    // Whoever makes the first user from this machine needs none.
+    for user in [
+        "{createUser: 'admin', pwd: 'secret', roles: ['root'], $db: 'admin'}",
+        "{createUser: 'looker', pwd: 'eyes', roles: ['clusterMonitor'], $db: 'admin'}",
+    ] {
+        client.command(&parse(user).unwrap()).unwrap();
+        client.login(("admin", "admin"), "secret", Mechanism::Sha256).unwrap();
+    }
+    let look = |uri: String| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
+        command.args(["top", &uri, "--count", "1", "--interval", "0.3", "--rows", "5"]);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let at = |user: &str| format!("mongodb://{user}{}/?tls=true&tlsCAFile={ca}", server.address());
+    let done = AtomicBool::new(false);
+    let (succeeded, said) = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                client
+                    .command(&parse("{insert: 'seen', documents: [{a: 1}], $db: 'shop'}").unwrap())
+                    .unwrap();
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let looked = look(at("looker:eyes@"));
+        done.store(true, Ordering::Relaxed);
+        looked
+    });
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(succeeded && lines.len() >= 2 && lines[0].trim_start().starts_with("insert"), "{said}");
+    let cells = |line: &str| line.split_whitespace().count();
+    assert_eq!(cells(lines[0]), cells(lines[1]), "{said}");
+    assert!(!said.contains("not authorized") && said.contains("shop.seen"), "{said}");
+    let (succeeded, said) = look(at("looker:wrong@"));
+    assert!(!succeeded && said.contains("Authentication failed"), "{said}");
+    let (succeeded, said) = look(at(""));
+    assert!(!succeeded && said.contains("requires authentication"), "{said}");
+    let (succeeded, said) = look(format!("mongodb://looker:eyes@{}/", server.address()));
+    assert!(!succeeded, "without TLS: {said}");
 }

@@ -217,9 +217,7 @@ impl CollStats {
                     asked.scale = Some(scale.map_or(Ok(1), parse_scale)?);
                 }
                 "latencyStats" => {
-                    if object(&element)?.get("histograms").is_some_and(|wanted| wanted.is_truthy()) {
-                        return Err(err!(NotImplemented, "$collStats: histograms are not supported"));
-                    }
+                    check_latency_stats(object(&element)?)?;
                     asked.latencies = true;
                 }
                 "queryExecStats" => {
@@ -230,6 +228,26 @@ impl CollStats {
         }
         Ok(asked)
     }
+}
+
+/// Whoever tells latencies reads whether spans are wanted: here it is made sure that nothing else is.
+fn check_latency_stats(argument: Document<'_>) -> Result<()> {
+    for element in argument {
+        match element.name() {
+            "histograms" if element.value().as_bool().is_none() => {
+                return Err(err!(
+                    TypeMismatch,
+                    "Field 'histograms' should be a boolean value, but found: {}",
+                    element.kind().alias()
+                ));
+            }
+            "histograms" => {}
+            name => {
+                return Err(err!(40415, "BSON field '$collStats.latencyStats.{name}' is an unknown field."));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn object<'a>(element: &Element<'a>) -> Result<Document<'a>> {

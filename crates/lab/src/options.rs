@@ -14,6 +14,7 @@ use std::path::PathBuf;
         vellum lab run orders.toml --rate 2000 --duration 60\n  \
         vellum lab record --upstream mongodb://db:27017/ monday.rec\n  \
         vellum lab replay monday.rec --speed max --check\n  \
+        vellum lab replay monday.rec --start monday.backup    from what record --snapshot monday.backup kept\n  \
         vellum lab suite --rounds 3 -- npm test              with MONGODB_URI set to each target in turn\n  \
         vellum lab inserts --data-on /mnt/a --data-on /dev/shm\n  \
         vellum lab compare before.json after.json --fail-if 'p99>+10%'")]
@@ -145,6 +146,9 @@ pub(crate) struct Record {
     /// A field whose values others of their type and length stand for, such as contact.email; may be given several times
     #[arg(long, value_name = "FIELD", value_parser = parse_field)]
     pub(crate) redact: Vec<String>,
+    /// First back the server up, a Vellum, into this directory: for replay --start
+    #[arg(long, value_name = "DIR")]
+    pub(crate) snapshot: Option<PathBuf>,
     /// End when standard input closes
     #[arg(long)]
     pub(crate) parent_pipe: bool,
@@ -162,6 +166,10 @@ pub(crate) struct ReplayOptions {
     /// On the targets given, work on the databases that are there, and leave them as they are then
     #[arg(long)]
     pub(crate) in_place: bool,
+    /// What the recording began with: a backup (such as of record --snapshot), or a server. Its databases that the
+    /// recording works on are copied to each target before each round
+    #[arg(long, value_name = "DIR|URI")]
+    pub(crate) start: Option<String>,
 }
 
 /// How fast a recording is sent again.
@@ -251,6 +259,23 @@ fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
 }
 
 impl Common {
+    /// Refuses options that an experiment can't honour.
+    ///
+    /// # Errors
+    /// One of them was given.
+    pub(crate) fn refuse(&self, options: &[&str], why: &str) -> Result<()> {
+        let given = [
+            ("--rate", !self.rate.is_empty()),
+            ("--find-rate", self.find_rate.is_some()),
+            ("--duration", self.duration.is_some()),
+            ("--connections", self.connections.is_some()),
+            ("--scale", self.scale != 1.0),
+            ("--postgres-here", self.postgres_here),
+        ];
+        let refused = given.iter().find(|(option, is_given)| *is_given && options.contains(option));
+        refused.map_or(Ok(()), |(option, _)| Err(Error::Input(format!("{why}: leave {option} out"))))
+    }
+
     /// What can be told wrong before anything is started.
     ///
     /// # Errors
@@ -319,6 +344,14 @@ mod tests {
         let nowhere = common(&["--journal-on", "/nowhere"]).unwrap();
         assert_eq!(nowhere.check(), Err(Error::Input("/nowhere is no directory".to_string())));
         assert_eq!(common(&["--data-on", "/tmp", "--data-on", "/"]).unwrap().check(), Ok(()));
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_refused_by_name() {
+        let given = common(&["--rate", "5", "--scale", "0.5"]).unwrap();
+        assert_eq!(given.refuse(&["--duration", "--connections"], "it counts"), Ok(()));
+        let refused = given.refuse(&["--duration", "--scale"], "it counts");
+        assert_eq!(refused, Err(Error::Input("it counts: leave --scale out".to_string())));
     }
 
     #[test]

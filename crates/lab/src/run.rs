@@ -33,6 +33,8 @@ pub(crate) struct Lab {
     pub(crate) common: Common,
     pub(crate) seed: u64,
     pub(crate) targets: Vec<Target>,
+    /// Servers that aren't measured, whose work is the run's own.
+    pub(crate) beside: Vec<Target>,
     /// Grows while the experiment runs, so that it is worth reading whenever that ends.
     pub(crate) report: Report,
     pub(crate) progress: Progress,
@@ -54,7 +56,8 @@ impl Lab {
     ) -> Lab {
         let (suspicions, lost) = (Suspicions::default(), BTreeMap::new());
         let experiment = String::new();
-        Lab { common: common.clone(), seed, targets, report, progress, suspicions, experiment, lost }
+        let beside = Vec::new();
+        Lab { common: common.clone(), seed, targets, beside, report, progress, suspicions, experiment, lost }
     }
 
     /// A number of the experiment's own, in the size that the options ask for; never 0.
@@ -181,7 +184,8 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
     if let Err(error) = experiment.measure(&mut lab).await {
         lab.fail(error);
     }
-    let servers = servers_seconds(&lab.targets).zip(before).map(|(after, before)| (after - before).max(0.0));
+    let after = servers_seconds(&lab.targets).zip(servers_seconds(&lab.beside)).map(|(a, b)| a + b);
+    let servers = after.zip(before).map(|(after, before)| (after - before).max(0.0));
     if let Some(share) =
         servers.and_then(|servers| effort.others_since(servers)).filter(|share| *share > OTHERS_SHARE)
     {

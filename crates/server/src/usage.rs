@@ -5,12 +5,17 @@
 
 use std::collections::HashMap;
 
-/// The most collections that one place keeps sums of. A connection with more hands them on; the
-/// sums of closed connections then take no further names.
+/// The most collections of closed connections: others aren't told of.
 const COLLECTIONS_MAX: usize = 10_000;
+
+/// The most collections that a connection keeps sums of before it hands them on.
+const OWN_MAX: usize = 1_000;
 
 /// The kinds of operation that `top` tells apart besides locks, in its order.
 pub(crate) const KINDS: [&str; 6] = ["queries", "getmore", "insert", "update", "remove", "commands"];
+
+/// The classes of operation that `latencyStats` tells apart, in its order; transactions are of no collection.
+pub(crate) const CLASSES: [&str; 3] = ["reads", "writes", "commands"];
 
 /// Time and number of some operations.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
@@ -21,11 +26,67 @@ pub(crate) struct Sum {
     pub(crate) count: i64,
 }
 
+/// How many operations took how long, by MongoDB's spans: each begins at twice the time of the one before, and from 2
+/// milliseconds to 2 seconds also halfway.
+#[derive(Clone, Default, Debug, PartialEq)]
+pub(crate) struct Spans(Vec<(u8, i64)>);
+
+/// The last span has no end; it begins at 2 to the power of this, in microseconds.
+const LAST_POWER: u8 = 40;
+/// Powers of two from here to there have a second span that begins halfway to the next.
+const HALVED: std::ops::RangeInclusive<u8> = 11..=20;
+
+/// The span of a time: twice the power of two that it begins at, and 1 more where it begins halfway.
+fn span(micros: i64) -> u8 {
+    let micros = u64::try_from(micros).unwrap_or(0);
+    // Below 2 there is one, which begins at 0.
+    let power = micros.checked_ilog2().unwrap_or(0).min(u32::from(LAST_POWER)) as u8;
+    let is_upper = HALVED.contains(&power) && micros >> (power - 1) & 1 == 1;
+    power * 2 + u8::from(is_upper)
+}
+
+/// Where a span begins, in microseconds.
+fn beginning(span: u8) -> i64 {
+    match (span / 2, span % 2) {
+        (0, _) => 0,
+        (power, half) => (1 << power) + i64::from(half) * (1 << (power - 1)),
+    }
+}
+
+impl Spans {
+    fn add(&mut self, span: u8, count: i64) {
+        match self.0.binary_search_by_key(&span, |entry| entry.0) {
+            Ok(at) => {
+                if let Some(entry) = self.0.get_mut(at) {
+                    entry.1 += count;
+                }
+            }
+            Err(at) => self.0.insert(at, (span, count)),
+        }
+    }
+
+    /// Where each span begins that something fell into, in microseconds, and how many did.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (i64, i64)> {
+        self.0.iter().map(|(span, count)| (beginning(*span), *count))
+    }
+}
+
+/// How long operations of a class took.
+#[derive(Clone, Default)]
+pub(crate) struct Latency {
+    /// All of them.
+    pub(crate) sum: Sum,
+    /// How many took how long.
+    pub(crate) spans: Spans,
+}
+
 /// The operations on one collection.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Spent {
     /// By kind, as in [`KINDS`].
     pub(crate) kinds: [Sum; KINDS.len()],
+    /// By class, as in [`CLASSES`].
+    pub(crate) classes: [Latency; CLASSES.len()],
     /// Those that only read.
     pub(crate) reads: Sum,
     /// Those that may write.
@@ -45,6 +106,13 @@ impl Sum {
     }
 }
 
+impl Latency {
+    fn add(&mut self, other: &Latency) {
+        self.sum.add(other.sum);
+        other.spans.0.iter().for_each(|(span, count)| self.spans.add(*span, *count));
+    }
+}
+
 impl Spent {
     /// All operations.
     pub(crate) fn total(&self) -> Sum {
@@ -56,6 +124,9 @@ impl Spent {
     fn add(&mut self, other: &Spent) {
         for (sum, more) in self.kinds.iter_mut().zip(other.kinds) {
             sum.add(more);
+        }
+        for (latency, more) in self.classes.iter_mut().zip(&other.classes) {
+            latency.add(more);
         }
         self.reads.add(other.reads);
         self.writes.add(other.writes);
@@ -74,12 +145,16 @@ impl Usage {
         if let Some(sum) = spent.kinds.get_mut(kind) {
             sum.add(one);
         }
+        if let Some(latency) = spent.classes.get_mut(class(command)) {
+            latency.sum.add(one);
+            latency.spans.add(span(micros), 1);
+        }
         if writes {
             spent.writes.add(one)
         } else {
             spent.reads.add(one)
         }
-        self.collections.len() >= COLLECTIONS_MAX
+        self.collections.len() >= OWN_MAX
     }
 
     /// Adds what another place has counted.
@@ -88,7 +163,7 @@ impl Usage {
             if let Some(known) = self.collections.get_mut(namespace) {
                 known.add(spent);
             } else if self.collections.len() < COLLECTIONS_MAX {
-                self.collections.insert(namespace.clone(), *spent);
+                self.collections.insert(namespace.clone(), spent.clone());
             }
         }
     }
@@ -114,8 +189,17 @@ fn kind(command: &str) -> (usize, bool) {
         "insert" => (2, true),
         "update" => (3, true),
         "delete" => (4, true),
-        "aggregate" | "count" | "distinct" | "listIndexes" | "collStats" => (5, false),
+        "aggregate" | "count" | "distinct" | "explain" | "listIndexes" | "collStats" => (5, false),
         _ => (5, true),
+    }
+}
+
+/// The class of a command: where `latencyStats` has it.
+fn class(command: &str) -> usize {
+    match command {
+        "find" | "getMore" | "aggregate" | "count" | "distinct" => 0,
+        "insert" | "update" | "delete" | "findAndModify" => 1,
+        _ => 2,
     }
 }
 
@@ -136,5 +220,27 @@ mod tests {
         let spent = sorted[1].1;
         assert_eq!(spent.kinds[0], Sum { micros: 7, count: 2 });
         assert_eq!((spent.reads.count, spent.writes.count, spent.total().micros), (2, 1, 12));
+        assert_eq!(spent.classes[0].sum, Sum { micros: 7, count: 2 });
+        assert_eq!(spent.classes[0].spans.counts().collect::<Vec<_>>(), [(2, 1), (4, 1)]);
+        assert_eq!(spent.classes[1].spans.counts().collect::<Vec<_>>(), [(4, 1)]);
+    }
+
+    #[test]
+    fn spans_begin_where_mongodbs_do() {
+        let bounds: Vec<i64> = (0..=LAST_POWER * 2 + 1).map(beginning).collect();
+        let reached = |micros: &i64| beginning(span(*micros)) == *micros;
+        let mut bounds: Vec<i64> = bounds.into_iter().filter(reached).collect();
+        bounds.dedup();
+        assert_eq!(bounds.len(), 51);
+        assert_eq!(bounds[..6], [0, 2, 4, 8, 16, 32]);
+        assert_eq!(bounds[10..18], [1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384]);
+        assert_eq!(bounds[28..33], [786_432, 1_048_576, 1_572_864, 2_097_152, 4_194_304]);
+        assert_eq!(bounds[50], 1 << 40);
+        for (at, bound) in bounds.iter().enumerate() {
+            assert_eq!(beginning(span(*bound)), *bound);
+            let end = bounds.get(at + 1).map_or(i64::MAX, |next| next - 1);
+            assert_eq!(beginning(span(end)), *bound, "{end}");
+        }
+        assert_eq!(beginning(span(-1)), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! `all`: every experiment, one after the other on the same targets, in one report.
 
 use super::{Clean, ErrorTracker, Experiment, Inserts, Micro, WorkingSet, WriteConcern};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::options::Common;
 use crate::report::headlines;
 use crate::result::{Part, Report};
@@ -26,18 +26,8 @@ impl Experiment for All {
     }
 
     fn check(&self, common: &Common) -> Result<()> {
-        let refused = [
-            ("--rate", !common.rate.is_empty()),
-            ("--find-rate", common.find_rate.is_some()),
-            ("--duration", common.duration.is_some()),
-            ("--connections", common.connections.is_some()),
-        ];
-        match refused.iter().find(|(_, given)| *given) {
-            Some((option, _)) => {
-                Err(Error::Input(format!("each experiment has sizes of its own: leave {option} out of all")))
-            }
-            None => Ok(()),
-        }
+        let sizes = ["--rate", "--find-rate", "--duration", "--connections"];
+        common.refuse(&sizes, "each experiment has sizes of its own")
     }
 
     async fn measure(&self, lab: &mut Lab) -> Result<()> {

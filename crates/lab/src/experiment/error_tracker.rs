@@ -70,10 +70,7 @@ impl Experiment for ErrorTracker {
     }
 
     fn check(&self, common: &Common) -> Result<()> {
-        if common.find_rate.or(common.duration).is_some() {
-            let what = "error-tracker counts its operations: leave --find-rate and --duration out";
-            return Err(Error::Input(what.to_string()));
-        }
+        common.refuse(&["--find-rate", "--duration"], "error-tracker counts its operations")?;
         if common.rate.len() > 1 {
             let what = "error-tracker's data grows as it runs: give --rate one number";
             return Err(Error::Input(what.to_string()));

@@ -1,6 +1,7 @@
 //! `suite`: how long a command takes, such as an application's tests, with each target in turn behind `MONGODB_URI`.
 
 use super::Experiment;
+use super::sentences::{self, Apart};
 use crate::error::{Error, Result};
 use crate::options::Common;
 use crate::report::figures;
@@ -53,19 +54,8 @@ impl Experiment for Suite {
     }
 
     fn check(&self, common: &Common) -> Result<()> {
-        let refused = [
-            ("--rate", !common.rate.is_empty()),
-            ("--find-rate", common.find_rate.is_some()),
-            ("--duration", common.duration.is_some()),
-            ("--connections", common.connections.is_some()),
-            ("--scale", common.scale != 1.0),
-        ];
-        match refused.iter().find(|(_, given)| *given) {
-            Some((option, _)) => {
-                Err(Error::Input(format!("a suite is as long as it is: leave {option} out")))
-            }
-            None => Ok(()),
-        }
+        let sizes = ["--rate", "--find-rate", "--duration", "--connections", "--scale"];
+        common.refuse(&sizes, "a suite is as long as it is")
     }
 
     async fn measure(&self, lab: &mut Lab) -> Result<()> {
@@ -94,17 +84,13 @@ impl Experiment for Suite {
         let [first, .., last] = rows.as_slice() else { return Vec::new() };
         let all: Vec<String> =
             rows.iter().map(|row| format!("{} {}", row.target, figures::seconds(mean(row)))).collect();
-        let sure = first.rounds.iter().all(|a| last.rounds.iter().all(|b| a.seconds < b.seconds));
-        let gap = if sure && first.rounds.len() > 1 {
-            format!(
-                "; {} takes {} as long as {} for sure",
-                last.target,
-                figures::times(mean(last) / mean(first)),
-                first.target
-            )
-        } else {
-            String::new()
-        };
+        let apart = sentences::apart(first, last, |round| round.seconds);
+        let how_sure = if apart == Apart::Sure { " for sure".to_string() } else { apart.caveat() };
+        let gap = (apart != Apart::No).then(|| {
+            let times = figures::times(mean(last) / mean(first));
+            format!("; {} takes {times} as long as {}{how_sure}", last.target, first.target)
+        });
+        let gap = gap.unwrap_or_default();
         vec![format!("The suite takes: {}{gap}.", figures::list(&all))]
     }
 }
@@ -231,20 +217,25 @@ mod tests {
 
     #[test]
     fn times_are_told_from_the_shortest_on() {
-        let mut report = crate::report::testing::report();
-        let row = |name: &str, seconds: [u64; 2]| {
-            let mut row = Row::new(name, "pytest", 1);
-            seconds.iter().for_each(|each| add(&mut row, Duration::from_secs(*each), None));
-            row
+        let told = |slow: &[u64], fast: &[u64]| {
+            let mut report = crate::report::testing::report();
+            let row = |name: &str, seconds: &[u64]| {
+                let mut row = Row::new(name, "pytest", 1);
+                seconds.iter().for_each(|each| add(&mut row, Duration::from_secs(*each), None));
+                row
+            };
+            let section = &mut report.sections[0];
+            (section.id, section.rows) = (SECTION.to_string(), vec![row("slow", slow), row("fast", fast)]);
+            Suite::new(vec!["pytest".to_string()]).findings(&report).join(" ")
         };
-        let section = &mut report.sections[0];
-        (section.id, section.rows) =
-            (SECTION.to_string(), vec![row("slow", [20, 22]), row("fast", [10, 11])]);
-        let told = Suite::new(vec!["pytest".to_string()]).findings(&report);
+        let begin = "The suite takes: fast 10.5 s and slow 21.0 s";
         assert_eq!(
-            told,
-            ["The suite takes: fast 10.5 s and slow 21.0 s; slow takes 2.00× as long as fast for sure."]
+            told(&[20, 22], &[10, 11]),
+            format!("{begin}; slow takes 2.00× as long as fast; by 2 rounds, too few to be sure.")
         );
+        let sure = format!("{begin}; slow takes 2.00× as long as fast for sure.");
+        assert_eq!(told(&[20, 22, 21], &[10, 11, 10, 11]), sure);
+        assert_eq!(told(&[20, 10], &[10, 11]), "The suite takes: fast 10.5 s and slow 15.0 s.");
     }
 
     #[test]

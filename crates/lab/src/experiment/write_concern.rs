@@ -4,9 +4,10 @@
 //! A target that acknowledges what it can't have done, such as w: 2 with no second member, gets no
 //! figures for it: they would be those of something else. The row says what was claimed.
 
+use super::Experiment;
 use super::bare::{Bare, Sent};
 use super::parts::Link;
-use super::{Experiment, sentences};
+use super::sentences::{self, Apart};
 use crate::error::Result;
 use crate::load::Worker;
 use crate::load::measure::{Bench, Case, Prepared, Visit};
@@ -334,7 +335,8 @@ fn findings(section: &Section) -> Vec<String> {
         if let Some(((plain, before), (journaled, after))) = median("w 1, j false").zip(median("w 1, j true"))
         {
             let connections = before.connections;
-            if !slower_for_sure(before, after) {
+            let apart = sentences::apart(before, after, |round| round.latency.p50);
+            if apart == Apart::No {
                 found.push(format!(
                     "{target}, {}: no difference can be told between waiting for the journal and not, {} and {} in the median.",
                     figures::plural(connections.into(), "connection"),
@@ -345,11 +347,12 @@ fn findings(section: &Section) -> Vec<String> {
             }
             found.push(format!(
                 "{target}, {}: an acknowledged insert takes {} without waiting for the journal and {} with it ({}), \
-                 in the median.",
+                 in the median{}.",
                 figures::plural(connections.into(), "connection"),
                 figures::latency(plain),
                 figures::latency(journaled),
-                figures::times(journaled / plain)
+                figures::times(journaled / plain),
+                apart.caveat()
             ));
         }
     }
@@ -367,13 +370,6 @@ fn findings(section: &Section) -> Vec<String> {
     }
     found.extend(sentences::targets(section).into_iter().filter_map(|target| lost(section, target)));
     found
-}
-
-/// Whether the median of every round of one is above that of every round of the other.
-fn slower_for_sure(fast: &Row, slow: &Row) -> bool {
-    let medians = |row: &Row| row.rounds.iter().map(|round| round.latency.p50).collect::<Vec<f64>>();
-    let (fast, slow) = (medians(fast), medians(slow));
-    slow.iter().all(|slow| fast.iter().all(|fast| slow > fast))
 }
 
 /// Figures beside rows with w 0: how many of the inserts were there in the end, in the worst round.

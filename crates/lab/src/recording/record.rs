@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::load::progress::signal;
 use crate::options::Record;
 use crate::report::figures;
-use crate::target::without_secrets;
+use crate::target::{backed_up, without_secrets};
 use base::bson::Builder;
 use jiff::Timestamp;
 use std::collections::HashSet;
@@ -37,6 +37,17 @@ pub(crate) async fn run(options: &Record) -> Result<ExitCode> {
     let chosen = chosen
         .map_err(|error| wrong(&error))?
         .map_err(|why| wrong(&format!("it can't be reached: {why}")))?;
+    if let Some(snapshot) = &options.snapshot {
+        if !chosen.server.starts_with("Vellum") {
+            let why = format!(
+                "--snapshot backs a Vellum up, and {} is {}: copy its data by its own means, and give replay \
+                 --start a server that has it",
+                chosen.host, chosen.server
+            );
+            return Err(Error::Input(why));
+        }
+        backed_up(&options.upstream, snapshot)?;
+    }
     let listener = TcpListener::bind(&options.listen).await;
     let listener =
         listener.map_err(|error| Error::Input(format!("can't listen on {}: {error}", options.listen)))?;

@@ -76,6 +76,11 @@ impl<'a> Mapping<'a> {
         parts.command() == "getMore" && cursors(parts).iter().any(|id| !known.contains_key(id))
     }
 
+    /// Whether the target calls this cursor of the recorded server so.
+    pub(super) fn is_cursor(&self, theirs: i64, own: i64) -> bool {
+        lock(&self.cursors).get(&theirs) == Some(&own)
+    }
+
     /// Lays an answer beside the recorded one, and keeps what the two servers call differently.
     pub(super) fn learn(&self, recorded: &DocumentBuf, answered: &DocumentBuf) {
         if let (Some(theirs), Some(own)) = (cursor_of(recorded), cursor_of(answered))
@@ -157,6 +162,7 @@ mod tests {
             &parse("{cursor: {id: NumberLong(99)}}").unwrap(),
         );
         assert!(!mapping.lacks_cursor(&parts));
+        assert!(mapping.is_cursor(7, 99) && !mapping.is_cursor(7, 7) && !mapping.is_cursor(8, 99));
         assert!(sent(&mapping, "{getMore: NumberLong(7), collection: 'c'}").contains("99"));
         assert!(sent(&mapping, "{killCursors: 'c', cursors: [NumberLong(7)]}").contains("99"));
         assert!(

@@ -11,6 +11,7 @@ mod order;
 mod player;
 mod script;
 mod shape;
+mod start;
 #[cfg(test)]
 mod tests;
 
@@ -103,6 +104,9 @@ impl Replay {
         if is_given && !self.options.in_place {
             self.refuse_databases(target).await?;
         }
+        if let Some(start) = lab.beside.first().filter(|_| !target.is_floor) {
+            start::copy(start, target, &self.script().databases).await?;
+        }
         let salt = Random::new(RandomState::new().hash_one((lab.seed, round, &target.name))).uuid();
         let before = target.usage();
         let played =
@@ -192,29 +196,28 @@ impl Experiment for Replay {
     fn about(&self) -> String {
         let header = &self.script().header;
         format!(
-            "{} on {}, recorded from {} on {}, sent again {}. The target {RECORDED} is what the recorder saw: there the              way to the server is in the times.",
+            "{} on {}, recorded from {} on {}, sent again {}{}. The target {RECORDED} is what the recorder saw: there the              way to the server is in the times.",
             plural(self.requests(), "request"),
             plural(self.script().connections.len() as u64, "connection"),
             header.server,
             header.started.replace('T', " "),
-            self.pace()
+            self.pace(),
+            if self.options.start.is_some() { ", each round from the start that was given" } else { "" }
         )
     }
 
     fn check(&self, common: &Common) -> Result<()> {
+        let sizes = ["--rate", "--find-rate", "--duration", "--connections", "--scale", "--postgres-here"];
+        common.refuse(&sizes, "a replay sends what was recorded")?;
         let refused = [
-            ("--rate", !common.rate.is_empty()),
-            ("--find-rate", common.find_rate.is_some()),
-            ("--duration", common.duration.is_some()),
-            ("--connections", common.connections.is_some()),
-            ("--scale", common.scale != 1.0),
-            ("--postgres-here", common.postgres_here),
-            ("--in-place without --target", self.options.in_place && common.targets.is_empty()),
-            ("--in-place with more than one of --rounds", self.options.in_place && common.rounds > 1),
+            ("without --target", common.targets.is_empty()),
+            ("with more than one of --rounds", common.rounds > 1),
+            ("with --start", self.options.start.is_some()),
         ];
-        if let Some((option, _)) = refused.iter().find(|(_, given)| *given) {
-            return Err(Error::Input(format!("a replay can't honour {option}: it sends what was recorded")));
+        if let Some((how, _)) = refused.iter().find(|(_, given)| *given && self.options.in_place) {
+            return Err(Error::Input(format!("--in-place works on what is there: it can't be given {how}")));
         }
+        self.options.start.as_deref().map_or(Ok(()), start::check)?;
         if let Some(target) = common.targets.iter().find(|target| target.name == RECORDED) {
             return Err(Error::Input(format!(
                 "{} is what the recorded times are called: name it otherwise",
@@ -229,6 +232,9 @@ impl Experiment for Replay {
 
     async fn measure(&self, lab: &mut Lab) -> Result<()> {
         self.warn(lab);
+        if let Some(start) = &self.options.start {
+            lab.beside.push(start::open(start).await?);
+        }
         lab.report.sections = Grouping::sections();
         let header = &self.script().header;
         lab.report.targets.push(TargetInfo {

@@ -45,7 +45,7 @@ pub(super) struct Play<'a> {
 
 /// Places in the order in which exchanges, and then connections, were over.
 pub(super) struct Ranks {
-    /// Of each exchange.
+    /// Of each exchange that is sent.
     rank: Vec<usize>,
     /// When each rank was over.
     ended: Vec<u64>,
@@ -55,9 +55,11 @@ pub(super) struct Ranks {
 
 impl Ranks {
     pub(super) fn of(script: &Script) -> Ranks {
-        let mut sorted: Vec<usize> = (0..script.exchanges.len()).collect();
+        // Those that were never answered aren't sent: nobody may wait for them.
+        let sent = script.connections.iter().flat_map(|connection| connection.exchanges.iter().copied());
+        let mut sorted: Vec<usize> = sent.collect();
         sorted.sort_by_key(|exchange| script.exchanges[*exchange].ended());
-        let mut rank = vec![0; sorted.len()];
+        let mut rank = vec![usize::MAX; script.exchanges.len()];
         sorted.iter().enumerate().for_each(|(place, exchange)| rank[*exchange] = place);
         let ended = sorted.iter().map(|exchange| script.exchanges[*exchange].ended()).collect();
         let last = |connection: &Connection| connection.exchanges.last().copied();

@@ -2,7 +2,7 @@
 
 use super::mapping::Mapping;
 use super::order::Order;
-use super::player::{Play, Ranks};
+use super::player::{Observation, Play, Ranks};
 use super::script::Script;
 use crate::options::Speed;
 use crate::recording::format::{Event, What, begin, encode};
@@ -76,30 +76,35 @@ fn recordings_become_exchanges_with_what_must_come_before() {
     assert!(script.warnings[0].contains("cut short"), "{:?}", script.warnings);
 }
 
-#[test]
-fn a_script_is_played_to_its_end_at_every_pace() {
-    let script = script();
+/// What becomes of a script whose target is the floor.
+fn played(script: &Script, speed: Speed, check: bool) -> (Vec<Observation>, Duration) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let host = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || floor::serve(&listener));
     let uri = ConnectionString::parse(&host).unwrap();
-    let (redactor, ranks) = (Redactor::new(&[]), Ranks::of(&script));
+    let (redactor, ranks) = (Redactor::new(&[]), Ranks::of(script));
+    let (mapping, order) =
+        (Mapping::new([7; 16], &script.made_by_server), Order::new(script.exchanges.len()));
+    let play = Play {
+        script,
+        uri: &uri,
+        host: &host,
+        speed,
+        check,
+        judged: true,
+        mapping: &mapping,
+        redactor: &redactor,
+        order: &order,
+        ranks: &ranks,
+    };
+    play.run()
+}
+
+#[test]
+fn a_script_is_played_to_its_end_at_every_pace() {
+    let script = script();
     for (speed, check) in [(Speed::Max, false), (Speed::Max, true), (Speed::Times(0.001), true)] {
-        let (mapping, order) =
-            (Mapping::new([7; 16], &script.made_by_server), Order::new(script.exchanges.len()));
-        let play = Play {
-            script: &script,
-            uri: &uri,
-            host: &host,
-            speed,
-            check,
-            judged: true,
-            mapping: &mapping,
-            redactor: &redactor,
-            order: &order,
-            ranks: &ranks,
-        };
-        let (found, took) = play.run();
+        let (found, took) = played(&script, speed, check);
         assert_eq!(found.len(), 4, "{speed:?}");
         assert!(found.iter().all(|each| each.result.is_ok() && each.error_differs.is_none()));
         // The floor's cursors hold a document.
@@ -108,6 +113,22 @@ fn a_script_is_played_to_its_end_at_every_pace() {
         let slow = matches!(speed, Speed::Times(_));
         assert_eq!(took >= Duration::from_millis(60), slow, "{speed:?} took {took:?}");
     }
+}
+
+#[test]
+fn what_was_never_answered_holds_nobody_up() {
+    let ping = "{ping: 1, $db: 'admin'}";
+    let events = vec![
+        (1, 0, What::Opened),
+        (1, 10, request(1, 0, ping)),
+        (2, 15, What::Opened),
+        (2, 20, request(1, 0, ping)),
+        (2, 30, reply(50, 1, 0, "{ok: 1.0}")),
+    ];
+    let script = Script::read(file(events).as_slice()).unwrap();
+    let (found, _) = played(&script, Speed::Max, true);
+    assert_eq!(found.len(), 1);
+    assert!(found.iter().all(|each| each.result.is_ok()));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::{Scratch, Target};
 use crate::error::{Error, Result};
 use crate::options::Given;
 use std::env::consts::EXE_SUFFIX;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -21,7 +21,7 @@ use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 /// Names the server to start, as for the helper packages of test suites.
-const SERVER: &str = "VELLUM_BINARY";
+pub(super) const SERVER: &str = "VELLUM_BINARY";
 
 /// How long a server may take to tell where it listens.
 const START: Duration = Duration::from_secs(30);
@@ -36,6 +36,13 @@ const NOTCHES: &[(&str, Option<&str>)] = &[
     ("disk-relaxed", Some("relaxed")),
     ("disk-journaled", Some("journaled")),
 ];
+
+/// How each server that is a Vellum is started: on a free port, until its standard input closes.
+pub(super) const SERVE: &[&str] = &["serve", "--port", "0", "--parent-pipe", "--log-level", "error"];
+
+pub(super) fn words_of(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
+}
 
 /// A process that ends with this.
 #[derive(Debug)]
@@ -201,26 +208,23 @@ async fn notch(name: &str, durability: Option<&str>, place: &Place) -> Result<Ta
     let scratch = durability.map(|_| Scratch::below(&place.data)).transpose()?;
     let journal = durability.map_or(Ok(None), |_| place.journal())?;
     let name = if durability.is_some() { place.name(name) } else { name.to_string() };
-    let mut arguments: Vec<&OsStr> =
-        ["serve", "--port", "0", "--parent-pipe", "--log-level", "error"].map(OsStr::new).to_vec();
+    let mut arguments = words_of(SERVE);
     let data = scratch.as_ref().map(|scratch| scratch.path().join("data"));
     if let (Some(data), Some(level)) = (&data, durability) {
-        let options = ["--data".as_ref(), data.as_os_str(), "--durability".as_ref(), level.as_ref()];
-        arguments.extend(options);
+        arguments.extend(["--data".into(), data.into(), "--durability".into(), level.into()]);
     }
     if let Some(journal) = &journal {
-        arguments.extend(["--journal-dir".as_ref(), journal.path().as_os_str()]);
+        arguments.extend(["--journal-dir".into(), journal.path().into()]);
     }
-    let arguments: Vec<OsString> = arguments.into_iter().map(OsStr::to_os_string).collect();
     start(&name, &server(), &arguments, Kept { scratch, data, journal }).await
 }
 
 /// What a server stores, and where; removed when it has ended.
 #[derive(Default)]
-struct Kept {
-    scratch: Option<Scratch>,
-    data: Option<PathBuf>,
-    journal: Option<Scratch>,
+pub(super) struct Kept {
+    pub(super) scratch: Option<Scratch>,
+    pub(super) data: Option<PathBuf>,
+    pub(super) journal: Option<Scratch>,
 }
 
 /// Starts another server like this one, with data of its own below `directory`, and reaches it;
@@ -244,19 +248,13 @@ pub(crate) async fn another(target: &Target, directory: &Path) -> Option<Result<
 /// # Errors
 /// It can't be started.
 pub(super) async fn front(name: &str, address: &str, password: &str, behind: Vec<Started>) -> Result<Target> {
-    let words = [
-        "serve",
-        "--port",
-        "0",
-        "--parent-pipe",
-        "--log-level",
-        "error",
-        "--engine",
-        "postgres",
-        "--postgres",
-    ];
     let mut command = Command::new(server());
-    command.args(words).arg(address).env("PGPASSWORD", password).stdout(Stdio::piped());
+    command
+        .args(SERVE)
+        .args(["--engine", "postgres", "--postgres"])
+        .arg(address)
+        .env("PGPASSWORD", password)
+        .stdout(Stdio::piped());
     spawn(name, command, Kept::default(), behind).await
 }
 
@@ -272,7 +270,7 @@ pub(crate) async fn floor() -> Result<Target> {
     Ok(target)
 }
 
-async fn start(name: &str, program: &Path, arguments: &[OsString], kept: Kept) -> Result<Target> {
+pub(super) async fn start(name: &str, program: &Path, arguments: &[OsString], kept: Kept) -> Result<Target> {
     let mut command = Command::new(program);
     command.args(arguments).stdout(Stdio::piped());
     spawn(name, command, kept, Vec::new()).await
@@ -293,7 +291,7 @@ pub(super) fn failed(name: &str, why: impl Display) -> Error {
 }
 
 /// The server: the one that is named, or beside this program, or on the path.
-fn server() -> PathBuf {
+pub(super) fn server() -> PathBuf {
     let name = format!("vellum{EXE_SUFFIX}");
     std::env::var_os(SERVER).map(PathBuf::from).unwrap_or_else(|| {
         let own = std::env::current_exe().ok();

@@ -6,6 +6,7 @@
 //! with the last clone of its [`Target`].
 
 mod address;
+mod backup;
 mod files;
 mod fingerprint;
 pub(crate) mod floor;
@@ -19,6 +20,7 @@ mod storage;
 mod workspace;
 
 pub(crate) use address::without_secrets;
+pub(crate) use backup::{backed_up, restored};
 pub(crate) use files::Files;
 pub(crate) use floor::documents::COMMAND as FLOOR_ANSWERS;
 pub(crate) use launch::{another, floor as start_floor, notches, places};

@@ -83,4 +83,41 @@ mod tests {
         assert_eq!(program(Some(Path::new("none"))), None);
         assert_eq!(program(Some(Path::new("/x/mongod"))), Some(PathBuf::from("/x/mongod")));
     }
+    /// A mongod that notes what it was given, and where its journal leads, and ends.
+    const NOTES: &str = "#!/bin/sh\n\
+        cd \"$(dirname \"$0\")\" || exit 1\n\
+        printf '%s\\n' \"$@\" >words\n\
+        while [ $# -gt 0 ]; do [ \"$1\" = --dbpath ] && ls -ld \"$2\"/* >data; shift; done\n\
+        exit 48\n";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn its_journal_is_where_it_was_wanted() {
+        use std::os::unix::fs::PermissionsExt;
+        let scratch = Scratch::temporary().unwrap();
+        let (program, journals) = (scratch.path().join("mongod"), scratch.path().join("journals"));
+        std::fs::write(&program, NOTES).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        std::fs::create_dir(&journals).unwrap();
+        let places = super::super::places(&[], Some(&journals), scratch.path());
+        let failed = start(&program, &places[0]).await.unwrap_err().to_string();
+        assert!(failed.contains("doesn't listen"), "{failed}");
+        let note = |name: &str| std::fs::read_to_string(scratch.path().join(name)).unwrap();
+        let (words, data) = (note("words"), note("data"));
+        let words: Vec<&str> = words.lines().collect();
+        let own = format!("{}/vellum-lab-", scratch.path().display());
+        assert!(
+            words[0] == "--dbpath" && words[1].starts_with(&own) && words[1].ends_with("/data"),
+            "{words:?}"
+        );
+        assert!(
+            words[2] == "--logpath" && words[3].starts_with(&own) && words[3].ends_with("/log"),
+            "{words:?}"
+        );
+        assert_eq!(words[4..7], ["--bind_ip", "127.0.0.1", "--nounixsocket"], "{words:?}");
+        assert!(words[7] == "--port" && words[8].parse::<u16>().is_ok() && words.len() == 9, "{words:?}");
+        let leads_to = format!("/journal -> {}/vellum-lab-", journals.display());
+        assert!(data.contains(&leads_to), "{data}");
+        // What was made for it is gone with it.
+        assert_eq!(std::fs::read_dir(&journals).unwrap().count(), 0);
+    }
 }

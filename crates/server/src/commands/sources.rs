@@ -4,6 +4,7 @@ use super::sessions::listed_users;
 use crate::access::session;
 use crate::connection::ConnectionState;
 use crate::server::Server;
+use crate::usage::{CLASSES, Latency, Spent};
 use base::bson::{Array, Builder, Document, DocumentBuf};
 use base::err;
 use database::Sources;
@@ -19,8 +20,10 @@ pub(crate) fn for_server(server: &Server, state: &ConnectionState, pipeline: Arr
         "$currentOp" => super::current_op::documents(server, state, argument),
         _ => Vec::new(),
     };
-    let usage =
-        (name == "$collStats" && argument.find("latencyStats").is_some()).then(|| server.activities.usage());
+    let asked = argument.get("latencyStats").filter(|_| name == "$collStats");
+    let with_spans = asked.and_then(|asked| asked.as_document()?.get("histograms"));
+    let with_spans = with_spans.is_some_and(|wanted| wanted.is_truthy());
+    let usage = asked.map(|_| server.activities.usage());
     let sessions = server.sessions.clone();
     let own = session::digest(server, state);
     Arc::new(move |stage, specification| match stage {
@@ -31,21 +34,28 @@ pub(crate) fn for_server(server: &Server, state: &ConnectionState, pipeline: Arr
         }
         "latencyStats" => {
             let namespace = specification.as_str().unwrap_or_default();
-            Ok(vec![latencies(usage.as_ref().and_then(|usage| usage.of(namespace)))])
+            Ok(vec![latencies(usage.as_ref().and_then(|usage| usage.of(namespace)), with_spans)])
         }
         _ => Err(err!(NotImplemented, "{stage} is not implemented")),
     })
 }
 
-/// How many operations there were on a collection, and the microseconds that they took.
-fn latencies(spent: Option<&crate::usage::Spent>) -> DocumentBuf {
-    let spent = spent.copied().unwrap_or_default();
+/// How many operations there were on a collection, and the microseconds that they took; with the spans, how many took
+/// how long.
+fn latencies(spent: Option<&Spent>, with_spans: bool) -> DocumentBuf {
+    let spent = spent.cloned().unwrap_or_default();
+    let transactions = ("transactions", Latency::default());
     let mut out = Builder::new();
-    for (name, sum) in [("reads", spent.reads), ("writes", spent.writes)] {
-        out.begin_document(name).append("latency", sum.micros).append("ops", sum.count).end();
-    }
-    for name in ["commands", "transactions"] {
-        out.begin_document(name).append("latency", 0i64).append("ops", 0i64).end();
+    for (name, latency) in CLASSES.into_iter().zip(spent.classes).chain([transactions]) {
+        out.begin_document(name);
+        if with_spans {
+            out.begin_array("histogram");
+            for (micros, count) in latency.spans.counts() {
+                out.push_document().append("micros", micros).append("count", count).end();
+            }
+            out.end();
+        }
+        out.append("latency", latency.sum.micros).append("ops", latency.sum.count).end();
     }
     out.finish()
 }
