@@ -99,7 +99,9 @@ mod tests {
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
         std::fs::create_dir(&journals).unwrap();
         let places = super::super::places(&[], Some(&journals), scratch.path());
+        let began = Instant::now();
         let failed = start(&program, &places[0]).await.unwrap_err().to_string();
+        assert!(began.elapsed() < START / 2, "one that ends isn't waited for");
         assert!(failed.contains("doesn't listen"), "{failed}");
         let note = |name: &str| std::fs::read_to_string(scratch.path().join(name)).unwrap();
         let (words, data) = (note("words"), note("data"));

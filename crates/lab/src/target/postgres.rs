@@ -26,10 +26,11 @@ const RAM_DISK: &str = "/dev/shm";
 /// How long a new cluster may take to answer.
 const START: Duration = Duration::from_secs(60);
 
-/// Starts the server in the background, waits for the end of its own input, stops the server by its
-/// own id (SIGINT: without waiting for clients) and clears up.
-pub(super) const SUPERVISOR: &str = "dir=$1; shift; \"$@\" </dev/null & server=$!; read -r _; \
-    kill -INT $server 2>/dev/null; wait $server; rm -rf \"$dir\"";
+/// Starts the server in the background, stops it by its own id (SIGINT: without waiting for clients) when its own input
+/// ends, and clears up once the server has ended, by itself, too.
+pub(super) const SUPERVISOR: &str = "dir=$1; shift; exec 3<&0; \
+    \"$@\" </dev/null 3<&- & server=$!; { read -r _ <&3; kill -INT $server; } 2>/dev/null & reader=$!; \
+    exec 3<&-; wait $server; kill $reader 2>/dev/null; rm -rf \"$dir\"";
 
 /// A cluster to start.
 pub(super) struct Cluster {
