@@ -19,8 +19,25 @@ figures = ["syncs per operation", "files made per operation", "files removed per
 for row in rows:
     if row["target"].startswith("disk-"):
         assert all(figure in row["extra"] for figure in figures), row["extra"]
-journaled = [row for row in rows if row["target"].startswith("disk-journaled") and row["case"].startswith("drop,")]
-assert journaled and all(row["extra"]["syncs per operation"] >= 0.9 for row in journaled), journaled
+# Of the engine it is known how often it syncs: once for each write that waits, and not at all where none does; it makes no
+# files but at checkpoints. What is on tmpfs goes to no disk.
+SYNCS = {"delete_many on an empty collection": 0, "insert 20, delete_many": 2, "drop, create with 4 indexes": 2,
+         "fork a template of 20 collections": 1}
+seen = set()
+for row in rows:
+    name, _, place = row["target"].partition("@")
+    known, extra = SYNCS.get(row["case"]), row["extra"]
+    if known is None or not name.startswith("disk-"):
+        continue
+    seen.add((row["target"], row["case"]))
+    wanted = known if name == "disk-journaled" else 0
+    # A checkpoint, or the sync of every 100 ms, may come between: that is much where a busy machine did little.
+    more = max(0.5, 3 / row["operations"])
+    assert wanted <= extra["syncs per operation"] <= wanted + more, row
+    assert extra["files made per operation"] <= more and extra["files removed per operation"] <= more, row
+    written = extra["written to disk per operation, kB"]
+    assert written == 0 if place == "shm" else written > 1 or not known, row
+assert len(seen) == 3 * 2 * len(SYNCS), seen
 prints = {target["name"]: dict(target["fingerprint"]["details"]) for target in journals["targets"]}
 for name in ["disk-relaxed", "disk-journaled", "postgres"]:
     assert "/journals/" in prints[name]["data"], prints[name]
