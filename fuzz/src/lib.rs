@@ -4,9 +4,11 @@
 //! it accepts. [`run`] feeds one with mutations of its seeds, drawn from a numbered random
 //! sequence, so that a failure is replayed by its number. `./test` runs each briefly
 //! (`tests/brief.rs`); `cargo run --release -p fuzz -- TARGET SECONDS [NUMBER]` runs one for long.
-//! The mutations are blind: coverage guidance would take a nightly compiler (`cargo fuzz`), for
-//! which these functions are ready as they stand.
+//! These mutations are blind. `fuzz/guided [SECONDS [TARGET…]]`, which `./test long fuzz` runs, has coverage guide them
+//! (libFuzzer, with the stable compiler's instrumentation), and keeps in `corpus` what reaches something new, which
+//! every run of the tests begins with.
 
+pub mod corpus;
 mod draw;
 mod random;
 mod targets;
@@ -26,11 +28,24 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
+/// The target that the variable `FUZZ_TARGET` names.
+///
+/// Panics where there is none of the name.
+pub fn chosen() -> fn(&[u8]) {
+    static CHOSEN: std::sync::OnceLock<fn(&[u8])> = std::sync::OnceLock::new();
+    *CHOSEN.get_or_init(|| {
+        let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
+        let found = TARGETS.iter().find(|target| target.name == name);
+        found.map_or_else(|| panic!("FUZZ_TARGET: there is no target {name:?}"), |target| target.run)
+    })
+}
+
 /// Runs a target until the time is over; returns how many inputs it took. A panic in the target
 /// is passed on after the number that replays it has been printed.
 pub fn run(target: &Target, time: Duration, first: u64) -> u64 {
     let began = Instant::now();
-    let seeds = (target.seeds)();
+    let mut seeds = (target.seeds)();
+    seeds.extend(corpus::inputs(target.name));
     let mut count = 0;
     while began.elapsed() < time {
         let number = first + count;

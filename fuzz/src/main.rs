@@ -1,21 +1,59 @@
-//! Runs one fuzz target for long: `cargo run --release -p fuzz -- TARGET SECONDS [NUMBER]`.
+//! Runs one fuzz target for long: `cargo run --release -p fuzz -- TARGET SECONDS [NUMBER]`. With `unpack` or `pack`
+//! before the target, and a folder behind it, takes its corpus apart or keeps what is there.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+use fuzz::{TARGETS, Target, corpus};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+fn target(name: Option<&String>) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| Some(target.name) == name.map(String::as_str))
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let target = arguments.first().and_then(|name| fuzz::TARGETS.iter().find(|target| target.name == *name));
-    let seconds = arguments.get(1).and_then(|text| text.parse().ok());
-    let (Some(target), Some(seconds)) = (target, seconds) else {
-        let names: Vec<&str> = fuzz::TARGETS.iter().map(|target| target.name).collect();
-        eprintln!("usage: fuzz TARGET SECONDS [NUMBER]\ntargets: {}", names.join(" "));
-        return ExitCode::FAILURE;
+    match arguments.first().map(String::as_str) {
+        Some("list") => {
+            TARGETS.iter().for_each(|target| println!("{}", target.name));
+            ExitCode::SUCCESS
+        }
+        Some(verb @ ("unpack" | "pack")) => keep(verb, target(arguments.get(1)), arguments.get(2)),
+        _ => run(&arguments),
+    }
+}
+
+fn keep(verb: &str, target: Option<&Target>, folder: Option<&String>) -> ExitCode {
+    let (Some(target), Some(folder)) = (target, folder) else { return usage() };
+    let done = match verb {
+        "pack" => corpus::pack(target, Path::new(folder))
+            .map(|count| println!("{}: {count} inputs kept", target.name)),
+        _ => corpus::unpack(target, Path::new(folder)),
     };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{folder}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> ExitCode {
+    let seconds = arguments.get(1).and_then(|text| text.parse().ok());
+    let (Some(target), Some(seconds)) = (target(arguments.first()), seconds) else { return usage() };
     let first = arguments.get(2).and_then(|text| text.parse().ok()).unwrap_or(1);
     let count = fuzz::run(target, Duration::from_secs(seconds), first);
     println!("{}: {count} inputs, none failed", target.name);
     ExitCode::SUCCESS
+}
+
+fn usage() -> ExitCode {
+    let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+    eprintln!(
+        "usage: fuzz TARGET SECONDS [NUMBER]\n       fuzz list\n       fuzz unpack|pack TARGET FOLDER\ntargets: {}",
+        names.join(" ")
+    );
+    ExitCode::FAILURE
 }

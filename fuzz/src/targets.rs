@@ -11,8 +11,10 @@ use query::expression::Expression;
 use query::matcher::Matcher;
 use query::{Arena, Context, Pipeline, Projection, SortPattern, Update};
 use server::{LocalConnection, Server, Settings};
+use std::path::PathBuf;
 use std::sync::Arc;
-use storage::{Batch, Compression, Ident, testing};
+use storage::testing::{self, FaultyFiles, Loss};
+use storage::{Batch, Compression, Direction, DiskEngine, DiskOptions, Durability, Engine, Ident, Range};
 use wire::scram::{Client, Credential, First, Mechanism};
 
 /// Every target, sorted by name.
@@ -24,6 +26,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "expression", seeds: nothing, run: expression },
     Target { name: "extended_json", seeds: texts, run: extended_json },
     Target { name: "filter", seeds: nothing, run: filter },
+    Target { name: "http", seeds: requests, run: http },
+    Target { name: "journal", seeds: journals, run: journal },
     Target { name: "journal_batch", seeds: batches, run: journal_batch },
     Target { name: "key_string", seeds: keys, run: key_string },
     Target { name: "log_entry", seeds: entries, run: log_entry },
@@ -89,6 +93,77 @@ fn journal_batch(data: &[u8]) {
     let Ok(bytes) = testing::journal_batch(&batch) else { return };
     let again = testing::read_journal_batch(&bytes);
     assert_eq!(again.map(|again| format!("{:?}", again.ops())), Some(format!("{:?}", batch.ops())));
+}
+
+/// A data directory that was killed after some commits, and the path of its segment.
+fn killed() -> Option<(FaultyFiles, PathBuf)> {
+    let files = FaultyFiles::new();
+    let engine = DiskEngine::open_on(Arc::new(files.clone()), &disk()).ok()?;
+    let mut batch = Batch::new();
+    batch.create(Ident(3));
+    batch.put(Ident(3), b"key", storage::Value::from(vec![5; 50]));
+    engine.commit(batch).ok()?;
+    let mut batch = Batch::new();
+    batch.fork(Ident(3), Ident(9));
+    batch.delete(Ident(3), b"key");
+    engine.commit(batch).ok()?;
+    let files = files.restart(Loss::Nothing);
+    let is_segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "journal");
+    let segment = files.paths().into_iter().find(is_segment)?;
+    Some((files, segment))
+}
+
+fn disk() -> DiskOptions {
+    DiskOptions { durability: Durability::None, cache_bytes: 1 << 20, ..DiskOptions::new("/data") }
+}
+
+fn journals() -> Vec<Vec<u8>> {
+    let segment = killed().and_then(|(files, segment)| files.read(&segment)).unwrap_or_default();
+    let frames = testing::frames(&segment);
+    let end = frames.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    vec![frames.get(..end).unwrap_or_default().to_vec(), Vec::new()]
+}
+
+/// Whatever is behind a segment's header, the directory opens or is refused, and so it is with what can be saved of it.
+fn journal(data: &[u8]) {
+    thread_local! {
+        static KILLED: Option<(FaultyFiles, PathBuf)> = killed();
+    }
+    KILLED.with(|killed| {
+        let Some((files, segment)) = killed else { return };
+        let damaged = || {
+            let files = files.restart(Loss::Nothing);
+            files.tamper(segment, |bytes| testing::with_frames(bytes, data));
+            Arc::new(files)
+        };
+        if let Ok(engine) = DiskEngine::open_on(damaged(), &disk()) {
+            let snapshot = engine.snapshot();
+            for ident in [3, 9] {
+                let Ok(mut cursor) = snapshot.scan(Ident(ident), Range::all(), Direction::Forward) else {
+                    continue;
+                };
+                while let Ok(Some(_)) = cursor.next() {}
+            }
+        }
+        if let Ok(salvage) = DiskEngine::salvage_on(damaged(), &disk()) {
+            let _ = salvage.lost().len();
+        }
+    });
+}
+
+fn requests() -> Vec<Vec<u8>> {
+    let requests = [
+        "GET /metrics?a=%20b HTTP/1.1\r\nHost: localhost:9216\r\nAuthorization: Basic eDp5\r\n\r\n",
+        "POST /login HTTP/1.1\r\nHost: [::1]\r\nContent-Length: 5\r\nConnection: close\r\n\r\nq=%41",
+    ];
+    requests.iter().map(|request| request.as_bytes().to_vec()).collect()
+}
+
+/// A request is no longer than what came.
+fn http(data: &[u8]) {
+    if let Some(length) = server::request_length(data) {
+        assert!(length <= data.len(), "a request of {length} bytes out of {}", data.len());
+    }
 }
 
 /// What passes validation reads back whole.

@@ -53,7 +53,7 @@ mod write_concern;
 
 pub use commands::VERSION;
 pub use heap::{keep_heaps_short, keep_to_few_heaps};
-pub use http::HttpOptions;
+pub use http::{HttpOptions, request_length};
 pub use local::LocalConnection;
 pub use memory::MemoryLimit;
 pub use net::serve;

@@ -69,7 +69,8 @@ pub use archive::ArchiveOptions;
 pub use backup::{Backup, BackupDirectory, End, Kind, Part, PartWriter, Restore, Restored, Since, restore};
 pub(crate) use base::{entries, framed};
 pub use files::{File, Files, SystemFiles};
-pub(crate) use record::{batch_bytes, batch_of};
+pub(crate) use journal::SEGMENT_HEADER_BYTES;
+pub(crate) use record::{batch_bytes, batch_of, seal};
 pub use salvage::{Lost, Salvage};
 pub use still::Still;
 

@@ -18,5 +18,5 @@ pub use emit::{Describe, Emit};
 pub use explore::{explore, fails};
 pub use faulty::{FaultyFiles, Loss};
 pub use mirror::Mirror;
-pub use parse::{base_page, journal_batch, read_base_page, read_journal_batch};
+pub use parse::{base_page, frames, journal_batch, read_base_page, read_journal_batch, with_frames};
 pub use shared::Shared;

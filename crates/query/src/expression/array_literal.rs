@@ -8,7 +8,10 @@ use base::bson::{Builder, Value};
 pub(super) fn evaluate<'a>(nodes: &'a [Node], scope: &Scope<'_, 'a>) -> Computed<'a> {
     let mut builder = Builder::new();
     for node in nodes {
-        builder.push(node.evaluate(scope)?.unwrap_or(Value::Null));
+        let value = node.evaluate(scope)?.unwrap_or(Value::Null);
+        let before = builder.len();
+        builder.push(value);
+        scope.after_growth(before, &builder)?;
     }
     scope.array(builder)
 }

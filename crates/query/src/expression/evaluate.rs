@@ -10,6 +10,9 @@ use base::{Result, err};
 /// What evaluation gives: a value, `None` for missing, or MongoDB's error.
 pub(crate) type Computed<'a> = Result<Option<Value<'a>>>;
 
+/// Values of so many bytes take long enough to copy that somebody asks whether to stop.
+const LARGE: usize = 64 << 10;
+
 /// The surroundings of an evaluation. Copying it copies a few pointers.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'e, 'a> {
@@ -89,10 +92,21 @@ impl<'e, 'a> Scope<'e, 'a> {
         Ok(self.arena.bytes(bytes))
     }
 
+    /// After something was put into what is being built: copying a few large values takes as long as many small ones.
+    ///
+    /// Errors: those of [`take_room`](Self::take_room).
+    #[inline]
+    pub(crate) fn after_growth(&self, before: usize, builder: &Builder) -> Result<()> {
+        match builder.len() - before >= LARGE {
+            true => self.take_room(builder.len()),
+            false => Ok(()),
+        }
+    }
+
     /// Before so many bytes are put into the arena.
     ///
     /// Errors: 146 where that is too much; what the interrupt says.
-    fn take_room(&self, bytes: usize) -> Result<()> {
+    pub(crate) fn take_room(&self, bytes: usize) -> Result<()> {
         self.context.steps(bytes / 1024)?;
         self.check_room(self.arena.allocated() + bytes)
     }

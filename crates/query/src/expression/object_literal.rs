@@ -30,7 +30,9 @@ pub(super) fn evaluate<'a>(fields: &'a [(Box<str>, Node)], scope: &Scope<'_, 'a>
     let mut builder = Builder::new();
     for (name, node) in fields {
         if let Some(value) = node.evaluate(scope)? {
+            let before = builder.len();
             builder.append(name, value);
+            scope.after_growth(before, &builder)?;
         }
     }
     scope.document(builder)

@@ -35,6 +35,13 @@ pub struct HttpOptions {
     pub names: Vec<String>,
 }
 
+/// The length of the request that these bytes begin with, as far as it is one that anything is answered to: for fuzzing.
+pub fn request_length(bytes: &[u8]) -> Option<usize> {
+    let (request, length) = Request::read(bytes).ok()??;
+    let _ = (request.parameter("q"), request.body_parameter("q"));
+    Some(length)
+}
+
 /// What HTTP remembers and counts.
 #[derive(Default)]
 pub(crate) struct Http {

@@ -32,7 +32,7 @@ const SEGMENT_MAGIC: [u8; 8] = *b"VellumJ\n";
 /// The version of the segments' format. Those of version 1 hold frames of format 1.
 const SEGMENT_VERSION: u32 = 2;
 /// Magic, version, the directory's id, the segment's number, checksum.
-pub(super) const SEGMENT_HEADER_BYTES: usize = 8 + 4 + 8 + 8 + 4;
+pub(crate) const SEGMENT_HEADER_BYTES: usize = 8 + 4 + 8 + 8 + 4;
 pub(super) const SUFFIX: &str = ".journal";
 /// What is written ahead at once.
 #[cfg(not(test))]

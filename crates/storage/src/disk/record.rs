@@ -143,6 +143,21 @@ impl Header {
     }
 }
 
+/// Makes the checksums of frames right that lie one behind the other, for what is drawn at random.
+pub(crate) fn seal(mut bytes: &mut [u8]) {
+    while let Some(header) = Header::read(bytes) {
+        let (at, len) = (header.len(), header.frame_len());
+        let Some(batch) = bytes.get(at..len) else { return };
+        let fields = header.fields.get(..header.field_bytes).unwrap_or_default();
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(batch), fields);
+        let Some((frame, rest)) = bytes.split_at_mut_checked(len) else { return };
+        if let Some(place) = frame.get_mut(at - 4..at) {
+            place.copy_from_slice(&checksum.to_le_bytes());
+        }
+        bytes = rest;
+    }
+}
+
 /// A frame found whole.
 pub(super) struct Frame<'a> {
     pub(super) position: u64,

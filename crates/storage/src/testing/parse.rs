@@ -14,6 +14,18 @@ pub fn read_journal_batch(bytes: &[u8]) -> Option<Batch> {
     disk::batch_of(bytes)
 }
 
+/// A segment of the journal with other frames behind its header, whose checksums are made right.
+pub fn with_frames(segment: &mut Vec<u8>, frames: &[u8]) {
+    segment.truncate(disk::SEGMENT_HEADER_BYTES);
+    segment.extend(frames);
+    disk::seal(segment.get_mut(disk::SEGMENT_HEADER_BYTES..).unwrap_or_default());
+}
+
+/// The frames of a segment.
+pub fn frames(segment: &[u8]) -> &[u8] {
+    segment.get(disk::SEGMENT_HEADER_BYTES..).unwrap_or_default()
+}
+
 /// A page of the base with these entries, which are in the order of their keys, in its frame.
 pub fn base_page(entries: &[(&[u8], &[u8])], compression: Compression) -> Vec<u8> {
     disk::framed(entries, compression)
