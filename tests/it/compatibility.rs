@@ -106,7 +106,7 @@ that data, or at least temporary files, lie on; not with PostgreSQL, which may b
 - `admin.system.version` and `local.startup_log` are empty; `getParameter` tells the feature compatibility version.
 - MongoDB's database tools (mongodump and its kin) have not been run against it, but what they send: see \
 tests/drivers/README.md.
-- `$collStats` has no `queryExecStats`. Entries of `system.profile` have an `_id`, and no `locks`, `execStats`, inserted keys or times spent waiting; `bulkWrite` has one entry.
+- `$collStats` has no `queryExecStats`; `verbose`, `waitForLock` and `numericOnly` of its `storageStats` change nothing, since there are no sections of WiredTiger's. Entries of `system.profile` have an `_id`, and no `locks`, `execStats`, inserted keys or times spent waiting; `bulkWrite` has one entry.
 ";
 
 /// Parameters: those that the server tells, and those that it knows from MongoDB and refuses.

@@ -213,8 +213,7 @@ impl CollStats {
                     asked.count = true;
                 }
                 "storageStats" => {
-                    let scale = object(&element)?.get("scale").filter(|scale| !scale.is_nullish());
-                    asked.scale = Some(scale.map_or(Ok(1), parse_scale)?);
+                    asked.scale = Some(parse_storage_stats(object(&element)?)?);
                 }
                 "latencyStats" => {
                     check_latency_stats(object(&element)?)?;
@@ -228,6 +227,29 @@ impl CollStats {
         }
         Ok(asked)
     }
+}
+
+/// What sizes are to be divided by. The other options concern sections of WiredTiger's, and locks that aren't taken.
+fn parse_storage_stats(argument: Document<'_>) -> Result<i64> {
+    let mut scale = 1;
+    for element in argument {
+        match (element.name(), element.value()) {
+            ("scale" | "verbose" | "waitForLock" | "numericOnly", value) if value.is_nullish() => {}
+            ("scale", value) => scale = parse_scale(value)?,
+            (name @ ("verbose" | "waitForLock" | "numericOnly"), value) if value.as_bool().is_none() => {
+                return Err(err!(
+                    TypeMismatch,
+                    "BSON field '$collStats.storageStats.{name}' is the wrong type '{}', expected type 'bool'",
+                    element.kind().alias()
+                ));
+            }
+            ("verbose" | "waitForLock" | "numericOnly", _) => {}
+            (name, _) => {
+                return Err(err!(40415, "BSON field '$collStats.storageStats.{name}' is an unknown field."));
+            }
+        }
+    }
+    Ok(scale)
 }
 
 /// Whoever tells latencies reads whether spans are wanted: here it is made sure that nothing else is.
