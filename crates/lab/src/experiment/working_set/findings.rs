@@ -18,7 +18,10 @@ pub(super) fn findings(section: &Section, in_memory: impl Fn(&str) -> bool) -> V
             None => None,
             Some(largest) if in_memory(target) => Some(all_in_memory(target, largest)),
             Some(_) if !knees.is_empty() => Some(format!("{target}: {}.", knees.join("; "))),
-            Some(largest) => Some(fitted(target, largest)),
+            Some(largest) => {
+                let missed = lines.iter().filter_map(|(_, case, line)| missed(case, line.last()?));
+                Some(fitted(target, largest, missed.max_by(|a, b| a.0.total_cmp(&b.0))))
+            }
         }
     };
     sentences::targets(section).iter().filter_map(told).collect()
@@ -71,14 +74,25 @@ fn all_in_memory(target: &str, largest: &Row) -> String {
     )
 }
 
-fn fitted(target: &str, largest: &Row) -> String {
+/// Cache misses per 100 gets and the focus, where there are enough of them to say that it didn't fit.
+fn missed<'a>(case: &'a str, row: &Row) -> Option<(f64, &'a str)> {
+    row.extra.get(cache::MISSES).filter(|misses| **misses > MORE_MISSES).map(|misses| (*misses, case))
+}
+
+/// What is said where nothing became slower; `missed` is the focus that missed the cache most.
+fn fitted(target: &str, largest: &Row, missed: Option<(f64, &str)>) -> String {
     let stored = largest.extra.get(cache::STORAGE).filter(|stored| **stored > 0.0);
     let stored = stored.map(|megabytes| format!(" ({} stored)", figures::bytes((megabytes * 1e6) as u64)));
-    format!(
-        "{target}: every working set fitted, up to {} documents{}.",
-        figures::count(largest.x.unwrap_or(0.0) as u64),
-        stored.unwrap_or_default()
-    )
+    let (documents, stored) = (figures::count(largest.x.unwrap_or(0.0) as u64), stored.unwrap_or_default());
+    match missed {
+        None => format!("{target}: every working set fitted, up to {documents} documents{stored}."),
+        Some((misses, case)) => format!(
+            "{target}: gets became hardly slower, up to {documents} documents{stored}, although with {} they missed the \
+             cache {} times per 100 gets: the system's own file cache has answered.",
+            case.replacen("focus", "the focus on", 1),
+            figures::number(misses)
+        ),
+    }
 }
 
 /// From one size to the next gets became slower, because the cache missed.

@@ -71,6 +71,18 @@ fn slower_without_misses_is_no_knee_and_silence_about_a_cache_is_told() {
     let fits = findings(&section(rows.clone()), |_| false);
     assert!(fits[0].starts_with("disk: every working set fitted, up to 1,000,000 documents"), "{fits:?}");
     assert_eq!(fits.len(), 1);
+    let mut missing = rows.clone();
+    missing.push(row("disk", "focus 100 %", 1e5, 50, Some(60.0)));
+    missing.push(row("disk", "focus 100 %", 1e6, 55, Some(90.0)));
+    let misses = findings(&section(missing), |_| false);
+    assert!(
+        misses[0].starts_with("disk: gets became hardly slower, up to 1,000,000 documents"),
+        "{misses:?}"
+    );
+    assert!(
+        misses[0].contains("with the focus on 100 % they missed the cache 90.0 times per 100 gets"),
+        "{misses:?}"
+    );
     let in_memory = findings(&section(rows), |target| target == "disk");
     assert!(in_memory[0].starts_with("disk: keeps everything in memory"), "{in_memory:?}");
     let silent =
