@@ -196,7 +196,8 @@ impl Experiment for Replay {
     fn about(&self) -> String {
         let header = &self.script().header;
         format!(
-            "{} on {}, recorded from {} on {}, sent again {}{}. The target {RECORDED} is what the recorder saw: there the              way to the server is in the times.",
+            "{} on {}, recorded from {} on {}, sent again {}{}. The target {RECORDED} is what the recorder saw: \
+             there the way to the server is in the times.",
             plural(self.requests(), "request"),
             plural(self.script().connections.len() as u64, "connection"),
             header.server,
