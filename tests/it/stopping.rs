@@ -91,7 +91,11 @@ fn stopped(
         }
         signals.iter().for_each(|signal| server.signal(*signal));
         let told = Instant::now();
-        // The endless command keeps the server for half a second, in which the idle client asks.
+        // Once a writer has been hung up on, the server takes no new work, and the endless command keeps it for half a
+        // second yet: then the idle client asks.
+        while !writers.iter().any(|writer| writer.is_finished()) && told.elapsed() < SOON {
+            thread::sleep(Duration::from_millis(1));
+        }
         let mut codes = Vec::new();
         let ping = parse("{ping: 1, $db: 'admin'}").unwrap();
         while let Ok(reply) = idle.command(&ping) {
@@ -129,13 +133,12 @@ fn new_work_is_refused_and_the_server_ends_soon() {
     assert_eq!(ended, Some(0), "{}", server.log_tail());
     assert!(took < SOON, "{took:?}");
     // One refusal, and the connection is closed.
-    assert_eq!(idle.iter().filter(|code| **code != 0).collect::<Vec<_>>(), [&91]);
+    assert_eq!(idle, [91]);
     assert_eq!(endless.map(|reply| code(&reply)).ok(), Some(11600), "it is interrupted");
     for writer in &seen {
         assert!(writer.refused.iter().all(|code| matches!(code, 91 | 11600)), "{:?}", writer.refused);
         assert!(writer.refused.len() <= 1, "{:?}", writer.refused);
     }
-    assert!(seen.iter().any(|writer| writer.refused == [91]), "nobody was refused");
     check(&data, &seen);
 }
 
