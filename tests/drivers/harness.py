@@ -7,6 +7,7 @@ connection string, and which ends when its standard input closes.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -33,6 +34,9 @@ SECURE = "secure"
 # Fronts over PostgreSQL, to drivers shards' routers: by their addresses, and by that of a balancer of connections.
 FRONT = "front"
 BALANCED = "balanced"
+
+# What XML 1.0 does not allow in a text.
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 URI = re.compile(r"mongodb://[^\s\"'<>]+")
 
@@ -220,11 +224,25 @@ def prepare(name: str, inputs: list[pathlib.Path], commands: list[list[str]], cw
     stamp.write_text(f"{cwd}\n{digest}\n")
 
 
+def test_cases(path: pathlib.Path) -> list[ElementTree.Element]:
+    """The cases of a JUnit XML report. Colours of a terminal, which Node leaves in it, are no XML.
+
+    Raises ElementTree.ParseError for a report that its runner did not finish.
+    """
+    text = CONTROL.sub("", path.read_text("utf-8", "replace"))
+    return list(ElementTree.fromstring(text.encode()).iter("testcase"))
+
+
 def read_junit(files: list[pathlib.Path]) -> Result:
     """Counts and failure lines out of JUnit XML, which Node, Maven and pytest write."""
     result = Result()
     for path in files:
-        for case in ElementTree.parse(path).getroot().iter("testcase"):
+        try:
+            cases = test_cases(path)
+        except ElementTree.ParseError as error:
+            result.fail(f"{path} is no whole report ({error}): its runner was stopped, or ended while writing")
+            continue
+        for case in cases:
             name = f"{case.get('classname', '')} > {case.get('name', '')}"
             trouble = next((case.find(tag) for tag in ("failure", "error") if case.find(tag) is not None), None)
             if trouble is not None:
@@ -238,13 +256,16 @@ def read_junit(files: list[pathlib.Path]) -> Result:
 
 
 def passed_names(files: list[pathlib.Path]) -> set[str]:
-    """The tests that passed, by class and name, out of JUnit XML."""
-    return {
-        f"{case.get('classname', '')} > {case.get('name', '')}"
-        for path in files
-        for case in ElementTree.parse(path).getroot().iter("testcase")
-        if all(case.find(tag) is None for tag in ("failure", "error", "skipped"))
-    }
+    """The tests that passed, by class and name, out of JUnit XML; none of a report that was not finished."""
+    names = set()
+    for path in files:
+        with contextlib.suppress(ElementTree.ParseError):
+            names |= {
+                f"{case.get('classname', '')} > {case.get('name', '')}"
+                for case in test_cases(path)
+                if all(case.find(tag) is None for tag in ("failure", "error", "skipped"))
+            }
+    return names
 
 
 def hold_list(passed: set[str], listed: pathlib.Path, update: bool) -> list[str]:

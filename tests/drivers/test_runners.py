@@ -42,6 +42,28 @@ class Tallying(unittest.TestCase):
         self.assertEqual((tally.outcome["t"], tally.outcome["u"]), ("passed", "failed"))
 
 
+class Reading(unittest.TestCase):
+    """Reports into results."""
+
+    def read(self, text: str) -> tuple[harness.Result, set[str]]:
+        """What a report of this text says."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "report.xml"
+            path.write_text(text)
+            return harness.read_junit([path]), harness.passed_names([path])
+
+    def test_colours_of_a_terminal_do_not_spoil_a_report(self) -> None:
+        result, passed = self.read('<testsuites><testcase name="a" classname="c"/><testcase name="b">'
+                                   '<failure message="\x1b[31mexpected 1\x1b[0m"/></testcase></testsuites>')
+        self.assertEqual((result.passed, result.failed, passed), (1, 1, {"c > a"}))
+        self.assertIn("expected 1", result.lines[0])
+
+    def test_a_report_that_breaks_off_is_a_failure(self) -> None:
+        result, passed = self.read('<?xml version="1.0"?>\n<testsuites>\n')
+        self.assertEqual((result.passed, result.failed, passed), (0, 1, set()))
+        self.assertIn("no whole report", result.lines[0])
+
+
 class Judging(unittest.TestCase):
     """The list of passing tests may only grow."""
 

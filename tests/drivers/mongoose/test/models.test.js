@@ -191,15 +191,20 @@ test('change streams tell of a model and of all of a connection', onSet, async (
   const Watched = await context.model('Watched', new Schema({ a: Number }));
   const stream = Watched.watch([], { fullDocument: 'updateLookup' });
   await stream.$driverChangeStreamPromise;
+  // Mongoose calls a stream ready before the server has opened it; the driver's cursor knows.
+  const opened = new Promise((resolve) => { stream.driverChangeStream.cursor.once('init', resolve); });
   const told = [];
-  const enough = new Promise((resolve) => { stream.on('change', (change) => told.push(change) === 3 && resolve()); });
-  const begun = new Promise((resolve) => { stream.on('ready', resolve); });
-  await Promise.race([begun, new Promise((resolve) => { setTimeout(resolve, 500); })]);
+  stream.on('change', (change) => told.push(change));
+  const twoTold = new Promise((resolve) => { stream.on('change', () => told.length === 2 && resolve()); });
+  const threeTold = new Promise((resolve) => { stream.on('change', () => told.length === 3 && resolve()); });
+  await opened;
   const document = await Watched.create({ a: 1 });
   document.a = 2;
   await document.save();
+  // The update's document is looked up when the stream is read: by then it must still be there.
+  await twoTold;
   await document.deleteOne();
-  await enough;
+  await threeTold;
   assert.deepEqual(told.map(({ operationType }) => operationType), ['insert', 'update', 'delete']);
   assert.equal(told[1].fullDocument.a, 2);
   await stream.close();
