@@ -2,9 +2,14 @@ module vellum/bench/operations
 
 go 1.25.0
 
-require go.mongodb.org/mongo-driver/v2 v2.9.3
+require (
+	github.com/jackc/pgx/v5 v5.7.5
+	go.mongodb.org/mongo-driver/v2 v2.9.3
+)
 
 require (
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/klauspost/compress v1.19.2 // indirect
 	github.com/xdg-go/pbkdf2 v1.0.0 // indirect
 	github.com/xdg-go/scram v1.2.0 // indirect

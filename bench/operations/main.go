@@ -1,287 +1,114 @@
 // Measures what single operations cost a server, through the official Go driver: operations per
-// second as a client sees them, and the CPU time (user + system) of the server process for each.
+// second and the median wait as a client sees them, and the CPU time (user + system) of the server
+// process for each.
 //
 //	go run . -uri mongodb://127.0.0.1:27017/ -pid PID [-connections 1,16] [-only insert,find]
+//	go run . -uri postgres://postgres@127.0.0.1:5432/postgres -connections 1,8
 //
 // CPU per operation is the figure to compare: throughput on a shared machine is noise. Every
-// workload runs for the same number of operations after a warm-up, on its own collection.
+// workload runs for the same number of operations after a warm-up, on its own collection. PostgreSQL
+// takes part in single inserts; it finds its processes itself.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
-	"math/rand/v2"
-	"os"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// ticks is the kernel's clock rate for /proc/PID/stat.
-const ticks = 100
-
-type workload struct {
-	name       string
-	operations int
-	prepare    func(context.Context, *mongo.Database) error
-	run        func(context.Context, *mongo.Database, int) error
-}
-
-// server's CPU time so far, in microseconds.
-func cpuMicros(pid int) float64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		log.Fatalf("reading the server's CPU time: %v", err)
-	}
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+2:]))
-	user, _ := strconv.ParseFloat(fields[11], 64)
-	system, _ := strconv.ParseFloat(fields[12], 64)
-	return (user + system) * 1e6 / ticks
-}
-
-func document(id int) bson.D {
-	return bson.D{{Key: "_id", Value: id}, {Key: "n", Value: 0}, {Key: "text", Value: strings.Repeat("x", 460)}}
-}
-
-func fill(ctx context.Context, db *mongo.Database, name string, count int) error {
-	if err := db.Collection(name).Drop(ctx); err != nil {
-		return err
-	}
-	for start := 0; start < count; start += 1000 {
-		batch := make([]any, 0, 1000)
-		for id := start; id < min(start+1000, count); id++ {
-			batch = append(batch, document(id))
-		}
-		if _, err := db.Collection(name).InsertMany(ctx, batch); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func fourIndexes() []mongo.IndexModel {
-	models := []mongo.IndexModel{}
-	for _, field := range []string{"a", "b", "c", "d"} {
-		models = append(models, mongo.IndexModel{Keys: bson.D{{Key: field, Value: 1}}})
-	}
-	return models
-}
-
-func kilobyte(id int) bson.D {
-	fields := bson.D{{Key: "_id", Value: id}, {Key: "group", Value: id % 100}, {Key: "value", Value: float64(id)}}
-	for i := 0; i < 12; i++ {
-		fields = append(fields, bson.E{Key: fmt.Sprintf("field%d", i), Value: strings.Repeat("y", 64)})
-	}
-	return fields
-}
-
-func big(ctx context.Context, db *mongo.Database) error {
-	count, err := db.Collection("big").EstimatedDocumentCount(ctx)
-	if err != nil {
-		return err
-	}
-	if count == 100_000 {
-		return db.Collection("big").Indexes().DropAll(ctx)
-	}
-	for start := 0; start < 100_000; start += 1000 {
-		batch := make([]any, 0, 1000)
-		for id := start; id < start+1000; id++ {
-			batch = append(batch, kilobyte(id))
-		}
-		if _, err := db.Collection("big").InsertMany(ctx, batch); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func drain(ctx context.Context, cursor *mongo.Cursor, err error) error {
-	if err != nil {
-		return err
-	}
-	for cursor.Next(ctx) {
-	}
-	return cursor.Err()
-}
-
-func workloads() []workload {
-	nothing := func(context.Context, *mongo.Database) error { return nil }
-	return []workload{
-		{"ping", 20_000, nothing, func(ctx context.Context, db *mongo.Database, _ int) error {
-			return db.RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err()
-		}},
-		{"insert one 500-byte document", 20_000, func(ctx context.Context, db *mongo.Database) error {
-			return db.Collection("inserts").Drop(ctx)
-		}, func(ctx context.Context, db *mongo.Database, _ int) error {
-			_, err := db.Collection("inserts").InsertOne(ctx, bson.D{{Key: "text", Value: strings.Repeat("x", 460)}})
-			return err
-		}},
-		{"insertMany of 1,000 (per document)", 100_000, func(ctx context.Context, db *mongo.Database) error {
-			return db.Collection("many").Drop(ctx)
-		}, nil},
-		{"findOne by _id", 20_000, func(ctx context.Context, db *mongo.Database) error {
-			return fill(ctx, db, "points", 10_000)
-		}, func(ctx context.Context, db *mongo.Database, _ int) error {
-			return db.Collection("points").FindOne(ctx, bson.D{{Key: "_id", Value: rand.IntN(10_000)}}).Err()
-		}},
-		{"update $inc by _id", 20_000, func(ctx context.Context, db *mongo.Database) error {
-			return fill(ctx, db, "points", 10_000)
-		}, func(ctx context.Context, db *mongo.Database, _ int) error {
-			_, err := db.Collection("points").UpdateOne(ctx, bson.D{{Key: "_id", Value: rand.IntN(10_000)}},
-				bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}})
-			return err
-		}},
-		{"update $inc of one document", 20_000, func(ctx context.Context, db *mongo.Database) error {
-			return fill(ctx, db, "points", 1)
-		}, func(ctx context.Context, db *mongo.Database, _ int) error {
-			_, err := db.Collection("points").UpdateOne(ctx, bson.D{{Key: "_id", Value: 0}},
-				bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}})
-			return err
-		}},
-		{"transaction of two updates", 5_000, twoPerWorker, twoUpdates},
-		{"delete_many, empty collection", 20_000, func(ctx context.Context, db *mongo.Database) error {
-			_, err := db.Collection("empty").DeleteMany(ctx, bson.D{})
-			return err
-		}, func(ctx context.Context, db *mongo.Database, _ int) error {
-			_, err := db.Collection("empty").DeleteMany(ctx, bson.D{})
-			return err
-		}},
-		{"insert 20 + delete_many", 5_000, nothing, func(ctx context.Context, db *mongo.Database, worker int) error {
-			batch := make([]any, 20)
-			for i := range batch {
-				batch[i] = bson.D{{Key: "text", Value: "x"}, {Key: "n", Value: i}}
-			}
-			c := db.Collection(fmt.Sprintf("clean%d", worker))
-			if _, err := c.InsertMany(ctx, batch); err != nil {
-				return err
-			}
-			_, err := c.DeleteMany(ctx, bson.D{})
-			return err
-		}},
-		{"drop + recreate with 4 indexes", 5_000, nothing, func(ctx context.Context, db *mongo.Database, worker int) error {
-			c := db.Collection(fmt.Sprintf("drop%d", worker))
-			if err := c.Drop(ctx); err != nil {
-				return err
-			}
-			_, err := c.Indexes().CreateMany(ctx, fourIndexes())
-			return err
-		}},
-		{"scan 100,000 × 1 KB, no match (per document)", 20, big, func(ctx context.Context, db *mongo.Database, _ int) error {
-			cursor, err := db.Collection("big").Find(ctx, bson.D{{Key: "value", Value: -1}})
-			return drain(ctx, cursor, err)
-		}},
-		{"$match + $group (per document)", 20, big, func(ctx context.Context, db *mongo.Database, _ int) error {
-			cursor, err := db.Collection("big").Aggregate(ctx, bson.A{
-				bson.D{{Key: "$match", Value: bson.D{{Key: "value", Value: bson.D{{Key: "$gte", Value: 0}}}}}},
-				bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: "$group"},
-					{Key: "sum", Value: bson.D{{Key: "$sum", Value: "$value"}}}}}}})
-			return drain(ctx, cursor, err)
-		}},
-		{"sort + limit 10 without index (per document)", 20, big, func(ctx context.Context, db *mongo.Database, _ int) error {
-			cursor, err := db.Collection("big").Find(ctx, bson.D{},
-				options.Find().SetSort(bson.D{{Key: "value", Value: -1}}).SetLimit(10))
-			return drain(ctx, cursor, err)
-		}},
-		{"$lookup by an indexed field of 1,000 (per document)", 20, func(ctx context.Context, db *mongo.Database) error {
-			if err := fill(ctx, db, "foreign", 1000); err != nil {
-				return err
-			}
-			return big(ctx, db)
-		}, func(ctx context.Context, db *mongo.Database, _ int) error {
-			cursor, err := db.Collection("big").Aggregate(ctx, bson.A{
-				bson.D{{Key: "$lookup", Value: bson.D{{Key: "from", Value: "foreign"}, {Key: "localField", Value: "group"},
-					{Key: "foreignField", Value: "_id"}, {Key: "as", Value: "found"}}}},
-				bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: nil},
-					{Key: "n", Value: bson.D{{Key: "$sum", Value: bson.D{{Key: "$size", Value: "$found"}}}}}}}}})
-			return drain(ctx, cursor, err)
-		}},
-		{"$unwind of 2 + $group (per document)", 20, big, func(ctx context.Context, db *mongo.Database, _ int) error {
-			cursor, err := db.Collection("big").Aggregate(ctx, bson.A{
-				bson.D{{Key: "$project", Value: bson.D{{Key: "v", Value: bson.A{"$group", "$value"}}}}},
-				bson.D{{Key: "$unwind", Value: "$v"}},
-				bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: nil}, {Key: "n", Value: bson.D{{Key: "$sum", Value: "$v"}}}}}}})
-			return drain(ctx, cursor, err)
-		}},
-		{"createIndex on 100,000 (per document)", 10, big, func(ctx context.Context, db *mongo.Database, _ int) error {
-			if err := db.Collection("big").Indexes().DropAll(ctx); err != nil {
-				return err
-			}
-			_, err := db.Collection("big").Indexes().CreateOne(ctx, mongo.IndexModel{Keys: bson.D{{Key: "value", Value: 1}}})
-			return err
-		}},
-	}
-}
-
-// twoPerWorker fills a collection with documents of which each worker changes two of its own.
-func twoPerWorker(ctx context.Context, db *mongo.Database) error {
-	return fill(ctx, db, "points", 1000)
-}
-
-// twoUpdates changes two documents in one transaction, which a replica set allows and a standalone doesn't.
-func twoUpdates(ctx context.Context, db *mongo.Database, worker int) error {
-	session, err := db.Client().StartSession()
-	if err != nil {
-		return err
-	}
-	defer session.EndSession(ctx)
-	_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
-		for at := range 2 {
-			_, err := db.Collection("points").UpdateOne(ctx, bson.D{{Key: "_id", Value: 2*worker + at}},
-				bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}})
-			if err != nil {
-				return nil, err
-			}
-		}
-		return nil, nil
-	})
-	return err
-}
-
-// insertMany is the one workload whose operations are documents of a batch.
-func insertMany(ctx context.Context, db *mongo.Database, _ int) error {
-	batch := make([]any, 1000)
-	for i := range batch {
-		batch[i] = bson.D{{Key: "n", Value: i}, {Key: "text", Value: strings.Repeat("x", 460)}}
-	}
-	_, err := db.Collection("many").InsertMany(ctx, batch)
-	return err
-}
-
 func main() {
 	uri := flag.String("uri", "mongodb://127.0.0.1:27017/", "the server")
 	pid := flag.Int("pid", 0, "the server's process, whose CPU time is read")
 	connections := flag.String("connections", "1,16", "how many connections work at a time")
 	only := flag.String("only", "", "workloads whose name contains one of these words")
+	share := flag.Float64("share", 1, "the share of the calls that is made")
+	forget := flag.Bool("forget", false, "drop all databases, and measure nothing")
 	flag.Parse()
 	ctx := context.Background()
-	fmt.Printf("%-48s %5s %12s %16s\n", "work", "conns", "per second", "server CPU µs/op")
-	inTransactions := isSet(ctx, *uri)
+	if *forget {
+		if err := dropAll(ctx, *uri); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	fmt.Printf("%-48s %5s %12s %16s %10s\n", "work", "conns", "per second", "server CPU µs/op", "median µs")
 	for _, field := range strings.Split(*connections, ",") {
 		workers, err := strconv.Atoi(field)
 		if err != nil {
 			log.Fatal(err)
 		}
-		client, err := mongo.Connect(options.Client().ApplyURI(*uri).SetMaxPoolSize(uint64(workers)).SetMinPoolSize(uint64(workers)))
+		works, done, err := all(ctx, *uri, *pid, workers, *only)
 		if err != nil {
 			log.Fatal(err)
 		}
-		for _, work := range append(workloads(), cleanSlates()...) {
-			if wanted(work.name, *only) && (inTransactions || !strings.Contains(work.name, "transaction")) {
-				measure(ctx, client.Database("bench"), work, workers, *pid)
+		for _, work := range works {
+			if err := work.measure(ctx, workers, *share); err != nil {
+				log.Fatalf("%s: %v", work.name, err)
 			}
 		}
+		done()
+	}
+}
+
+// all gives the works whose names are wanted, and what ends them.
+func all(ctx context.Context, uri string, pid, workers int, only string) ([]work, func(), error) {
+	if strings.HasPrefix(uri, "postgres:") {
+		return onPostgres(ctx, uri, workers, only)
+	}
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetMaxPoolSize(uint64(workers)).SetMinPoolSize(uint64(workers)))
+	if err != nil {
+		return nil, nil, err
+	}
+	used := func() float64 { return cpuMicros(pid) }
+	db := client.Database("bench")
+	inTransactions := isSet(ctx, uri)
+	var works []work
+	for _, one := range slices.Concat(workloads(), cleanSlates(), tracker()) {
+		if wanted(one.name, only) && (inTransactions || !strings.Contains(one.name, "transaction")) {
+			works = append(works, one.on(db, used))
+		}
+	}
+	for _, one := range []work{load(db, used), bareInserts(uri, db, used, workers)} {
+		if wanted(one.name, only) {
+			works = append(works, one)
+		}
+	}
+	return works, func() {
 		if err := client.Disconnect(ctx); err != nil {
 			log.Fatal(err)
 		}
+	}, nil
+}
+
+// dropAll drops every database that there is.
+func dropAll(ctx context.Context, uri string) error {
+	client, err := mongo.Connect(options.Client().ApplyURI(uri))
+	if err != nil {
+		return err
 	}
+	defer client.Disconnect(ctx)
+	names, err := client.ListDatabaseNames(ctx, bson.D{})
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if slices.Contains([]string{"admin", "config", "local"}, name) {
+			continue
+		}
+		if err := client.Database(name).Drop(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // isSet tells whether the server is a replica set.
@@ -292,7 +119,10 @@ func isSet(ctx context.Context, uri string) bool {
 	}
 	defer client.Disconnect(ctx)
 	var hello struct{ SetName string }
-	if err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+	// Some servers don't know it, and have no sets.
+	err = client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+	var refused mongo.CommandError
+	if err != nil && !errors.As(err, &refused) {
 		log.Fatal(err)
 	}
 	return hello.SetName != ""
@@ -308,41 +138,4 @@ func wanted(name, only string) bool {
 		}
 	}
 	return false
-}
-
-func measure(ctx context.Context, db *mongo.Database, work workload, workers, pid int) {
-	if err := work.prepare(ctx, db); err != nil {
-		log.Fatalf("%s: %v", work.name, err)
-	}
-	run, calls, perCall := work.run, work.operations, 1
-	if run == nil {
-		run, calls, perCall = insertMany, work.operations/1000, 1000
-	} else if strings.Contains(work.name, "(per document)") {
-		perCall = 100_000
-	}
-	spread(ctx, db, run, calls/10, workers)
-	cpu, began := cpuMicros(pid), time.Now()
-	spread(ctx, db, run, calls, workers)
-	took, used := time.Since(began).Seconds(), cpuMicros(pid)-cpu
-	operations := float64(calls * perCall)
-	fmt.Printf("%-48s %5d %12.0f %16.2f\n", work.name, workers, operations/took, used/operations)
-}
-
-// spread runs the calls on as many workers at a time.
-func spread(ctx context.Context, db *mongo.Database, run func(context.Context, *mongo.Database, int) error, calls, workers int) {
-	var left atomic.Int64
-	left.Store(int64(calls))
-	var group sync.WaitGroup
-	for worker := range workers {
-		group.Add(1)
-		go func() {
-			defer group.Done()
-			for left.Add(-1) >= 0 {
-				if err := run(ctx, db, worker); err != nil {
-					log.Fatal(err)
-				}
-			}
-		}()
-	}
-	group.Wait()
 }
