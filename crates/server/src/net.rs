@@ -5,6 +5,8 @@
 //! and writes the reply, usually with one system call each. Work that may take long leaves the
 //! thread through [`in_place`].
 
+#[cfg(unix)]
+mod brisk;
 mod first;
 mod stream;
 mod tls_stream;
@@ -195,9 +197,10 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
     let registered = Registered { activity: server.activities.open(client), server: server.clone() };
     tokio::spawn(async move {
         let state = ConnectionState::new(registered.activity.clone(), local);
-        let stream = Arc::new(stream);
-        registered.activity.put_on(Box::new(Line(Arc::downgrade(&stream))));
-        let stream = Stream::Plain(stream);
+        let stream = match take_over(stream, &registered) {
+            Ok(stream) => stream,
+            Err(error) => return log::warn!("connection from {client} can't be watched: {error}"),
+        };
         let mut connection = Connection { stream, server: registered.server.clone(), state };
         let ended = connection.run().await;
         connection.stream.close();
@@ -205,6 +208,19 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
             log::debug!(c = "NETWORK"; "connection {} lost: {error}", registered.activity.connection_id);
         }
     });
+}
+
+/// A connection's socket, as the server will use it.
+fn take_over(stream: TcpStream, registered: &Registered) -> io::Result<Stream> {
+    #[cfg(unix)]
+    if registered.server.settings.shared && registered.server.settings.tls.is_none() {
+        let stream = Arc::new(stream.into_std()?);
+        registered.activity.put_on(Box::new(Line(Arc::downgrade(&stream))));
+        return Ok(Stream::Brisk(Box::new(brisk::BriskStream::new(stream))));
+    }
+    let stream = Arc::new(stream);
+    registered.activity.put_on(Box::new(Line(Arc::downgrade(&stream))));
+    Ok(Stream::Plain(stream))
 }
 
 /// A connection's entry in the registry, which goes with its task however that ends.
@@ -268,6 +284,13 @@ fn handle_here(state: &mut ConnectionState, server: &Server, frame: &[u8], out: 
     outcome
 }
 
+/// A request that has been handled: its reply, how much of that has been sent, and what becomes of it.
+struct Begun {
+    out: Vec<u8>,
+    sent: usize,
+    outcome: Outcome,
+}
+
 /// How many threads handle requests: more than cores, so that a long one seldom takes the last.
 fn network_threads() -> usize {
     static THREADS: OnceLock<usize> = OnceLock::new();
@@ -289,6 +312,10 @@ impl Connection {
         }
         let mut complete_by = None;
         loop {
+            #[cfg(unix)]
+            if self.answer_briskly(&mut input).await?.is_break() {
+                return Ok(());
+            }
             if self.answer_frames(&mut input).await?.is_break() {
                 return Ok(());
             }
@@ -453,7 +480,7 @@ impl Connection {
                 Err(Trouble::Refused(_)) => return Ok(ControlFlow::Break(())),
             };
             let frame = rest.get(..length).unwrap_or_default();
-            if self.answer(frame).await?.is_break() {
+            if self.answer(frame, None).await?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             done += length;
@@ -464,17 +491,21 @@ impl Connection {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Answers one frame, however many replies or waits that takes.
-    async fn answer(&mut self, frame: &[u8]) -> io::Result<ControlFlow<()>> {
+    /// Answers one frame, however many replies or waits that takes; what has begun already goes on.
+    async fn answer(&mut self, frame: &[u8], begun: Option<Begun>) -> io::Result<ControlFlow<()>> {
+        let mut begun = begun;
         loop {
             let busy = Busy::new(&self.server);
-            let mut out = buffers::take();
-            let outcome = handle_here(&mut self.state, &self.server, frame, &mut out);
-            if !out.is_empty() {
+            let Begun { out, sent, outcome } = begun.take().unwrap_or_else(|| {
+                let mut out = buffers::take();
+                let outcome = handle_here(&mut self.state, &self.server, frame, &mut out);
+                Begun { out, sent: 0, outcome }
+            });
+            if let Some(rest @ [_, ..]) = out.get(sent..) {
                 self.state.activity.hold(out.capacity() + frame.len());
-                self.stream.send(&out).await?;
+                self.stream.send(rest).await?;
                 self.state.activity.hold(0);
-                self.server.counters.bytes_out.add(out.len() as u64);
+                self.server.counters.bytes_out.add(rest.len() as u64);
             }
             buffers::give(out);
             drop(busy);

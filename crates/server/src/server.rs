@@ -134,6 +134,9 @@ pub struct Server {
     pub(crate) cluster_parameters: ClusterParameters,
     /// Network threads that are handling a request.
     pub(crate) occupied: AtomicUsize,
+    /// How many clients have a thread of their own for now.
+    #[cfg(unix)]
+    pub(crate) brisk: AtomicUsize,
     /// Requests under way, from their frame to their reply.
     pub(crate) busy: AtomicUsize,
     /// Set once no more requests are taken.
@@ -200,6 +203,8 @@ impl Server {
             auth: Auth::new(settings.auth, settings.mechanisms.clone()),
             settings,
             occupied: AtomicUsize::new(0),
+            #[cfg(unix)]
+            brisk: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             stop: Arc::default(),

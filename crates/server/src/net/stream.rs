@@ -2,6 +2,8 @@
 //!
 //! Reading and writing a plain connection costs what it cost before there were others: one look at which it is.
 
+#[cfg(unix)]
+use super::brisk::BriskStream;
 use super::tls_stream::TlsStream;
 use crate::activity::Link;
 use crate::buffers;
@@ -17,6 +19,9 @@ const READ_STEP: usize = 64 * 1024;
 pub(super) enum Stream {
     Plain(Arc<TcpStream>),
     Tls(Box<TlsStream>),
+    /// One of a server that has to ask another one for everything.
+    #[cfg(unix)]
+    Brisk(Box<BriskStream>),
     /// Neither: its handshake is under way, or has failed.
     Closed,
 }
@@ -28,6 +33,8 @@ impl Stream {
         match self {
             Stream::Plain(stream) => fill(stream, input).await,
             Stream::Tls(stream) => stream.fill(input).await,
+            #[cfg(unix)]
+            Stream::Brisk(stream) => stream.fill(input).await,
             Stream::Closed => Ok(0),
         }
     }
@@ -37,6 +44,8 @@ impl Stream {
         match self {
             Stream::Plain(stream) => send(stream, bytes).await,
             Stream::Tls(stream) => stream.send(bytes).await,
+            #[cfg(unix)]
+            Stream::Brisk(stream) => stream.send(bytes).await,
             Stream::Closed => Err(ErrorKind::NotConnected.into()),
         }
     }
@@ -51,6 +60,8 @@ impl Stream {
                 }
             }
             Stream::Tls(stream) => stream.gone().await,
+            #[cfg(unix)]
+            Stream::Brisk(stream) => stream.gone().await,
             Stream::Closed => {}
         }
     }
@@ -64,13 +75,12 @@ impl Stream {
 }
 
 /// A connection's socket, as those see it who neither read nor write: it goes with the connection.
-pub(super) struct Line(pub(super) Weak<TcpStream>);
+pub(super) struct Line<S>(pub(super) Weak<S>);
 
-impl Link for Line {
-    #[cfg(unix)]
+#[cfg(unix)]
+impl<S: std::os::fd::AsFd + Send + Sync> Link for Line<S> {
     fn is_gone(&self) -> bool {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-        use std::os::fd::AsFd;
         let Some(stream) = self.0.upgrade() else { return true };
         #[cfg(target_os = "linux")]
         let ends = PollFlags::from_bits_retain(libc::POLLRDHUP);
@@ -83,16 +93,8 @@ impl Link for Line {
         answered.is_ok() && told.intersects(ends | PollFlags::POLLHUP | PollFlags::POLLERR)
     }
 
-    /// Elsewhere that is found out by writing the reply.
-    #[cfg(not(unix))]
-    fn is_gone(&self) -> bool {
-        self.0.strong_count() == 0
-    }
-
     fn cut(&self) {
-        #[cfg(unix)]
         if let Some(stream) = self.0.upgrade() {
-            use std::os::fd::AsFd;
             // Without another descriptor, or where the client has gone already, there is nothing to cut.
             let _ = stream
                 .as_fd()
@@ -100,6 +102,16 @@ impl Link for Line {
                 .and_then(|socket| std::net::TcpStream::from(socket).shutdown(std::net::Shutdown::Both));
         }
     }
+}
+
+/// Elsewhere that somebody has gone is found out by writing the reply.
+#[cfg(not(unix))]
+impl<S: Send + Sync> Link for Line<S> {
+    fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+
+    fn cut(&self) {}
 }
 
 /// Waits for bytes of a socket and reads what is there.

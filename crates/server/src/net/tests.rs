@@ -66,9 +66,18 @@ fn is_answered(socket: &mut Socket) -> bool {
     Document::from_valid(&rest[17..]).find("ok").is_some()
 }
 
+/// Those of a server for itself, and of one that has to ask another one for everything.
+fn both_kinds() -> [Settings; 2] {
+    [false, true].map(|shared| Settings { shared, ..Settings::default() })
+}
+
 #[test]
 fn frames_arrive_in_pieces_and_several_at_once() {
-    let running = Running::start(Settings::default());
+    both_kinds().into_iter().for_each(send_in_pieces);
+}
+
+fn send_in_pieces(settings: Settings) {
+    let running = Running::start(settings);
     let mut socket = running.connect();
     let frame = ping("");
     for piece in frame.chunks(7) {
@@ -83,6 +92,49 @@ fn frames_arrive_in_pieces_and_several_at_once() {
     assert!(is_answered(&mut socket));
     socket.write_all(&ping(&"x".repeat(5_000_000))).unwrap();
     assert!(is_answered(&mut socket));
+    std::thread::sleep(Duration::from_millis(30));
+    for pause in [0, 0, 1, 30, 0] {
+        socket.write_all(&frame).unwrap();
+        assert!(is_answered(&mut socket));
+        std::thread::sleep(Duration::from_millis(pause));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn who_asks_again_at_once_has_a_thread_until_he_pauses() {
+    let running = Running::start(Settings { shared: true, ..Settings::default() });
+    let threads = || running.server.brisk.load(Ordering::Relaxed);
+    let mut sockets: Vec<Socket> = (0..3).map(|_| running.connect()).collect();
+    let ask = |sockets: &mut Vec<Socket>| {
+        for socket in sockets {
+            socket.write_all(&ping("")).unwrap();
+            assert!(is_answered(socket));
+        }
+    };
+    let until = |sockets: &mut Vec<Socket>, wanted: usize, asking: bool| {
+        let began = Instant::now();
+        while threads() != wanted {
+            assert!(began.elapsed() < Duration::from_secs(20), "{} threads", threads());
+            match asking {
+                true => ask(sockets),
+                false => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    };
+    until(&mut sockets, 3, true);
+    until(&mut sockets, 0, false);
+    // Who doesn't read his replies keeps no thread, and loses none.
+    let mut deaf = running.connect();
+    let mut reader = deaf.try_clone().unwrap();
+    let writes = std::thread::spawn(move || {
+        let frame = ping(&"x".repeat(1000));
+        (0..60_000).for_each(|_| deaf.write_all(&frame).unwrap());
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    ask(&mut sockets);
+    (0..60_000).for_each(|_| assert!(is_answered(&mut reader)));
+    writes.join().unwrap();
 }
 
 #[test]
@@ -121,8 +173,16 @@ fn connections_beyond_the_limit_are_refused() {
 
 #[test]
 fn a_client_that_leaves_while_waiting_is_noticed() {
-    let running = Running::start(Settings::default());
+    both_kinds().into_iter().for_each(leave_while_waiting);
+}
+
+fn leave_while_waiting(settings: Settings) {
+    let running = Running::start(settings);
     let mut socket = running.connect();
+    for _ in 0..20 {
+        socket.write_all(&ping("")).unwrap();
+        assert!(is_answered(&mut socket));
+    }
     let mut out = Vec::new();
     header::begin(&mut out, 1, 0, Opcode::Message);
     out.extend_from_slice(&[0; 5]);
@@ -145,10 +205,16 @@ fn a_client_that_leaves_while_waiting_is_noticed() {
 
 #[test]
 fn stopping_closes_idle_connections_at_once() {
-    let running = Running::start(Settings::default());
+    both_kinds().into_iter().for_each(stop_while_idle);
+}
+
+fn stop_while_idle(settings: Settings) {
+    let running = Running::start(settings);
     let mut socket = running.connect();
-    socket.write_all(&ping("")).unwrap();
-    assert!(is_answered(&mut socket));
+    for _ in 0..20 {
+        socket.write_all(&ping("")).unwrap();
+        assert!(is_answered(&mut socket));
+    }
     let began = Instant::now();
     drop(running);
     assert!(!is_answered(&mut socket));

@@ -1,0 +1,271 @@
+//! A connection whose client asks one thing after another, of a server that has to ask another one for everything.
+//!
+//! Each such request waits for that other server, and so does its thread. Handing the thread's other connections on
+//! for each, and waking the thread that watches all sockets for each, costs about as much as the request itself. So a
+//! client that asks again within moments is served on one thread, which waits for its next request, too, until none
+//! comes for a while. Only then the socket is watched with all others.
+
+use super::stream::Stream;
+use super::{Begun, Busy, Connection, in_place};
+use crate::buffers;
+use crate::connection::{ConnectionState, Outcome, handle};
+use crate::server::Server;
+use crate::wire::frame_length;
+use std::future::pending;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::io::unix::AsyncFd;
+
+/// Whoever asks again within this time is served on a thread of his own.
+const SOON: Duration = Duration::from_millis(5);
+
+/// For how long such a thread waits for the next request.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How long it tries to send a reply that the client doesn't read.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// How many clients have a thread of their own at most.
+const MOST: usize = 256;
+
+/// A socket that is watched only while nobody works for its client.
+pub(super) struct BriskStream {
+    socket: Arc<TcpStream>,
+    watched: Option<AsyncFd<Arc<TcpStream>>>,
+    /// When the last reply was sent.
+    answered: Option<Instant>,
+}
+
+impl BriskStream {
+    /// Takes a socket that doesn't block.
+    pub(super) fn new(socket: Arc<TcpStream>) -> BriskStream {
+        BriskStream { socket, watched: None, answered: None }
+    }
+
+    #[allow(unsafe_code)]
+    fn watch(&mut self) -> io::Result<&AsyncFd<Arc<TcpStream>>> {
+        match &mut self.watched {
+            Some(watched) => Ok(watched),
+            none => {
+                // SAFETY: the descriptor is open for as long as somebody holds the socket, as what watches it does.
+                let watched = unsafe { AsyncFd::register(self.socket.clone()) }?;
+                Ok(none.insert(watched))
+            }
+        }
+    }
+
+    /// Waits for bytes and reads what is there; how many, none at the end of the stream.
+    pub(super) async fn fill(&mut self, input: &mut Vec<u8>) -> io::Result<usize> {
+        let watched = self.watch()?;
+        loop {
+            let mut ready = watched.readable().await?;
+            if input.capacity() == 0 {
+                *input = buffers::take();
+            }
+            match ready.try_io(|socket| read(socket.get_ref(), input)) {
+                Ok(read) => return read,
+                Err(_) if input.is_empty() => buffers::give(std::mem::take(input)),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Sends all of these.
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut bytes = bytes;
+        while !bytes.is_empty() {
+            match (&*self.socket).write(bytes) {
+                Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.watch()?.writable().await?.clear_ready();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.answered = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Returns when the client has closed the connection; never, if it sends something instead.
+    pub(super) async fn gone(&mut self) {
+        let Ok(watched) = self.watch() else { return };
+        loop {
+            let Ok(mut ready) = watched.readable().await else { return };
+            match ready.try_io(|socket| socket.get_ref().peek(&mut [0])) {
+                Ok(Ok(1..)) => pending::<()>().await,
+                Ok(_) => return,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Whether its client asks so soon after the last reply that he gets a thread.
+    pub(super) fn is_soon(&self) -> bool {
+        self.answered.is_some_and(|answered| answered.elapsed() < SOON)
+    }
+
+    /// The socket as a thread uses it that waits for this client alone; `None` where too many do.
+    pub(super) fn occupy<'a>(&'a mut self, others: &'a AtomicUsize) -> io::Result<Option<Occupied<'a>>> {
+        let occupied = Occupied { stream: self, others };
+        if others.fetch_add(1, Ordering::Relaxed) >= MOST {
+            return Ok(None);
+        }
+        occupied.stream.watched = None;
+        occupied.stream.socket.set_nonblocking(false)?;
+        occupied.stream.socket.set_read_timeout(Some(PAUSE))?;
+        occupied.stream.socket.set_write_timeout(Some(PATIENCE))?;
+        Ok(Some(occupied))
+    }
+}
+
+/// A socket whose thread waits for it.
+pub(super) struct Occupied<'a> {
+    stream: &'a mut BriskStream,
+    others: &'a AtomicUsize,
+}
+
+impl Occupied<'_> {
+    /// Waits a moment for bytes and reads what is there: how many, or `None` where nothing comes.
+    pub(super) fn fill(&mut self, input: &mut Vec<u8>) -> io::Result<Option<usize>> {
+        if input.capacity() == 0 {
+            *input = buffers::take();
+        }
+        match read(&self.stream.socket, input) {
+            Ok(read) => Ok(Some(read)),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(None),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends these, as far as the client takes them; how many.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut sent = 0;
+        while let Some(rest @ [_, ..]) = bytes.get(sent..) {
+            match (&*self.stream.socket).write(rest) {
+                Ok(written) => sent += written,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.stream.answered = Some(Instant::now());
+        Ok(sent)
+    }
+}
+
+impl Drop for Occupied<'_> {
+    fn drop(&mut self) {
+        self.others.fetch_sub(1, Ordering::Relaxed);
+        // A socket of which that can't be said is of no use to whoever reads from it next, and says so.
+        let _ = self.stream.socket.set_nonblocking(true);
+    }
+}
+
+impl Connection {
+    /// Serves a client who asks one thing after another, as long as he does and his requests need no more than a
+    /// reply.
+    pub(super) async fn answer_briskly(&mut self, input: &mut Vec<u8>) -> io::Result<ControlFlow<()>> {
+        let Connection { stream: Stream::Brisk(stream), server, state } = self else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        if !stream.is_soon() || state.is_stranger(server) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let Some(mut socket) = stream.occupy(&server.brisk)? else { return Ok(ControlFlow::Continue(())) };
+        let mut served = Ok(Served::Idle);
+        in_place(&mut || served = serve_one(&mut socket, state, server, input));
+        drop(socket);
+        match served? {
+            Served::Idle => Ok(ControlFlow::Continue(())),
+            Served::Gone => Ok(ControlFlow::Break(())),
+            Served::More { length, begun } => {
+                let frame: Vec<u8> = input.drain(..length.min(input.len())).collect();
+                self.answer(&frame, Some(begun)).await
+            }
+        }
+    }
+}
+
+/// Why a client isn't served on a thread of his own any more.
+enum Served {
+    /// He asks nothing.
+    Idle,
+    /// He has gone, or the server is going to.
+    Gone,
+    /// The first request in the buffer, which has this length, takes more than a reply.
+    More { length: usize, begun: Begun },
+}
+
+/// Serves one client on this thread, waiting for his requests.
+fn serve_one(
+    socket: &mut Occupied<'_>,
+    state: &mut ConnectionState,
+    server: &Server,
+    input: &mut Vec<u8>,
+) -> io::Result<Served> {
+    loop {
+        let mut done = 0;
+        while let Some(rest) = input.get(done..)
+            && let Ok(Some(length)) = frame_length(rest)
+            && let Some(frame) = rest.get(..length)
+        {
+            if length > state.largest_message(server) {
+                input.drain(..done);
+                return Ok(Served::Idle);
+            }
+            let busy = Busy::new(server);
+            let mut out = buffers::take();
+            let outcome = handle(state, server, frame, &mut out);
+            let sent = socket.send(&out)?;
+            server.counters.bytes_out.add(sent as u64);
+            drop(busy);
+            if sent < out.len() || !matches!(outcome, Outcome::Reply | Outcome::NoReply) {
+                input.drain(..done);
+                return Ok(Served::More { length, begun: Begun { out, sent, outcome } });
+            }
+            if server.stopping.load(Ordering::Acquire) {
+                return Ok(Served::Gone);
+            }
+            buffers::give(out);
+            done += length;
+        }
+        input.drain(..done);
+        if frame_length(input).is_err() {
+            return Ok(Served::Idle);
+        }
+        if input.is_empty() {
+            buffers::give(std::mem::take(input));
+        }
+        state.activity.hold(input.capacity());
+        match socket.fill(input)? {
+            Some(0) => return Ok(Served::Gone),
+            Some(read) => server.counters.bytes_in.add(read as u64),
+            None => return Ok(Served::Idle),
+        }
+        if server.stopping.load(Ordering::Acquire) {
+            return Ok(Served::Gone);
+        }
+    }
+}
+
+/// A frame's buffer grows by at least this much at a time, in bytes, as the frame arrives.
+const READ_STEP: usize = 64 * 1024;
+
+/// Reads once, behind what is there.
+fn read(socket: &TcpStream, input: &mut Vec<u8>) -> io::Result<usize> {
+    let filled = input.len();
+    if input.capacity() == filled {
+        // A frame's buffer at most doubles with what has really arrived.
+        input.reserve(filled.max(READ_STEP));
+    }
+    input.resize(input.capacity().min(filled + READ_STEP), 0);
+    let mut socket = socket;
+    let read = input.get_mut(filled..).map_or(Ok(0), |room| socket.read(room));
+    input.truncate(filled + read.as_ref().map_or(0, |read| *read));
+    read
+}
