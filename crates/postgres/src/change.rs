@@ -1,4 +1,5 @@
-//! A change as the function `apply` takes it: its expectations and its batch, sorted into groups.
+//! A change as the server takes it: its expectations and its batch, sorted into groups, which are parameters of
+//! the function `apply`, or of one statement where there are few (`direct.rs`).
 //!
 //! An expectation about a key that the batch changes becomes the condition of that very change, so that a
 //! row is touched once. Rows are sorted by their keys, so that two changes lock them in the same order.
@@ -60,7 +61,7 @@ pub(crate) struct Extras {
 
 /// One group of rows: numbers of trees, keys, long keys, values, digests.
 #[derive(Default)]
-struct Group<'a> {
+pub(crate) struct Group<'a> {
     idents: Vec<i64>,
     keys: Vec<Cow<'a, [u8]>>,
     long: Vec<Option<&'a [u8]>>,
@@ -76,90 +77,128 @@ impl<'a> Group<'a> {
         self.values.push(value);
         self.digests.push(digest);
     }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.idents.is_empty()
+    }
+
+    /// Whether any of its rows has a value to be compared.
+    pub(crate) fn compares(&self) -> bool {
+        self.digests.iter().any(Option::is_some)
+    }
 }
 
-/// Runs something with the parameters of `apply`. `is_claimed` says that a transaction has claimed all keys,
-/// which therefore may be there with nothing in them.
-pub(crate) fn with_params<T>(
-    writes: &Writes,
-    expect: &[Expect],
-    extras: &Extras,
-    is_claimed: bool,
-    work: impl FnOnce(&[Param<'_>]) -> T,
-) -> T {
-    let mut groups: [Group<'_>; 8] = Default::default();
-    let [free, put, own, update, delete, remove, value, none_or] = &mut groups;
-    let (mut generations, mut under) = ((Vec::new(), Vec::new()), Group::default());
-    let mut conditions: BTreeMap<(Ident, &[u8]), &Expect> = BTreeMap::new();
-    for expect in expect {
-        match expect {
-            Expect::Generation { ident, generation } => {
-                generations.0.push(keys::ident(*ident));
-                generations.1.push(*generation as i64);
-            }
-            Expect::NoneUnder { ident, prefix } => under.add(*ident, prefix, None, None),
-            Expect::Value { ident, key, value: there } => {
-                if !writes.contains_key(&(*ident, key.clone())) {
-                    value.add(*ident, key, None, there.as_ref().map(|there| digest(there)));
+/// The groups of a change, each as `apply` in schema.sql explains it.
+#[derive(Default)]
+pub(crate) struct Sorted<'a> {
+    /// The collections that are to be as they were: their trees and generations.
+    pub(crate) generations: (Vec<i64>, Vec<i64>),
+    pub(crate) free: Group<'a>,
+    pub(crate) put: Group<'a>,
+    pub(crate) own: Group<'a>,
+    pub(crate) update: Group<'a>,
+    pub(crate) delete: Group<'a>,
+    pub(crate) remove: Group<'a>,
+    pub(crate) value: Group<'a>,
+    pub(crate) none_or: Group<'a>,
+    pub(crate) under: Group<'a>,
+}
+
+impl<'a> Sorted<'a> {
+    /// Sorts a change. `is_claimed` says that a transaction has claimed all keys, which therefore may be there with
+    /// nothing in them.
+    pub(crate) fn new(writes: &'a Writes, expect: &'a [Expect], is_claimed: bool) -> Sorted<'a> {
+        let mut sorted = Sorted::default();
+        let Sorted { generations, free, put, own, update, delete, remove, value, none_or, under } =
+            &mut sorted;
+        let mut conditions: BTreeMap<(Ident, &[u8]), &Expect> = BTreeMap::new();
+        for expect in expect {
+            match expect {
+                Expect::Generation { ident, generation } => {
+                    generations.0.push(keys::ident(*ident));
+                    generations.1.push(*generation as i64);
                 }
-                conditions.insert((*ident, key), expect);
-            }
-            Expect::NoneOr { ident, key, value } => {
-                none_or.add(*ident, key, None, Some(digest(value)));
-                conditions.insert((*ident, key), expect);
+                Expect::NoneUnder { ident, prefix } => under.add(*ident, prefix, None, None),
+                Expect::Value { ident, key, value: there } => {
+                    if !writes.contains_key(&(*ident, key.clone())) {
+                        value.add(*ident, key, None, there.as_ref().map(|there| digest(there)));
+                    }
+                    conditions.insert((*ident, key), expect);
+                }
+                Expect::NoneOr { ident, key, value } => {
+                    none_or.add(*ident, key, None, Some(digest(value)));
+                    conditions.insert((*ident, key), expect);
+                }
             }
         }
-    }
-    for ((ident, key), written) in writes {
-        let condition = conditions.get(&(*ident, &**key));
-        let bytes = written.as_deref();
-        match (condition, written) {
-            (Some(Expect::Value { value: None, .. }), Some(_)) if !is_claimed => {
-                free.add(*ident, key, bytes, None);
+        for ((ident, key), written) in writes {
+            let condition = conditions.get(&(*ident, &**key));
+            let bytes = written.as_deref();
+            match (condition, written) {
+                (Some(Expect::Value { value: None, .. }), Some(_)) if !is_claimed => {
+                    free.add(*ident, key, bytes, None);
+                }
+                (Some(Expect::Value { value: Some(there), .. }), Some(_)) => {
+                    update.add(*ident, key, bytes, Some(digest(there)));
+                }
+                (Some(Expect::Value { value: Some(there), .. }), None) => {
+                    delete.add(*ident, key, None, Some(digest(there)));
+                }
+                (Some(Expect::NoneOr { .. }), Some(_)) => own.add(*ident, key, bytes, None),
+                (Some(Expect::NoneOr { value, .. }), None) => {
+                    remove.add(*ident, key, None, Some(digest(value)));
+                }
+                (_, Some(_)) => put.add(*ident, key, bytes, None),
+                (_, None) => remove.add(*ident, key, None, None),
             }
-            (Some(Expect::Value { value: Some(there), .. }), Some(_)) => {
-                update.add(*ident, key, bytes, Some(digest(there)));
-            }
-            (Some(Expect::Value { value: Some(there), .. }), None) => {
-                delete.add(*ident, key, None, Some(digest(there)));
-            }
-            (Some(Expect::NoneOr { .. }), Some(_)) => own.add(*ident, key, bytes, None),
-            (Some(Expect::NoneOr { value, .. }), None) => remove.add(*ident, key, None, Some(digest(value))),
-            (_, Some(_)) => put.add(*ident, key, bytes, None),
-            (_, None) => remove.add(*ident, key, None, None),
         }
+        sorted
     }
-    let marks: (Vec<i64>, Vec<i64>) = extras.marks.iter().copied().unzip();
-    let count_idents: Vec<i64> = extras.counts.keys().copied().collect();
-    let (records, bytes): (Vec<i64>, Vec<i64>) = extras.counts.values().copied().unzip();
-    let views: Vec<_> = groups.iter().chain([&under]).map(View::new).collect();
-    let [free, put, own, update, delete, remove, value, none_or, under] = views.as_slice() else {
-        unreachable!("as many views as groups");
-    };
-    let mut params = Vec::with_capacity(PARAMS);
-    params.extend([Param::Ints(&generations.0), Param::Ints(&generations.1)]);
-    for view in [free, put, own] {
-        params.extend([view.idents(), view.keys(), view.long(), view.values()]);
+
+    /// Takes the keys that get values, free or not, for ones that are free. Where they aren't, the server says so.
+    pub(crate) fn take_all_for_free(&mut self) {
+        let put = std::mem::take(&mut self.put);
+        self.free.idents.extend(put.idents);
+        self.free.keys.extend(put.keys);
+        self.free.long.extend(put.long);
+        self.free.values.extend(put.values);
+        self.free.digests.extend(put.digests);
     }
-    params.extend([update.idents(), update.keys(), update.values(), update.digests()]);
-    for view in [delete, remove, value, none_or] {
-        params.extend([view.idents(), view.keys(), view.digests()]);
+
+    /// Runs something with the parameters of `apply`.
+    pub(crate) fn apply<T>(&self, extras: &Extras, work: impl FnOnce(&[Param<'_>]) -> T) -> T {
+        let Sorted { generations, free, put, own, update, delete, remove, value, none_or, under } = self;
+        let marks: (Vec<i64>, Vec<i64>) = extras.marks.iter().copied().unzip();
+        let count_idents: Vec<i64> = extras.counts.keys().copied().collect();
+        let (records, bytes): (Vec<i64>, Vec<i64>) = extras.counts.values().copied().unzip();
+        let [free, put, own] = [free, put, own].map(View::new);
+        let [update, delete, remove, value, none_or, under] =
+            [update, delete, remove, value, none_or, under].map(View::new);
+        let mut params = Vec::with_capacity(PARAMS);
+        params.extend([Param::Ints(&generations.0), Param::Ints(&generations.1)]);
+        for view in [&free, &put, &own] {
+            params.extend([view.idents(), view.keys(), view.long(), view.values()]);
+        }
+        params.extend([update.idents(), update.keys(), update.values(), update.digests()]);
+        for view in [&delete, &remove, &value, &none_or] {
+            params.extend([view.idents(), view.keys(), view.digests()]);
+        }
+        params.extend([under.idents(), under.keys(), Param::Ints(&marks.0), Param::Ints(&marks.1)]);
+        params.push(Param::Ints(&count_idents));
+        params.extend([Param::Int(extras.slot), Param::Ints(&records), Param::Ints(&bytes)]);
+        work(&params)
     }
-    params.extend([under.idents(), under.keys(), Param::Ints(&marks.0), Param::Ints(&marks.1)]);
-    params.push(Param::Ints(&count_idents));
-    params.extend([Param::Int(extras.slot), Param::Ints(&records), Param::Ints(&bytes)]);
-    work(&params)
 }
 
 /// A group's arrays, borrowed.
-struct View<'a> {
+pub(crate) struct View<'a> {
     group: &'a Group<'a>,
     keys: Vec<Option<&'a [u8]>>,
     digests: Vec<Option<&'a [u8]>>,
 }
 
 impl<'a> View<'a> {
-    fn new(group: &'a Group<'a>) -> View<'a> {
+    pub(crate) fn new(group: &'a Group<'a>) -> View<'a> {
         View {
             keys: group.keys.iter().map(|key| Some(&**key)).collect(),
             digests: group.digests.iter().map(|digest| digest.as_ref().map(|digest| &digest[..])).collect(),
@@ -167,23 +206,23 @@ impl<'a> View<'a> {
         }
     }
 
-    fn idents(&self) -> Param<'_> {
+    pub(crate) fn idents(&self) -> Param<'_> {
         Param::Ints(&self.group.idents)
     }
 
-    fn keys(&self) -> Param<'_> {
+    pub(crate) fn keys(&self) -> Param<'_> {
         Param::Many(&self.keys)
     }
 
-    fn long(&self) -> Param<'_> {
+    pub(crate) fn long(&self) -> Param<'_> {
         Param::Many(&self.group.long)
     }
 
-    fn values(&self) -> Param<'_> {
+    pub(crate) fn values(&self) -> Param<'_> {
         Param::Many(&self.group.values)
     }
 
-    fn digests(&self) -> Param<'_> {
+    pub(crate) fn digests(&self) -> Param<'_> {
         Param::Many(&self.digests)
     }
 }

@@ -1,7 +1,7 @@
 //! Commits: a change is checked and applied by one call of the server, in one round trip where it changes
 //! keys only.
 
-use crate::change::{Extras, Step, Writes, steps, with_params};
+use crate::change::{Extras, Sorted, Step, Writes, steps};
 use crate::connection::{Param, Statement};
 use crate::failure::{Answer, Failure};
 use crate::front::Front;
@@ -91,13 +91,14 @@ impl Besides {
 }
 
 impl Front {
-    /// Applies a change in a transaction of its own.
+    /// Applies a change in a transaction of its own. Where it may go `directly` it is refused, too, where keys are there
+    /// that it would write whether they are or not.
     pub(crate) fn commit_change(
         &self,
         batch: Batch,
-        expect: &[Expect],
-        besides: &Besides,
+        (expect, besides): (&[Expect], &Besides),
         entry: Option<&Entry<'_>>,
+        directly: bool,
     ) -> Answer<Attempt> {
         let mut steps = steps(batch);
         let single = match steps.as_mut_slice() {
@@ -110,10 +111,20 @@ impl Front {
         if let Some(writes) = single
             && besides.is_plain()
         {
-            return with_params(&writes, expect, &besides.extras, false, |params| {
-                lent.call(&self.statements.apply, params)?;
-                self.finish_with(&mut lent, entry, None)
-            });
+            let mut sorted = Box::new(Sorted::new(&writes, expect, false));
+            if directly {
+                let direct = &self.statements.direct;
+                let sent = direct.with(sorted, &besides.extras, entry, |statement, params| {
+                    lent.call(&self.statements.share_fence, &[])?;
+                    lent.call(statement, params)
+                });
+                match sent {
+                    Ok(sent) => return sent.and_then(|()| self.ended(&mut lent, entry, 0)),
+                    Err(other) => sorted = other,
+                }
+            }
+            sorted.apply(&besides.extras, |params| lent.call(&self.statements.apply, params))?;
+            return self.finish_with(&mut lent, entry, None);
         }
         lent.call(&self.statements.begin_write, &[])?;
         let applied = self.apply_steps(&mut lent, steps, expect, besides, false);
@@ -153,6 +164,11 @@ impl Front {
         if let Some(commit) = commit {
             lent.call(commit, &[])?;
         }
+        self.ended(lent, entry, usize::from(commit.is_some()))
+    }
+
+    /// Sends what is queued, and waits for the answer: the time of the entry stands before the last of so many.
+    fn ended(&self, lent: &mut Lent, entry: Option<&Entry<'_>>, behind: usize) -> Answer<Attempt> {
         let answers = lent.flush().and_then(|()| lent.answer());
         if let (Err(failure), Some(entry)) = (&answers, entry)
             && failure.ends_connection()
@@ -160,9 +176,8 @@ impl Front {
             return self.find_out(entry, failure);
         }
         let time = entry.and_then(|_| {
-            let behind = 1 + usize::from(commit.is_some());
             let answers = answers.as_ref().ok()?;
-            time_given(answers.get(answers.len().checked_sub(behind)?))
+            time_given(answers.get(answers.len().checked_sub(1 + behind)?))
         });
         match Attempt::of(answers)? {
             Attempt::Done(_) => Ok(Attempt::Done(Done { time, life: lent.life })),
@@ -227,11 +242,10 @@ impl Front {
         extras: &Extras,
         is_claimed: bool,
     ) -> Answer<()> {
-        with_params(writes, expect, extras, is_claimed, |params| {
-            lent.call(&self.statements.apply, params)?;
-            lent.flush()?;
-            lent.answer().map(drop)
-        })
+        let sorted = Sorted::new(writes, expect, is_claimed);
+        sorted.apply(extras, |params| lent.call(&self.statements.apply, params))?;
+        lent.flush()?;
+        lent.answer().map(drop)
     }
 
     fn change_tree(&self, lent: &mut Lent, op: &Op) -> Answer<()> {

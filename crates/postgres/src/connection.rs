@@ -340,6 +340,10 @@ impl Connection {
         if !self.awaited.is_empty() {
             return false;
         }
+        if self.stream.is_quiet() {
+            return false;
+        }
+        // Something has come, which need not be its end: TLS has messages of its own.
         let mut byte = [0];
         let peeked = self.stream.set_nonblocking(true).and_then(|()| self.stream.read(&mut byte));
         let is_quiet = peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);

@@ -49,7 +49,7 @@ impl Engine for PostgresEngine {
     fn commit(&self, batch: Batch) -> Result<Position> {
         debug_assert!(!steps(batch.clone()).is_empty());
         let besides = Besides::new(&[], 0, &|_| None, &|_| None);
-        match self.front.commit_change(batch, &[], &besides, None).map_err(failed)? {
+        match self.front.commit_change(batch, (&[], &besides), None, false).map_err(failed)? {
             Attempt::Done(done) => Ok(position(done.life, self.commits.fetch_add(1, Ordering::AcqRel) + 1)),
             Attempt::Refused | Attempt::Locked | Attempt::Undone => Err(Error::WriteConflict),
         }

@@ -8,7 +8,7 @@
 //!    check and apply a change whole. `schema.rs` makes it and has every statement that uses it.
 //! 3. `session.rs` and `snapshot.rs` read one state: a REPEATABLE READ transaction, begun when first read.
 //!    `standby.rs` does so on a standby that has come far enough.
-//! 4. `change.rs` and `commit.rs` turn a prepared change into one call; `exclusive.rs` is the fence around
+//! 4. `change.rs` and `commit.rs` turn a prepared change into one call, most by a statement of `direct.rs`; `exclusive.rs` is the fence around
 //!    changes of the catalog; `claims.rs` are transactions of many statements; `builds.rs` tells index builders
 //!    what others have changed.
 //! 5. `log.rs` has the log of changes, for the streams of all fronts in one order.
@@ -24,6 +24,7 @@ mod claims;
 mod commit;
 mod config;
 mod connection;
+mod direct;
 mod engine;
 mod exclusive;
 mod failure;

@@ -1,6 +1,6 @@
 //! The log of changes: what a commit tells, how it is read, and who looks after it.
 //!
-//! Times come from the server: `record` in schema-3.sql gives them so that no earlier one is ever added to
+//! Times come from the server: `record` in schema-3.sql, and `next_time` in schema-4.sql, give them so that no earlier one is ever added to
 //! what can be seen. So whatever time a front has been told, the log has all entries up to it, and a stream
 //! only has to know how far that would survive the loss of the server, too.
 
@@ -106,18 +106,22 @@ pub(crate) struct Entry<'a> {
 impl Entry<'_> {
     /// Queues the writing of the entry: its answer has the time. Nothing may follow but the commit.
     pub(crate) fn call(&self, lent: &mut Lent, statements: &Statements) -> Answer<()> {
-        let numbers: Vec<i64> = self.parts.iter().map(|(number, _)| i64::from(*number)).collect();
-        let values: Vec<Option<&[u8]>> = self.parts.iter().map(|(_, value)| Some(&**value)).collect();
-        let bytes: usize = self.parts.iter().map(|(_, value)| 12 + value.len()).sum();
-        let params = [
-            Param::Int(signed(self.earliest)),
-            Param::Int(i64::from(self.ticks.max(1))),
-            Param::Ints(&numbers),
-            Param::Many(&values),
-            Param::Int(bytes as i64),
-            Param::Int(self.body),
-        ];
+        let (numbers, values) = self.parts();
+        let [earliest, ticks, bytes] = self.place().map(Param::Int);
+        let params =
+            [earliest, ticks, Param::Ints(&numbers), Param::Many(&values), bytes, Param::Int(self.body)];
         lent.call(&statements.record, &params)
+    }
+
+    /// The numbers of its parts, and what they say.
+    pub(crate) fn parts(&self) -> (Vec<i64>, Vec<Option<&[u8]>>) {
+        self.parts.iter().map(|(number, value)| (i64::from(*number), Some(&**value))).unzip()
+    }
+
+    /// What its place depends on: the earliest time that it may have, how many it takes, and its bytes.
+    pub(crate) fn place(&self) -> [i64; 3] {
+        let bytes: usize = self.parts.iter().map(|(_, value)| 12 + value.len()).sum();
+        [signed(self.earliest), i64::from(self.ticks.max(1)), bytes as i64]
     }
 
     /// The first of its parts.

@@ -4,12 +4,13 @@
 //! version up to date: one without a log while nobody uses it, others beside those who do. A schema of a greater version than this one is refused.
 
 use crate::connection::{Connection, Statement};
+use crate::direct::Direct;
 use crate::failure::{Answer, Failure};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The version of the schema that this code makes and uses.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 
 /// How many numbers of trees a front takes at a time: the increment of their sequence.
 pub(crate) const IDENTS: u64 = 64;
@@ -37,6 +38,9 @@ pub(crate) struct Statements {
     pub(crate) scan_records: [Arc<Statement>; 4],
     pub(crate) run: Arc<Statement>,
     pub(crate) apply: Arc<Statement>,
+    /// Shares the fence with other commits, for one of `direct`.
+    pub(crate) share_fence: Arc<Statement>,
+    pub(crate) direct: Direct,
     pub(crate) claim: Arc<Statement>,
     pub(crate) hold: Arc<Statement>,
     pub(crate) unclaimed: Arc<Statement>,
@@ -177,6 +181,8 @@ impl Statements {
                  and key < $3::bytea and value is not null",
             ),
             apply: of("apply", APPLY),
+            share_fence: of("share_fence", "select pg_advisory_xact_lock_shared(FENCE)"),
+            direct: Direct::new(&quoted),
             claim: of("claim", "select SCHEMA.claim($1::int8[], $2::bytea[], $3::bytea[])"),
             hold: of("hold", "select SCHEMA.hold($1::int8[], $2::int8[])"),
             unclaimed: of(
@@ -360,23 +366,28 @@ fn make(connection: &mut Connection, name: &str) -> Answer<()> {
         connection.batch(&placed(include_str!("schema.sql"), name))?;
         connection.batch(&placed(include_str!("schema-2.sql"), name))?;
         connection.batch(&placed(include_str!("schema-3.sql"), name))?;
+        connection.batch(&placed(include_str!("schema-4.sql"), name))?;
         return ["kv", "log"].iter().try_for_each(|table| compress_faster(connection, name, table));
     }
     let version = Statement::new("version", format!("select version from {name}.version where one = 1"));
     let found = connection.one(&version, &[])?.first().map_or(0, |row| row.int(0));
     match found {
-        VERSION => Ok(()),
-        1 => add_log(connection, name).and_then(|()| add_lives(connection, name)),
-        2 => add_lives(connection, name),
-        _ => Err(Failure::Lost(format!(
-            "the schema {name} is of version {found}, and this program uses version {VERSION}"
-        ))),
+        1..=VERSION => {}
+        _ => {
+            return Err(Failure::Lost(format!(
+                "the schema {name} is of version {found}, and this program uses version {VERSION}"
+            )));
+        }
     }
-}
-
-/// Brings a schema of version 2 up to date, which didn't tell lives apart: whoever uses it goes on.
-fn add_lives(connection: &mut Connection, name: &str) -> Answer<()> {
-    connection.batch(&placed(include_str!("schema-3.sql"), name))
+    if found < 2 {
+        add_log(connection, name)?;
+    }
+    // Whoever uses the schema goes on beside these.
+    let later = [(3, include_str!("schema-3.sql")), (4, include_str!("schema-4.sql"))];
+    later
+        .iter()
+        .filter(|(version, _)| found < *version)
+        .try_for_each(|(_, sql)| connection.batch(&placed(sql, name)))
 }
 
 /// Brings a schema of version 1 up to version 2, for it had no log.
@@ -427,7 +438,7 @@ fn quoted(schema: &str) -> String {
 }
 
 /// SQL with the schema's name, and the keys of its advisory locks.
-fn placed(sql: &str, quoted: &str) -> String {
+pub(crate) fn placed(sql: &str, quoted: &str) -> String {
     let key = |what: &str| format!("({}::int8)", lock_of(what, quoted));
     sql.replace("STANDBY", STANDBY)
         .replace("SCHEMA", quoted)

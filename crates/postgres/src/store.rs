@@ -179,10 +179,14 @@ impl Store for PostgresStore {
         if let Some(owner) = change.owner {
             return self.commit_claimed(owner, change, &besides);
         }
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             let entry = self.front.entry(&change);
-            let attempt =
-                self.front.commit_change(change.batch.clone(), &change.expect, &besides, entry.as_ref());
+            let attempt = self.front.commit_change(
+                change.batch.clone(),
+                (&change.expect, &besides),
+                entry.as_ref(),
+                attempt == 0,
+            );
             match attempt.map_err(failed)? {
                 Attempt::Done(done) => return Ok(Ok(self.committed(change, done))),
                 Attempt::Undone => {}

@@ -111,6 +111,22 @@ impl Stream {
         }
     }
 
+    /// Whether nothing has come that nobody has read; where that can't be known it isn't so.
+    pub(crate) fn is_quiet(&self) -> bool {
+        #[cfg(unix)]
+        {
+            use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+            use std::os::fd::AsFd;
+            let socket = match &*self.socket {
+                Socket::Tcp(stream) => stream.as_fd(),
+                Socket::Unix(stream) => stream.as_fd(),
+            };
+            poll(&mut [PollFd::new(socket, PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(0)
+        }
+        #[cfg(not(unix))]
+        false
+    }
+
     pub(crate) fn set_nonblocking(&self, on: bool) -> io::Result<()> {
         match &*self.socket {
             Socket::Tcp(stream) => stream.set_nonblocking(on),
