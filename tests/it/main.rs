@@ -21,6 +21,7 @@
 //! - `log_history`: how far the log reaches back, and its terms.
 //! - `memory`: what happens as memory comes to its end.
 //! - `postgres_fronts`: two servers over one PostgreSQL schema.
+//! - `postgres_given_up`: statements that nobody waits for end at PostgreSQL, and nobody waits long for a connection.
 //! - `postgres_start`: who gets in to PostgreSQL, encrypted or not, where there is room, and to a schema of another version.
 //! - `postgres_streams`: change streams at both, while both write.
 //! - `sessions`: a session's statements wait for one another.
@@ -62,6 +63,7 @@ mod log_history;
 mod memory;
 mod mirrored;
 mod postgres_fronts;
+mod postgres_given_up;
 #[cfg(unix)]
 mod postgres_standby;
 mod postgres_start;

@@ -161,6 +161,11 @@ impl Server {
         Client::connect(&self.address, REPLY_TIMEOUT)
     }
 
+    /// The same for a client that waits no longer than this for a reply.
+    pub(crate) fn connect_for(&self, timeout: Duration) -> io::Result<Client> {
+        Client::connect(&self.address, timeout)
+    }
+
     /// Where it listens.
     pub(crate) fn address(&self) -> &str {
         &self.address

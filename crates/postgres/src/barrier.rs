@@ -10,8 +10,9 @@
 
 use crate::connection::{Connection, Param, Statement};
 use crate::failure::{Answer, Failure};
-use crate::front::Front;
+use crate::front::{Front, ask_while};
 use crate::lives::replaced;
+use crate::pool::{Lent, Pool, Waiting};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub(crate) struct Barriers {
 struct Barrier {
     inner: Mutex<Inner>,
     passed: Condvar,
+    /// Of one connection, which nobody else uses: a message may take long.
+    pool: Arc<Pool>,
     message: Arc<Statement>,
 }
 
@@ -47,7 +50,7 @@ struct Inner {
     /// The last message, if it has been sent, no answer has come, and whoever sent it has given up.
     left: Option<Sent>,
     /// A connection between two messages: a wait for a standby that is gone would keep others from theirs.
-    connection: Option<Connection>,
+    connection: Option<Lent>,
     /// The number of the last message that came through, its life, and how many did.
     done: (u64, u64),
     passed: u64,
@@ -57,7 +60,7 @@ struct Inner {
 
 /// A message under way.
 struct Sent {
-    connection: Connection,
+    connection: Lent,
     /// Whether the connection has carried others before.
     is_old: bool,
 }
@@ -84,6 +87,7 @@ impl Barriers {
         let barrier = |message: &Arc<Statement>| Barrier {
             inner: Mutex::default(),
             passed: Condvar::new(),
+            pool: front.control.another(1),
             message: message.clone(),
         };
         Barriers {
@@ -134,16 +138,24 @@ impl Barriers {
             Reached::There => {}
             other => return Ok(other),
         }
-        let of_life = |statement: &Statement, params: &[Param<'_>]| {
-            front.ask(|lent| match lent.life == life {
+        let of_life = |statement: &Statement, params: &[Param<'_>], go_on: &mut dyn FnMut() -> bool| {
+            let question = |lent: &mut Lent| match lent.life == life {
                 true => lent.one(statement, params),
                 false => Err(replaced()),
-            })
+            };
+            match ask_while(&front.control, &question, &mut limited(&mut while_so(go_on))) {
+                Err(Failure::GivenUp(_)) => Ok(None),
+                answer => answer.map(Some),
+            }
         };
-        let rows = of_life(&front.statements.log_end, &[])?;
+        let Some(rows) = of_life(&front.statements.log_end, &[], go_on)? else {
+            return Ok(Reached::GaveUp);
+        };
         let end = rows.first().map_or(0, |row| row.int(0));
         loop {
-            let rows = of_life(&front.statements.members_at, &[Param::Int(end)])?;
+            let Some(rows) = of_life(&front.statements.members_at, &[Param::Int(end)], go_on)? else {
+                return Ok(Reached::GaveUp);
+            };
             let row = rows.first().ok_or_else(|| Failure::Lost("no answer".to_string()))?;
             if row.int(0) as usize >= members {
                 return Ok(Reached::There);
@@ -200,7 +212,7 @@ impl Barrier {
                 }
                 Attended::Ended(ended) => inner.failed = Some((number, ended)),
                 Attended::GaveUp(sent) => {
-                    inner.left = Some(sent);
+                    inner.left = sent;
                     return Ok(Reached::GaveUp);
                 }
             }
@@ -213,7 +225,7 @@ impl Barrier {
         front: &Front,
         life: u64,
         left: Option<Sent>,
-        connection: Option<Connection>,
+        connection: Option<Lent>,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Attended {
         let mut left = left;
@@ -221,16 +233,17 @@ impl Barrier {
         loop {
             let sent = match left.take() {
                 Some(sent) => Ok(sent),
-                None => self.send(front, life, connection.take()),
+                None => self.send(front, life, connection.take(), go_on),
             };
             let mut sent = match sent {
                 Ok(sent) => sent,
+                Err(Failure::GivenUp(_)) => return Attended::GaveUp(None),
                 Err(failure) => return Attended::Ended(Ended::Failed(failure)),
             };
             match self.read(&mut sent.connection, go_on) {
                 Ok(Some(None)) => return Attended::Through(sent.connection),
                 Ok(Some(Some(warning))) => return Attended::Ended(Ended::Cancelled(warning)),
-                Ok(None) => return Attended::GaveUp(sent),
+                Ok(None) => return Attended::GaveUp(Some(sent)),
                 // One that had ended meanwhile; whether the life has, too, the next connection tells.
                 Err(failure) if failure.ends_connection() && sent.is_old => {}
                 Err(failure) => return Attended::Ended(Ended::Failed(failure)),
@@ -238,15 +251,21 @@ impl Barrier {
         }
     }
 
-    fn send(&self, front: &Front, life: u64, connection: Option<Connection>) -> Answer<Sent> {
-        let is_old = connection.is_some();
-        let mut connection = match connection {
-            Some(connection) => connection,
+    /// Errors: `GivenUp` where `go_on` said no before there was a connection.
+    fn send(
+        &self,
+        front: &Front,
+        life: u64,
+        connection: Option<Lent>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Answer<Sent> {
+        let (mut connection, is_old) = match connection {
+            Some(connection) => (connection, true),
             None => {
-                let place = front.control.place();
-                let mut connection = place.connect(&front.trips)?;
-                connection.poll_every(LOOK)?;
-                connection
+                let mut lent = self.pool.take_while(&|| {}, &mut limited(&mut while_so(go_on)))?;
+                lent.poll_every(LOOK)?;
+                let is_old = !lent.is_new;
+                (lent, is_old)
             }
         };
         if connection.life != life {
@@ -279,9 +298,21 @@ impl Barrier {
     }
 }
 
+/// A wait for a connection that has such a limit.
+fn limited(go_on: &mut dyn FnMut() -> Answer<()>) -> Waiting<'_> {
+    // A server that takes another's place has nothing to say of what that one has written.
+    Waiting { go_on, is_limited: true, failover: Duration::ZERO }
+}
+
+/// The same question as an answer, whose error is `GivenUp`.
+fn while_so(go_on: &mut dyn FnMut() -> bool) -> impl FnMut() -> Answer<()> {
+    || if go_on() { Ok(()) } else { Err(Failure::GivenUp(0)) }
+}
+
 /// What came of a message.
 enum Attended {
-    Through(Connection),
+    Through(Lent),
     Ended(Ended),
-    GaveUp(Sent),
+    /// With the message, if it has been sent.
+    GaveUp(Option<Sent>),
 }

@@ -4,6 +4,7 @@
 //! for one answer to all: what fails ends the calls behind it. An answer that nobody waits for, as that to the
 //! end of a transaction that only read, is taken from the connection when it is next used.
 
+use crate::cancel::{Secret, Way, end_statement};
 use crate::config::{Config, Wanted};
 use crate::failure::{Answer, Failure, LOOK, go_on};
 use crate::lives::Lives;
@@ -107,6 +108,11 @@ pub(crate) struct Connection {
     warning: Option<String>,
     /// Counts the answers waited for.
     pub(crate) trips: Arc<AtomicU64>,
+    /// How another is made that tells the server to end what runs on this one, and what that one has to know.
+    way: Way,
+    secret: Option<Secret>,
+    /// Whether a statement runs on it that nobody waits for any longer.
+    given_up: bool,
 }
 
 impl Connection {
@@ -150,9 +156,11 @@ impl Connection {
         port: u16,
         encrypt: Encrypt,
     ) -> Result<Connection, (Failure, bool)> {
-        let gone = |error| (Failure::from(error), false);
-        let stream = Stream::open(host, port, config.connect_timeout).map_err(gone)?;
-        stream.limit(Some(config.connect_timeout)).map_err(gone)?;
+        let gone = |failure| (failure, false);
+        let (host, timeout, tls) = (host.to_string(), config.connect_timeout, config.tls.clone());
+        let way = Way { host, port, encrypt, tls, timeout };
+        let mut stream = way.open().map_err(gone)?;
+        way.encrypt(&mut stream).map_err(|failure| (failure, true))?;
         let mut connection = Connection {
             stream,
             input: BytesMut::with_capacity(READ),
@@ -169,32 +177,16 @@ impl Connection {
             life: 0,
             warning: None,
             trips: Arc::default(),
+            way,
+            secret: None,
+            given_up: false,
         };
-        if encrypt != Encrypt::No {
-            connection.encrypt(config, host, encrypt).map_err(|failure| (failure, true))?;
-        }
         let refused = |failure: Failure| {
             let is_of_kind = failure.is("28000");
             (failure, is_of_kind)
         };
         connection.start(config).map_err(refused)?;
         Ok(connection)
-    }
-
-    /// Asks for encryption, and begins it where the server has it.
-    fn encrypt(&mut self, config: &Config, host: &str, encrypt: Encrypt) -> Answer<()> {
-        frontend::ssl_request(&mut self.output);
-        self.send()?;
-        // One byte and no more: what came behind it would be nobody's word.
-        let mut answer = [0];
-        match (self.stream.read(&mut answer)?, answer, config.tls.client()) {
-            (1, [b'S'], Some(client)) => self.stream.encrypt(client, host).map_err(Failure::from),
-            (1, [b'N'], _) if encrypt == Encrypt::IfOffered => Ok(()),
-            (1, [b'N'], _) => {
-                Err(Failure::Lost("the server has no encryption, which sslmode asks for".to_string()))
-            }
-            _ => Err(broken()),
-        }
     }
 
     /// Whether the server is the one that is wanted.
@@ -275,6 +267,10 @@ impl Connection {
             match kind {
                 b'Z' => return Ok(()),
                 b'E' => return Err(server_failure(&body)),
+                b'K' if body.len() >= 8 => {
+                    let mut body = body;
+                    self.secret = Some(Secret { process: body.get_i32(), key: body.get_i32() });
+                }
                 _ => {}
             }
         }
@@ -349,6 +345,21 @@ impl Connection {
         let is_quiet = peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
         self.broken = !is_quiet || self.stream.set_nonblocking(false).is_err();
         self.broken
+    }
+
+    /// Whether a statement runs on it that nobody waits for any longer.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up && self.secret.is_some()
+    }
+
+    /// Has the server end the statement that runs on it, and waits for that for a while: whoever is told of it later is
+    /// told of this connection alone, which is of no more use.
+    pub(crate) fn end_statement(mut self) {
+        self.given_up = false;
+        let Some(secret) = self.secret else { return };
+        if let Err(failure) = end_statement(&self.way, secret, &mut self.stream) {
+            log::debug!("a statement that nobody waits for is not ended: {failure:?}");
+        }
     }
 
     /// Whether a transaction is open on it, as of the last answer read.
@@ -516,11 +527,9 @@ impl Connection {
             Err(error)
                 if self.looks && matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
             {
-                if self.only_reads {
-                    go_on()
-                } else {
-                    Ok(())
-                }
+                let outcome = if self.only_reads { go_on() } else { Ok(()) };
+                self.given_up |= outcome.is_err();
+                outcome
             }
             Err(error) => Err(error.into()),
         }

@@ -3,7 +3,7 @@
 use crate::barrier::Barriers;
 use crate::change::steps;
 use crate::commit::{Attempt, Besides, failed};
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, Failure, go_on};
 use crate::front::Front;
 use crate::store::{life_of, position};
 use parking_lot::Mutex;
@@ -33,9 +33,11 @@ impl PostgresEngine {
 
 impl PostgresEngine {
     fn on_disk(&self, life: u64) -> Answer<()> {
-        match self.barriers.wait_local(&self.front, life, &mut || true)? {
+        match self.barriers.wait_local(&self.front, life, &mut || go_on().is_ok())? {
             Reached::There => Ok(()),
-            Reached::GaveUp => Err(Failure::Lost("nobody waited".to_string())),
+            Reached::GaveUp => {
+                Err(go_on().err().unwrap_or_else(|| Failure::Lost("nobody waited".to_string())))
+            }
             Reached::Cancelled(why) => Err(Failure::Lost(why)),
         }
     }

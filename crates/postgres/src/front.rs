@@ -2,10 +2,10 @@
 
 use crate::config::Config;
 use crate::connection::{Connection, Param};
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, Failure, lock};
 use crate::lives::Lives;
 use crate::log::{Follower, Times, look_after, signed};
-use crate::pool::{Lent, Place, Pool};
+use crate::pool::{Lent, Place, Pool, Waiting};
 use crate::pulse;
 use crate::schema::{self, IDENTS, Statements};
 use crate::session::{Known, Sessions};
@@ -162,7 +162,7 @@ impl Front {
     /// A number for a new tree.
     pub(crate) fn new_ident(&self) -> Answer<Ident> {
         self.settle()?;
-        let mut idents = self.idents.lock();
+        let mut idents = lock(&self.idents)?;
         if idents.is_empty() {
             let rows = self.ask(|lent| lent.one(&self.statements.idents, &[]))?;
             let first = rows.first().map_or(0, |row| row.int(0)) as u64;
@@ -214,8 +214,25 @@ impl Drop for Front {
 }
 
 pub(crate) fn ask<T>(control: &Arc<Pool>, question: &dyn Fn(&mut Lent) -> Answer<T>) -> Answer<T> {
+    ask_on(control, question, &mut || control.take(&|| {}))
+}
+
+/// The same for whoever has his own say in how long he waits.
+pub(crate) fn ask_while<T>(
+    control: &Arc<Pool>,
+    question: &dyn Fn(&mut Lent) -> Answer<T>,
+    waiting: &mut Waiting<'_>,
+) -> Answer<T> {
+    ask_on(control, question, &mut || control.take_while(&|| {}, waiting))
+}
+
+fn ask_on<T>(
+    control: &Pool,
+    question: &dyn Fn(&mut Lent) -> Answer<T>,
+    take: &mut dyn FnMut() -> Answer<Lent>,
+) -> Answer<T> {
     loop {
-        let mut lent = control.take(&|| {})?;
+        let mut lent = take()?;
         match question(&mut lent) {
             Err(failure) if failure.ends_connection() && !lent.is_new => control.clear(),
             answer => return answer,

@@ -3,7 +3,8 @@
 //! The way through:
 //!
 //! 1. `connection.rs` speaks the protocol, several statements to a round trip, over `stream.rs`; `pool.rs` bounds
-//!    connections, `pulse.rs` ends those that nobody answers on, or that lead to a primary of the past.
+//!    connections, `cancel.rs` ends statements that nobody waits for any longer, `pulse.rs` connections that nobody answers
+//!    on, or that lead to a primary of the past.
 //! 2. `schema.sql` is what the server keeps: one table of keys and values for all trees, and functions that
 //!    check and apply a change whole. `schema.rs` makes it and has every statement that uses it.
 //! 3. `session.rs` and `snapshot.rs` read one state: a REPEATABLE READ transaction, begun when first read.
@@ -19,6 +20,7 @@
 
 mod barrier;
 mod builds;
+mod cancel;
 mod change;
 mod claims;
 mod commit;

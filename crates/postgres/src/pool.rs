@@ -23,6 +23,16 @@ const FAILOVER: Duration = Duration::from_secs(10);
 /// How often meanwhile.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// How somebody waits for a connection.
+pub(crate) struct Waiting<'a> {
+    /// Asked every now and then; an error ends the wait.
+    pub(crate) go_on: &'a mut dyn FnMut() -> Answer<()>,
+    /// Whether it ever says no: whoever has no limit needs no other thread to connect.
+    pub(crate) is_limited: bool,
+    /// For how long a server that is gone may be replaced by another.
+    pub(crate) failover: Duration,
+}
+
 /// A bounded number of connections.
 pub(crate) struct Pool {
     place: Arc<Place>,
@@ -76,8 +86,13 @@ impl Place {
     }
 
     /// The same, and again while a standby may be about to take the primary's place, for as long as `is_wanted`.
-    fn connect_patiently(&self, trips: &Arc<AtomicU64>, is_wanted: &dyn Fn() -> bool) -> Answer<Connection> {
-        let end = Instant::now() + FAILOVER;
+    fn connect_patiently(
+        &self,
+        trips: &Arc<AtomicU64>,
+        patience: Duration,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Answer<Connection> {
+        let end = Instant::now() + patience;
         loop {
             match self.connect(trips) {
                 Err(failure)
@@ -131,6 +146,18 @@ impl Pool {
     ///
     /// Errors: the server's, `Lost` where all are in use for long, and `GivenUp`.
     pub(crate) fn take(self: &Arc<Self>, relieve: &dyn Fn()) -> Answer<Lent> {
+        let is_limited = patience::is_limited();
+        self.take_while(relieve, &mut Waiting { go_on: &mut go_on, is_limited, failover: FAILOVER })
+    }
+
+    /// The same for whoever has his own say in how long he waits.
+    ///
+    /// Errors: as [`take`](Self::take), and those of `waiting`.
+    pub(crate) fn take_while(
+        self: &Arc<Self>,
+        relieve: &dyn Fn(),
+        waiting: &mut Waiting<'_>,
+    ) -> Answer<Lent> {
         let end = Instant::now() + WAIT;
         let mut inner = self.inner.lock();
         // Whether the server has no room for another: then one that comes back will do.
@@ -146,7 +173,7 @@ impl Pool {
             if inner.open < self.most && crowded.is_none() {
                 inner.open += 1;
                 drop(inner);
-                match self.open() {
+                match self.open(waiting) {
                     Ok(lent) => return Ok(lent),
                     Err(failure) => {
                         inner = self.inner.lock();
@@ -168,7 +195,7 @@ impl Pool {
                         Failure::Lost(format!("all {} connections to PostgreSQL are in use", self.most))
                     }));
                 }
-                go_on()?;
+                (waiting.go_on)()?;
             }
             if inner.open == 0
                 && let Some(failure) = crowded
@@ -182,7 +209,8 @@ impl Pool {
     ///
     /// Whoever has a time limit doesn't wait longer for a server that doesn't answer, or for one to take the
     /// primary's place: another thread goes on with it, and what it opens is for the next.
-    fn open(self: &Arc<Self>) -> Answer<Lent> {
+    fn open(self: &Arc<Self>, waiting: &mut Waiting<'_>) -> Answer<Lent> {
+        let failover = waiting.failover;
         let lent = |pool: &Arc<Pool>, opened: Answer<Connection>| match opened {
             Ok(connection) => Ok(Lent { connection: Some(connection), pool: pool.clone(), is_new: true }),
             Err(failure) => {
@@ -190,14 +218,15 @@ impl Pool {
                 Err(failure)
             }
         };
-        if !patience::is_limited() {
-            return lent(self, self.place.connect_patiently(&self.trips, &|| true));
+        if !waiting.is_limited {
+            return lent(self, self.place.connect_patiently(&self.trips, failover, &|| true));
         }
         let (tell, told) = mpsc::sync_channel(1);
         let is_wanted = Arc::new(());
         let (pool, wanted) = (self.clone(), Arc::downgrade(&is_wanted));
         let connect = move || {
-            let opened = pool.place.connect_patiently(&pool.trips, &|| wanted.strong_count() > 0);
+            let is_wanted = || wanted.strong_count() > 0;
+            let opened = pool.place.connect_patiently(&pool.trips, failover, &is_wanted);
             // What nobody waits for any longer goes back to the pool.
             drop(tell.send(lent(&pool, opened)));
         };
@@ -208,11 +237,24 @@ impl Pool {
         loop {
             match told.recv_timeout(LOOK) {
                 Ok(opened) => return opened,
-                Err(mpsc::RecvTimeoutError::Timeout) => go_on()?,
+                Err(mpsc::RecvTimeoutError::Timeout) => (waiting.go_on)()?,
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
                     return Err(Failure::Lost("the connection was not opened".to_string()));
                 }
             }
+        }
+    }
+
+    /// Has the statement on a connection ended by another thread; the connection counts as open until then.
+    fn end_statement(self: &Arc<Self>, connection: Connection) {
+        let pool = self.clone();
+        let end = move || {
+            connection.end_statement();
+            pool.closed();
+        };
+        if std::thread::Builder::new().name("postgres-cancel".to_string()).spawn(end).is_err() {
+            // The connection is gone with what was to be done; the server notices by itself.
+            self.closed();
         }
     }
 
@@ -243,6 +285,9 @@ pub(crate) struct Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else { return };
+        if connection.is_given_up() {
+            return self.pool.end_statement(connection);
+        }
         if connection.is_broken() || connection.in_transaction() {
             drop(connection);
             return self.pool.closed();

@@ -1,0 +1,230 @@
+//! What nobody waits for any longer over PostgreSQL: statements that run at the server are ended there, and a server
+//! that lets nobody in holds nobody up for longer than he says.
+
+use crate::authority::{Authority, Files};
+use crate::client::Client;
+use crate::say;
+use crate::server::Server;
+use base::bson::DocumentBuf;
+use base::bson::extended_json::parse;
+use postgres::testing::Cluster;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A time that nothing here takes whose end is told, and everything whose isn't.
+const SOON: Duration = Duration::from_secs(6);
+
+/// How long a statement runs that nobody ends.
+const LONG: &str = "300";
+
+fn run(client: &mut Client, command: &str) -> DocumentBuf {
+    client.command(&parse(&format!("{{{command}}}")).unwrap()).unwrap()
+}
+
+fn code(reply: &DocumentBuf) -> i64 {
+    reply.view().get("code").and_then(|code| code.as_i64()).unwrap_or(0)
+}
+
+fn skipped(what: &str) {
+    say(&format!("{what} over PostgreSQL skipped: it isn't installed (apt-get install postgresql)"));
+}
+
+/// Waits until so many statements sleep at the server.
+#[track_caller]
+fn sleeping(cluster: &Cluster, wanted: i64) {
+    let count = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'";
+    let begin = Instant::now();
+    loop {
+        let sleep = cluster.run(&[count]).unwrap().unwrap();
+        if sleep == wanted {
+            return;
+        }
+        assert!(begin.elapsed() < SOON, "{sleep} statements run, and not {wanted}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Ends the operation that looks for this.
+fn kill(client: &mut Client, filter: &str) {
+    let find = format!(
+        "aggregate: 1, pipeline: [{{$currentOp: {{}}}}, {{$match: {{'command.filter': {filter}}}}}], \
+         cursor: {{}}, $db: 'admin'"
+    );
+    let found = run(client, &find);
+    let cursor = found.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
+    for operation in cursor.and_then(|batch| batch.as_array()).into_iter().flat_map(|batch| batch.iter()) {
+        let id = operation.as_document().and_then(|one| one.get("opid")?.as_i64()).unwrap();
+        run(client, &format!("killOp: 1, op: NumberLong('{id}'), $db: 'admin'"));
+    }
+}
+
+#[test]
+fn statements_end_at_the_server_with_those_who_wait() {
+    let (files, ours) = (Files::new("given-up"), Authority::new("Ours"));
+    files.write("server.pem", &ours.certificate("server").pem);
+    let settings = ["ssl=on", "ssl_cert_file=../server.pem", "ssl_key_file=../server.pem"];
+    let Some(cluster) = Cluster::start_with(Some(&files), &settings).unwrap() else {
+        return skipped("ended statements");
+    };
+    for mode in ["disable", "require"] {
+        let schema = format!("given_up_{mode}");
+        let connection = format!("{} sslmode={mode}", cluster.connection_string());
+        let Some(server) = Server::on_schema(&connection, &schema) else { return };
+        let mut client = server.connect().unwrap();
+        let long = "x".repeat(100_000);
+        run(&mut client, &format!("insert: 'slow', documents: [{{_id: 1, long: '{long}'}}], $db: 'test'"));
+        run(&mut client, "insert: 'quick', documents: [{_id: 1}], $db: 'test'");
+        // From now on the server takes its time over what is long.
+        let view = format!(
+            "create view {schema}.kv as select * from {schema}.kept where \
+             case when octet_length(value) > 90000 then pg_sleep({LONG})::text is not null else true end"
+        );
+        cluster.run(&[&format!("alter table {schema}.kv rename to kept"), &view]).unwrap();
+
+        let late = run(&mut client, "find: 'slow', maxTimeMS: 300, $db: 'test'");
+        assert_eq!(code(&late), 50, "{}", late.view());
+        sleeping(&cluster, 0);
+
+        std::thread::scope(|scope| {
+            let mut other = server.connect().unwrap();
+            let waiting = scope.spawn(move || run(&mut other, "find: 'slow', filter: {a: 7}, $db: 'test'"));
+            sleeping(&cluster, 1);
+            kill(&mut client, "{a: 7}");
+            assert_eq!(code(&waiting.join().unwrap()), 11_601);
+        });
+        sleeping(&cluster, 0);
+
+        // A client that leaves.
+        let mut leaving = server.connect_for(Duration::from_millis(500)).unwrap();
+        leaving.command(&parse("{find: 'slow', $db: 'test'}").unwrap()).unwrap_err();
+        sleeping(&cluster, 1);
+        drop(leaving);
+        sleeping(&cluster, 0);
+
+        // Statements that others run meanwhile, on the same pool's connections, are left alone, and the server
+        // has no more backends than the pool has connections.
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                let (mut others, server) = (server.connect().unwrap(), &server);
+                scope.spawn(move || {
+                    let mut late = server.connect().unwrap();
+                    for _ in 0..40 {
+                        let late = run(&mut late, "find: 'slow', maxTimeMS: 10, $db: 'test'");
+                        assert_eq!(code(&late), 50, "{}", late.view());
+                    }
+                });
+                scope.spawn(move || {
+                    for _ in 0..400 {
+                        let found = run(&mut others, "find: 'quick', filter: {a: null}, $db: 'test'");
+                        assert_eq!(code(&found), 0, "{}", found.view());
+                    }
+                });
+            }
+        });
+        sleeping(&cluster, 0);
+        let all = "select count(*) from pg_stat_activity where application_name = 'vellum'";
+        let backends = cluster.run(&[all]).unwrap().unwrap();
+        assert!(backends < 30, "{backends}");
+    }
+}
+
+/// What lies between a front and its server, and can let new connections hang.
+struct Wire {
+    port: u16,
+    hangs: Arc<AtomicBool>,
+}
+
+impl Wire {
+    fn to(port: u16) -> Wire {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let wire = Wire { port: listener.local_addr().unwrap().port(), hangs: Arc::default() };
+        let hangs = wire.hangs.clone();
+        std::thread::spawn(move || {
+            let mut kept = Vec::new();
+            for client in listener.incoming().map_while(Result::ok) {
+                if hangs.load(Ordering::Acquire) {
+                    kept.push(client);
+                    continue;
+                }
+                let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                for (from, to) in [(&client, &server), (&server, &client)] {
+                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    std::thread::spawn(move || pass(from, to));
+                }
+            }
+        });
+        wire
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream) {
+    let mut bytes = [0; 16 * 1024];
+    while let Ok(read @ 1..) = from.read(&mut bytes) {
+        if to.write_all(&bytes[..read]).is_err() {
+            break;
+        }
+    }
+    // Whoever has gone already is gone.
+    let _ = to.shutdown(std::net::Shutdown::Both);
+}
+
+/// The code and the message of what a write says of its concern.
+fn concern(reply: &DocumentBuf) -> i64 {
+    let error = reply.view().get("writeConcernError").and_then(|error| error.as_document());
+    error.and_then(|error| error.get("code")?.as_i64()).unwrap_or(0)
+}
+
+#[test]
+fn a_write_concern_waits_no_longer_for_a_connection_than_it_says() {
+    let Some(cluster) = Cluster::start().unwrap() else { return skipped("barriers that can't connect") };
+    let wire = Wire::to(cluster.port());
+    // Any host would be waited for as long as this.
+    let connection =
+        format!("host=127.0.0.1 port={} user=postgres dbname=postgres connect_timeout=20", wire.port);
+    let Some(server) = Server::on_schema(&connection, "hanging") else { return };
+    let mut client = server.connect().unwrap();
+    let insert = |id: i32, concern: &str| {
+        format!("insert: 'c', documents: [{{_id: {id}}}], writeConcern: {concern}, $db: 'test'")
+    };
+    run(&mut client, "create: 'c', writeConcern: {w: 1}, $db: 'test'");
+    run(&mut client, &insert(1, "{w: 1}"));
+
+    wire.hangs.store(true, Ordering::Release);
+    let begin = Instant::now();
+    for (id, asked, wanted) in [
+        (2, "{w: 'majority'}, maxTimeMS: 300", 50),
+        (3, "{w: 'majority', wtimeout: 300}", 64),
+        (4, "{w: 1, j: true, wtimeout: 300}", 64),
+        (5, "{w: 1, j: true}, maxTimeMS: 300", 50),
+    ] {
+        let told = run(&mut client, &insert(id, asked));
+        assert_eq!((code(&told), concern(&told)), (0, wanted), "{asked}: {}", told.view());
+    }
+    std::thread::scope(|scope| {
+        let mut other = server.connect().unwrap();
+        let waiting = scope.spawn(move || run(&mut other, &insert(6, "{w: 'majority'}, comment: 'killed'")));
+        while !waiting.is_finished() {
+            assert!(begin.elapsed() < 2 * SOON, "it goes on");
+            std::thread::sleep(Duration::from_millis(50));
+            let inserts = "aggregate: 1, pipeline: [{$currentOp: {}}, {$match: {'command.comment': 'killed'}}], \
+                           cursor: {}, $db: 'admin'";
+            let found = run(&mut client, inserts);
+            let cursor =
+                found.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
+            let first = cursor.and_then(|batch| batch.as_array()?.iter().next());
+            if let Some(id) = first.and_then(|first| first.as_document()?.get("opid")?.as_i64()) {
+                run(&mut client, &format!("killOp: 1, op: NumberLong('{id}'), $db: 'admin'"));
+            }
+        }
+        let killed = waiting.join().unwrap();
+        assert_eq!((code(&killed), concern(&killed)), (0, 11_601), "{}", killed.view());
+    });
+    assert!(begin.elapsed() < 2 * SOON, "{:?}", begin.elapsed());
+
+    // All of it stands.
+    wire.hangs.store(false, Ordering::Release);
+    assert!(run(&mut client, "count: 'c', $db: 'test'").view().to_string().contains("n: 6"));
+}
