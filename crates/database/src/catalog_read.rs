@@ -15,7 +15,20 @@ use query::context::Uninterrupted;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::store::{Counts, Store};
-use storage::{Direction, Ident, Range, Snapshot};
+use storage::{Direction, Ident, Key, Range, Snapshot, Value};
+
+/// How many entries are read before anything more is asked about them.
+const AT_ONCE: usize = 512;
+
+/// What an entry tells.
+enum Entry<'a> {
+    /// A collection that is known as it is.
+    Same(Arc<Collection>),
+    /// The head of a saved state, whose collections follow.
+    State(Document<'a>),
+    /// Another, and whether it belongs to a saved state.
+    New(Box<Collection>, Document<'a>, bool),
+}
 
 /// A catalog as the store has it.
 pub(crate) struct ReadCatalog {
@@ -35,24 +48,19 @@ pub(crate) fn read(store: &dyn Store, snapshot: &dyn Snapshot, known: &Catalog) 
         ReadCatalog { catalog: Catalog::default(), next_ident: Ident(CATALOG.0 + 1), abandoned: Vec::new() };
     let mut entries = snapshot.scan(CATALOG, Range::all(), Direction::Forward).map_err(storage_error)?;
     let mut saved = SavedStates::default();
-    while let Some((key, entry)) = entries.next().map_err(storage_error)? {
-        let entry = Document::from_valid(entry);
-        if key.starts_with(SAVED) {
-            if !saved.opens(entry)? {
-                let mut collection = from_entry(entry, &context)?;
-                read.settle(store, snapshot, &mut collection, &[], &context)?;
-                saved.add(collection)?;
-            }
-            continue;
+    let mut some = Vec::new();
+    loop {
+        let entry =
+            entries.next().map_err(storage_error)?.map(|(key, value)| (Key::from(key), value.clone()));
+        let is_last = entry.is_none();
+        some.extend(entry);
+        if is_last || some.len() == AT_ONCE {
+            read.take(store, snapshot, known, (&some, &mut saved), &context)?;
+            some.clear();
         }
-        if let Some(same) = unchanged(known, entry)? {
-            read.reserve(&same);
-            read.catalog.put(same)?;
-            continue;
+        if is_last {
+            break;
         }
-        let mut collection = from_entry(entry, &context)?;
-        read.settle(store, snapshot, &mut collection, &stored_builds(entry), &context)?;
-        read.catalog.put(Arc::new(collection))?;
     }
     saved.finish().into_iter().for_each(|state| read.catalog.put_saved(Arc::new(state)));
     Ok(read)
@@ -76,6 +84,53 @@ fn unchanged(known: &Catalog, entry: Document<'_>) -> Result<Option<Arc<Collecti
 }
 
 impl ReadCatalog {
+    /// Reads some entries, whose counts are found out together.
+    fn take(
+        &mut self,
+        store: &dyn Store,
+        snapshot: &dyn Snapshot,
+        known: &Catalog,
+        (entries, saved): (&[(Key, Value)], &mut SavedStates),
+        context: &Context,
+    ) -> Result<()> {
+        let mut found = Vec::with_capacity(entries.len());
+        for (key, entry) in entries {
+            let entry = Document::from_valid(entry);
+            let is_saved = key.starts_with(SAVED);
+            if is_saved && entry.get("snapshot").is_some_and(|name| name.as_str().is_some()) {
+                found.push(Entry::State(entry));
+                continue;
+            }
+            match unchanged(known, entry).map(|same| same.filter(|_| !is_saved))? {
+                Some(same) => found.push(Entry::Same(same)),
+                None => found.push(Entry::New(Box::new(from_entry(entry, context)?), entry, is_saved)),
+            }
+        }
+        let idents = found.iter().filter_map(|entry| match entry {
+            Entry::New(collection, ..) => Some(collection.data.as_ref()?.ident),
+            Entry::Same(_) | Entry::State(_) => None,
+        });
+        store.counts_ahead(&idents.collect::<Vec<_>>()).map_err(storage_error)?;
+        for entry in found {
+            match entry {
+                Entry::State(head) => _ = saved.opens(head)?,
+                Entry::Same(same) => {
+                    self.reserve(&same);
+                    self.catalog.put(same)?;
+                }
+                Entry::New(mut collection, entry, is_saved) => {
+                    let builds = if is_saved { Vec::new() } else { stored_builds(entry) };
+                    self.settle(store, snapshot, &mut collection, &builds, context)?;
+                    match is_saved {
+                        true => saved.add(*collection)?,
+                        false => self.catalog.put(Arc::new(*collection))?,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Gives a collection what it shares with everybody: its counts, and the indexes being built.
     fn settle(
         &mut self,

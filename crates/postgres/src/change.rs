@@ -26,7 +26,8 @@ pub(crate) enum Step {
     Tree(Op),
 }
 
-/// Splits a batch where it changes whole trees.
+/// Splits a batch where it changes whole trees. A change of a tree goes before all writes that don't touch it, so that
+/// those of a database's thousand trees are one step between two.
 pub(crate) fn steps(batch: storage::Batch) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut writes = Writes::new();
@@ -34,11 +35,17 @@ pub(crate) fn steps(batch: storage::Batch) -> Vec<Step> {
         match op {
             Op::Put { ident, key, value } => _ = writes.insert((ident, key), Some(value)),
             Op::Delete { ident, key } => _ = writes.insert((ident, key), None),
-            tree => {
-                if !writes.is_empty() {
+            Op::Create(tree) | Op::Drop(tree) | Op::Clear(tree) => {
+                if touches(&writes, tree) {
                     steps.push(Step::Writes(std::mem::take(&mut writes)));
                 }
-                steps.push(Step::Tree(tree));
+                steps.push(Step::Tree(op));
+            }
+            Op::Fork { from, to } => {
+                if touches(&writes, from) || touches(&writes, to) {
+                    steps.push(Step::Writes(std::mem::take(&mut writes)));
+                }
+                steps.push(Step::Tree(op));
             }
         }
     }
@@ -46,6 +53,11 @@ pub(crate) fn steps(batch: storage::Batch) -> Vec<Step> {
         steps.push(Step::Writes(writes));
     }
     steps
+}
+
+/// Whether there is any key of a tree among them.
+fn touches(writes: &Writes, tree: Ident) -> bool {
+    writes.range((tree, Key::from(&[][..]))..).next().is_some_and(|((first, _), _)| *first == tree)
 }
 
 /// What else `apply` does.
@@ -229,4 +241,30 @@ impl<'a> View<'a> {
 
 fn digest(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trees_change_together_where_no_write_is_in_between() {
+        let (catalog, key) = (Ident(1), |name: &str| Key::from(name.as_bytes()));
+        let mut batch = storage::Batch::new();
+        for number in 10..1010 {
+            batch.delete(catalog, key(&number.to_string()));
+            batch.drop_ident(Ident(number));
+        }
+        batch.put(Ident(5), key("a"), Value::from(&b"1"[..]));
+        batch.clear(Ident(5));
+        batch.put(Ident(5), key("b"), Value::from(&b"2"[..]));
+        let told = |step: &Step| match step {
+            Step::Writes(writes) => format!("{} writes", writes.len()),
+            Step::Tree(op) => format!("{op:?}"),
+        };
+        let told: Vec<String> = steps(batch).iter().map(told).collect();
+        assert_eq!(told.len(), 1003);
+        assert!(told.iter().take(1000).all(|step| step.starts_with("Drop")));
+        assert_eq!(told[1000..], ["1001 writes", "Clear(Ident(5))", "1 writes"]);
+    }
 }

@@ -10,9 +10,12 @@ use crate::log::{Entry, time_given};
 use crate::pool::Lent;
 use crate::session::end;
 use crate::snapshot::PostgresSnapshot;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use storage::store::{Beside, Change, Expect, Refusal};
 use storage::{Batch, Error, Ident, Op, Result, Value};
+
+/// How many calls are queued at most before their answers are read: neither side waits for the other to read.
+const QUEUED: usize = 128;
 
 /// How many rows each count has.
 const SLOTS: u64 = 8;
@@ -215,18 +218,21 @@ impl Front {
             self.apply(lent, &Writes::new(), expect, extras, is_claimed)?;
         }
         // One that was renamed is there under its new name: what is set comes last.
-        for (of, generation) in besides.generations.iter().filter(|(_, generation)| generation.is_none()) {
-            let stays = besides.generations.iter().any(|(other, set)| other == of && set.is_some());
-            if generation.is_none() && !stays {
+        let set: HashSet<Ident> =
+            besides.generations.iter().filter(|(_, set)| set.is_some()).map(|(of, _)| *of).collect();
+        for (of, generation) in &besides.generations {
+            if generation.is_none() && !set.contains(of) {
                 let params = [Param::Int(ident(*of))];
                 lent.call(&self.statements.drop_generation, &params)?;
                 lent.call(&self.statements.drop_counts, &params)?;
+                at_most(lent)?;
             }
         }
         for (of, generation) in &besides.generations {
             if let Some(generation) = generation {
                 let params = [Param::Int(ident(*of)), Param::Int(*generation as i64)];
                 lent.call(&self.statements.set_generation, &params)?;
+                at_most(lent)?;
             }
         }
         lent.flush()?;
@@ -252,10 +258,7 @@ impl Front {
         let statements = &self.statements;
         match op {
             Op::Create(tree) => lent.call(&statements.create_tree, &[Param::Int(ident(*tree))])?,
-            Op::Drop(tree) => {
-                lent.call(&statements.drop_tree, &[Param::Int(ident(*tree))])?;
-                lent.call(&statements.clear, &[Param::Int(ident(*tree))])?;
-            }
+            Op::Drop(tree) => lent.call(&statements.drop_tree, &[Param::Int(ident(*tree))])?,
             Op::Clear(tree) => lent.call(&statements.clear, &[Param::Int(ident(*tree))])?,
             Op::Fork { from, to } => {
                 lent.call(&statements.create_tree, &[Param::Int(ident(*to))])?;
@@ -265,8 +268,7 @@ impl Front {
             }
             Op::Put { .. } | Op::Delete { .. } => {}
         }
-        lent.flush()?;
-        lent.answer().map(drop)
+        at_most(lent)
     }
 
     /// The first expectation that doesn't hold in the present state; `None` where all do.
@@ -324,6 +326,15 @@ impl PostgresSnapshot {
         }
         Ok(found)
     }
+}
+
+/// Reads the answers where many calls are queued.
+fn at_most(lent: &mut Lent) -> Answer<()> {
+    if lent.queued() < QUEUED {
+        return Ok(());
+    }
+    lent.flush()?;
+    lent.answer().map(drop)
 }
 
 /// A refusal that stands for somebody whose number is not known here.

@@ -211,6 +211,11 @@ impl Connection {
         Ok((row.int(0) == 0).then(|| row.int(1)))
     }
 
+    /// Whether it was the backend of this process that let it in.
+    pub(crate) fn is_to(&self, process: i64) -> bool {
+        self.secret.is_some_and(|secret| i64::from(secret.process) == process)
+    }
+
     /// The socket, for whoever may have to end it.
     pub(crate) fn socket(&self) -> &Arc<Socket> {
         self.stream.socket()
@@ -399,6 +404,11 @@ impl Connection {
         frontend::execute("", 0, &mut self.output)?;
         self.queued += 1;
         Ok(())
+    }
+
+    /// How many calls are queued.
+    pub(crate) fn queued(&self) -> usize {
+        self.queued
     }
 
     /// Sends what is queued, and asks for one answer to all of it.

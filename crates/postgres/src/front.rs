@@ -11,6 +11,7 @@ use crate::schema::{self, IDENTS, Statements};
 use crate::session::{Known, Sessions};
 use crate::settle::Lease;
 use crate::standby::Standbys;
+use crate::sweep;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,7 +94,7 @@ impl Front {
         let lease = Arc::new(Lease::take(&control, &statements)?);
         let times = Arc::new(open_times(&control, &statements, lease.number(), log_bytes)?);
         let sessions = Arc::new(Sessions::default());
-        let background = control.uncounted(2);
+        let background = control.uncounted(3);
         let renewing =
             (lease.clone(), background.clone(), statements.clone(), sessions.clone(), times.clone());
         let spawned = std::thread::Builder::new().name("postgres-lease".to_string()).spawn(move || {
@@ -102,6 +103,7 @@ impl Front {
         });
         spawned.map_err(|error| Failure::Lost(error.to_string()))?;
         pulse::start(&place, &lease);
+        sweep::start(&background, &statements, &lease);
         let standbys = Arc::new(Standbys::new(&place, &control, limits.reads));
         pulse::start_survey(&place, &standbys, &lease);
         Ok(Front {

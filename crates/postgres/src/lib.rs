@@ -12,6 +12,7 @@
 //! 4. `change.rs` and `commit.rs` turn a prepared change into one call, most by a statement of `direct.rs`; `exclusive.rs` is the fence around
 //!    changes of the catalog; `claims.rs` are transactions of many statements; `builds.rs` tells index builders
 //!    what others have changed.
+//!    What is dropped is out of the catalog at once; its rows go behind, by `sweep.rs`.
 //! 5. `log.rs` has the log of changes, for the streams of all fronts in one order.
 //! 6. `barrier.rs` waits until commits are safe, within one of the server's `lives.rs`; `settle.rs` is what a front does
 //!    when another begins, and looks up what became of a commit whose answer was lost.
@@ -43,6 +44,7 @@ mod snapshot;
 mod standby;
 mod store;
 mod stream;
+mod sweep;
 pub mod testing;
 mod tls;
 

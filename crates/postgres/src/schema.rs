@@ -10,7 +10,11 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The version of the schema that this code makes and uses.
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
+
+/// What brings a schema up to each of the later versions.
+const LATER: [(i64, &str); 3] =
+    [(3, include_str!("schema-3.sql")), (4, include_str!("schema-4.sql")), (5, include_str!("schema-5.sql"))];
 
 /// How many numbers of trees a front takes at a time: the increment of their sequence.
 pub(crate) const IDENTS: u64 = 64;
@@ -57,6 +61,8 @@ pub(crate) struct Statements {
     pub(crate) idents: Arc<Statement>,
     pub(crate) counts: Arc<Statement>,
     pub(crate) drop_counts: Arc<Statement>,
+    pub(crate) sweep: Arc<Statement>,
+    pub(crate) counts_of: Arc<Statement>,
     pub(crate) front: Arc<Statement>,
     pub(crate) renew: Arc<Statement>,
     pub(crate) standby_state: Arc<Statement>,
@@ -196,7 +202,12 @@ impl Statements {
                  pg_advisory_xact_lock(FENCE)::text",
             ),
             create_tree: of("create_tree", "insert into SCHEMA.trees values ($1::int8)"),
-            drop_tree: of("drop_tree", "delete from SCHEMA.trees where ident = $1::int8 returning 1::int8"),
+            // Its rows are removed by `sweep`.
+            drop_tree: of(
+                "drop_tree",
+                "with gone as (delete from SCHEMA.trees where ident = $1::int8 returning ident) \
+                 insert into SCHEMA.dropped select ident, '' from gone",
+            ),
             clear: of("clear", "delete from SCHEMA.kv where ident = $1::int8"),
             fork: of(
                 "fork",
@@ -228,6 +239,12 @@ impl Statements {
                 "counts",
                 "select coalesce(sum(records), 0)::int8, coalesce(sum(bytes), 0)::int8 from SCHEMA.counts \
                  where ident = $1::int8",
+            ),
+            sweep: of("sweep", "select SCHEMA.sweep($1::int8)"),
+            counts_of: of(
+                "counts_of",
+                "select ident, sum(records)::int8, sum(bytes)::int8 from SCHEMA.counts \
+                 where ident = any($1::int8[]) group by ident",
             ),
             drop_counts: of("drop_counts", "delete from SCHEMA.counts where ident = $1::int8"),
             front: of(
@@ -342,8 +359,7 @@ const STANDBY: &str =
 
 /// Makes the schema where it isn't there, and checks its version.
 ///
-/// Errors: the server's; `Lost` with words where the schema is of a later version, or the server is a relative
-/// of PostgreSQL that nobody has tried.
+/// Errors: the server's; `Lost` with words where the schema is of a later version.
 pub(crate) fn prepare(connection: &mut Connection, schema: &str) -> Answer<()> {
     refuse_relatives(connection)?;
     let name = quoted(schema);
@@ -365,8 +381,7 @@ fn make(connection: &mut Connection, name: &str) -> Answer<()> {
     if connection.one(&there, &[])?.first().is_none_or(|row| row.int(0) == 0) {
         connection.batch(&placed(include_str!("schema.sql"), name))?;
         connection.batch(&placed(include_str!("schema-2.sql"), name))?;
-        connection.batch(&placed(include_str!("schema-3.sql"), name))?;
-        connection.batch(&placed(include_str!("schema-4.sql"), name))?;
+        LATER.iter().try_for_each(|(_, step)| connection.batch(&placed(step, name)))?;
         return ["kv", "log"].iter().try_for_each(|table| compress_faster(connection, name, table));
     }
     let version = Statement::new("version", format!("select version from {name}.version where one = 1"));
@@ -383,8 +398,7 @@ fn make(connection: &mut Connection, name: &str) -> Answer<()> {
         add_log(connection, name)?;
     }
     // Whoever uses the schema goes on beside these.
-    let later = [(3, include_str!("schema-3.sql")), (4, include_str!("schema-4.sql"))];
-    later
+    LATER
         .iter()
         .filter(|(version, _)| found < *version)
         .try_for_each(|(_, sql)| connection.batch(&placed(sql, name)))
@@ -412,6 +426,9 @@ fn compress_faster(connection: &mut Connection, name: &str, table: &str) -> Answ
     ))
 }
 
+/// Refuses what only looks like PostgreSQL, and what is too old.
+///
+/// Errors: the server's; `Lost` with its name.
 fn refuse_relatives(connection: &mut Connection) -> Answer<()> {
     let version = Statement::new("server", "select version(), current_setting('server_version_num')::int8");
     let rows = connection.one(&version, &[])?;

@@ -343,6 +343,28 @@ impl Store for PostgresStore {
         Ok(self.counts.lock().entry(of).or_insert(counts).clone())
     }
 
+    fn counts_ahead(&self, idents: &[Ident]) -> Result<()> {
+        let unknown: Vec<i64> = {
+            let known = self.counts.lock();
+            idents.iter().filter(|of| !known.contains_key(of)).map(|of| ident(*of)).collect()
+        };
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let counts_of = &self.front.statements.counts_of;
+        let rows = self.front.ask(|lent| lent.one(counts_of, &[Param::Ints(&unknown)])).map_err(failed)?;
+        // A collection that nobody has written to has no row.
+        let mut found: HashMap<i64, (i64, i64)> = unknown.iter().map(|of| (*of, (0, 0))).collect();
+        found.extend(rows.iter().map(|row| (row.int(0), (row.int(1), row.int(2)))));
+        let mut known = self.counts.lock();
+        for (of, (records, bytes)) in found {
+            let counts = known.entry(Ident(of as u64)).or_default();
+            counts.records.store(records, Ordering::Relaxed);
+            counts.bytes.store(bytes, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     fn refresh_counts(&self, of: Ident, counts: &Counts) -> Result<()> {
         let read = self.front.ask(|lent| lent.one(&self.front.statements.counts, &[Param::Int(ident(of))]));
         let rows = read.map_err(Error::from)?;

@@ -454,6 +454,15 @@ pub trait Store: Send + Sync {
     /// asked for them before.
     fn counts(&self, ident: Ident, read: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>>;
 
+    /// Says that the counts of these collections are about to be asked for: a store that is far away finds them out
+    /// together.
+    ///
+    /// Errors: those of such a store.
+    fn counts_ahead(&self, idents: &[Ident]) -> Result<()> {
+        let _ = idents;
+        Ok(())
+    }
+
     /// The index being built in a tree, if one is.
     fn build(&self, ident: Ident) -> Option<Arc<Build>>;
 

@@ -1,0 +1,127 @@
+//! Dropping what is large over PostgreSQL: it is gone at once for everybody, and its rows go behind, whichever front
+//! lives to remove them.
+
+use crate::client::Client;
+use crate::say;
+use crate::server::Server;
+use base::bson::DocumentBuf;
+use base::bson::extended_json::parse;
+use postgres::testing::Cluster;
+use std::time::{Duration, Instant};
+
+/// How many rows a collection has that nobody would want to wait for.
+const ROWS: i64 = 200_000;
+
+fn run(client: &mut Client, command: &str) -> DocumentBuf {
+    client.command(&parse(&format!("{{{command}, $db: 'test'}}")).unwrap()).unwrap()
+}
+
+/// Runs a command that is good.
+fn done(client: &mut Client, command: &str) -> DocumentBuf {
+    let reply = run(client, command);
+    assert_eq!(reply.view().get("ok").and_then(|ok| ok.as_i64()), Some(1), "{command}: {}", reply.view());
+    reply
+}
+
+fn count(client: &mut Client, collection: &str) -> Option<i64> {
+    done(client, &format!("count: '{collection}'")).view().get("n").and_then(|n| n.as_i64())
+}
+
+/// The documents of a reply's batch, and its cursor.
+fn batch(reply: &DocumentBuf) -> (String, i64) {
+    let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document()).expect("a cursor");
+    let batch = cursor.get("firstBatch").or(cursor.get("nextBatch")).and_then(|batch| batch.as_array());
+    (batch.unwrap().to_string(), cursor.get("id").and_then(|id| id.as_i64()).unwrap())
+}
+
+fn number(cluster: &Cluster, sql: &str) -> i64 {
+    cluster.run(&[sql]).unwrap().unwrap()
+}
+
+/// Adds rows to the tree that was made last: an index's, whose entries nobody reads here.
+fn swell(cluster: &Cluster) -> i64 {
+    let tree = number(cluster, "select max(ident) from big.trees");
+    let rows = format!(
+        "insert into big.kv select {tree}, int8send(n), null, '' from generate_series(1::int8, {ROWS}) n"
+    );
+    cluster.run(&[&rows]).unwrap();
+    tree
+}
+
+/// Waits until nothing of a tree is left, nor of any other that has been dropped.
+fn swept(cluster: &Cluster, tree: i64) {
+    let begin = Instant::now();
+    let left = format!("select count(*) from big.kv where ident = {tree}");
+    while number(cluster, &left) > 0 || number(cluster, "select count(*) from big.dropped") > 0 {
+        assert!(begin.elapsed() < Duration::from_secs(120), "{} rows are left", number(cluster, &left));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn what_is_dropped_is_gone_at_once_and_removed_behind() {
+    let Some(cluster) = Cluster::start().unwrap() else {
+        return say("drops over PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+    };
+    let start = || Server::on_schema(&cluster.connection_string(), "big");
+    let (Some(first), Some(second)) = (start(), start()) else { return };
+    let (mut a, mut b) = (first.connect().unwrap(), second.connect().unwrap());
+    let documents: Vec<String> = (0..300).map(|n| format!("{{_id: {n}, a: {n}}}")).collect();
+    let insert = format!("insert: 'c', documents: [{}]", documents.join(", "));
+    done(&mut a, &insert);
+    done(&mut a, "createIndexes: 'c', indexes: [{key: {a: 1}, name: 'a'}]");
+    let tree = swell(&cluster);
+    let stream = done(&mut b, "aggregate: 'c', pipeline: [{$changeStream: {}}], cursor: {}");
+    let (_, stream) = batch(&stream);
+    let (_, open) = batch(&done(&mut b, "find: 'c', batchSize: 2"));
+
+    done(&mut a, "drop: 'c'");
+    let left = format!("select count(*) from big.kv where ident = {tree}");
+    assert!(number(&cluster, &left) > ROWS / 2, "it waited until the rows were gone");
+    for client in [&mut a, &mut b] {
+        assert_eq!(count(client, "c"), Some(0));
+    }
+    done(&mut b, "insert: 'c', documents: [{_id: 1, a: 'new'}]");
+    for client in [&mut a, &mut b] {
+        assert_eq!(batch(&done(client, "find: 'c'")).0, "[ { _id: 1, a: \"new\" } ]");
+    }
+    // Who has begun before goes on in his state, or is told that it is no more.
+    let more = run(&mut b, &format!("getMore: NumberLong('{open}'), collection: 'c', batchSize: 1000"));
+    match more.view().get("code").and_then(|code| code.as_i64()) {
+        None => assert!(!batch(&more).0.contains("new"), "{}", more.view()),
+        told => assert_eq!(told, Some(175), "{}", more.view()),
+    }
+    let event = done(&mut b, &format!("getMore: NumberLong('{stream}'), collection: 'c', maxTimeMS: 2000"));
+    assert!(batch(&event).0.contains("\"drop\""), "{}", event.view());
+
+    // Both fronts die before it is done; the next goes on.
+    drop((first, second));
+    assert!(number(&cluster, &left) > 0);
+    let Some(third) = start() else { return };
+    let mut c = third.connect().unwrap();
+    assert_eq!(count(&mut c, "c"), Some(1));
+    swept(&cluster, tree);
+    let valid = done(&mut c, "validate: 'c'");
+    assert_eq!(valid.view().get("valid").and_then(|valid| valid.as_bool()), Some(true), "{}", valid.view());
+
+    // An index has rows of its own.
+    let trees = "select count(*) from big.trees";
+    let before = number(&cluster, trees);
+    done(&mut c, &insert.replace("'c'", "'indexed'"));
+    done(&mut c, "createIndexes: 'indexed', indexes: [{key: {a: 1}, name: 'a'}]");
+    done(&mut c, "dropIndexes: 'indexed', index: 'a'");
+    assert_eq!(number(&cluster, trees), before + 2);
+    swept(&cluster, tree);
+
+    // A database of many collections is one change.
+    for n in 0..20 {
+        done(&mut c, &format!("insert: 'c{n}', documents: [{{_id: 1}}]"));
+    }
+    assert_eq!(number(&cluster, trees), before + 2 + 2 * 20);
+    done(&mut c, "dropDatabase: 1");
+    assert_eq!(number(&cluster, trees), before - 2);
+    assert_eq!(count(&mut c, "c3"), Some(0));
+    done(&mut c, "insert: 'c3', documents: [{_id: 7}]");
+    swept(&cluster, tree);
+    assert_eq!(batch(&done(&mut c, "find: 'c3'")).0, "[ { _id: 7 } ]");
+}
