@@ -8,6 +8,9 @@ use crate::server::Server;
 use base::bson::extended_json::parse;
 use postgres::testing::Cluster;
 use postgres::{Config, Limits, PostgresStore};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 fn skipped(what: &str) {
@@ -202,4 +205,97 @@ fn relatives_are_refused_by_name() {
     assert!(told.contains("Citus"), "{told}");
     cluster.run(&["set allow_system_table_mods = on", "delete from pg_extension where oid = 99999"]).unwrap();
     open(&cluster.connection_string()).unwrap();
+}
+
+/// A pooler of the kind that keeps start-up options to itself: what follows goes through as it is.
+fn without_options(port: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let mut length = [0; 4];
+            client.read_exact(&mut length).unwrap();
+            let mut start = vec![0; u32::from_be_bytes(length) as usize - 4];
+            client.read_exact(&mut start).unwrap();
+            let (version, words) = start.split_at(4);
+            let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
+            let kept = words
+                .chunks(2)
+                .filter(|pair| pair.len() == 2 && !pair[0].is_empty() && pair[0] != b"options");
+            let kept = kept.flat_map(|pair| [pair[0], b"\0", pair[1], b"\0"].concat());
+            let body: Vec<u8> = version.iter().copied().chain(kept).chain([0]).collect();
+            let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            (&server).write_all(&(body.len() as u32 + 4).to_be_bytes()).unwrap();
+            (&server).write_all(&body).unwrap();
+            for (mut from, mut to) in [
+                (client.try_clone().unwrap(), server.try_clone().unwrap()),
+                (server.try_clone().unwrap(), client.try_clone().unwrap()),
+            ] {
+                std::thread::spawn(move || {
+                    // Whichever side ends first ends the other.
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(std::net::Shutdown::Both);
+                });
+            }
+        }
+    });
+    own
+}
+
+/// PgBouncer, if it is installed, before a server; ended with the process that is given back.
+fn pgbouncer(files: &Files, server: &str, settings: &str) -> Option<(Child, u16)> {
+    let program = std::env::var("VELLUM_PGBOUNCER").unwrap_or_else(|_| "/usr/sbin/pgbouncer".to_string());
+    if !std::path::Path::new(&program).exists() {
+        return None;
+    }
+    let own = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let users = files.write("users.txt", "\"postgres\" \"\"\n");
+    let configuration = files.write(
+        "pgbouncer.ini",
+        &format!(
+            "[databases]\npostgres = {server}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
+             listen_port = {own}\nauth_type = trust\nauth_file = {users}\nunix_socket_dir =\n{settings}\n"
+        ),
+    );
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", &program, "-q", &configuration]);
+    let child = command.stderr(Stdio::null()).spawn().unwrap();
+    let begin = Instant::now();
+    while TcpStream::connect(("127.0.0.1", own)).is_err() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "PgBouncer does not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Some((child, own))
+}
+
+#[test]
+fn poolers_are_refused_by_what_they_do() {
+    let Some(cluster) = Cluster::start().unwrap() else { return skipped("poolers") };
+    let at = |port: u16| format!("host=127.0.0.1 port={port} user=postgres dbname=postgres sslmode=disable");
+    let refused = |port: u16, part: &str| {
+        let Err(told) = open(&at(port)) else { panic!("a pooler is taken, that should be refused: {part}") };
+        assert!(told.contains(part) && told.contains("connect to PostgreSQL itself"), "{told}");
+    };
+    refused(without_options(cluster.port()), "keeps its start-up options");
+
+    let files = Files::new("poolers");
+    let sets = "set plan_cache_mode=force_generic_plan; set synchronous_commit=off; set lock_timeout=50";
+    let server = format!("host=127.0.0.1 port={}", cluster.port());
+    let set_up = format!("{server} connect_query='{sets}'");
+    let passed_over = "ignore_startup_parameters = options";
+    for (server, settings, part) in [
+        (&server, "", "not supported (unsupported startup parameter: options)"),
+        (&server, passed_over, "keeps its start-up options"),
+        (&set_up, passed_over, "one session"),
+    ] {
+        let settings = format!("pool_mode = transaction\n{settings}");
+        let Some((mut child, port)) = pgbouncer(&files, server, &settings) else {
+            return say(
+                "PgBouncer itself before PostgreSQL skipped: it isn't installed (apt-get install pgbouncer)",
+            );
+        };
+        refused(port, part);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }

@@ -6,6 +6,7 @@ use crate::failure::{Answer, Failure, lock};
 use crate::lives::Lives;
 use crate::log::{Follower, Times, look_after, signed};
 use crate::pool::{Lent, Place, Pool, Waiting};
+use crate::pooler;
 use crate::pulse;
 use crate::schema::{self, IDENTS, Statements};
 use crate::session::{Known, Sessions};
@@ -87,7 +88,11 @@ impl Front {
     ) -> Answer<Front> {
         let trips = Arc::new(AtomicU64::new(0));
         let lives = Arc::new(Lives::default());
-        schema::prepare(&mut Connection::open(&config, &lives)?, schema)?;
+        let mut first = Connection::open(&config, &lives).map_err(pooler::explain)?;
+        schema::refuse_relatives(&mut first).map_err(pooler::explain)?;
+        pooler::refuse(&config, &lives, &mut first)?;
+        schema::prepare(&mut first, schema)?;
+        drop(first);
         let statements = Arc::new(Statements::new(schema));
         let place = Arc::new(Place { config, lives, life: Some(statements.life.clone()) });
         let control = Pool::new(place.clone(), 2, trips.clone());

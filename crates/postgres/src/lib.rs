@@ -36,6 +36,7 @@ mod keys;
 mod lives;
 mod log;
 mod pool;
+mod pooler;
 mod pulse;
 mod schema;
 mod session;

@@ -361,7 +361,6 @@ const STANDBY: &str =
 ///
 /// Errors: the server's; `Lost` with words where the schema is of a later version.
 pub(crate) fn prepare(connection: &mut Connection, schema: &str) -> Answer<()> {
-    refuse_relatives(connection)?;
     let name = quoted(schema);
     // The lock ends with the transaction, whatever becomes of it.
     connection.batch(&format!(
@@ -429,7 +428,7 @@ fn compress_faster(connection: &mut Connection, name: &str, table: &str) -> Answ
 /// Refuses what only looks like PostgreSQL, and what is too old.
 ///
 /// Errors: the server's; `Lost` with its name.
-fn refuse_relatives(connection: &mut Connection) -> Answer<()> {
+pub(crate) fn refuse_relatives(connection: &mut Connection) -> Answer<()> {
     let version = Statement::new("server", "select version(), current_setting('server_version_num')::int8");
     let rows = connection.one(&version, &[])?;
     let row = rows.first().ok_or_else(|| Failure::Lost("the server has no version".to_string()))?;
