@@ -254,7 +254,9 @@ async fn parse_mongo(given: &Given) -> Result<ClientSettings> {
     options.server_selection_timeout.get_or_insert(REACH);
     options.retry_reads.get_or_insert(false);
     options.retry_writes.get_or_insert(false);
-    if options.hosts.len() == 1 && options.repl_set_name.is_none() {
+    // What is behind a balancer is never reached directly.
+    let is_balanced = options.load_balanced == Some(true);
+    if options.hosts.len() == 1 && options.repl_set_name.is_none() && !is_balanced {
         options.direct_connection.get_or_insert(true);
     }
     Ok(ClientSettings::Mongo(Box::new(options)))

@@ -179,3 +179,20 @@ async fn a_target_tells_how_it_is_spoken_to() {
         assert_eq!(target.traffic(), expected);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_behind_a_balancer_is_reached_through_it() {
+    let hello = "{ok: 1, helloOk: true, isWritablePrimary: true, msg: 'isdbgrid', maxBsonObjectSize: 16777216, \
+                 maxMessageSizeBytes: 48000000, maxWriteBatchSize: 100000, connectionId: 1, minWireVersion: 0, \
+                 maxWireVersion: 25, serviceId: ObjectId('0123456789abcdef01234567')}";
+    let balanced = fake(vec![(&["hello", "isMaster", "ismaster"], reply(hello))]);
+    let target = Target::connect(&given("balanced", &format!("{balanced}?loadBalanced=true"))).await.unwrap();
+    let client = target.mongo().await.unwrap();
+    let collection = client.database("x").collection::<mongodb::bson::Document>("y");
+    collection.insert_one(doc! { "a": 1 }).await.unwrap();
+    assert!(collection.find_one(doc! { "a": 1 }).await.unwrap().is_some());
+    // A server that knows nothing of balancers is told of by the driver.
+    let alone = given("alone", &format!("{}?loadBalanced=true", floor_here()));
+    let text = message(Target::connect(&alone).await.unwrap_err());
+    assert!(text.contains("target alone") && text.contains("load balanc"), "{text}");
+}
