@@ -102,11 +102,19 @@ impl Bare {
     pub(super) async fn send(&mut self, number: u64, command: &Document) -> Result<()> {
         let body = command.to_vec().map_err(|error| self.target.error(error))?;
         let message = message(number as i32, &body, MORE_TO_COME);
-        let stream = self.stream.as_mut().ok_or_else(|| self.target.error("the connection has ended"))?;
-        stream.write_all(&message).await.map_err(|error| self.target.error(error))?;
+        write_whole(&mut self.stream, &message).await.map_err(|error| self.target.error(error))?;
         self.sent.messages.fetch_add(1, Relaxed);
         Ok(())
     }
+}
+
+/// Writes all of it. A connection on which only a part was written is none any more: what follows would be taken for
+/// the rest.
+async fn write_whole(held: &mut Option<TcpStream>, bytes: &[u8]) -> std::io::Result<()> {
+    let mut stream = held.take().ok_or_else(|| std::io::Error::other("the connection has ended"))?;
+    stream.write_all(bytes).await?;
+    *held = Some(stream);
+    Ok(())
 }
 
 /// Header (length, request id, response to, operation), flags, and one section: the body.
@@ -125,6 +133,19 @@ fn message(id: i32, body: &[u8], flags: u32) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_message_that_was_cut_short_is_the_last_on_its_connection() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut held = Some(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
+        write_whole(&mut held, b"whole").await.unwrap();
+        assert!(held.is_some());
+        // Nobody reads: that many bytes fit nowhere.
+        let much = vec![0; 256 << 20];
+        let written = tokio::time::timeout(Duration::from_millis(100), write_whole(&mut held, &much)).await;
+        assert!(written.is_err() && held.is_none());
+        assert!(write_whole(&mut held, b"more").await.is_err());
+    }
 
     #[test]
     fn messages_are_of_the_protocol_and_want_no_reply() {

@@ -17,6 +17,9 @@ use std::time::Duration;
 /// For how long a case may be prepared.
 const PREPARE_MAX: Duration = Duration::from_secs(1800);
 
+/// For how long a case may take to finish once somebody wants the run to end.
+const FINISH_MAX: Duration = Duration::from_secs(5);
+
 /// What is done in a case: how a target is prepared for it, and who does the work.
 pub(crate) trait Bench {
     /// One connection's side of it.
@@ -230,7 +233,21 @@ impl Lab {
             Err(error) => Err(error),
         };
         let finished = match result {
-            Ok(()) => case.bench.finish(target, self.row(place)).await,
+            Ok(()) => {
+                // Whoever wants the run to end doesn't wait for a server that has much to catch up with.
+                let too_long = async {
+                    progress.until_stopped().await;
+                    tokio::time::sleep(FINISH_MAX).await;
+                };
+                let finished = tokio::select! {
+                    finished = case.bench.finish(target, self.row(place)) => Some(finished),
+                    () = too_long => None,
+                };
+                finished.unwrap_or_else(|| {
+                    self.cut(place, "the run was ended early");
+                    Ok(())
+                })
+            }
             failed => failed,
         };
         if let Err(error) = finished {
