@@ -107,10 +107,11 @@ impl Changes {
         keys: &[DocumentKeys],
     ) -> Result<()> {
         let data = self.expect_same(collection)?;
-        for (index, document_keys) in data.written_indexes().zip(keys) {
+        let built = data.indexes.len();
+        for (at, (index, document_keys)) in data.written_indexes().zip(keys).enumerate() {
             for key in &document_keys.keys {
                 self.expect_free(collection, data, index, key)?;
-                self.put_entry(index, key, id);
+                self.put_entry(index, key, id, at < built);
             }
         }
         self.count(collection, data, 1, document.len() as i64);
@@ -154,7 +155,7 @@ impl Changes {
                 }
                 // An index being built may not have the entries of before yet, and won't get them any more.
                 if is_new || at >= built {
-                    self.put_entry(index, key, id);
+                    self.put_entry(index, key, id, is_new && !is_own && at < built);
                 }
             }
         }
@@ -380,10 +381,15 @@ impl Changes {
         });
     }
 
-    fn put_entry(&mut self, index: &Index, key: &KeyOf, record: RecordId) {
+    /// Puts an entry into an index. One that names its record is known not to be there where the record doesn't have its key
+    /// yet, by `is_first`; of a unique index's keys that is only expected.
+    fn put_entry(&mut self, index: &Index, key: &KeyOf, record: RecordId, is_first: bool) {
         let entry = IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record };
         let (key, value) = entry.to_parts(index.unique());
-        self.change.batch.put(index.ident, key, value);
+        match is_first && !index.unique() {
+            true => self.change.batch.put_new(index.ident, key, value),
+            false => self.change.batch.put(index.ident, key, value),
+        }
     }
 
     fn delete_entry(&mut self, index: &Index, key: &KeyOf, record: RecordId) {

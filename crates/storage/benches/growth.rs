@@ -1,7 +1,8 @@
 //! How the disk engine bears data that grow beyond its cache.
 //!
 //! `cargo bench -p storage --bench growth [-- DIRECTORY [ENTRIES [CACHE_MIB]]]` loads documents of some 80 bytes, with
-//! an index on `_id` and one on a random number, in batches of a thousand as `insertMany` does, and prints for each
+//! an index on `_id` and one on a random number, in batches of a thousand as `insertMany` does (whose entries in an
+//! index that isn't unique are known to be new, since they name new records), and prints for each
 //! eighth of them how many go in a second, the CPU time of one, and the bytes written for it, journal included; then
 //! the same for random updates of that number, the last checkpoint included, and how large the files are; then the
 //! CPU time of gets and scans. The argument `smoke` makes everything small.
@@ -111,7 +112,7 @@ fn load(engine: &DiskEngine, directory: &Path, entries: u64) -> Result<u64> {
                 let indexed = random(number, 0);
                 batch.put(RECORDS, number.to_be_bytes(), document(number, indexed));
                 batch.put(IDS, id(number).as_slice(), number.to_be_bytes());
-                batch.put(NUMBERS, entry(number, indexed).as_slice(), []);
+                batch.put_new(NUMBERS, entry(number, indexed).as_slice(), []);
             }
             engine.commit(batch)?;
             if (from / BATCH).is_multiple_of(16) {
@@ -137,7 +138,7 @@ fn update(engine: &DiskEngine, entries: u64, updates: u64) -> Result<()> {
         let mut batch = Batch::new();
         batch.put(RECORDS, number.to_be_bytes(), document(number, indexed));
         batch.delete(NUMBERS, entry(number, before).as_slice());
-        batch.put(NUMBERS, entry(number, indexed).as_slice(), []);
+        batch.put_new(NUMBERS, entry(number, indexed).as_slice(), []);
         engine.commit(batch)?;
     }
     engine.checkpoint()?;

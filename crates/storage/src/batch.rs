@@ -41,11 +41,22 @@ pub enum Op {
 
 /// Changes that take effect together or not at all, in the order in which they were added: a later one sees
 /// the earlier ones, so a tree can be created and filled by the same batch.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Batch {
     ops: Vec<Op>,
+    /// Which of the changes put keys that are known not to be there, in order.
+    new: Vec<usize>,
     time: u64,
 }
+
+impl PartialEq for Batch {
+    /// What the caller knew of the keys is no part of what the batch does.
+    fn eq(&self, other: &Self) -> bool {
+        self.ops == other.ops && self.time == other.time
+    }
+}
+
+impl Eq for Batch {}
 
 impl Batch {
     /// An empty batch.
@@ -55,12 +66,27 @@ impl Batch {
 
     /// An empty batch with room for `ops` changes.
     pub fn with_capacity(ops: usize) -> Self {
-        Batch { ops: Vec::with_capacity(ops), time: 0 }
+        Batch { ops: Vec::with_capacity(ops), ..Batch::default() }
     }
 
     /// Adds [`Op::Put`].
     pub fn put(&mut self, ident: Ident, key: impl Into<Key>, value: impl Into<Value>) {
         self.ops.push(Op::Put { ident, key: key.into(), value: value.into() });
+    }
+
+    /// Adds [`Op::Put`] of a key that isn't in the tree before the batch, as the caller knows without looking: because a
+    /// number is in it that was never given before, say. An engine then needn't look either, which spares it a page from the disk for
+    /// each entry of a large index on random values. Where the key is there after all, counts are wrong from then on, and
+    /// what was there may come back: [`crate::contract::Checked`] and debug builds look.
+    pub fn put_new(&mut self, ident: Ident, key: impl Into<Key>, value: impl Into<Value>) {
+        self.new.push(self.ops.len());
+        self.put(ident, key, value);
+    }
+
+    /// The changes, in order, and whether each puts a key that is known not to be there.
+    pub fn with_new(&self) -> impl Iterator<Item = (&Op, bool)> {
+        let mut new = self.new.iter().peekable();
+        self.ops.iter().enumerate().map(move |(at, op)| (op, new.next_if_eq(&&at).is_some()))
     }
 
     /// Adds [`Op::Delete`].
@@ -90,6 +116,7 @@ impl Batch {
 
     /// Adds all changes of another batch behind these. The greater of the two times is kept.
     pub fn append(&mut self, mut other: Batch) {
+        self.new.extend(other.new.iter().map(|at| at + self.ops.len()));
         self.ops.append(&mut other.ops);
         self.time = self.time.max(other.time);
     }

@@ -66,6 +66,7 @@ impl<E: Engine> Checked<E> {
     fn commit_closely(&self, batch: Batch) -> Result<Position> {
         let before = self.engine.snapshot();
         let expected = outcome(&*before, &batch);
+        look_for_new(&*before, &batch);
         let written = final_writes(&batch);
         let old: Vec<_> = written.iter().map(|write| before.get(write.ident, &write.key)).collect();
         let result = self.engine.commit(batch);
@@ -236,6 +237,24 @@ fn outcome(before: &dyn Snapshot, batch: &Batch) -> Result<()> {
         };
     }
     Ok(())
+}
+
+/// Asserts of a small batch that changes no whole trees that the keys it says are new are.
+fn look_for_new(before: &dyn Snapshot, batch: &Batch) {
+    let is_key = |op: &Op| matches!(op, Op::Put { .. } | Op::Delete { .. });
+    if batch.len() > READ_BACK || !batch.ops().iter().all(is_key) {
+        return;
+    }
+    for (op, _) in batch.with_new().filter(|(_, is_new)| *is_new) {
+        if let Op::Put { ident, key, .. } = op {
+            let there = before.get(*ident, key);
+            assert!(
+                !matches!(there, Ok(Some(_))),
+                "{key:?} of tree {} is there, and was said to be new",
+                ident.0
+            );
+        }
+    }
 }
 
 /// What a key must hold after a batch.

@@ -12,9 +12,11 @@ mod check;
 mod file;
 mod merge;
 mod page;
+mod pending;
 mod room;
 mod run;
 mod superblock;
+mod table;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -36,13 +38,15 @@ use cache::PageCache;
 use file::PageFile;
 use room::{Extent, Room};
 use superblock::{SLOTS_UNITS, Superblock};
-use tree::{OpenTree, Tree};
+use table::{OpenTable, Stored};
+use tree::{OpenTree, Tree, Walk};
 
 pub(super) use cache::CacheCounts;
 pub(super) use check::Found;
 pub(super) use merge::Source;
 pub(crate) use page::{entries, framed};
-pub(super) use tree::BaseCursor;
+pub(super) use pending::Share;
+pub(super) use table::BaseCursor;
 pub(super) use write::{Changes, Copied, Numbers};
 
 /// Stand for the trees that tell of the others, in messages.
@@ -163,7 +167,7 @@ pub(super) struct View {
     file: Arc<PageFile>,
     root: Superblock,
     /// Tables opened so far.
-    tables: RwLock<HashMap<u64, Option<Arc<OpenTree>>>>,
+    tables: RwLock<HashMap<u64, Option<Arc<OpenTable>>>>,
 }
 
 impl View {
@@ -185,7 +189,7 @@ impl View {
         let mut rows = Vec::new();
         let Some(tree) = tree else { return Ok(rows) };
         let tree = Arc::new(OpenTree::new(Arc::clone(&self.file), table, tree)?);
-        let Some(mut cursor) = BaseCursor::new(tree, None, Range::all(), Direction::Forward) else {
+        let Some(mut cursor) = Walk::new(tree, None, Range::all(), Direction::Forward) else {
             return Ok(rows);
         };
         while cursor.peek()?.is_some() {
@@ -217,21 +221,22 @@ impl View {
     }
 
     /// Where each table is.
-    fn places(&self) -> Result<Vec<(u64, Tree)>> {
+    fn places(&self) -> Result<Vec<(u64, Stored)>> {
         let rows = self.rows(TABLES_TABLE, self.root.tables)?.into_iter();
-        rows.map(|(number, row)| Ok((number, Tree::decode(&row).ok_or_else(|| self.senseless())?))).collect()
+        rows.map(|(number, row)| Ok((number, Stored::decode(&row).ok_or_else(|| self.senseless())?)))
+            .collect()
     }
 
     /// Where a table is.
-    fn place(&self, number: u64) -> Result<Option<Tree>> {
+    fn place(&self, number: u64) -> Result<Option<Stored>> {
         let Some(tables) = self.root.tables else { return Ok(None) };
         let tables = OpenTree::new(Arc::clone(&self.file), TABLES_TABLE, tables)?;
-        let found = tables.with(&number.to_be_bytes(), Tree::decode)?;
-        found.map(|tree| tree.ok_or_else(|| self.senseless())).transpose()
+        let found = tables.with(&number.to_be_bytes(), Stored::decode)?;
+        found.map(|stored| stored.ok_or_else(|| self.senseless())).transpose()
     }
 
     /// A table, opened; none if there is nothing in it, as in table 0.
-    fn table(&self, number: u64) -> Result<Option<Arc<OpenTree>>> {
+    fn table(&self, number: u64) -> Result<Option<Arc<OpenTable>>> {
         if number == 0 {
             return Ok(None);
         }
@@ -239,11 +244,18 @@ impl View {
             return Ok(table.clone());
         }
         let table = match self.place(number)? {
-            Some(tree) => Some(Arc::new(OpenTree::new(Arc::clone(&self.file), number, tree)?)),
+            Some(stored) => Some(Arc::new(OpenTable::new(&self.file, number, stored)?)),
             None => None,
         };
         self.tables.write().insert(number, table.clone());
         Ok(table)
+    }
+
+    /// How many changes wait in all tables.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> u64 {
+        let tables = self.places().unwrap_or_default().into_iter();
+        tables.filter_map(|(_, stored)| stored.pending).map(|tree| tree.entries).sum()
     }
 
     /// The value under a key of a table.
@@ -271,6 +283,6 @@ impl View {
     ) -> Result<Option<BaseCursor>> {
         Ok(self
             .table(number)?
-            .and_then(|table| BaseCursor::new(table, Some(Arc::clone(self)), range, direction)))
+            .and_then(|table| BaseCursor::new(&table, Some(Arc::clone(self)), range, direction)))
     }
 }

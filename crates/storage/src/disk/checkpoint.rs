@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::base::{Base, Changes, Copied, Numbers, Source, View};
+use super::base::{Base, Changes, Copied, Numbers, Share, Source, View};
 use super::state::{Change, Freeze, Frozen, Table, each_ident};
 use crate::memory::TreeCursor;
 use crate::{Direction, Ident, Key, Range, Result, Value};
@@ -110,7 +110,11 @@ impl Step {
                 let cursor = self.table.cursor(view, Range::all(), Direction::Forward)?;
                 changes.merge(number, &mut Copied::new(cursor))
             }
-            (number, false) => changes.merge(number, &mut Layer::new(frozen)),
+            (number, false) => {
+                let Table { entries, bytes, .. } = self.table;
+                let share = Share { changes: frozen.changes.len() as u64, entries, bytes };
+                changes.change(number, share, || Layer::new(frozen))
+            }
         }
     }
 }

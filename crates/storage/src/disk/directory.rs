@@ -18,7 +18,8 @@ use crate::{Error, Result};
 /// 2. The journal's frames carry the time of their commit, and values that repeat only once (`record.rs`); the
 ///    base remembers the greatest time.
 /// 3. The base is a file of pages of our own (`base.rs`), no longer one of redb (`legacy.rs`).
-pub(super) const FORMAT: u32 = 3;
+/// 4. A table may have a second tree, of changes that wait (`base/pending.rs`).
+pub(super) const FORMAT: u32 = 4;
 /// The last format whose base is redb's.
 pub(super) const LEGACY_FORMAT: u32 = 2;
 pub(super) const FORMAT_FILE: &str = "vellum.format";

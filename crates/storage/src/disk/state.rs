@@ -243,7 +243,7 @@ impl State {
     /// disk; [`State::apply`] then does not.
     pub(super) fn prepare(&self, batch: &Batch) -> Result<Vec<Option<usize>>> {
         let mut known = Known { state: self, made: BTreeMap::new(), recent: None };
-        batch.ops().iter().map(|op| known.admit(op)).collect()
+        batch.with_new().map(|(op, is_new)| known.admit(op, is_new)).collect()
     }
 
     /// Carries out a prepared batch, and returns the trees that it discards for the caller to free outside
@@ -379,9 +379,11 @@ enum Made<'a> {
 }
 
 impl<'a> Known<'a> {
-    fn admit(&mut self, op: &Op) -> Result<Option<usize>> {
+    fn admit(&mut self, op: &Op, is_new: bool) -> Result<Option<usize>> {
         match op {
-            Op::Put { ident, key, .. } | Op::Delete { ident, key } => return self.look_up(*ident, key),
+            Op::Put { ident, key, .. } | Op::Delete { ident, key } => {
+                return self.look_up(*ident, key, is_new);
+            }
             Op::Clear(ident) => {
                 self.find(*ident)?;
                 self.made.insert(*ident, Made::Empty);
@@ -401,12 +403,20 @@ impl<'a> Known<'a> {
     }
 
     /// The length that the layers below have under a key, if that will matter: it doesn't where the top
-    /// layer has the key and cannot forget it.
-    fn look_up(&mut self, ident: Ident, key: &Key) -> Result<Option<usize>> {
+    /// layer has the key and cannot forget it, or where the key is known to be nowhere.
+    fn look_up(&mut self, ident: Ident, key: &Key, is_new: bool) -> Result<Option<usize>> {
         if key.len() > Key::MAX_BYTES {
             return Err(Error::KeyTooLong(key.len()));
         }
         match self.find(ident)? {
+            Some(table) if is_new => {
+                debug_assert!(
+                    table.top.get(key).is_some()
+                        || !matches!(table.len_below(key, &self.state.view), Ok(Some(_))),
+                    "a key that is there was said to be new: {key:?}"
+                );
+                Ok(None)
+            }
             Some(table) if table.top.get(key).is_none() => table.len_below(key, &self.state.view),
             _ => Ok(None),
         }

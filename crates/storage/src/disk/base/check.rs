@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::page::Page;
-use super::{View, table_name};
+use super::tree::{OpenTree, Tree, Walk};
+use super::{BaseCursor, View, table_name};
 use crate::bytes::Text;
-use crate::{Damage, Key, Result};
+use crate::{Damage, Direction, Key, Range, Result};
 
 /// No more damages than this are told of one table.
 const DAMAGES_MAX: usize = 1000;
@@ -20,75 +21,144 @@ pub(in crate::disk) enum Found<'a> {
 
 impl View {
     /// Calls a function with all that is in a table, in the order of keys; it says whether to go on. What lies below a
-    /// page that cannot be read is left out.
+    /// page that cannot be read is left out; where that had changes that were still to be merged, what they changed is met
+    /// as it was before them.
     pub(in crate::disk) fn read_all(
         &self,
         number: u64,
         see: &mut dyn FnMut(Found<'_>) -> Result<bool>,
     ) -> Result<()> {
-        let table = match self.table(number) {
-            Ok(Some(table)) => table,
-            Ok(None) => return Ok(()),
-            Err(error) => return see(Found::Damage(error.to_string())).map(drop),
-        };
-        let mut ended = Ok(());
-        let mut see_page = |page: Result<Arc<Page>>| -> Result<bool> {
-            let page = match page {
-                Ok(page) => page,
-                Err(error) => return see(Found::Damage(error.to_string())),
-            };
-            if page.height() == 0 {
-                for at in 0..page.len() {
-                    if !see(Found::Entry(&page.key(at), page.value(at)))? {
-                        return Ok(false);
+        let (entries, pending, more) = self.open_all(number, see)?;
+        match (entries, pending) {
+            _ if !more => Ok(()),
+            (Some(entries), None) => read_tree(&entries, see),
+            (None, None) => Ok(()),
+            (entries, Some(pending)) => {
+                let (all, up) = (Range::all, Direction::Forward);
+                let below = entries.and_then(|tree| Walk::new(Arc::new(tree), None, all(), up));
+                let pending = Arc::new(pending);
+                let below = below.unwrap_or_else(|| Walk::ended(Arc::clone(&pending), up));
+                let mut cursor = BaseCursor::over(below, Walk::new(pending, None, all(), up), up);
+                loop {
+                    let more = match cursor.peek() {
+                        Err(error) => see(Found::Damage(error.to_string()))?,
+                        Ok(None) => return Ok(()),
+                        Ok(Some(_)) => {
+                            let value = cursor.take().unwrap_or_default();
+                            see(Found::Entry(cursor.taken(), &value))?
+                        }
+                    };
+                    if !more {
+                        return Ok(());
                     }
                 }
             }
-            Ok(true)
+        }
+    }
+
+    /// Opens the trees of a table, as far as they can be read, and says whether to go on.
+    fn open_all(
+        &self,
+        number: u64,
+        see: &mut dyn FnMut(Found<'_>) -> Result<bool>,
+    ) -> Result<(Option<OpenTree>, Option<OpenTree>, bool)> {
+        let mut more = true;
+        let stored = match self.place(number) {
+            _ if number == 0 => None,
+            Ok(stored) => stored,
+            Err(error) => {
+                more = see(Found::Damage(error.to_string()))?;
+                None
+            }
         };
-        table.walk(&mut |_, page| {
-            see_page(page).unwrap_or_else(|error| {
-                ended = Err(error);
-                false
-            })
-        });
-        ended
+        let mut open = |tree: Option<Tree>| -> Result<Option<OpenTree>> {
+            let opened = tree.map(|tree| OpenTree::once(Arc::clone(&self.file), number, tree));
+            match opened {
+                Some(Err(error)) => {
+                    more = more && see(Found::Damage(error.to_string()))?;
+                    Ok(None)
+                }
+                opened => Ok(opened.and_then(Result::ok)),
+            }
+        };
+        let (entries, pending) =
+            (stored.map(|stored| stored.entries), stored.and_then(|stored| stored.pending));
+        Ok((open(entries)?, open(pending)?, more))
     }
 
     /// Reads all of a table, and tells what isn't as it was written.
     pub(in crate::disk) fn verify(&self, number: u64, go_on: &mut dyn FnMut() -> bool) -> Vec<Damage> {
         let mut damages = Vec::new();
-        let (mut last, mut entries): (Option<Key>, u64) = (None, 0);
-        let mut whole = true;
-        let name = table_name(number);
-        let read = self.read_all(number, &mut |found| {
-            match found {
-                Found::Damage(what) => {
-                    whole = false;
-                    damages.push(Damage { key: None, what });
-                }
-                Found::Entry(key, _) => {
-                    if last.as_ref().is_some_and(|last| **last >= *key) {
-                        let what =
-                            format!("the base's table {name} is out of order at the key \"{}\"", Text(key));
-                        damages.push(Damage { key: Some(Key::from(key)), what });
-                    }
-                    last = Some(Key::from(key));
-                    entries += 1;
-                }
+        let mut note = |found: Found<'_>| {
+            if let Found::Damage(what) = found {
+                damages.push(Damage { key: None, what });
             }
-            let more = damages.len() < DAMAGES_MAX && (entries % 256 > 0 || go_on());
-            whole &= more;
-            Ok(more)
-        });
-        let said = match self.table(number) {
-            Ok(Some(table)) => table.tree.entries,
-            _ => 0,
+            Ok(true)
         };
-        if read.is_ok() && whole && said != entries {
-            let what = format!("the base's table {name} has {entries} entries, {said} were written");
-            damages.push(Damage { key: None, what });
+        let name = table_name(number);
+        let Ok((entries, pending, _)) = self.open_all(number, &mut note) else { return damages };
+        for (tree, name) in [(entries, name.clone()), (pending, format!("{name}, its changes,"))] {
+            if let Some(tree) = tree {
+                verify_tree(&tree, &name, &mut damages, go_on);
+            }
         }
         damages
+    }
+}
+
+/// Calls a function with all that is in a tree.
+fn read_tree(tree: &OpenTree, see: &mut dyn FnMut(Found<'_>) -> Result<bool>) -> Result<()> {
+    let mut ended = Ok(());
+    let mut see_page = |page: Result<Arc<Page>>| -> Result<bool> {
+        let page = match page {
+            Ok(page) => page,
+            Err(error) => return see(Found::Damage(error.to_string())),
+        };
+        if page.height() == 0 {
+            for at in 0..page.len() {
+                if !see(Found::Entry(&page.key(at), page.value(at)))? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    };
+    tree.walk(&mut |_, page| {
+        see_page(page).unwrap_or_else(|error| {
+            ended = Err(error);
+            false
+        })
+    });
+    ended
+}
+
+/// Reads all of a tree of the table of that name, and tells what isn't as it was written.
+fn verify_tree(tree: &OpenTree, name: &str, damages: &mut Vec<Damage>, go_on: &mut dyn FnMut() -> bool) {
+    let (mut last, mut entries): (Option<Key>, u64) = (None, 0);
+    let mut whole = true;
+    let read = read_tree(tree, &mut |found| {
+        match found {
+            Found::Damage(what) => {
+                whole = false;
+                damages.push(Damage { key: None, what });
+            }
+            Found::Entry(key, _) => {
+                if last.as_ref().is_some_and(|last| **last >= *key) {
+                    let what =
+                        format!("the base's table {name} is out of order at the key \"{}\"", Text(key));
+                    damages.push(Damage { key: Some(Key::from(key)), what });
+                }
+                last = Some(Key::from(key));
+                entries += 1;
+            }
+        }
+        let more = damages.len() < DAMAGES_MAX && (entries % 256 > 0 || go_on());
+        whole &= more;
+        Ok(more)
+    });
+    let said = tree.tree.entries;
+    if read.is_ok() && whole && said != entries {
+        let what = format!("the base's table {name} has {entries} entries, {said} were written");
+        damages.push(Damage { key: None, what });
     }
 }

@@ -50,16 +50,23 @@ impl PageFile {
         (![IDENTS_TABLE, TABLES_TABLE].contains(&table)).then(|| self.reuse.uses(table))
     }
 
-    /// A page of a table, which stays in memory from now on if there is room; the visit is noted.
+    /// A page of a table, which stays in memory from now on if there is room; the visit is noted, and counted if it is a
+    /// read and the page a leaf.
     #[inline]
-    pub(super) fn visit(&self, uses: Option<&Uses>, table: u64, place: Place) -> Result<Arc<Page>> {
+    pub(super) fn visit(
+        &self,
+        uses: Option<&Uses>,
+        is_read: bool,
+        table: u64,
+        place: Place,
+    ) -> Result<Arc<Page>> {
         let Some(uses) = uses else { return self.page(table, place) };
         let number = self.number | place.offset;
         let (page, is_miss) = match self.cache.get(number) {
             Some(page) => (page, false),
             None => (self.take_in(table, place)?, true),
         };
-        let (bytes, is_leaf) = (page.memory(), page.height() == 0);
+        let (bytes, is_leaf) = (page.memory(), is_read && page.height() == 0);
         self.reuse.visit(uses, Visited { number, bytes, is_leaf, is_miss });
         Ok(page)
     }

@@ -15,7 +15,7 @@ use crate::disk::journal::during;
 use crate::{Compression, Error, Key, Result, Value};
 
 /// How long a page is to be, uncompressed; tests want many pages of little data.
-const TARGET: usize = if cfg!(test) { 1 << 10 } else { 8 << 10 };
+pub(super) const TARGET: usize = if cfg!(test) { 1 << 10 } else { 8 << 10 };
 /// How long it may be, unless a single entry is longer.
 const MOST: usize = TARGET + TARGET / 2;
 /// A page shorter than this takes the next one in.
@@ -110,21 +110,24 @@ struct Merge<'w, 'a> {
     low: Option<Vec<u8>>,
     /// The key before the run's first that is left.
     before: Vec<u8>,
-    /// Whether the run's leaves are to stay in memory.
+    /// Whether the run's leaves are to stay in memory, and whether all are.
     keep: bool,
+    keep_all: bool,
     entries: u64,
 }
 
-/// Merges changes into a tree, and returns what it is afterwards; none if nothing is left in it.
+/// Merges changes into a tree, and returns what it is afterwards; none if nothing is left in it. The leaves that it writes
+/// stay in memory if those before did, or if `keep_all` says so.
 pub(super) fn merge(
     writer: &mut Writer<'_>,
     table: u64,
     tree: Option<Tree>,
+    keep_all: bool,
     changes: &mut impl Source,
 ) -> Result<Option<Tree>> {
     let entries = tree.map_or(0, |tree| tree.entries);
     let (levels, before) = (vec![Run::default()], Vec::new());
-    let mut merge = Merge { writer, table, levels, low: None, before, keep: false, entries };
+    let mut merge = Merge { writer, table, levels, low: None, before, keep: false, keep_all, entries };
     match tree {
         Some(tree) => merge.page(tree.place, tree.height, &[], None, changes)?,
         None => {
@@ -301,7 +304,7 @@ impl Merge<'_, '_> {
             self.before = run.entry(count - 1).0.to_vec();
         }
         let page = run.take(count, level as u8);
-        let place = self.writer.write(page, self.keep || level > 0)?;
+        let place = self.writer.write(page, self.keep || self.keep_all || level > 0)?;
         self.push(level + 1, &key, &place.encode())
     }
 

@@ -1,5 +1,7 @@
 //! The base against a map: random changes in many rounds, every state that is held, and the room it takes.
 
+mod pending;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -43,6 +45,25 @@ fn apply(base: &mut Base, table: u64, round: &Round, wanted: &BTreeSet<u64>) {
         to.keep_only(wanted)
     });
     written.unwrap();
+}
+
+/// The same where changes may wait; `model` is what the table has afterwards.
+fn apply_in_parts(base: &mut Base, table: u64, round: &Round, model: &Model) {
+    let changes: BTreeMap<_, _> = round.iter().cloned().collect();
+    let bytes = model.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
+    let share = Share { changes: changes.len() as u64, entries: model.len() as u64, bytes };
+    let numbers = Numbers { position: 1, time: 2, next_table: 9 };
+    let sorted = || Sorted(changes.clone().into_iter().peekable());
+    base.checkpoint(numbers, &|| true, |to| to.change(table, share, sorted)).unwrap();
+}
+
+fn change(model: &mut Model, round: &Round) {
+    for (key, value) in round.iter().cloned() {
+        match value {
+            Some(value) => _ = model.insert(key, value),
+            None => _ = model.remove(&key),
+        }
+    }
 }
 
 fn contents(view: &Arc<View>, table: u64, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -105,20 +126,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn a_base_is_a_map(rounds in prop::collection::vec((1u64..3, round(), any::<bool>()), 1..25)) {
+    fn a_base_is_a_map(
+        rounds in prop::collection::vec((1u64..3, round(), any::<bool>(), 0..8), 1..25),
+    ) {
         let files = FaultyFiles::new();
         make(&files, Path::new("/base")).unwrap();
         let mut base = open(&files);
         let mut models = BTreeMap::from([(1, Model::new()), (2, Model::new())]);
         let mut held = Vec::new();
-        for (table, round, hold) in rounds {
-            apply(&mut base, table, &round, &BTreeSet::from([1, 2]));
+        for (table, round, hold, way) in rounds {
             let model = models.get_mut(&table).unwrap();
-            for (key, value) in round {
-                match value {
-                    Some(value) => _ = model.insert(key, value),
-                    None => _ = model.remove(&key),
-                }
+            change(model, &round);
+            match way {
+                0 => apply(&mut base, table, &round, &BTreeSet::from([1, 2])),
+                _ => apply_in_parts(&mut base, table, &round, model),
             }
             check_room(&mut base);
             if hold {
@@ -175,7 +196,7 @@ fn a_damaged_page_hides_no_other() {
     let round: Round = (0..900u32).map(|number| (number.to_be_bytes().to_vec(), Some(vec![1; 44]))).collect();
     apply(&mut base, 1, &round, &BTreeSet::from([1]));
     let mut leaves = Vec::new();
-    base.current.table(1).unwrap().unwrap().walk(&mut |place, page| {
+    base.current.table(1).unwrap().unwrap().entries.walk(&mut |place, page| {
         leaves.extend(page.ok().filter(|page| page.height() == 0).map(|page| (place, page)));
         true
     });
@@ -229,7 +250,7 @@ fn a_page_of_zeros_is_named_whatever_it_was() {
     })
     .unwrap();
     let heights = [IDENTS_TABLE, TABLES_TABLE, 1].map(|table| match table {
-        1 => base.current.table(1).unwrap().unwrap().tree.height,
+        1 => base.current.table(1).unwrap().unwrap().entries.tree.height,
         IDENTS_TABLE => base.current.root.idents.unwrap().height,
         _ => base.current.root.tables.unwrap().height,
     });

@@ -1,4 +1,5 @@
-//! A tree of pages, as it is read: looked up in, walked along, and walked through.
+//! A tree of pages, as it is read: looked up in, walked along, and walked through. What a table reads like that has two
+//! of them is in `table.rs`.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -49,24 +50,58 @@ pub(super) struct OpenTree {
     top: Option<Arc<Page>>,
     /// Keys beyond this one are not there, if it is known: new record ids need no search.
     last: Option<Vec<u8>>,
-    uses: Option<Arc<Uses>>,
+    visits: Visits,
+}
+
+/// What becomes of a page that is visited.
+enum Visits {
+    /// It stays in memory, and is noted if there are counters: as a read where it is one of the table's entries.
+    Noted(Option<Arc<Uses>>, bool),
+    /// Nothing: it is read once.
+    Passing,
 }
 
 impl OpenTree {
+    /// A tree of entries.
     pub(super) fn new(file: Arc<PageFile>, table: u64, tree: Tree) -> Result<Self> {
-        let uses = file.uses(table);
+        let visits = Visits::Noted(file.uses(table), true);
+        OpenTree::keeping(file, table, tree, visits)
+    }
+
+    /// One of changes that wait, which is on the way to the entries.
+    pub(super) fn pending(file: Arc<PageFile>, table: u64, tree: Tree) -> Result<Self> {
+        let visits = Visits::Noted(file.uses(table), false);
+        OpenTree::keeping(file, table, tree, visits)
+    }
+
+    fn keeping(file: Arc<PageFile>, table: u64, tree: Tree, visits: Visits) -> Result<Self> {
         let top = Some(file.page(table, tree.place)?).filter(|page| page.height() > 0);
-        let mut opened = OpenTree { file, table, tree, top, last: None, uses };
+        let mut opened = OpenTree { file, table, tree, top, last: None, visits };
         // Where a page on the way is damaged, others are not.
         opened.last = opened.find_last().ok();
         Ok(opened)
+    }
+
+    /// A tree for somebody who reads it once.
+    pub(super) fn once(file: Arc<PageFile>, table: u64, tree: Tree) -> Result<Self> {
+        let (top, _) = file.page_once(table, tree.place)?;
+        let top = Some(top).filter(|page| page.height() > 0);
+        Ok(OpenTree { file, table, tree, top, last: None, visits: Visits::Passing })
     }
 
     #[inline]
     fn top(&self) -> Result<Arc<Page>> {
         match &self.top {
             Some(top) => Ok(Arc::clone(top)),
-            None => self.file.visit(self.uses.as_deref(), self.table, self.tree.place),
+            None => self.visit(self.tree.place),
+        }
+    }
+
+    #[inline]
+    fn visit(&self, place: Place) -> Result<Arc<Page>> {
+        match &self.visits {
+            Visits::Noted(uses, is_read) => self.file.visit(uses.as_deref(), *is_read, self.table, place),
+            Visits::Passing => self.file.page_once(self.table, place).map(|(page, _)| page),
         }
     }
 
@@ -84,7 +119,7 @@ impl OpenTree {
     #[inline]
     fn below(&self, page: &Page, at: usize) -> Result<Arc<Page>> {
         let place = page.place(at).ok_or_else(|| self.file.damaged(self.table, self.tree.place))?;
-        self.file.visit(self.uses.as_deref(), self.table, place)
+        self.visit(place)
     }
 
     /// Does something with the value under a key.
@@ -163,7 +198,7 @@ fn is_empty(range: &Range) -> bool {
 /// A walk over a range of a tree, which can look at the next entry before it takes it.
 ///
 /// A page that cannot be read is an error once; the walk then goes on behind it.
-pub(in crate::disk) struct BaseCursor {
+pub(super) struct Walk {
     tree: Arc<OpenTree>,
     /// What keeps the tree's pages from being written over.
     _view: Option<Arc<View>>,
@@ -186,7 +221,7 @@ pub(in crate::disk) struct BaseCursor {
     is_next: bool,
 }
 
-impl BaseCursor {
+impl Walk {
     /// A cursor over a range; none if there is nothing in it.
     pub(super) fn new(
         tree: Arc<OpenTree>,
@@ -194,7 +229,17 @@ impl BaseCursor {
         range: Range,
         direction: Direction,
     ) -> Option<Self> {
-        (!is_empty(&range)).then(|| BaseCursor {
+        (!is_empty(&range)).then(|| Walk::along(tree, view, range, direction))
+    }
+
+    /// A cursor that is at its end.
+    pub(super) fn ended(tree: Arc<OpenTree>, direction: Direction) -> Self {
+        let walk = Walk::along(tree, None, Range::all(), direction);
+        Walk { started: true, is_last: true, ..walk }
+    }
+
+    fn along(tree: Arc<OpenTree>, view: Option<Arc<View>>, range: Range, direction: Direction) -> Self {
+        Walk {
             tree,
             _view: view,
             range,
@@ -208,7 +253,7 @@ impl BaseCursor {
             prefixed: None,
             has_key: false,
             is_next: false,
-        })
+        }
     }
 
     /// Goes down to the leaf where the walk begins.
@@ -291,7 +336,7 @@ impl BaseCursor {
 
     /// The next key without taking its entry.
     #[inline]
-    pub(in crate::disk) fn peek(&mut self) -> Result<Option<&[u8]>> {
+    pub(super) fn peek(&mut self) -> Result<Option<&[u8]>> {
         if self.is_next {
             return Ok(Some(&self.key));
         }
@@ -316,35 +361,43 @@ impl BaseCursor {
         Ok(Some(&self.key))
     }
 
+    /// The value of the entry that was peeked at.
+    #[inline]
+    pub(super) fn value(&self) -> &[u8] {
+        let at = match self.direction {
+            Direction::Forward => self.left.start,
+            Direction::Backward => self.left.end.saturating_sub(1),
+        };
+        self.leaf.as_ref().filter(|_| self.is_next).map_or(&[], |leaf| leaf.value(at))
+    }
+
+    /// Passes the entry that was peeked at.
+    #[inline]
+    pub(super) fn pass(&mut self) {
+        if std::mem::take(&mut self.is_next) {
+            match self.direction {
+                Direction::Forward => self.left.start += 1,
+                Direction::Backward => self.left.end -= 1,
+            }
+        }
+    }
+
     /// Takes the entry that was peeked at, and returns its value.
     #[inline]
-    pub(in crate::disk) fn take(&mut self) -> Option<Value> {
-        if !self.is_next {
-            return None;
-        }
-        self.is_next = false;
-        let leaf = self.leaf.as_ref()?;
-        let at = match self.direction {
-            Direction::Forward => {
-                self.left.start += 1;
-                self.left.start - 1
-            }
-            Direction::Backward => {
-                self.left.end -= 1;
-                self.left.end
-            }
-        };
-        Some(Value::from(leaf.value(at)))
+    pub(super) fn take(&mut self) -> Option<Value> {
+        let value = self.is_next.then(|| Value::from(self.value()));
+        self.pass();
+        value
     }
 
     /// The key of the entry taken last, until the next is looked at.
     #[inline]
-    pub(in crate::disk) fn taken(&self) -> &[u8] {
+    pub(super) fn taken(&self) -> &[u8] {
         &self.key
     }
 
     /// Skips forward to a key or what comes after it: within the leaf if it is there, else from the top.
-    pub(in crate::disk) fn seek(&mut self, key: &[u8]) -> Result<()> {
+    pub(super) fn seek(&mut self, key: &[u8]) -> Result<()> {
         let passed = match self.direction {
             Direction::Forward => key <= &*self.key,
             Direction::Backward => key >= &*self.key,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::merge::{Source, Writer, merge};
 use super::page::UNIT;
+use super::pending::{self, Share};
 use super::superblock::Superblock;
+use super::table::Stored;
 use super::tree::{Tree, each_extent};
 use super::{Base, BaseCursor, Extent, IDENTS_TABLE, Room, SLOTS_UNITS, TABLES_TABLE, View};
 use crate::disk::journal::during;
@@ -16,20 +18,43 @@ use crate::{Direction, Error, Ident, Key, Range, Result, Value};
 pub(in crate::disk) struct Changes<'a> {
     writer: Writer<'a>,
     view: Arc<View>,
-    tables: BTreeMap<u64, Option<Tree>>,
+    tables: BTreeMap<u64, Option<Stored>>,
     idents: BTreeMap<u64, Option<[u64; 3]>>,
 }
 
 impl Changes<'_> {
     /// Merges changes into a table, which is made if it isn't there.
     pub(in crate::disk) fn merge(&mut self, number: u64, changes: &mut impl Source) -> Result<()> {
-        let before = match self.tables.get(&number) {
-            Some(written) => *written,
-            None => self.view.place(number)?,
+        let after = match self.before(number)? {
+            None => merge(&mut self.writer, number, None, false, changes)?,
+            Some(before) => pending::write_all(&mut self.writer, number, (before, &self.view.file), changes)?,
         };
-        let after = merge(&mut self.writer, number, before, changes)?;
+        self.tables.insert(number, after.map(Stored::of));
+        Ok(())
+    }
+
+    /// The same where the changes, which `changes` gives from the beginning each time, may wait for more.
+    pub(in crate::disk) fn change<S: Source>(
+        &mut self,
+        number: u64,
+        share: Share,
+        changes: impl Fn() -> S,
+    ) -> Result<()> {
+        let before = self.before(number)?;
+        let bound = before.and_then(|before| share.bound(before.pending.is_some()));
+        let (Some(before), Some(bound)) = (before, bound) else { return self.merge(number, &mut changes()) };
+        let place = (before, &self.view.file);
+        let after = pending::write(&mut self.writer, number, place, bound, changes)?;
         self.tables.insert(number, after);
         Ok(())
+    }
+
+    /// Where a table is now.
+    fn before(&self, number: u64) -> Result<Option<Stored>> {
+        match self.tables.get(&number) {
+            Some(written) => Ok(*written),
+            None => self.view.place(number),
+        }
     }
 
     /// Says which table a tree has, how many entries, and how long its keys and values are; `None` if it is gone.
@@ -39,12 +64,12 @@ impl Changes<'_> {
 
     /// Deletes all tables but these, which no longer change.
     pub(in crate::disk) fn keep_only(&mut self, wanted: &BTreeSet<u64>) -> Result<()> {
-        for (number, tree) in self.view.places()? {
+        for (number, stored) in self.view.places()? {
             if wanted.contains(&number) {
                 continue;
             }
             let mut freed = Vec::new();
-            if let Err(error) = each_extent(&self.view.file, number, tree, &mut freed) {
+            if let Err(error) = stored.each_extent(&self.view.file, number, &mut freed) {
                 log::warn!("the room of what cannot be read stays taken for now: {error}");
             }
             self.writer.freed.append(&mut freed);
@@ -55,8 +80,7 @@ impl Changes<'_> {
 
     /// Writes what is to be said of the tables.
     fn rows(&mut self) -> Result<(Option<Tree>, Option<Tree>)> {
-        let tables =
-            self.tables.iter().map(|(number, tree)| (*number, tree.map(|tree| tree.encode().to_vec())));
+        let tables = self.tables.iter().map(|(number, stored)| (*number, stored.map(Stored::encode)));
         let tables = Rows::new(tables);
         let idents = self
             .idents
@@ -84,8 +108,18 @@ impl Rows {
     fn merge(mut self, writer: &mut Writer<'_>, table: u64, tree: Option<Tree>) -> Result<Option<Tree>> {
         match self.0.len() {
             0 => Ok(tree),
-            _ => merge(writer, table, tree, &mut self),
+            _ => merge(writer, table, tree, false, &mut self),
         }
+    }
+}
+
+impl<S: Source> Source for &mut S {
+    fn peek(&mut self) -> Result<Option<&[u8]>> {
+        S::peek(self)
+    }
+
+    fn take(&mut self) -> Result<Option<(Key, Option<Value>)>> {
+        S::take(self)
     }
 }
 
@@ -301,8 +335,8 @@ impl View {
                 each_extent(&self.file, table, tree, &mut used)?;
             }
         }
-        for (number, tree) in self.places()? {
-            each_extent(&self.file, number, tree, &mut used)?;
+        for (number, stored) in self.places()? {
+            stored.each_extent(&self.file, number, &mut used)?;
         }
         Ok(used)
     }

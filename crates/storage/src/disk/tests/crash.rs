@@ -14,6 +14,8 @@ struct Told {
     committed: u64,
     /// The last position that was said to be journaled, or checkpointed.
     journaled: u64,
+    /// The most changes that waited in the base after a checkpoint.
+    waited: u64,
 }
 
 /// A small generator with a fixed seed.
@@ -28,15 +30,24 @@ impl Random {
     }
 }
 
+fn many_key(at: u16) -> Vec<u8> {
+    [&[200][..], &at.to_be_bytes()].concat()
+}
+
 /// The script's batches: each changes two trees alike, so that a half would show, and some whole trees.
 pub(super) fn batches() -> Vec<Batch> {
     let mut random = Random(0x5EED);
-    let mut batches = vec![batch((0..3).map(|number| Op::Create(Ident(number))))];
+    // Enough for changes of it to wait in the base.
+    let many = (0..400u16).flat_map(|at| [1, 2].map(|tree| put(tree, &many_key(at), &[3; 30])));
+    let mut batches = vec![batch((0..3).map(|number| Op::Create(Ident(number))).chain(many))];
     let mut forked = false;
     for at in 0..45u64 {
         let mut ops = Vec::new();
         for _ in 0..1 + random.below(4) {
-            let key = vec![random.below(40) as u8; 1 + random.below(30) as usize];
+            let key = match random.below(2) {
+                0 => vec![random.below(40) as u8; 1 + random.below(30) as usize],
+                _ => many_key(random.below(400) as u16),
+            };
             let gone = random.below(3) == 0;
             // The very same value twice, as a document that the oplog repeats.
             let value = Value::from(vec![at as u8; random.below(300) as usize]);
@@ -88,6 +99,7 @@ fn commit_all(engine: &DiskEngine, told: &mut Told) -> Result<()> {
         if at % 11 == 7 {
             engine.checkpoint()?;
             told.journaled = position.0;
+            told.waited = told.waited.max(engine.core.latest().view.waiting());
         }
     }
     Ok(())
@@ -130,7 +142,7 @@ fn check(files: &FaultyFiles, loss: Loss, told: &Told, what: &str) {
 
 /// Stops at each of so many places, and returns how many stops were survived.
 fn stop_everywhere(count: u64, stop: fn(&FaultyFiles, u64), what: &str) -> u64 {
-    let mut told = Told { states: states(), committed: 0, journaled: 0 };
+    let mut told = Told { states: states(), committed: 0, journaled: 0, waited: 0 };
     let mut survived = 0;
     for at in 1..=count {
         let files = FaultyFiles::new();
@@ -149,9 +161,10 @@ fn stop_everywhere(count: u64, stop: fn(&FaultyFiles, u64), what: &str) -> u64 {
 
 fn counts() -> (u64, u64) {
     let files = FaultyFiles::new();
-    let mut told = Told { states: Vec::new(), committed: 0, journaled: 0 };
+    let mut told = Told { states: Vec::new(), committed: 0, journaled: 0, waited: 0 };
     script(&files, &mut told).unwrap();
     assert_eq!(told.committed, batches().len() as u64);
+    assert!(told.waited > 5, "{} changes waited", told.waited);
     files.counts()
 }
 

@@ -133,11 +133,11 @@ fn the_journal_of_another_directory_is_refused() {
 fn a_newer_format_is_refused_with_both_numbers() {
     let files = killed();
     files.tamper(Path::new("/data/vellum.format"), |bytes| {
-        let text = String::from_utf8_lossy(bytes).replace("format 3", "format 4");
+        let text = String::from_utf8_lossy(bytes).replace("format 4", "format 5");
         *bytes = text.into_bytes();
     });
     let error = open(&files).err();
-    let names_it = |message: &str| message.contains("format 4") && message.contains("up to 3");
+    let names_it = |message: &str| message.contains("format 5") && message.contains("up to 4");
     assert!(matches!(&error, Some(Error::Unavailable(message)) if names_it(message)), "{error:?}");
     files.tamper(Path::new("/data/vellum.format"), |bytes| bytes[25] = b'x');
     assert!(matches!(open(&files).err(), Some(Error::Corrupted(_))));

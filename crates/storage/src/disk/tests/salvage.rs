@@ -124,7 +124,7 @@ fn a_damaged_format_is_written_anew_and_a_newer_one_refused() {
     assert_eq!(found, expected);
     assert!(lost[0].what.contains("vellum.format"));
     files.tamper(format, |bytes| {
-        let text = String::from_utf8_lossy(bytes).replace("format 3", "format 4");
+        let text = String::from_utf8_lossy(bytes).replace("format 4", "format 5");
         *bytes = text.into_bytes();
     });
     assert!(matches!(salvage(&files).err(), Some(Error::Unavailable(_))));

@@ -45,12 +45,12 @@ fn stop_everywhere(stop: fn(&FaultyFiles, u64)) -> u64 {
                 .iter()
                 .filter(|path| path.extension().is_some_and(|extension| extension == "journal"))
                 .any(|path| again.read(path).unwrap().windows(4).any(|window| window == b"VJR2"));
-            assert!(!in_new_frames || format(&again).contains("format 3"), "{at}, {loss:?}");
+            assert!(!in_new_frames || format(&again).contains("format 4"), "{at}, {loss:?}");
             let engine = open(&again).unwrap_or_else(|error| panic!("{at}, {loss:?}: {error}"));
             if stopped.is_err() {
                 assert_eq!(everything(&*engine.snapshot()), expected, "{at}, {loss:?}");
             }
-            assert!(format(&again).contains("format 3"));
+            assert!(format(&again).contains("format 4"));
             engine.commit(batch([put(7, b"later", b"1")])).unwrap();
         }
         if stopped.is_ok() {

@@ -1,0 +1,198 @@
+//! Changes that wait for more (`base/pending.rs`).
+
+use std::ops::Bound;
+
+use super::*;
+
+/// How many entries of a table are in its pages of entries, and how many changes wait.
+fn tiers(base: &Base, table: u64) -> (u64, u64) {
+    let stored = base.current.place(table).unwrap();
+    stored.map_or((0, 0), |stored| (stored.entries.entries, stored.pending.map_or(0, |tree| tree.entries)))
+}
+
+/// A few changes all over a table wait for more, and what has changed much is written: each change is written a few times
+/// instead of a page for each.
+#[test]
+fn few_changes_wait_for_more() {
+    let files = FaultyFiles::new();
+    make(&files, Path::new("/base")).unwrap();
+    let mut base = open(&files);
+    let number = |number: u64| (number % 50_021 * 7).to_be_bytes().to_vec();
+    let all: Round = (0..50_021u64).step_by(3).map(|at| (number(at), Some(vec![1; 12]))).collect();
+    let mut model = Model::new();
+    change(&mut model, &all);
+    apply_in_parts(&mut base, 1, &all, &model);
+    assert_eq!(tiers(&base, 1).1, 0, "a table that is made");
+    let places = |base: &Base| {
+        let mut places = BTreeSet::new();
+        let mut note = |place: page::Place, page: Result<Arc<page::Page>>| {
+            let is_leaf = page.unwrap().height() == 0;
+            is_leaf.then(|| places.insert(place.offset));
+            true
+        };
+        base.current.table(1).unwrap().unwrap().entries.walk(&mut note);
+        places
+    };
+    let (mut most, mut written, mut total) = (0, 0, 0);
+    for round in 0..40u64 {
+        // New ones, such as are there, and such as are gone, may be gone already, or may never have been there.
+        let at = |at: u64| number((round * 150 + at).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20);
+        let changes: Round =
+            (0..150).map(|key| (at(key), (key % 3 > 0).then(|| vec![round as u8; 12]))).collect();
+        change(&mut model, &changes);
+        let before = places(&base);
+        apply_in_parts(&mut base, 1, &changes, &model);
+        let after = places(&base);
+        (written, total) = (written + after.difference(&before).count(), total + after.len());
+        most = most.max(tiers(&base, 1).1);
+        compare(&base.view(), 1, &model);
+        check_room(&mut base);
+    }
+    assert!(most > 300 && most < 5000, "{most} changes waited");
+    assert!(written * 3 < total, "{written} of {total} pages were written");
+    // Many changes at once, and then a table that is small, leave nothing waiting.
+    let removed: Round = model.keys().skip(300).map(|key| (key.clone(), None)).collect();
+    change(&mut model, &removed);
+    apply_in_parts(&mut base, 1, &removed, &model);
+    assert_eq!(tiers(&base, 1), (300, 0));
+    compare(&base.view(), 1, &model);
+    check_room(&mut base);
+}
+
+/// Seeks and ranges in both directions where changes wait.
+#[test]
+fn cursors_see_changes_that_wait() {
+    let files = FaultyFiles::new();
+    make(&files, Path::new("/base")).unwrap();
+    let mut base = open(&files);
+    let key = |number: u32| number.to_be_bytes().to_vec();
+    let all: Round = (0..6000u32).map(|number| (key(number * 2), Some(vec![1; 12]))).collect();
+    let mut model = Model::new();
+    change(&mut model, &all);
+    apply_in_parts(&mut base, 1, &all, &model);
+    // One put behind each that stays, one put anew, one gone; those in front of all and behind all.
+    let few: Round = (0..12_000u32)
+        .step_by(97)
+        .flat_map(|at| {
+            [(key(at), Some(vec![2; 9])), (key(at + 1), Some(Vec::new())), (key((at + 8) & !1), None)]
+        })
+        .collect();
+    change(&mut model, &few);
+    apply_in_parts(&mut base, 1, &few, &model);
+    assert!(tiers(&base, 1).1 > 200, "{:?}", tiers(&base, 1));
+    let view = base.view();
+    for (at, (low, high)) in (0..12_000u32).step_by(53).map(|low| (low, low + low % 301)).enumerate() {
+        let (low, high) = (key(low), key(high));
+        let range = match at % 3 {
+            0 => Range::half_open(low.clone(), high.clone()),
+            1 => {
+                Range { lower: Bound::Excluded(Key::from(&*low)), upper: Bound::Included(Key::from(&*high)) }
+            }
+            _ => {
+                Range { lower: Bound::Included(Key::from(&*low)), upper: Bound::Included(Key::from(&*high)) }
+            }
+        };
+        let expected: Vec<_> = model
+            .iter()
+            .filter(|(key, _)| if at % 3 == 1 { **key > low } else { **key >= low })
+            .filter(|(key, _)| if at % 3 == 0 { **key < high } else { **key <= high })
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut found = Vec::new();
+            if let Some(mut cursor) = view.scan(1, range.clone(), direction).unwrap() {
+                while cursor.peek().unwrap().is_some() {
+                    let value = cursor.take().unwrap();
+                    found.push((cursor.taken().to_vec(), value.to_vec()));
+                }
+            }
+            if direction == Direction::Backward {
+                found.reverse();
+            }
+            assert_eq!(found, expected, "{range:?}");
+            // To a key from another, having looked at what comes there or not.
+            let mut cursor = view.scan(1, Range::all(), direction).unwrap().unwrap();
+            let (from, to) = if direction == Direction::Forward { (&low, &high) } else { (&high, &low) };
+            cursor.seek(from).unwrap();
+            if at % 2 == 0 {
+                cursor.peek().unwrap();
+            }
+            cursor.seek(to).unwrap();
+            let next = match direction {
+                Direction::Forward => model.range(to.clone()..).next(),
+                Direction::Backward => model.range(..=to.clone()).next_back(),
+            };
+            assert_eq!(cursor.peek().unwrap(), next.map(|(key, _)| key.as_slice()));
+            assert_eq!(cursor.take().as_deref(), next.map(|(_, value)| value.as_slice()));
+        }
+    }
+    for number in 0..12_100 {
+        let found = view.get(1, &key(number)).unwrap();
+        assert_eq!(found.as_deref(), model.get(&key(number)).map(Vec::as_slice));
+        assert_eq!(view.value_len(1, &key(number)).unwrap(), found.map(|value| value.len()));
+    }
+}
+
+/// Where a page of changes that wait cannot be read, nobody is told what was before them, but who saves what is left.
+#[test]
+fn a_damaged_page_of_changes_is_told() {
+    let files = FaultyFiles::new();
+    make(&files, Path::new("/base")).unwrap();
+    let mut base = open(&files);
+    let key = |number: u32| number.to_be_bytes().to_vec();
+    let all: Round = (0..6000u32).map(|number| (key(number), Some(vec![1; 12]))).collect();
+    let mut model = Model::new();
+    change(&mut model, &all);
+    apply_in_parts(&mut base, 1, &all, &model);
+    let few: Round = (0..6000u32).step_by(20).map(|at| (key(at), Some(vec![2; 12]))).collect();
+    change(&mut model, &few);
+    apply_in_parts(&mut base, 1, &few, &model);
+    let mut pages = Vec::new();
+    let table = base.current.table(1).unwrap().unwrap();
+    table.pending.as_ref().unwrap().walk(&mut |place, page| {
+        pages.push((place, page.unwrap()));
+        true
+    });
+    drop((table, base));
+    assert!(pages.len() > 3 && pages[0].1.height() == 1, "{}", pages.len());
+    for (place, page) in &pages {
+        let at = place.offset as usize * 512 + 20;
+        files.tamper(Path::new("/base"), |bytes| bytes[at] ^= 1);
+        let mut base = open(&files);
+        let view = base.view();
+        let mut lost = 0;
+        for changed in (0..6000u32).step_by(20) {
+            match view.get(1, &key(changed)) {
+                Ok(value) => assert_eq!(value.as_deref(), Some(&[2; 12][..])),
+                Err(error) => {
+                    lost += 1;
+                    assert!(error.to_string().contains(&format!("offset {}", at - 20)), "{error}");
+                }
+            }
+        }
+        assert_eq!(lost, if page.height() > 0 { 300 } else { page.len() });
+        let damages = view.verify(1, &mut || true);
+        assert!(damages.len() == 1 && damages[0].what.contains(&format!("offset {}", at - 20)));
+        let (mut entries, mut before, mut told) = (0, 0, 0);
+        let saved = view.read_all(1, &mut |found| {
+            match found {
+                Found::Damage(_) => told += 1,
+                Found::Entry(key, value) => {
+                    entries += 1;
+                    let number = u32::from_be_bytes(key.try_into().unwrap());
+                    before += usize::from(number % 20 == 0 && value[0] == 1);
+                }
+            }
+            Ok(true)
+        });
+        assert_eq!((saved, entries, before, told), (Ok(()), 6000, lost, 1));
+        // Checkpoints that need the page fail and change nothing.
+        let numbers = Numbers { position: 1, time: 2, next_table: 9 };
+        let sorted = || Sorted(few.iter().cloned().collect::<BTreeMap<_, _>>().into_iter().peekable());
+        let share = Share { changes: 300, entries: 6000, bytes: 96_000 };
+        let refused = base.checkpoint(numbers, &|| true, |to| to.change(1, share, sorted));
+        assert!(matches!(refused, Err(Error::Corrupted(_))), "{refused:?}");
+        files.tamper(Path::new("/base"), |bytes| bytes[at] ^= 1);
+        compare(&open(&files).view(), 1, &model);
+    }
+}
