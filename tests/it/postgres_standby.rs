@@ -112,6 +112,15 @@ fn a_standby_answers_who_prefers_it() {
                  {$unwind: '$d'}], cursor: {}";
     assert_eq!(told(&read(&mut b, other, "secondary", "")), Ok(1));
 
+    // The nearest are both: each answers in its turn.
+    let (begin, mut seen) = (Instant::now(), [false; 2]);
+    while seen != [true; 2] {
+        let found = told(&read(&mut a, READS[0], "nearest", "")).unwrap() - 21;
+        seen[usize::try_from(found).unwrap()] = true;
+        assert!(begin.elapsed() < Duration::from_secs(90), "only one answers: {seen:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+
     // Who must not miss anything waits, or is answered by the primary where that will do.
     let begin = Instant::now();
     let late = read(&mut a, "find: 'c', maxTimeMS: 400", "secondary", &after(&unseen));
@@ -135,7 +144,25 @@ fn a_standby_answers_who_prefers_it() {
         |client: &mut Client, what: &str| told(&run(client, &format!("find: 'c', {what}"))).unwrap_err();
     let secondary = "$readPreference: {mode: 'secondary'";
     assert_eq!(refused(&mut a, &format!("{secondary}, tags: [{{dc: 'x'}}]}}")), 133);
-    assert_eq!(refused(&mut a, &format!("{secondary}, maxStalenessSeconds: 30}}")), 160);
+    for mode in ["secondary", "secondaryPreferred", "primaryPreferred", "nearest"] {
+        let stale =
+            |seconds: i32| format!("$readPreference: {{mode: '{mode}', maxStalenessSeconds: {seconds}}}");
+        assert_eq!(refused(&mut a, &stale(89)), 160);
+        assert_eq!(refused(&mut a, &stale(-1)), 2);
+        for seconds in [0, 90, 3600] {
+            assert_eq!(
+                told(&run(&mut a, &format!("find: 'c', {}", stale(seconds)))),
+                Ok(22),
+                "{mode} {seconds}"
+            );
+        }
+    }
+    let tagged = "tags: [{dc: 'x'}]}";
+    assert_eq!(refused(&mut a, &format!("$readPreference: {{mode: 'nearest', {tagged}")), 133);
+    for mode in ["primaryPreferred", "secondaryPreferred"] {
+        let found = run(&mut a, &format!("find: 'c', $readPreference: {{mode: '{mode}', {tagged}"));
+        assert_eq!(told(&found), Ok(22), "{}", found.view());
+    }
     assert_eq!(refused(&mut a, &format!("{secondary}}}, readConcern: {{level: 'linearizable'}}")), 10_107);
     assert_eq!(refused(&mut a, &format!("{secondary}}}, readConcern: {{level: 'snapshot'}}")), 133);
     let statement = "lsid: {id: UUID('01234567-89ab-cdef-0123-456789abcdef')}, txnNumber: NumberLong(1), \
@@ -173,6 +200,13 @@ fn a_standby_answers_who_prefers_it() {
     drop(primary);
     for mode in ["secondary", "secondaryPreferred"] {
         assert_eq!(told(&read(&mut third.0, READS[0], mode, "")), Ok(23), "{mode}");
+    }
+    // Once it is known to be gone, whoever would rather have had it is answered, too.
+    for mode in ["primaryPreferred", "nearest"] {
+        let begin = Instant::now();
+        while told(&read(&mut third.0, "find: 'c', maxTimeMS: 1000", mode, "")) != Ok(23) {
+            assert!(begin.elapsed() < Duration::from_secs(30), "{mode}");
+        }
     }
     let gone = read(
         &mut third.0,

@@ -25,10 +25,14 @@ const TICK: Duration = Duration::from_secs(1);
 /// In which of these rounds a lease is renewed; it lasts thirty seconds.
 const RENEWED_EVERY: u64 = 5;
 
+/// How old a state may be that is read on a standby, unless somebody says otherwise: the least that
+/// maxStalenessSeconds can ask for.
+const STALE: Duration = Duration::from_secs(90);
+
 /// 2020 in milliseconds since 1970: where the times in record ids begin.
 const EPOCH: u64 = 1_577_836_800_000;
 
-/// How many connections a front has at most, by what they are for.
+/// How many connections a front has at most, by what they are for, and what else bounds it.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// For reading, those of open cursors included.
@@ -37,11 +41,13 @@ pub struct Limits {
     pub commits: usize,
     /// For open transactions.
     pub transactions: usize,
+    /// How old a state may be that is read on a standby.
+    pub stale: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { reads: 24, commits: 12, transactions: 12 }
+        Limits { reads: 24, commits: 12, transactions: 12, stale: STALE }
     }
 }
 
@@ -96,7 +102,7 @@ impl Front {
         let statements = Arc::new(Statements::new(schema));
         let place = Arc::new(Place { config, lives, life: Some(statements.life.clone()) });
         let control = Pool::new(place.clone(), 2, trips.clone());
-        let lease = Arc::new(Lease::take(&control, &statements)?);
+        let lease = Arc::new(Lease::take(&control, &statements, limits.stale)?);
         let times = Arc::new(open_times(&control, &statements, lease.number(), log_bytes)?);
         let sessions = Arc::new(Sessions::default());
         let background = control.uncounted(3);

@@ -57,17 +57,20 @@ impl Place {
         self.begin(Connection::open(&self.config, &self.lives)?, trips)
     }
 
-    /// Looks at a host that has let somebody in; whether it is a standby. One that takes writes on a later timeline
+    /// Looks at a host that has let somebody in; whether it is a standby, and how long it took to say so. One that takes writes on a later timeline
     /// begins another life, and so ends the connections to whoever was the primary before.
-    pub(crate) fn meet(&self, connection: Connection) -> Answer<bool> {
+    pub(crate) fn meet(&self, connection: Connection) -> Answer<(bool, Duration)> {
         let mut connection = connection;
         connection.limit(self.config.connect_timeout)?;
-        let Some(timeline) = connection.timeline()? else { return Ok(true) };
+        let asked = Instant::now();
+        let timeline = connection.timeline()?;
+        let took = asked.elapsed();
+        let Some(timeline) = timeline else { return Ok((true, took)) };
         if self.config.wanted == Wanted::ReadWrite {
             self.lives.admit(timeline)?;
             self.begin(connection, &Arc::default())?;
         }
-        Ok(false)
+        Ok((false, took))
     }
 
     fn begin(&self, connection: Connection, trips: &Arc<AtomicU64>) -> Answer<Connection> {

@@ -13,7 +13,6 @@ use crate::lives::{Lives, replaced};
 use crate::log::{Entry, Times, signed, time_in};
 use crate::pool::{Lent, Pool};
 use crate::schema::Statements;
-use crate::standby::STALE;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,6 +40,8 @@ pub(crate) struct Lease {
     wake: Condvar,
     /// The life that markers are of, and the latest of them, oldest first.
     markers: Mutex<(u64, VecDeque<Marker>)>,
+    /// How old a state may be that is read on a standby, and for how long markers are kept.
+    pub(crate) stale: Duration,
 }
 
 /// What was known when the lease was written: a standby that shows it has all of that.
@@ -56,12 +57,13 @@ pub(crate) struct Marker {
 
 impl Lease {
     /// Takes a number.
-    pub(crate) fn take(control: &Arc<Pool>, statements: &Statements) -> Answer<Lease> {
+    pub(crate) fn take(control: &Arc<Pool>, statements: &Statements, stale: Duration) -> Answer<Lease> {
         let at = Instant::now();
         let (number, until, life) = take_number(control, statements)?;
         let markers = Mutex::new((life, VecDeque::from([Marker { until, time: 0, at }])));
         Ok(Lease {
             markers,
+            stale,
             number: AtomicI64::new(number),
             until: Mutex::new(until),
             start: Instant::now(),
@@ -131,7 +133,7 @@ impl Lease {
             // What was written in an earlier life may be on a standby that follows nobody any more.
             *markers = (life, VecDeque::new());
         }
-        while markers.1.front().is_some_and(|oldest| oldest.at.elapsed() > STALE) {
+        while markers.1.front().is_some_and(|oldest| oldest.at.elapsed() > self.stale) {
             markers.1.pop_front();
         }
         markers.1.push_back(Marker { until: *until, time, at });

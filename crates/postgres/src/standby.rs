@@ -16,12 +16,9 @@ use crate::session::{Session, end};
 use crate::snapshot::PostgresSnapshot;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use storage::store::{Elsewhere, Sight};
-
-/// How old a state may be that is read on a standby: the least that maxStalenessSeconds can ask for.
-pub(crate) const STALE: Duration = Duration::from_secs(90);
+use storage::store::{Among, Elsewhere, Sight};
 
 /// How long a standby may take to come up to what is wanted, where nobody else will do, and where the primary will.
 const CATCHES_UP: Duration = Duration::from_secs(10);
@@ -29,6 +26,9 @@ const CATCHES_UP_OR_ELSE: Duration = Duration::from_secs(1);
 
 /// For how long nobody waits for one that has taken longer.
 const PASSED_OVER: Duration = Duration::from_secs(3);
+
+/// By how much longer than the nearest others may take to answer that count as near, too: as routers have it.
+const AS_NEAR: Duration = Duration::from_millis(15);
 
 /// How often a standby is asked how far it is.
 const ASK: Duration = Duration::from_millis(3);
@@ -50,6 +50,8 @@ struct Member {
     place: Arc<Place>,
     pool: Arc<Pool>,
     role: AtomicU8,
+    /// How long it takes to answer, in microseconds: the latest looks count most.
+    took: AtomicU64,
     /// Until when it is passed over.
     passed_over: Mutex<Option<Instant>>,
 }
@@ -61,6 +63,17 @@ impl Member {
 
     fn note(&self, role: Role) {
         self.role.store(role as u8, Ordering::Release);
+    }
+
+    fn note_took(&self, took: Duration) {
+        let took = took.as_micros() as u64;
+        let smooth = |before: u64| Some(if before == 0 { took } else { (4 * before + took) / 5 });
+        // Nobody else notes it.
+        let _ = self.took.fetch_update(Ordering::Relaxed, Ordering::Relaxed, smooth);
+    }
+
+    fn took(&self) -> Duration {
+        Duration::from_micros(self.took.load(Ordering::Relaxed))
     }
 
     fn is_passed_over(&self) -> bool {
@@ -90,6 +103,7 @@ impl Standbys {
                 pool: pool.leading_to(&place, most),
                 place,
                 role: AtomicU8::new(Role::Away as u8),
+                took: AtomicU64::new(0),
                 passed_over: Mutex::default(),
             }
         };
@@ -112,10 +126,11 @@ impl Standbys {
     pub(crate) fn look(&self, primary: &Place) {
         for member in &self.members {
             let opened = Connection::open(&member.place.config, &Lives::default());
-            let found = opened.and_then(|connection| primary.meet(connection));
-            match found {
-                Ok(true) => member.note(Role::Standby),
-                Ok(false) => member.note(Role::Primary),
+            match opened.and_then(|connection| primary.meet(connection)) {
+                Ok((is_standby, took)) => {
+                    member.note_took(took);
+                    member.note(if is_standby { Role::Standby } else { Role::Primary });
+                }
                 Err(failure) => {
                     member.note(Role::Away);
                     if matches!(failure, Failure::Lost(_)) {
@@ -153,14 +168,26 @@ impl Standbys {
         Ok(())
     }
 
-    /// The standbys, beginning with another each time; last those that took too long a moment ago.
-    fn at_hand(&self, preferred_only: bool) -> Vec<&Member> {
+    /// The standbys, beginning with another each time; last those that took too long a moment ago, where nobody else
+    /// will do.
+    fn at_hand(&self, among: Among) -> Vec<&Member> {
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let count = self.members.len();
         let turned = (0..count).filter_map(|at| self.members.get((first + at) % count));
-        let (late, good): (Vec<_>, Vec<_>) =
-            turned.filter(|member| member.is(Role::Standby)).partition(|member| member.is_passed_over());
-        if preferred_only { good } else { good.into_iter().chain(late).collect() }
+        let there: Vec<&Member> = match among {
+            Among::Others | Among::OthersFirst => turned.filter(|member| member.is(Role::Standby)).collect(),
+            // The primary answers where it is its turn.
+            Among::Nearest => {
+                let there: Vec<&Member> = turned.filter(|member| !member.is(Role::Away)).collect();
+                let nearest = there.iter().map(|member| member.took()).min().unwrap_or_default();
+                let mut near = there.into_iter().filter(|member| member.took() <= nearest + AS_NEAR);
+                near.next().filter(|member| member.is(Role::Standby)).into_iter().collect()
+            }
+            Among::WriterFirst if self.members.iter().any(|member| member.is(Role::Primary)) => Vec::new(),
+            Among::WriterFirst => turned.filter(|member| member.is(Role::Standby)).collect(),
+        };
+        let (late, good): (Vec<_>, Vec<_>) = there.into_iter().partition(|member| member.is_passed_over());
+        if among.writer_will_do() { good } else { good.into_iter().chain(late).collect() }
     }
 }
 
@@ -181,7 +208,7 @@ impl Front {
             return Ok(None);
         }
         for round in 0..2 {
-            for member in self.standbys.at_hand(asked.preferred_only) {
+            for member in self.standbys.at_hand(asked.among) {
                 match self.read_from(member, asked, since) {
                     Ok(Some(sight)) => return Ok(Some(sight)),
                     Ok(None) => {}
@@ -193,7 +220,7 @@ impl Front {
                 }
             }
             // What was known of them may be old; where the primary will do, nobody waits for news.
-            if round == 0 && !asked.preferred_only {
+            if round == 0 && !asked.among.writer_will_do() {
                 self.standbys.look_again()?;
             } else {
                 break;
@@ -203,7 +230,7 @@ impl Front {
     }
 
     fn read_from(&self, member: &Member, asked: Elsewhere, since: Instant) -> Answer<Option<Sight>> {
-        let patience = if asked.preferred_only { CATCHES_UP_OR_ELSE } else { CATCHES_UP };
+        let patience = if asked.among.writer_will_do() { CATCHES_UP_OR_ELSE } else { CATCHES_UP };
         let mut is_marked = false;
         loop {
             let mut lent = member.pool.take(&|| self.sessions.make_room())?;
@@ -276,7 +303,65 @@ impl Front {
             logged.is_some_and(|logged| logged >= after)
                 || marker.is_some_and(|marker| marker.time >= after || marker.at >= since)
         });
-        let is_current = marker.is_some_and(|marker| marker.at.elapsed() < STALE);
+        let is_current = marker.is_some_and(|marker| marker.at.elapsed() < self.lease.stale);
         Ok(Some(Shown { generation: row.int(3) as u64, is_current, is_after }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::Limits;
+    use crate::store::PostgresStore;
+    use crate::testing::Cluster;
+    use storage::store::Store;
+
+    /// A time that nothing here takes.
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn is_read(store: &PostgresStore) -> bool {
+        let asked = Elsewhere { after: None, among: Among::OthersFirst };
+        store.sight_elsewhere(asked).unwrap().is_some()
+    }
+
+    #[test]
+    fn a_standby_that_stands_still_is_read_until_it_is_too_old() {
+        let Some(primary) = Cluster::start().unwrap() else { return };
+        let standby = primary.start_standby().unwrap();
+        let both = format!(
+            "host=127.0.0.1,127.0.0.1 port={},{} user=postgres dbname=postgres",
+            primary.port(),
+            standby.port()
+        );
+        let stale = Duration::from_secs(3);
+        let config = Config::parse(&both, &|_| None).unwrap();
+        let store =
+            PostgresStore::open(config, "stale", Limits { stale, ..Limits::default() }, None).unwrap();
+        let until_read = || {
+            let begin = Instant::now();
+            while !is_read(&store) {
+                assert!(begin.elapsed() < SOON, "the standby is not read");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        until_read();
+        standby.run(&["select count(pg_wal_replay_pause())"]).unwrap();
+        let state = "select (pg_get_wal_replay_pause_state() = 'paused')::int4";
+        while standby.run(&[state]).unwrap() != Some(1) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // What it shows was written before now.
+        let paused = Instant::now();
+        assert!(is_read(&store), "it is not too old yet");
+        while is_read(&store) {
+            assert!(paused.elapsed() < stale + SOON, "it is read however old it is");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        std::thread::sleep(stale.saturating_sub(paused.elapsed()));
+        assert!(!is_read(&store), "it has not come any further");
+        let others = Elsewhere { after: None, among: Among::Others };
+        assert!(store.sight_elsewhere(others).unwrap().is_none());
+        standby.run(&["select count(pg_wal_replay_resume())"]).unwrap();
+        until_read();
     }
 }

@@ -8,7 +8,7 @@ use crate::command::Command;
 use crate::read_concern::ReadConcern;
 use base::bson::{Document, Element, Type, Value};
 use base::{Result, err};
-use database::{Elsewhere, Operation};
+use database::{Among, Elsewhere, Operation};
 
 /// The least that maxStalenessSeconds may say, as the specification has it.
 const STALENESS_MIN: i64 = 90;
@@ -147,14 +147,19 @@ impl Call<'_> {
         if self.transaction.is_some() && mode != Mode::Primary {
             return Err(err!(InvalidOptions, "read preference in a transaction must be primary"));
         }
-        let preferred_only = mode == Mode::SecondaryPreferred;
-        if mode != Mode::Secondary && !preferred_only {
-            return Ok(());
-        }
+        let among = match mode {
+            Mode::Primary => return Ok(()),
+            Mode::PrimaryPreferred => Among::WriterFirst,
+            Mode::Secondary => Among::Others,
+            Mode::SecondaryPreferred => Among::OthersFirst,
+            Mode::Nearest => Among::Nearest,
+        };
         let concern = self.arguments.read_concern;
         match concern.level {
             // The primary will do, and can.
-            Some(ReadConcern::Linearizable | ReadConcern::Snapshot) if preferred_only => return Ok(()),
+            Some(ReadConcern::Linearizable | ReadConcern::Snapshot) if among.writer_will_do() => {
+                return Ok(());
+            }
             Some(ReadConcern::Linearizable) => {
                 return Err(err!(
                     NotWritablePrimary,
@@ -169,8 +174,12 @@ impl Call<'_> {
             }
             _ => {}
         }
-        let asked = Elsewhere { after: concern.after, preferred_only };
-        if (!has_tags && self.server.database.read_elsewhere(operation, asked)?) || preferred_only {
+        let asked = Elsewhere { after: concern.after, among };
+        if !has_tags && self.server.database.read_elsewhere(operation, asked)? {
+            return Ok(());
+        }
+        // No member has tags; only the preferred ones have to have them where another comes first.
+        if among.writer_will_do() && !(has_tags && mode == Mode::Nearest) {
             return Ok(());
         }
         Err(err!(

@@ -269,8 +269,29 @@ pub struct Member {
 pub struct Elsewhere {
     /// The time that the member must have come to.
     pub after: Option<u64>,
-    /// Whether the member that takes the writes will do as well, where no other is at hand.
-    pub preferred_only: bool,
+    /// Which members will do.
+    pub among: Among,
+}
+
+/// Which members a read may be answered by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Among {
+    /// Those that don't take the writes.
+    #[default]
+    Others,
+    /// The same, or the one that takes the writes where none of them is at hand.
+    OthersFirst,
+    /// All that are about as near as the nearest, in turn.
+    Nearest,
+    /// The one that takes the writes, or others while there is none.
+    WriterFirst,
+}
+
+impl Among {
+    /// Whether the member that takes the writes will do, too.
+    pub fn writer_will_do(self) -> bool {
+        self != Among::Others
+    }
 }
 
 /// A commit that was carried out.
