@@ -22,6 +22,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use storage::store::{Beside, Change, Exclusive, Refusal};
 use storage::{Ident, Snapshot, Value};
 
+/// A collection of so few documents is emptied where it is, by any store.
+const EMPTIED_IN_PLACE: i64 = 1000;
+
 /// A change of the catalog being put together. Dropping it changes nothing.
 pub(crate) struct CatalogChange<'db> {
     database: &'db Database,
@@ -224,6 +227,11 @@ impl<'db> CatalogChange<'db> {
         let data = collection.data()?;
         self.database.refresh_counts(collection)?;
         let (records, bytes) = (data.counts.records.load(Relaxed), data.counts.bytes.load(Relaxed));
+        // Whoever builds an index loads it into the tree that he has made.
+        if records > EMPTIED_IN_PLACE && data.building.is_empty() && !self.database.store.empties_at_once() {
+            self.renew_trees(collection)?;
+            return Ok(records as u64);
+        }
         for ident in data.idents() {
             self.change.batch.clear(ident);
         }
@@ -234,6 +242,22 @@ impl<'db> CatalogChange<'db> {
         self.change.beside.push(Beside::Count { counts, records: -records, bytes: -bytes });
         self.changed.push(collection.namespace.clone());
         Ok(records.max(0) as u64)
+    }
+
+    /// Gives a collection empty trees in the place of those that it has, which go.
+    fn renew_trees(&mut self, collection: &Collection) -> Result<()> {
+        let data = collection.data()?;
+        data.idents().for_each(|ident| self.change.batch.drop_ident(ident));
+        self.change.beside.push(Beside::Generation(data.ident, None));
+        let ident = self.create_ident();
+        let mut fresh = |index: &Arc<Index>| {
+            let ident = self.create_ident();
+            Arc::new(index.over(ident, true, index.since_millis))
+        };
+        let indexes = data.indexes.iter().map(&mut fresh).collect();
+        let counts = self.database.new_counts(ident);
+        let renewed = Data { ident, indexes, counts, kept_plans: Arc::default(), ..data.clone() };
+        self.put_collection(Collection { data: Some(renewed), ..collection.clone() }).map(drop)
     }
 
     /// A number for a new tree, and the tree.

@@ -130,7 +130,8 @@ impl Database {
                         change.log(|| LoggedCommand::create(&collection));
                     }
                     deleted += change.clear(&collection)?;
-                    change.forget_multikey(&collection, now)?;
+                    let emptied = change.catalog().get(&collection.namespace).cloned();
+                    change.forget_multikey(&emptied.unwrap_or(collection), now)?;
                 }
             }
             Ok(Some(deleted))

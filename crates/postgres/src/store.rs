@@ -158,6 +158,10 @@ impl Store for PostgresStore {
         Some(self.front.known.load(Ordering::Acquire))
     }
 
+    fn empties_at_once(&self) -> bool {
+        false
+    }
+
     fn sight_with_time(&self, earliest: u64) -> (Sight, u64) {
         let time = self.front.time(earliest);
         let snapshot = self.front.snapshot();

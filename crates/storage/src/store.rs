@@ -345,6 +345,11 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Whether a tree is emptied in a moment, whatever it holds; where it isn't, one that is dropped is.
+    fn empties_at_once(&self) -> bool {
+        true
+    }
+
     /// The present state with its time, between two commits, and its very catalog: asked for at once.
     fn sight_with_time(&self, earliest: u64) -> (Sight, u64);
 
