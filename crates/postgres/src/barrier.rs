@@ -10,9 +10,9 @@
 
 use crate::connection::{Connection, Param, Statement};
 use crate::failure::{Answer, Failure};
-use crate::front::{Front, ask_while};
+use crate::front::Front;
 use crate::lives::replaced;
-use crate::pool::{Lent, Pool, Waiting};
+use crate::pool::{Lent, Pool, Waiting, ask_while};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;

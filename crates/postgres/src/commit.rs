@@ -3,10 +3,10 @@
 
 use crate::change::{Extras, Sorted, Step, Writes, steps};
 use crate::connection::{Param, Statement};
+use crate::entry::{Entry, time_given};
 use crate::failure::{Answer, Failure};
 use crate::front::Front;
 use crate::keys::{ident, stored};
-use crate::log::{Entry, time_given};
 use crate::pool::Lent;
 use crate::session::end;
 use crate::snapshot::PostgresSnapshot;
@@ -162,7 +162,7 @@ impl Front {
         commit: Option<&Statement>,
     ) -> Answer<Attempt> {
         if let Some(entry) = entry {
-            entry.call(lent, &self.statements)?;
+            entry.call(lent, &self.statements.record)?;
         }
         if let Some(commit) = commit {
             lent.call(commit, &[])?;

@@ -8,8 +8,8 @@
 
 use crate::change::{Extras, Sorted, View};
 use crate::connection::{Param, Statement};
-use crate::log::Entry;
-use crate::schema::placed;
+use crate::entry::Entry;
+use crate::placed::placed;
 use std::sync::{Arc, OnceLock};
 
 /// What a change may have, each a bit of the number of its statement.

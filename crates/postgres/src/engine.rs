@@ -5,7 +5,7 @@ use crate::change::steps;
 use crate::commit::{Attempt, Besides, failed};
 use crate::failure::{Answer, Failure, go_on};
 use crate::front::Front;
-use crate::store::{life_of, position};
+use crate::lives::{life_of, position};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

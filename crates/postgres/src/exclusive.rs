@@ -9,7 +9,7 @@ use crate::keys::ident;
 use crate::lives::replaced;
 use crate::session::{Session, end};
 use crate::snapshot::PostgresSnapshot;
-use crate::store::PostgresStore;
+use crate::state::PostgresStore;
 use std::sync::Arc;
 use storage::store::{Change, Exclusive, Outcome, Owner, Refusal, Sight};
 use storage::{Ident, Result};

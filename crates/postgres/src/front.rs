@@ -3,16 +3,17 @@
 use crate::config::Config;
 use crate::connection::{Connection, Param};
 use crate::failure::{Answer, Failure, lock};
+use crate::follower::Follower;
+use crate::lease::Lease;
 use crate::lives::Lives;
-use crate::log::{Follower, Times, look_after, signed};
-use crate::pool::{Lent, Place, Pool, Waiting};
+use crate::members::Standbys;
+use crate::pool::{Lent, Place, Pool, ask};
 use crate::pooler;
 use crate::pulse;
 use crate::schema::{self, IDENTS, Statements};
 use crate::session::{Known, Sessions};
-use crate::settle::Lease;
-use crate::standby::Standbys;
 use crate::sweep;
+use crate::times::{Times, signed, time_in};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -226,33 +227,6 @@ impl Drop for Front {
     }
 }
 
-pub(crate) fn ask<T>(control: &Arc<Pool>, question: &dyn Fn(&mut Lent) -> Answer<T>) -> Answer<T> {
-    ask_on(control, question, &mut || control.take(&|| {}))
-}
-
-/// The same for whoever has his own say in how long he waits.
-pub(crate) fn ask_while<T>(
-    control: &Arc<Pool>,
-    question: &dyn Fn(&mut Lent) -> Answer<T>,
-    waiting: &mut Waiting<'_>,
-) -> Answer<T> {
-    ask_on(control, question, &mut || control.take_while(&|| {}, waiting))
-}
-
-fn ask_on<T>(
-    control: &Pool,
-    question: &dyn Fn(&mut Lent) -> Answer<T>,
-    take: &mut dyn FnMut() -> Answer<Lent>,
-) -> Answer<T> {
-    loop {
-        let mut lent = take()?;
-        match question(&mut lent) {
-            Err(failure) if failure.ends_connection() && !lent.is_new => control.clear(),
-            answer => return answer,
-        }
-    }
-}
-
 /// What the server says of the log, and of the time.
 fn open_times(
     control: &Arc<Pool>,
@@ -300,4 +274,17 @@ fn renew(
             log::warn!("the lease on PostgreSQL could not be renewed: {failure:?}");
         }
     }
+}
+
+/// What is done for the log every few seconds: the clock goes on, and what is too old is removed.
+fn look_after(times: &Times, statements: &Statements, lent: &mut Lent) -> Answer<()> {
+    if !times.is_kept() {
+        return Ok(());
+    }
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let rows = lent.one(&statements.tick, &[Param::Int(signed(seconds << 32 | 1))])?;
+    times.hear(time_in(&rows).unwrap_or_default());
+    let rows = lent.one(&statements.trim, &[])?;
+    times.held.store(rows.first().map_or(0, |row| row.int(0) as u64), Ordering::Relaxed);
+    Ok(())
 }

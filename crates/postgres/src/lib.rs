@@ -8,33 +8,41 @@
 //! 2. `schema.sql` is what the server keeps: one table of keys and values for all trees, and functions that
 //!    check and apply a change whole. `schema.rs` makes it and has every statement that uses it.
 //! 3. `session.rs` and `snapshot.rs` read one state: a REPEATABLE READ transaction, begun when first read.
-//!    `standby.rs` does so on a standby that has come far enough.
+//!    `standby.rs` does so on a standby that has come far enough; `members.rs` knows which hosts there are.
 //! 4. `change.rs` and `commit.rs` turn a prepared change into one call, most by a statement of `direct.rs`; `exclusive.rs` is the fence around
-//!    changes of the catalog; `claims.rs` are transactions of many statements; `builds.rs` tells index builders
+//!    changes of the catalog; `claims.rs` are transactions of many statements, `claimed.rs` their commits; `builds.rs` tells index builders
 //!    what others have changed.
 //!    What is dropped is out of the catalog at once; its rows go behind, by `sweep.rs`.
-//! 5. `log.rs` has the log of changes, for the streams of all fronts in one order.
+//! 5. `log.rs` has the log of changes, for the streams of all fronts in one order; `entry.rs` is what a commit tells it,
+//!    `times.rs` the clock.
 //! 6. `barrier.rs` waits until commits are safe, within one of the server's `lives.rs`; `settle.rs` is what a front does
 //!    when another begins, and looks up what became of a commit whose answer was lost.
 //!
-//! Nothing that two processes must agree on lies in one of them: `front.rs` takes numbers from the server.
+//! Nothing that two processes must agree on lies in one of them: `front.rs` takes numbers from the server, its own under
+//! a `lease.rs`. `state.rs` is what a store consists of, `store.rs` what it does. No module imports one that imports it in turn.
 
 mod barrier;
 mod builds;
 mod cancel;
 mod change;
+mod claimed;
 mod claims;
 mod commit;
 mod config;
 mod connection;
 mod direct;
 mod engine;
+mod entry;
 mod exclusive;
 mod failure;
+mod follower;
 mod front;
 mod keys;
+mod lease;
 mod lives;
 mod log;
+mod members;
+mod placed;
 mod pool;
 mod pooler;
 mod pulse;
@@ -43,13 +51,15 @@ mod session;
 mod settle;
 mod snapshot;
 mod standby;
+mod state;
 mod store;
 mod stream;
 mod sweep;
 pub mod testing;
+mod times;
 mod tls;
 
 pub use config::{Config, Wanted};
 pub use front::Limits;
-pub use store::PostgresStore;
+pub use state::PostgresStore;
 pub use tls::Tls;

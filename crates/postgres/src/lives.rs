@@ -11,6 +11,7 @@ use crate::stream::Socket;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use storage::Position;
 
 /// The lives that a front has seen, numbered from one.
 #[derive(Default)]
@@ -84,6 +85,19 @@ fn end_all(inner: &mut Inner) {
 /// What becomes of a wait for something that a later life may not have.
 pub(crate) fn replaced() -> Failure {
     Failure::Lost("the server has crashed or been replaced by another since".to_string())
+}
+
+/// Where in a position the life begins that a commit was made in.
+const LIFE: u32 = 40;
+
+/// The position of the commit of this number.
+pub(crate) fn position(life: u64, number: u64) -> Position {
+    Position(life << LIFE | number & ((1 << LIFE) - 1))
+}
+
+/// The life of a position.
+pub(crate) fn life_of(position: Position) -> u64 {
+    position.0 >> LIFE
 }
 
 #[cfg(test)]

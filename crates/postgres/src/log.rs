@@ -5,16 +5,17 @@
 //! only has to know how far that would survive the loss of the server, too.
 
 use crate::barrier::Barriers;
-use crate::connection::{Param, Row};
+use crate::connection::Param;
+use crate::entry::Entry;
 use crate::failure::Answer;
+use crate::follower::Follower;
 use crate::front::Front;
 use crate::keys;
-use crate::pool::Lent;
 use crate::schema::Statements;
-use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::times::{signed, time_in};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use storage::store::{Change, LOG, LOG_TREES};
 use storage::{Cursor, Direction, Ident, Key, Range, Value};
 
@@ -23,117 +24,6 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// The same while nobody does.
 const IDLE: Duration = Duration::from_secs(1);
-
-/// A time as the server has it: sequences and int8 are signed.
-pub(crate) fn signed(time: u64) -> i64 {
-    (time ^ 1 << 63) as i64
-}
-
-fn unsigned(time: i64) -> u64 {
-    time as u64 ^ 1 << 63
-}
-
-/// A time that the server has told.
-pub(crate) fn time_from(told: i64) -> u64 {
-    unsigned(told)
-}
-
-/// The time in a row's first column.
-pub(crate) fn time_in(rows: &[Row]) -> Option<u64> {
-    rows.first().map(|row| unsigned(row.int(0)))
-}
-
-/// How far a front knows the log.
-#[derive(Default)]
-pub(crate) struct Times {
-    /// Everything up to here has been committed, or never will be.
-    known: AtomicU64,
-    /// The same, and it would survive the loss of the server as far as its configuration says.
-    durable: AtomicU64,
-    /// How many bytes are kept; zero where there is no log.
-    pub(crate) limit: AtomicU64,
-    /// How many there are, as of the last look.
-    pub(crate) held: AtomicU64,
-}
-
-impl Times {
-    /// Whether there is a log.
-    pub(crate) fn is_kept(&self) -> bool {
-        self.limit.load(Ordering::Relaxed) > 0
-    }
-
-    pub(crate) fn known(&self) -> u64 {
-        self.known.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn durable(&self) -> u64 {
-        self.durable.load(Ordering::Acquire)
-    }
-
-    /// Notes a time that the server has told, of what is committed.
-    pub(crate) fn hear(&self, time: u64) -> u64 {
-        self.known.fetch_max(time, Ordering::AcqRel).max(time)
-    }
-
-    /// Notes up to which time everything would survive; whether that is news.
-    pub(crate) fn hear_durable(&self, time: u64) -> bool {
-        self.durable.fetch_max(time, Ordering::AcqRel) < time
-    }
-
-    /// The time of a commit in a schema without a log, which no other commit of any front has: the low bits of
-    /// the counter are the front's number.
-    pub(crate) fn invent(&self, number: i64, earliest: u64, ticks: u32) -> u64 {
-        let after = |latest: u64| {
-            let first = (latest.max(earliest) >> 10) + 1;
-            (first + u64::from(ticks.saturating_sub(1))) << 10 | number as u64
-        };
-        let latest = self.known.fetch_update(Ordering::AcqRel, Ordering::Acquire, |time| Some(after(time)));
-        after(latest.unwrap_or_else(|latest| latest))
-    }
-}
-
-/// What a commit tells the log.
-pub(crate) struct Entry<'a> {
-    /// A number that no other entry has.
-    pub(crate) body: i64,
-    /// What was known before: its time is a later one.
-    pub(crate) since: u64,
-    parts: &'a [(u32, Value)],
-    ticks: u32,
-    earliest: u64,
-}
-
-impl Entry<'_> {
-    /// Queues the writing of the entry: its answer has the time. Nothing may follow but the commit.
-    pub(crate) fn call(&self, lent: &mut Lent, statements: &Statements) -> Answer<()> {
-        let (numbers, values) = self.parts();
-        let [earliest, ticks, bytes] = self.place().map(Param::Int);
-        let params =
-            [earliest, ticks, Param::Ints(&numbers), Param::Many(&values), bytes, Param::Int(self.body)];
-        lent.call(&statements.record, &params)
-    }
-
-    /// The numbers of its parts, and what they say.
-    pub(crate) fn parts(&self) -> (Vec<i64>, Vec<Option<&[u8]>>) {
-        self.parts.iter().map(|(number, value)| (i64::from(*number), Some(&**value))).unzip()
-    }
-
-    /// What its place depends on: the earliest time that it may have, how many it takes, and its bytes.
-    pub(crate) fn place(&self) -> [i64; 3] {
-        let bytes: usize = self.parts.iter().map(|(_, value)| 12 + value.len()).sum();
-        [signed(self.earliest), i64::from(self.ticks.max(1)), bytes as i64]
-    }
-
-    /// The first of its parts.
-    pub(crate) fn first_part(&self) -> i64 {
-        self.parts.first().map_or(0, |(number, _)| i64::from(*number))
-    }
-}
-
-/// The time that an entry was given, in the rows of its call.
-pub(crate) fn time_given(rows: Option<&Vec<Row>>) -> Option<u64> {
-    time_in(rows?)
-}
 
 impl Front {
     /// What a change tells the log; `None` where that is nothing, or there is no log.
@@ -209,29 +99,6 @@ pub(crate) fn scan_of(statements: &Statements, direction: Direction) -> &Arc<cra
     &statements.log_scan[usize::from(direction == Direction::Backward)]
 }
 
-/// What is done for the log every few seconds: the clock goes on, and what is too old is removed.
-pub(crate) fn look_after(times: &Times, statements: &Statements, lent: &mut Lent) -> Answer<()> {
-    if !times.is_kept() {
-        return Ok(());
-    }
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let rows = lent.one(&statements.tick, &[Param::Int(signed(seconds << 32 | 1))])?;
-    times.hear(time_in(&rows).unwrap_or_default());
-    let rows = lent.one(&statements.trim, &[])?;
-    times.held.store(rows.first().map_or(0, |row| row.int(0) as u64), Ordering::Relaxed);
-    Ok(())
-}
-
-/// Looks for what other fronts have written, and has it made safe, for whoever waits: one look for all of a
-/// front's streams.
-#[derive(Default)]
-pub(crate) struct Follower {
-    asked: Mutex<bool>,
-    wake: Condvar,
-    /// Up to which time those who wait have been told of.
-    told: AtomicU64,
-}
-
 impl Follower {
     /// Begins to follow, until the front is gone. `anybody` says whether somebody waits, `grown` is called
     /// when there is more to see.
@@ -249,12 +116,6 @@ impl Follower {
         if let Err(error) = std::thread::Builder::new().name("postgres-log".to_string()).spawn(follow) {
             log::error!("nobody looks for what other fronts write: {error}");
         }
-    }
-
-    /// Asks for a look at once.
-    pub(crate) fn ask(&self) {
-        *self.asked.lock() = true;
-        self.wake.notify_all();
     }
 
     /// Waits, and looks; `None` where the front is gone.
@@ -310,17 +171,6 @@ impl Follower {
 mod tests {
     use super::*;
     use std::ops::Bound;
-
-    #[test]
-    fn times_keep_their_order() {
-        let times = [0, 1, 5 << 32, (1 << 63) - 1, 1 << 63, u64::MAX];
-        assert!(times.is_sorted_by_key(|time| signed(*time)));
-        assert!(times.iter().all(|time| unsigned(signed(*time)) == *time));
-        let known = Times::default();
-        let first = known.invent(3, 7 << 32, 1);
-        let second = known.invent(3, 0, 5);
-        assert_eq!((first & 1023, second >> 10), (3, (first >> 10) + 5));
-    }
 
     #[test]
     fn bounds_are_times_and_parts() {

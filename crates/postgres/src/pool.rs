@@ -276,6 +276,34 @@ impl Pool {
     }
 }
 
+/// Asks a question on a connection of a pool; on a new one where the server has closed those there were.
+pub(crate) fn ask<T>(control: &Arc<Pool>, question: &dyn Fn(&mut Lent) -> Answer<T>) -> Answer<T> {
+    ask_on(control, question, &mut || control.take(&|| {}))
+}
+
+/// The same for whoever has his own say in how long he waits.
+pub(crate) fn ask_while<T>(
+    control: &Arc<Pool>,
+    question: &dyn Fn(&mut Lent) -> Answer<T>,
+    waiting: &mut Waiting<'_>,
+) -> Answer<T> {
+    ask_on(control, question, &mut || control.take_while(&|| {}, waiting))
+}
+
+fn ask_on<T>(
+    control: &Pool,
+    question: &dyn Fn(&mut Lent) -> Answer<T>,
+    take: &mut dyn FnMut() -> Answer<Lent>,
+) -> Answer<T> {
+    loop {
+        let mut lent = take()?;
+        match question(&mut lent) {
+            Err(failure) if failure.ends_connection() && !lent.is_new => control.clear(),
+            answer => return answer,
+        }
+    }
+}
+
 /// A connection on loan. It goes back when dropped, or is closed where it is of no more use.
 pub(crate) struct Lent {
     /// There until it is dropped.

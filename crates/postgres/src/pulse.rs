@@ -3,9 +3,9 @@
 
 use crate::connection::{Connection, Statement};
 use crate::failure::Answer;
+use crate::lease::Lease;
+use crate::members::Standbys;
 use crate::pool::Place;
-use crate::settle::Lease;
-use crate::standby::Standbys;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

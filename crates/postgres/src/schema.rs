@@ -6,7 +6,7 @@
 use crate::connection::{Connection, Statement};
 use crate::direct::Direct;
 use crate::failure::{Answer, Failure};
-use sha2::{Digest, Sha256};
+use crate::placed::{fence, placed, quoted};
 use std::sync::Arc;
 
 /// The version of the schema that this code makes and uses.
@@ -353,10 +353,6 @@ const APPLY: &str = "select SCHEMA.apply(\
     $33::int8[], $34::int8[], \
     $35::int8[], $36::int8, $37::int8[], $38::int8[])";
 
-/// What tells a standby from others who read the server's log, such as subscribers.
-const STANDBY: &str =
-    "not exists (select from pg_replication_slots s where s.active_pid = r.pid and s.slot_type = 'logical')";
-
 /// Makes the schema where it isn't there, and checks its version.
 ///
 /// Errors: the server's; `Lost` with words where the schema is of a later version.
@@ -446,29 +442,4 @@ pub(crate) fn refuse_relatives(connection: &mut Connection) -> Answer<()> {
         true => Err(Failure::Lost("Citus is not supported: nobody has tried it".to_string())),
         false => Ok(()),
     }
-}
-
-/// A name as SQL takes it.
-fn quoted(schema: &str) -> String {
-    format!("\"{}\"", schema.replace('"', "\"\""))
-}
-
-/// SQL with the schema's name, and the keys of its advisory locks.
-pub(crate) fn placed(sql: &str, quoted: &str) -> String {
-    let key = |what: &str| format!("({}::int8)", lock_of(what, quoted));
-    sql.replace("STANDBY", STANDBY)
-        .replace("SCHEMA", quoted)
-        .replace("FENCE", &key("fence"))
-        .replace("QUEUE", &key("queue"))
-}
-
-/// The key of the schema's fence.
-fn fence(schema: &str) -> i64 {
-    lock_of("fence", &quoted(schema))
-}
-
-/// The key of an advisory lock: such keys are the whole database's.
-fn lock_of(what: &str, quoted: &str) -> i64 {
-    let digest = Sha256::digest(format!("vellum {what} {quoted}").as_bytes());
-    digest.iter().take(8).fold(0u64, |number, byte| number << 8 | u64::from(*byte)) as i64
 }

@@ -1,6 +1,7 @@
 //! Snapshots: keys are looked up, and trees scanned, by statements on a session.
 
 use crate::connection::{Param, Row};
+use crate::front::Front;
 use crate::keys::{self, bounds, run_end, stored};
 use crate::log::{OneTree, is_log, log_bounds, scan_of};
 use crate::schema::{PAGE_BYTES, Statements};
@@ -44,6 +45,19 @@ impl PostgresSnapshot {
             ended: false,
             next_page: PAGES.0,
         }
+    }
+}
+
+impl Front {
+    /// A snapshot, whatever the catalog is.
+    pub(crate) fn snapshot(&self) -> PostgresSnapshot {
+        self.snapshot_of(None)
+    }
+
+    /// A snapshot to which a catalog of this generation belongs.
+    pub(crate) fn snapshot_of(&self, generation: Option<u64>) -> PostgresSnapshot {
+        let session = Session::new(&self.statements, &self.reads, (&self.known, generation), &self.sessions);
+        PostgresSnapshot { statements: self.statements.clone(), session }
     }
 }
 

@@ -3,23 +3,23 @@
 use crate::barrier::Barriers;
 use crate::builds::Builds;
 use crate::claims::Claims;
-use crate::commit::{Attempt, Besides, Done, failed, locked_by_another};
+use crate::commit::{Attempt, failed, locked_by_another};
 use crate::config::Config;
 use crate::connection::{Param, Row};
 use crate::engine::PostgresEngine;
 use crate::exclusive::Held;
 use crate::front::{Front, Limits};
 use crate::keys::ident;
-use crate::session::Session;
-use crate::snapshot::PostgresSnapshot;
+use crate::lives::{life_of, position};
+use crate::state::PostgresStore;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use storage::store::{
-    Acknowledged, Beside, Build, Change, Claim, Counts, Elsewhere, Exclusive, Expect, Member, Outcome, Owner,
-    Reached, Refusal, Sight, Store, Written,
+    Acknowledged, Build, Change, Claim, Counts, Elsewhere, Exclusive, Expect, Member, Outcome, Owner,
+    Reached, Refusal, Sight, Store,
 };
 use storage::{Engine, Error, Ident, Position, Result, Snapshot};
 
@@ -28,19 +28,6 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// How often a commit is tried whose expectations hold whenever somebody looks.
 const ATTEMPTS: usize = 64;
-
-/// A store over a PostgreSQL server, for one of the processes that share it.
-pub struct PostgresStore {
-    pub(crate) front: Arc<Front>,
-    engine: Arc<dyn Engine>,
-    barriers: Arc<Barriers>,
-    pub(crate) counts: Mutex<HashMap<Ident, Arc<Counts>>>,
-    pub(crate) builds: Builds,
-    pub(crate) claims: Claims,
-    owners: AtomicU64,
-    position: AtomicU64,
-    frozen: AtomicU64,
-}
 
 impl PostgresStore {
     /// Opens a store in a schema of a server's database, which is made where it isn't there.
@@ -73,67 +60,6 @@ impl PostgresStore {
     /// How many answers of the server have been waited for since the store was opened.
     pub fn round_trips(&self) -> u64 {
         self.front.trips.load(Ordering::Relaxed)
-    }
-
-    /// What a change says besides its batch.
-    pub(crate) fn besides(&self, beside: &[Beside]) -> Besides {
-        let count_ident = |one: &Beside| {
-            let Beside::Count { counts, .. } = one else { return None };
-            let all = self.counts.lock();
-            all.iter().find(|(_, known)| Arc::ptr_eq(known, counts)).map(|(ident, _)| *ident)
-        };
-        let slot = self.position.load(Ordering::Relaxed);
-        Besides::new(beside, slot, &count_ident, &|one| self.builds.ident_of(one))
-    }
-
-    /// Notes a commit that was carried out.
-    pub(crate) fn committed(&self, change: Change, done: Done) -> Written {
-        for beside in &change.beside {
-            match beside {
-                Beside::Count { counts, records, bytes } => {
-                    counts.records.fetch_add(*records, Ordering::Relaxed);
-                    counts.bytes.fetch_add(*bytes, Ordering::Relaxed);
-                }
-                Beside::Generation(of, None) => {
-                    // One that was renamed is there under its new name, and goes on with the same counts.
-                    let is_set =
-                        |other: &Beside| matches!(other, Beside::Generation(set, Some(_)) if set == of);
-                    if !change.beside.iter().any(is_set) {
-                        self.counts.lock().remove(of);
-                    }
-                }
-                _ => {}
-            }
-        }
-        let time = self.front.time_of(done.time, change.earliest, change.ticks);
-        let number = self.position.fetch_add(1, Ordering::AcqRel) + 1;
-        Written { position: position(done.life, number), time }
-    }
-}
-
-/// Where in a position the life begins that a commit was made in.
-const LIFE: u32 = 40;
-
-/// The position of the commit of this number.
-pub(crate) fn position(life: u64, number: u64) -> Position {
-    Position(life << LIFE | number & ((1 << LIFE) - 1))
-}
-
-/// The life of a position.
-pub(crate) fn life_of(position: Position) -> u64 {
-    position.0 >> LIFE
-}
-
-impl Front {
-    /// A snapshot, whatever the catalog is.
-    pub(crate) fn snapshot(&self) -> PostgresSnapshot {
-        self.snapshot_of(None)
-    }
-
-    /// A snapshot to which a catalog of this generation belongs.
-    pub(crate) fn snapshot_of(&self, generation: Option<u64>) -> PostgresSnapshot {
-        let session = Session::new(&self.statements, &self.reads, (&self.known, generation), &self.sessions);
-        PostgresSnapshot { statements: self.statements.clone(), session }
     }
 }
 

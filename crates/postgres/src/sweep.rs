@@ -6,10 +6,9 @@
 
 use crate::connection::Param;
 use crate::failure::Answer;
-use crate::front::ask;
-use crate::pool::Pool;
+use crate::lease::Lease;
+use crate::pool::{Pool, ask};
 use crate::schema::Statements;
-use crate::settle::Lease;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

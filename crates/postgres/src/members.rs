@@ -1,0 +1,174 @@
+//! The hosts of the connection string: what each is, and how near.
+
+use crate::config::{Config, Wanted};
+use crate::connection::Connection;
+use crate::failure::{Answer, Failure, LOOK, go_on};
+use crate::lives::Lives;
+use crate::pool::{Place, Pool};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use storage::store::Among;
+
+/// By how much longer than the nearest others may take to answer that count as near, too: as routers have it.
+const AS_NEAR: Duration = Duration::from_millis(15);
+
+/// How long the first look at all hosts may take, or one that somebody has asked for.
+const LOOKED_FOR: Duration = Duration::from_secs(12);
+
+/// What a host is, as of the last look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Role {
+    Away,
+    Primary,
+    Standby,
+}
+
+/// One of the hosts of the connection string.
+pub(crate) struct Member {
+    pub(crate) place: Arc<Place>,
+    pub(crate) pool: Arc<Pool>,
+    role: AtomicU8,
+    /// How long it takes to answer, in microseconds: the latest looks count most.
+    took: AtomicU64,
+    /// Until when it is passed over.
+    pub(crate) passed_over: Mutex<Option<Instant>>,
+}
+
+impl Member {
+    fn is(&self, role: Role) -> bool {
+        self.role.load(Ordering::Acquire) == role as u8
+    }
+
+    /// Notes what it is.
+    pub(crate) fn note(&self, role: Role) {
+        self.role.store(role as u8, Ordering::Release);
+    }
+
+    fn note_took(&self, took: Duration) {
+        let took = took.as_micros() as u64;
+        let smooth = |before: u64| Some(if before == 0 { took } else { (4 * before + took) / 5 });
+        // Nobody else notes it.
+        let _ = self.took.fetch_update(Ordering::Relaxed, Ordering::Relaxed, smooth);
+    }
+
+    fn took(&self) -> Duration {
+        Duration::from_micros(self.took.load(Ordering::Relaxed))
+    }
+
+    fn is_passed_over(&self) -> bool {
+        self.passed_over.lock().is_some_and(|until| Instant::now() < until)
+    }
+}
+
+/// All hosts that may have standbys.
+pub(crate) struct Standbys {
+    /// None where there is but one host.
+    members: Vec<Member>,
+    next: AtomicUsize,
+    /// How many looks at all hosts there have been, and whether somebody waits for the next.
+    looks: Mutex<(u64, bool)>,
+    looked: Condvar,
+    asked: Condvar,
+}
+
+impl Standbys {
+    /// Those of a connection string; so many connections to each.
+    pub(crate) fn new(place: &Place, pool: &Pool, most: usize) -> Standbys {
+        let hosts = if place.config.hosts.len() > 1 { place.config.hosts.as_slice() } else { &[] };
+        let member = |host: &(String, u16)| {
+            let config = Config { hosts: vec![host.clone()], wanted: Wanted::Any, ..place.config.clone() };
+            let place = Arc::new(Place { config, lives: Arc::new(Lives::default()), life: None });
+            Member {
+                pool: pool.leading_to(&place, most),
+                place,
+                role: AtomicU8::new(Role::Away as u8),
+                took: AtomicU64::new(0),
+                passed_over: Mutex::default(),
+            }
+        };
+        Standbys {
+            members: hosts.iter().map(member).collect(),
+            next: AtomicUsize::new(0),
+            looks: Mutex::default(),
+            looked: Condvar::new(),
+            asked: Condvar::new(),
+        }
+    }
+
+    /// Whether there can be any.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Looks at each host: what it is, and whether it has taken the primary's place. Connections to one that
+    /// doesn't answer are ended, so that nobody waits on them.
+    pub(crate) fn look(&self, primary: &Place) {
+        for member in &self.members {
+            let opened = Connection::open(&member.place.config, &Lives::default());
+            match opened.and_then(|connection| primary.meet(connection)) {
+                Ok((is_standby, took)) => {
+                    member.note_took(took);
+                    member.note(if is_standby { Role::Standby } else { Role::Primary });
+                }
+                Err(failure) => {
+                    member.note(Role::Away);
+                    if matches!(failure, Failure::Lost(_)) {
+                        member.place.lives.end_connections();
+                    }
+                }
+            }
+        }
+        let mut looks = self.looks.lock();
+        *looks = (looks.0 + 1, false);
+        self.looked.notify_all();
+    }
+
+    /// Waits so long, or until somebody asks for a look.
+    pub(crate) fn rest(&self, pause: Duration) {
+        let mut looks = self.looks.lock();
+        if !looks.1 {
+            self.asked.wait_for(&mut looks, pause);
+        }
+    }
+
+    /// Has all hosts looked at, and waits for that.
+    ///
+    /// Errors: `GivenUp`.
+    pub(crate) fn look_again(&self) -> Answer<()> {
+        let end = Instant::now() + LOOKED_FOR;
+        let mut looks = self.looks.lock();
+        let before = looks.0;
+        while looks.0 == before && Instant::now() < end {
+            looks.1 = true;
+            self.asked.notify_all();
+            self.looked.wait_for(&mut looks, LOOK);
+            go_on()?;
+        }
+        Ok(())
+    }
+
+    /// The standbys, beginning with another each time; last those that took too long a moment ago, where nobody else
+    /// will do.
+    pub(crate) fn at_hand(&self, among: Among) -> Vec<&Member> {
+        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        let count = self.members.len();
+        let turned = (0..count).filter_map(|at| self.members.get((first + at) % count));
+        let there: Vec<&Member> = match among {
+            Among::Others | Among::OthersFirst => turned.filter(|member| member.is(Role::Standby)).collect(),
+            // The primary answers where it is its turn.
+            Among::Nearest => {
+                let there: Vec<&Member> = turned.filter(|member| !member.is(Role::Away)).collect();
+                let nearest = there.iter().map(|member| member.took()).min().unwrap_or_default();
+                let mut near = there.into_iter().filter(|member| member.took() <= nearest + AS_NEAR);
+                near.next().filter(|member| member.is(Role::Standby)).into_iter().collect()
+            }
+            Among::WriterFirst if self.members.iter().any(|member| member.is(Role::Primary)) => Vec::new(),
+            Among::WriterFirst => turned.filter(|member| member.is(Role::Standby)).collect(),
+        };
+        let (late, good): (Vec<_>, Vec<_>) = there.into_iter().partition(|member| member.is_passed_over());
+        if among.writer_will_do() { good } else { good.into_iter().chain(late).collect() }
+    }
+}
