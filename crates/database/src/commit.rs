@@ -12,8 +12,9 @@ use crate::operation::{Operation, wait_through};
 use crate::storage_error;
 use base::{Result, err};
 use query::Interrupt;
-use storage::Position;
+use std::task::Waker;
 use storage::store::{Acknowledged, Member, Owner, Reached, Refusal};
+use storage::{Awaited, Position};
 
 impl Database {
     /// Commits changes, if what they rest on still holds. A statement of a transaction adds them to the
@@ -107,6 +108,11 @@ impl Database {
     /// engine without a journal.
     pub fn wait_journaled(&self, position: Position) -> Result<()> {
         self.store.wait_journaled(position).map_err(storage_error)
+    }
+
+    /// The same for whoever waits without a thread, on an engine of this process: what is to be done until then.
+    pub fn await_journaled(&self, position: Position, waker: &Waker) -> Awaited {
+        self.engine().await_journaled(position, waker)
     }
 
     /// How many members hold the data: one, or those of a server that several processes share.

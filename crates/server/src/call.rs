@@ -8,7 +8,7 @@ use crate::profiler::Notes;
 use crate::server::Server;
 use crate::wire::Request;
 use base::bson::{Builder, Document};
-use database::{OpenTransaction, Operation};
+use database::{OpenTransaction, Operation, Position};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -40,6 +40,8 @@ pub(crate) struct Call<'a> {
     pub(crate) notes: Option<Notes>,
     /// Set by a handler that reads a change stream.
     pub(crate) reads_stream: bool,
+    /// The commit that has to be in the journal before the reply goes out.
+    pub(crate) unsynced: Option<Position>,
 }
 
 /// How a handler ends, errors apart.

@@ -7,7 +7,7 @@
 use crate::activity::Activity;
 use crate::auth::{Conversation, Identity};
 use crate::call::Wait;
-use crate::dispatch::{self, Context, Outcome as Ran};
+use crate::dispatch::{self, Context, Outcome as Ran, Unsynced};
 use crate::fail_point::Failure;
 use crate::operations::DatabaseOperations;
 use crate::server::Server;
@@ -18,6 +18,7 @@ use crate::wire::{
 };
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Error, err};
+use database::Position;
 use rustls::ProtocolVersion;
 use rustls::pki_types::CertificateDer;
 use std::net::SocketAddr;
@@ -59,6 +60,17 @@ pub(crate) struct ConnectionState {
     pub(crate) failure: Option<Box<Failure>>,
     /// The replies being sent unasked, where there are any.
     pub(crate) stream: Option<Stream>,
+    /// Whether whoever calls [`handle`] waits for the journal in its place, as [`Outcome::Journal`] says.
+    pub(crate) holds_replies: bool,
+    /// The reply that is held until then.
+    held: Option<Box<Held>>,
+}
+
+/// A reply that is ready but for the journal.
+struct Held {
+    envelope: Envelope,
+    reply_id: i32,
+    unsynced: Unsynced,
 }
 
 /// What TLS tells of the other end.
@@ -111,6 +123,8 @@ pub(crate) enum Outcome {
     NoReply,
     /// Wait, then handle the same frame again.
     Wait(Wait),
+    /// The same, for the journal to have the commit of this position.
+    Journal(Position),
     /// Send what reply there is and close.
     Close,
 }
@@ -134,6 +148,8 @@ impl ConnectionState {
             waiting_until: None,
             failure: None,
             stream: None,
+            holds_replies: false,
+            held: None,
         }
     }
 
@@ -186,7 +202,7 @@ pub(crate) fn handle(
         panic_reply(server, frame, out);
         Outcome::Close
     });
-    if !matches!(outcome, Outcome::Wait(_)) {
+    if !matches!(outcome, Outcome::Wait(_) | Outcome::Journal(_)) {
         (state.began, state.turn, state.waiting_until, state.failure) = (None, None, None, None);
         state.activity.end();
     }
@@ -197,6 +213,9 @@ pub(crate) fn handle(
 }
 
 fn handle_frame(state: &mut ConnectionState, server: &Server, frame: &[u8], out: &mut Vec<u8>) -> Outcome {
+    if let Some(held) = state.held.take() {
+        return release(state, server, frame, *held, out);
+    }
     let mut unpacked = Vec::new();
     let (envelope, request) = match open(frame, state.largest_message(server), &mut unpacked) {
         Ok(opened) => opened,
@@ -224,6 +243,30 @@ fn handle_frame(state: &mut ConnectionState, server: &Server, frame: &[u8], out:
             dispatch::run(state, server, &request, context)
         }
         Err(error) => dispatch::refuse(server, state, reply, &error),
+    };
+    conclude(state, &envelope, reply_id, ran, out)
+}
+
+/// Ends what had to wait for the journal.
+fn release(
+    state: &mut ConnectionState,
+    server: &Server,
+    frame: &[u8],
+    held: Held,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let Held { envelope, reply_id, unsynced } = held;
+    let (result, took) = unsynced.ask(server);
+    let ran = match result {
+        Ok(()) if !server.profiler.slow.is_slow(took) => unsynced.end(state, took),
+        // What is to be said of it needs the request once more.
+        result => {
+            let mut unpacked = Vec::new();
+            match open(frame, MAX_MESSAGE_SIZE, &mut unpacked) {
+                Ok((_, Ok(request))) => dispatch::end(state, server, &request, unsynced, result, took),
+                _ => return Outcome::Close,
+            }
+        }
     };
     conclude(state, &envelope, reply_id, ran, out)
 }
@@ -280,6 +323,11 @@ fn conclude(
     let (reply, compressible, streams) = match ran {
         Ran::Close => return Outcome::Close,
         Ran::Wait(wait) => return Outcome::Wait(wait),
+        Ran::Unsynced(unsynced) => {
+            let position = unsynced.position;
+            state.held = Some(Box::new(Held { envelope: *envelope, reply_id, unsynced }));
+            return Outcome::Journal(position);
+        }
         Ran::Reply { reply, compressible, streams } => (reply, compressible, streams),
     };
     if envelope.more_to_come {

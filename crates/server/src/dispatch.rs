@@ -7,7 +7,8 @@ use crate::call::{Answer, Call, Wait};
 use crate::command::{self, Command, Kind};
 use crate::connection::{self, Began, ConnectionState};
 use crate::fail_point::{Failure, Target};
-use crate::profiler::{self, Finished, Notes};
+use crate::net;
+use crate::profiler::{self, Finished, Notes, Setting};
 use crate::reply::{self, LabelContext};
 use crate::server::Server;
 use crate::transaction_rules::{self, Part};
@@ -16,11 +17,11 @@ use crate::wire::Request;
 use crate::write_concern::Effective;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Error, ErrorCode, Result, err};
-use database::{OpenTransaction, patience};
+use database::{OpenTransaction, Position, patience};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What the frame around a request decides.
 pub(crate) struct Context {
@@ -43,10 +44,73 @@ pub(crate) enum Outcome {
         /// The topology's version just told, where further replies follow unasked.
         streams: Option<i64>,
     },
+    /// A reply, once the journal has the commit that it is about.
+    Unsynced(Unsynced),
     /// Nothing yet.
     Wait(Wait),
     /// Nothing ever.
     Close,
+}
+
+/// What is left of a command whose handler is done while the journal doesn't have its commit yet.
+pub(crate) struct Unsynced {
+    /// The commit.
+    pub(crate) position: Position,
+    reply: Builder,
+    header_size: usize,
+    /// The row of the table.
+    at: usize,
+    began: Instant,
+    context: LabelContext,
+    labels: Option<Vec<String>>,
+    write_concern_error: Option<Error>,
+}
+
+impl Unsynced {
+    /// Whether the journal has it, and how long everything has taken.
+    ///
+    /// Errors: the store's, where the commit may be lost.
+    pub(crate) fn ask(&self, server: &Server) -> (Result<()>, Duration) {
+        (server.database.wait_journaled(self.position), self.began.elapsed())
+    }
+
+    /// The reply, where nothing is to be said of it.
+    pub(crate) fn end(self, state: &ConnectionState, took: Duration) -> Outcome {
+        if let Some(counted) = &state.counted {
+            counted.note(self.at, took, false);
+        }
+        Outcome::Reply { reply: self.reply, compressible: true, streams: None }
+    }
+}
+
+/// Ends a command whose commit was waited for after its handler, where that failed or took long.
+pub(crate) fn end(
+    state: &mut ConnectionState,
+    server: &Server,
+    request: &Request<'_>,
+    unsynced: Unsynced,
+    result: Result<()>,
+    took: Duration,
+) -> Outcome {
+    let Unsynced { reply, header_size, at, context, labels, write_concern_error, .. } = unsynced;
+    let Some(command) = command::COMMANDS.get(at) else { return Outcome::Close };
+    let mut run = Run {
+        server,
+        request,
+        command,
+        exhaust_allowed: false,
+        header_size,
+        context,
+        labels,
+        write_concern_error,
+        notes: None,
+        unsynced: None,
+    };
+    run.tell(state, at, None, &reply, result.as_ref().map(drop), took);
+    match result {
+        Ok(()) => Outcome::Reply { reply, compressible: run.compressible(), streams: None },
+        Err(error) => run.failed(state, emptied(reply, header_size), &error),
+    }
 }
 
 /// Commands whose replies are never compressed, as the protocol wants it.
@@ -79,27 +143,35 @@ pub(crate) fn run(
         labels: None,
         write_concern_error: None,
         notes: setting.as_ref().map(|_| Notes::default()),
+        unsynced: None,
     };
     let result = run.checked(state, &mut reply);
-    if !matches!(result, Ok(Ran::Wait(_))) {
-        let took = began.elapsed();
-        let exists = || is_there(server, request.database);
-        let counted = server.counters.operations.of(&mut state.counted, request.database, exists);
-        counted.note(at, took, result.is_err());
-        if (setting.is_some() || server.profiler.slow.is_slow(took)) && !state.is_system {
-            let told = reply.so_far();
-            let finished = Finished {
-                request,
-                command,
-                collection: run.collection(),
-                state,
-                outcome: result.as_ref().map(|_| told.view()),
-                notes: run.notes.take(),
-                reply_length: told.bytes().len(),
-                took,
-            };
-            profiler::tell(server, setting.as_deref(), &finished);
+    match (&result, run.unsynced.take()) {
+        (Ok(Ran::Done(None)), Some(position)) => {
+            let Run { context, labels, write_concern_error, .. } = run;
+            // Known from here on.
+            server
+                .counters
+                .operations
+                .of(&mut state.counted, request.database, || is_there(server, request.database));
+            return Outcome::Unsynced(Unsynced {
+                position,
+                reply,
+                header_size,
+                at,
+                began,
+                context,
+                labels,
+                write_concern_error,
+            });
         }
+        // There is another reply, or none; it has to wait all the same.
+        (_, Some(position)) => net::in_place(&mut || _ = server.database.wait_journaled(position)),
+        (_, None) => {}
+    }
+    if !matches!(result, Ok(Ran::Wait(_))) {
+        let setting = setting.as_deref();
+        run.tell(state, at, setting, &reply, result.as_ref().map(drop), began.elapsed());
     }
     match result {
         Ok(Ran::Done(streams)) => Outcome::Reply { reply, compressible: run.compressible(), streams },
@@ -154,9 +226,41 @@ struct Run<'a> {
     /// What a failing write says of its write concern besides: its statements may have had
     /// effects before it failed.
     write_concern_error: Option<Error>,
+    /// The commit that has to be in the journal before there is a reply.
+    unsynced: Option<Position>,
 }
 
 impl<'a> Run<'a> {
+    /// Counts a command that has ended, and tells the profiler and the log of one that they are to hear of.
+    fn tell(
+        &mut self,
+        state: &mut ConnectionState,
+        at: usize,
+        setting: Option<&Setting>,
+        reply: &Builder,
+        result: std::result::Result<(), &Error>,
+        took: Duration,
+    ) {
+        let (server, request) = (self.server, self.request);
+        let exists = || is_there(server, request.database);
+        let counted = server.counters.operations.of(&mut state.counted, request.database, exists);
+        counted.note(at, took, result.is_err());
+        if (setting.is_some() || server.profiler.slow.is_slow(took)) && !state.is_system {
+            let told = reply.so_far();
+            let finished = Finished {
+                request,
+                command: self.command,
+                collection: self.collection(),
+                state,
+                outcome: result.map(|()| told.view()),
+                notes: self.notes.take(),
+                reply_length: told.bytes().len(),
+                took,
+            };
+            profiler::tell(server, setting, &finished);
+        }
+    }
+
     fn checked(&mut self, state: &mut ConnectionState, reply: &mut Builder) -> Result<Ran> {
         let (server, command) = (self.server, self.command);
         // No database, but a place for users whom somebody else knows.
@@ -291,6 +395,7 @@ impl<'a> Run<'a> {
             streams: None,
             notes: self.notes.take(),
             reads_stream: false,
+            unsynced: None,
         };
         let before = self.server.database.latest_position();
         let answer = loop {
@@ -307,6 +412,7 @@ impl<'a> Run<'a> {
         };
         let streams = call.streams;
         self.notes = call.notes.take();
+        self.unsynced = call.unsynced.take();
         self.context.change_stream |= call.reads_stream;
         self.context.no_writes &= answer.is_err() && self.server.database.latest_position() == before;
         if in_transaction && let Some(session) = &state.session {

@@ -56,6 +56,8 @@ impl LocalConnection {
                     return true;
                 }
                 Outcome::Close => return false,
+                // It is never asked to wait for the journal in its handlers' place.
+                Outcome::Journal(_) => {}
                 Outcome::Wait(mut wait) => {
                     while !(wait.ready)(&waker) && Instant::now() < wait.until {
                         thread::park_timeout(wait.until - Instant::now());

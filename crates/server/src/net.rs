@@ -21,6 +21,7 @@ use crate::own_address::dialled;
 use crate::server::Server;
 use crate::tls::{Tls, TlsMode};
 use crate::wire::{Trouble, frame_length};
+use database::{Awaited, Position};
 use first::First;
 use std::future::{pending, poll_fn};
 use std::io;
@@ -196,7 +197,8 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
     }
     let registered = Registered { activity: server.activities.open(client), server: server.clone() };
     tokio::spawn(async move {
-        let state = ConnectionState::new(registered.activity.clone(), local);
+        let mut state = ConnectionState::new(registered.activity.clone(), local);
+        state.holds_replies = true;
         let stream = match take_over(stream, &registered) {
             Ok(stream) => stream,
             Err(error) => return log::warn!("connection from {client} can't be watched: {error}"),
@@ -496,11 +498,15 @@ impl Connection {
         let mut begun = begun;
         loop {
             let busy = Busy::new(&self.server);
-            let Begun { out, sent, outcome } = begun.take().unwrap_or_else(|| {
+            let Begun { mut out, sent, mut outcome } = begun.take().unwrap_or_else(|| {
                 let mut out = buffers::take();
                 let outcome = handle_here(&mut self.state, &self.server, frame, &mut out);
                 Begun { out, sent: 0, outcome }
             });
+            if let Outcome::Journal(position) = outcome {
+                self.await_journal(position).await;
+                outcome = handle_here(&mut self.state, &self.server, frame, &mut out);
+            }
             if let Some(rest @ [_, ..]) = out.get(sent..) {
                 self.state.activity.hold(out.capacity() + frame.len());
                 self.stream.send(rest).await?;
@@ -516,6 +522,8 @@ impl Connection {
             match outcome {
                 Outcome::Reply | Outcome::NoReply => return Ok(ControlFlow::Continue(())),
                 Outcome::Stream => tokio::task::yield_now().await,
+                // It has been waited for.
+                Outcome::Journal(_) => {}
                 Outcome::Close => return Ok(ControlFlow::Break(())),
                 // Boxed, since few connections ever wait.
                 Outcome::Wait(wait) => {
@@ -524,6 +532,19 @@ impl Connection {
                     }
                 }
             }
+        }
+    }
+
+    /// Waits until the journal has a commit, or can't have it, which the reply tells. Who finds nobody syncing does so
+    /// on this thread, since waking another one takes longer; who comes meanwhile holds none.
+    async fn await_journal(&self, position: Position) {
+        let database = &self.server.database;
+        let awaited = poll_fn(|context| match database.await_journaled(position, context.waker()) {
+            Awaited::Later => Poll::Pending,
+            awaited => Poll::Ready(awaited),
+        });
+        if awaited.await == Awaited::Yours {
+            in_place(&mut || _ = database.wait_journaled(position));
         }
     }
 }
@@ -556,5 +577,7 @@ async fn race<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -
     .await
 }
 
+#[cfg(test)]
+mod journal_tests;
 #[cfg(test)]
 mod tests;

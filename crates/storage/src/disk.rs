@@ -45,13 +45,15 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::{
-    Batch, Curve, Durability, Engine, Error, Position, Reads, Result, Snapshot, Span, Statistics, WorkingSet,
+    Awaited, Batch, Curve, Durability, Engine, Error, Position, Reads, Result, Snapshot, Span, Statistics,
+    WorkingSet,
 };
 use archive::Archive;
 use backup::{Source, Trail};
@@ -225,7 +227,12 @@ impl DiskEngine {
         let keeper = Keeper::new(Arc::clone(&self.core), next_table, self.archive.lock().clone());
         self.spawn("storage-keeper", move || keeper.run())?;
         let interval = (self.durability != Durability::None).then_some(interval);
-        let core = Arc::clone(&self.core);
+        let (core, asked) = (Arc::clone(&self.core), Arc::downgrade(&self.core));
+        self.core.journal.when_left(Arc::new(move || {
+            if let Some(core) = asked.upgrade() {
+                core.sync_soon();
+            }
+        }));
         self.spawn("storage-flush", move || core.flush_every(interval))
     }
 
@@ -365,6 +372,10 @@ impl Engine for DiskEngine {
             self.core.desk.order();
         }
         result
+    }
+
+    fn await_journaled(&self, position: Position, waker: &Waker) -> Awaited {
+        self.core.journal.await_sync(position.0, waker)
     }
 
     fn checkpoint(&self) -> Result<()> {

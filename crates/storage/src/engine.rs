@@ -6,6 +6,7 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use crate::differences::{Differences, merged};
@@ -164,6 +165,17 @@ impl Durability {
     }
 }
 
+/// How far a wait for the journal is that holds no thread ([`Engine::await_journaled`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Awaited {
+    /// It is over.
+    There,
+    /// Nobody is at it: who asked is to call [`Engine::wait_journaled`] at once, which others rely on from now on.
+    Yours,
+    /// Somebody else is, and will call the waker.
+    Later,
+}
+
 /// Ordered trees of bytes that change by atomic batches.
 pub trait Engine: Send + Sync {
     /// The state after the latest commit, over all trees, kept as it is for as long as it is held. Takes
@@ -196,6 +208,17 @@ pub trait Engine: Send + Sync {
     /// Returns once everything up to `position` would survive a crash. On an engine without a journal it
     /// returns at once, as MongoDB's in-memory engine does for `j: true`.
     fn wait_journaled(&self, position: Position) -> Result<()>;
+
+    /// The same for whoever waits without a thread: what is to be done until everything up to `position` would
+    /// survive a crash. Where others are at it the waker is called once they are done, well or not, and the
+    /// question is to be put again.
+    fn await_journaled(&self, position: Position, waker: &Waker) -> Awaited {
+        let _ = waker;
+        match self.durable() >= position {
+            true => Awaited::There,
+            false => Awaited::Yours,
+        }
+    }
 
     /// Up to where everything would survive a crash: what [`Engine::wait_journaled`] returns at once for. On
     /// an engine without a journal it is the position of the latest commit.
@@ -277,6 +300,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn wait_journaled(&self, position: Position) -> Result<()> {
         (**self).wait_journaled(position)
+    }
+
+    fn await_journaled(&self, position: Position, waker: &Waker) -> Awaited {
+        (**self).await_journaled(position, waker)
     }
 
     fn durable(&self) -> Position {

@@ -34,8 +34,8 @@ pub use disk::{
     PartWriter, Restore, Restored, Salvage, Since, Still, restore,
 };
 pub use engine::{
-    ArchiveCounts, Cursor, Damage, Direction, Durability, Engine, Ident, Position, Range, SYNC_SPANS,
-    Snapshot, Statistics,
+    ArchiveCounts, Awaited, Cursor, Damage, Direction, Durability, Engine, Ident, Position, Range,
+    SYNC_SPANS, Snapshot, Statistics,
 };
 pub use error::{Error, Result};
 pub use memory::MemoryEngine;

@@ -151,6 +151,9 @@ impl Call<'_> {
     /// had. The write itself stands. A command that committed nothing itself, because it found
     /// nothing to change or was answered from the record of its first sending, waits for all
     /// that came before it, as MongoDB does.
+    ///
+    /// Where the connection can wait for the journal without a thread, it does so once the handler is done, before the
+    /// reply goes out.
     pub(crate) fn acknowledge(&mut self, committed: Option<Committed>) -> Result<()> {
         // A transaction's statements wait for nothing: its commit does.
         if self.transaction.is_some() {
@@ -188,6 +191,14 @@ impl Call<'_> {
         if let (Some(by), None) | (Some(by @ Acknowledged::Journal), _) = (by, &unsatisfiable) {
             let position =
                 committed.map_or_else(|| database.latest_position(), |committed| committed.position);
+            if self.connection.holds_replies
+                && self.notes.is_none()
+                && unsatisfiable.is_none()
+                && concern.timeout().is_none()
+            {
+                self.unsynced = self.unsynced.max(Some(position));
+                return Ok(());
+            }
             let database = database.clone();
             let wait = move || database.wait_acknowledged(position, by, &mut || true).map(drop);
             in_time = wait_within(concern.timeout(), wait)?;

@@ -11,15 +11,18 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 /// A server that runs until dropped.
-struct Running {
-    server: Arc<Server>,
+pub(super) struct Running {
+    pub(super) server: Arc<Server>,
     address: SocketAddr,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Running {
     fn start(settings: Settings) -> Running {
-        let engine = Arc::new(storage::MemoryEngine::new());
+        Running::on(Arc::new(storage::MemoryEngine::new()), settings)
+    }
+
+    pub(super) fn on(engine: Arc<dyn storage::Engine>, settings: Settings) -> Running {
         let database = Database::open(engine, Arc::new(SystemClock), 1).unwrap();
         let server = Arc::new(Server::new(settings, database));
         let (send, receive) = mpsc::channel();
@@ -30,7 +33,7 @@ impl Running {
         Running { server, address, thread: Some(thread) }
     }
 
-    fn connect(&self) -> Socket {
+    pub(super) fn connect(&self) -> Socket {
         let socket = Socket::connect(self.address).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         socket

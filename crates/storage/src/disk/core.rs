@@ -300,14 +300,16 @@ impl Core {
             // Before the sync: whoever asks while it runs may have committed too late for it.
             flushing.asked = false;
             self.asked.store(false, Ordering::Release);
+            drop(flushing);
             if self.journal.has_unsynced() && !self.journal.is_broken() {
-                drop(flushing);
                 if let Err(error) = self.journal.sync() {
                     log::error!("no commits until the next checkpoint: {error}");
                     self.desk.order();
                 }
-                flushing = self.flushing.lock();
+            } else {
+                self.journal.needs_no_sync();
             }
+            flushing = self.flushing.lock();
         }
     }
 

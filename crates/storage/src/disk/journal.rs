@@ -3,7 +3,8 @@
 //! A commit appends its frame with one write, so that it survives the end of the process; a sync makes all
 //! frames written so far survive the end of the machine. Whoever needs a sync and finds none running makes
 //! one for all who wait; those who come meanwhile share the next. So a lone writer waits for one sync and no
-//! timer, and many writers make far fewer syncs than commits.
+//! timer, and many writers make far fewer syncs than commits. Who waits without a thread leaves a waker; where a
+//! sync ends and some are left whose frames came too late for it, one is asked for on their behalf.
 //!
 //! Where somebody waits for syncs, the segment is written ahead with zeros, a piece at a time: a sync of bytes
 //! that the file already has is quicker than one that makes it longer, as that changes its inode, too.
@@ -18,6 +19,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Instant;
 
 use super::files::{File, Files};
@@ -25,7 +27,7 @@ use super::latency::Latency;
 use super::record::Encoded;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
-use crate::{Error, Result, mutant};
+use crate::{Awaited, Error, Result, mutant};
 
 /// The first bytes of a segment.
 const SEGMENT_MAGIC: [u8; 8] = *b"VellumJ\n";
@@ -213,15 +215,32 @@ pub(super) struct Journal {
     waited: AtomicBool,
     /// Called when `durable` has advanced.
     wake: Mutex<Option<Wake>>,
+    /// Called when nobody syncs and somebody waits who can't do so himself.
+    left: Mutex<Option<Wake>>,
     pub(super) latency: Latency,
 }
 
 /// Somebody to be told.
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
+/// What everybody is told at the end of a sync.
+#[derive(Default)]
+struct Ended {
+    /// Whether more is durable than before.
+    advanced: bool,
+    /// Of those whose waits are over.
+    wakers: Vec<Waker>,
+    /// Whether others are left to whom a sync has been promised.
+    left: bool,
+}
+
 struct Syncing {
     /// Whether somebody is syncing.
     running: bool,
+    /// Whether somebody is about to: who has been told to, or whom `left` called.
+    promised: bool,
+    /// Who waits without a thread, and for what position.
+    waiting: Vec<(u64, Waker)>,
     /// The segments that may hold frames that aren't durable; the last one is being written.
     files: Vec<Arc<dyn File>>,
     /// Why the journal takes no commits.
@@ -231,7 +250,13 @@ struct Syncing {
 impl Journal {
     /// A journal that goes on in a segment, with everything so far durable.
     pub(super) fn new(segments: Segments, appender: &Appender) -> Self {
-        let syncing = Syncing { running: false, files: vec![Arc::clone(&appender.file)], broken: None };
+        let syncing = Syncing {
+            running: false,
+            promised: false,
+            waiting: Vec::new(),
+            files: vec![Arc::clone(&appender.file)],
+            broken: None,
+        };
         Journal {
             segments,
             syncing: Mutex::new(syncing),
@@ -241,6 +266,7 @@ impl Journal {
             bytes: AtomicU64::new(appender.len),
             waited: AtomicBool::new(false),
             wake: Mutex::default(),
+            left: Mutex::default(),
             latency: Latency::default(),
         }
     }
@@ -255,19 +281,51 @@ impl Journal {
         *self.wake.lock() = Some(wake);
     }
 
+    /// Sets what is called when nobody syncs and somebody waits who can't do so himself: it is to have
+    /// [`sync`](Self::sync) called soon.
+    pub(super) fn when_left(&self, wake: Wake) {
+        *self.left.lock() = Some(wake);
+    }
+
     /// Notes that everything up to a position is durable; true if that is news.
     fn advance(&self, position: u64) -> bool {
         self.durable.fetch_max(position, Ordering::AcqRel) < position
     }
 
     /// Lets everybody know; to be called without any lock.
-    fn tell(&self, advanced: bool) {
+    fn tell(&self, ended: Ended) {
         if !mutant!("nobody is told of a sync") {
             self.synced.notify_all();
+            ended.wakers.into_iter().for_each(Waker::wake);
         }
-        if advanced && let Some(wake) = self.wake.lock().clone() {
+        if ended.left {
+            self.call(&self.left);
+        }
+        if ended.advanced {
+            self.call(&self.wake);
+        }
+    }
+
+    fn call(&self, wake: &Mutex<Option<Wake>>) {
+        let wake = wake.lock().clone();
+        if let Some(wake) = wake {
             wake();
         }
+    }
+
+    /// What is to be told once a sync has ended, or turns out not to be needed. Those are left whose positions aren't
+    /// durable; where there are any, a next sync is promised to them.
+    fn end(&self, syncing: &mut Syncing, advanced: bool) -> Ended {
+        let durable = self.durable.load(Ordering::Acquire);
+        let over = |(position, _): &mut (u64, Waker)| *position <= durable;
+        let wakers = match &syncing.broken {
+            // They ask again, and find out.
+            Some(_) => std::mem::take(&mut syncing.waiting),
+            None => syncing.waiting.extract_if(.., over).collect(),
+        };
+        syncing.promised = !syncing.running && !syncing.waiting.is_empty();
+        let wakers = wakers.into_iter().map(|(_, waker)| waker).collect();
+        Ended { advanced, wakers, left: syncing.promised }
     }
 
     /// The bytes written since the latest freeze.
@@ -278,6 +336,12 @@ impl Journal {
     /// Whether frames were written that aren't known to be durable.
     pub(super) fn has_unsynced(&self) -> bool {
         self.durable.load(Ordering::Acquire) < self.appended.load(Ordering::Acquire)
+    }
+
+    /// Whether somebody is syncing.
+    #[cfg(test)]
+    pub(super) fn is_running(&self) -> bool {
+        self.syncing.lock().running
     }
 
     /// Whether the journal takes no commits until the next checkpoint.
@@ -338,8 +402,9 @@ impl Journal {
             syncing.files.drain(..older);
         }
         let advanced = self.advance(position);
+        let ended = self.end(&mut syncing, advanced);
         drop(syncing);
-        self.tell(advanced);
+        self.tell(ended);
     }
 
     /// Makes everything written so far durable.
@@ -353,21 +418,61 @@ impl Journal {
         self.sync_to(position)
     }
 
+    /// How far the wait for a position is, for whoever has no thread to wait on.
+    pub(super) fn await_sync(&self, position: u64, waker: &Waker) -> Awaited {
+        if self.durable.load(Ordering::Acquire) >= position {
+            return Awaited::There;
+        }
+        self.waited.store(true, Ordering::Relaxed);
+        let mut syncing = self.syncing.lock();
+        if self.durable.load(Ordering::Acquire) >= position {
+            return Awaited::There;
+        }
+        if syncing.broken.is_none() && (syncing.running || syncing.promised) {
+            syncing.waiting.push((position, waker.clone()));
+            return Awaited::Later;
+        }
+        syncing.promised = true;
+        Awaited::Yours
+    }
+
+    /// Notes that whom [`when_left`](Self::when_left) called has found nothing to sync.
+    pub(super) fn needs_no_sync(&self) {
+        let mut syncing = self.syncing.lock();
+        if !syncing.promised {
+            return;
+        }
+        let ended = self.end(&mut syncing, false);
+        drop(syncing);
+        self.tell(ended);
+    }
+
     fn sync_to(&self, position: u64) -> Result<()> {
         let mut syncing = self.syncing.lock();
         loop {
-            if self.durable.load(Ordering::Acquire) >= position {
-                return Ok(());
-            }
-            if let Some(error) = &syncing.broken {
-                return Err(error.clone());
+            let over = match &syncing.broken {
+                _ if self.durable.load(Ordering::Acquire) >= position => Some(Ok(())),
+                Some(error) => Some(Err(error.clone())),
+                None => None,
+            };
+            if let Some(over) = over {
+                // Others may rely on a sync that whoever is here was told to make.
+                let ended = match syncing.promised {
+                    true => self.end(&mut syncing, false),
+                    false => Ended::default(),
+                };
+                drop(syncing);
+                if !ended.wakers.is_empty() || ended.left {
+                    self.tell(ended);
+                }
+                return over;
             }
             if !syncing.running {
                 break;
             }
             self.synced.wait(&mut syncing);
         }
-        syncing.running = true;
+        (syncing.running, syncing.promised) = (true, false);
         // In this order: what is written after the position was read may be synced too, or not.
         let appended = self.appended.load(Ordering::Acquire);
         let files = syncing.files.clone();
@@ -379,29 +484,30 @@ impl Journal {
             false => appended,
         };
         self.latency.note(started.elapsed());
-        let result = self.finish(appended, &files, result);
-        self.tell(matches!(result, Ok(true)));
-        result.map(drop)
+        self.finish(appended, &files, result)
     }
 
-    /// Returns whether more is durable than before.
-    fn finish(&self, appended: u64, files: &[Arc<dyn File>], result: std::io::Result<()>) -> Result<bool> {
+    /// Notes what has come of a sync, and tells everybody.
+    fn finish(&self, appended: u64, files: &[Arc<dyn File>], result: std::io::Result<()>) -> Result<()> {
         let mut syncing = self.syncing.lock();
         syncing.running = false;
-        match result {
+        let result = match result {
             Ok(()) => {
-                let advanced = self.advance(appended);
                 // The last one may have been written since; the others were complete before.
                 let complete = files.len().saturating_sub(1);
                 let done = files.get(..complete).unwrap_or_default();
                 syncing.files.retain(|file| !done.iter().any(|other| Arc::ptr_eq(file, other)));
-                Ok(advanced)
+                Ok(self.advance(appended))
             }
             Err(error) => {
                 let error = during("syncing the journal in", &self.segments.directory, error);
                 syncing.broken = Some(error.clone());
                 Err(error)
             }
-        }
+        };
+        let ended = self.end(&mut syncing, matches!(result, Ok(true)));
+        drop(syncing);
+        self.tell(ended);
+        result.map(drop)
     }
 }

@@ -88,6 +88,7 @@ fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> 
         streams: None,
         notes: None,
         reads_stream: false,
+        unsynced: None,
     };
     match (row.run)(&mut inner)? {
         Answer::Done => Ok(()),

@@ -92,10 +92,82 @@ fn told_by_others() {
     assert_eq!(woken.load(Ordering::SeqCst), 1, "what has become durable is told once");
 }
 
+/// A flag that threads wait for.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    heard: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rung.lock() = true;
+        self.heard.notify_all();
+    }
+
+    fn wait(&self) {
+        let mut rung = self.rung.lock();
+        while !std::mem::take(&mut *rung) {
+            self.heard.wait(&mut rung);
+        }
+    }
+}
+
+impl std::task::Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+}
+
+/// Who leaves a waker is woken, whoever syncs; the thread that syncs when asked to is asked where it must.
+fn waiting_without_threads() {
+    let engine = Engine::new();
+    let asked = Arc::new(Bell::default());
+    let asks = Arc::clone(&asked);
+    engine.journal.when_left(Arc::new(move || asks.ring()));
+    let stopped = Arc::new(AtomicBool::new(false));
+    let (flusher, stop, bell) = (Arc::clone(&engine), Arc::clone(&stopped), Arc::clone(&asked));
+    let flusher = thread::spawn(move || {
+        loop {
+            bell.wait();
+            if stop.load(Ordering::SeqCst) {
+                return;
+            }
+            match flusher.journal.has_unsynced() {
+                true => flusher.journal.sync().unwrap(),
+                false => flusher.journal.needs_no_sync(),
+            }
+        }
+    });
+    let writes = |number: u64| {
+        let engine = Arc::clone(&engine);
+        thread::spawn(move || {
+            let bell = Arc::new(Bell::default());
+            let (position, path, place) = engine.append(number);
+            loop {
+                match engine.journal.await_sync(position, &Waker::from(Arc::clone(&bell))) {
+                    Awaited::There => break,
+                    Awaited::Yours => engine.journal.wait(position).unwrap(),
+                    Awaited::Later => bell.wait(),
+                }
+            }
+            assert!(engine.is_durable(&path, place));
+        })
+    };
+    let threads: Vec<_> = (0..3).map(writes).collect();
+    let (position, ..) = engine.append(3);
+    engine.journal.wait(position).unwrap();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    stopped.store(true, Ordering::SeqCst);
+    asked.ring();
+    flusher.join().unwrap();
+}
+
 #[test]
 fn under_any_schedule_whoever_has_waited_finds_his_frame_on_the_disk() {
     explore(SEEDS, waiting);
     explore(SEEDS, told_by_others);
+    explore(SEEDS, waiting_without_threads);
     for name in ["what is written during a sync counts as durable", "nobody is told of a sync"] {
         switch_on(Some(name));
         let seen = fails(SEEDS, waiting);

@@ -1,12 +1,14 @@
 //! Disks that are full or do not answer, while the engine stays up.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
 use std::thread;
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
 use super::*;
-use crate::Position;
+use crate::{Awaited, Position};
 
 /// A tree with some entries, checkpointed.
 fn filled(files: &FaultyFiles) -> DiskEngine {
@@ -290,4 +292,56 @@ fn large_batches_beside_checkpoints_lose_nothing() {
         open(&files).unwrap().snapshot().get(Ident(1), &[0; 8]).unwrap().as_deref(),
         Some(&[1; 20][..])
     );
+}
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn who_waits_without_a_thread_is_woken_by_whoever_syncs() {
+    let files = FaultyFiles::new();
+    let engine = filled(&files);
+    let put_one = |key: &[u8]| engine.commit(batch([put(1, key, b"1")])).unwrap();
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let is_woken = |times| woken.0.load(Ordering::SeqCst) == times;
+    let first = put_one(b"a");
+    assert_eq!(engine.await_journaled(first, &waker), Awaited::Yours);
+    // Who is to sync hasn't begun, and already others rely on it.
+    let second = put_one(b"b");
+    assert_eq!(engine.await_journaled(second, &waker), Awaited::Later);
+    engine.wait_journaled(first).unwrap();
+    assert!(is_woken(1));
+    assert_eq!(engine.await_journaled(second, &waker), Awaited::There);
+    // What comes too late for a sync that runs gets one of its own, for which nobody has to call.
+    files.slow_syncs(Duration::from_millis(100));
+    let third = put_one(b"c");
+    thread::scope(|scope| {
+        let syncs = scope.spawn(|| engine.wait_journaled(third));
+        within_seconds("a sync", || engine.core.journal.is_running());
+        let fourth = put_one(b"d");
+        assert_eq!(engine.await_journaled(fourth, &waker), Awaited::Later);
+        syncs.join().unwrap().unwrap();
+        within_seconds("a second sync", || engine.durable() >= fourth && is_woken(2));
+    });
+    // Whoever a failed sync leaves behind asks again, and hears of it.
+    let fifth = put_one(b"e");
+    assert_eq!(engine.await_journaled(fifth, &waker), Awaited::Yours);
+    let sixth = put_one(b"f");
+    assert_eq!(engine.await_journaled(sixth, &waker), Awaited::Later);
+    files.slow_syncs(Duration::ZERO);
+    files.fail_syncs(1);
+    assert!(engine.core.journal.wait(fifth.0).is_err());
+    assert!(is_woken(3));
+    assert_eq!(engine.await_journaled(sixth, &waker), Awaited::Yours);
+    assert!(engine.core.journal.wait(sixth.0).is_err());
+    engine.checkpoint().unwrap();
+    assert_eq!(engine.await_journaled(sixth, &waker), Awaited::There);
 }
