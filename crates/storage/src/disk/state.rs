@@ -106,9 +106,19 @@ impl Table {
     }
 
     fn put(&mut self, key: &[u8], value: Value, below: Option<usize>) {
-        let (over, old) = self.old(key, below);
         self.bytes += value.len() as u64;
-        self.top.insert(key, Change::Put { value, over });
+        let is_below = below.is_some();
+        // One search where the key is new in this layer, as most are.
+        let (over, old) = match self.top.insert(key, Change::Put { value, over: is_below }) {
+            Some(Change::Put { value, over }) => (over, Some(value.len())),
+            Some(Change::Gone) => (true, None),
+            None => (is_below, below),
+        };
+        if over != is_below
+            && let Some(Change::Put { over: known, .. }) = self.top.get_mut(key)
+        {
+            *known = over;
+        }
         match old {
             Some(len) => self.bytes -= len as u64,
             None => {
