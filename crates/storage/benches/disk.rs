@@ -100,20 +100,33 @@ fn bare_loop(directory: &Path, count: u64) -> Result<Duration> {
 }
 
 fn synced(root: &Path, count: u64) -> Result<()> {
+    // Where every commit is journaled, syncs write the frames themselves.
+    let all = [("written at once", Durability::None), ("written by syncs", Durability::Journaled)];
     for round in 1..=3 {
+        let before = cpu();
         let bare = bare_loop(root, count)? / count as u32;
-        let engine = fresh(&root.join("data"), Durability::None)?;
-        let alone = commit(&engine, 1, count, true)? / count as u32;
-        println!("synced, 1 thread, round {round}: bare {bare:?}, engine {alone:?}");
+        println!("synced, round {round}: a bare loop {bare:?}, {:?} CPU", (cpu() - before) / count as u32);
+        for (how, durability) in all {
+            let engine = fresh(&root.join("data"), durability)?;
+            let before = cpu();
+            let alone = commit(&engine, 1, count, true)? / count as u32;
+            println!(
+                "synced, 1 thread, {how}, round {round}: {alone:?}, {:?} CPU",
+                (cpu() - before) / count as u32
+            );
+        }
     }
-    let engine = fresh(&root.join("data"), Durability::None)?;
-    let before = engine.statistics();
-    let took = commit(&engine, 32, count, true)?;
-    let after = engine.statistics();
-    let (commits, syncs) = (after.commits - before.commits, after.syncs - before.syncs);
-    let rate = commits as f64 / took.as_secs_f64();
-    let shared = commits as f64 / syncs as f64;
-    println!("synced, 32 threads: {rate:.0} commits/s, {shared:.1} commits per sync");
+    for (how, durability) in all {
+        let engine = fresh(&root.join("data"), durability)?;
+        let (before, begun) = (engine.statistics(), cpu());
+        let took = commit(&engine, 32, count, true)?;
+        let after = engine.statistics();
+        let (commits, syncs) = (after.commits - before.commits, after.syncs - before.syncs);
+        let rate = commits as f64 / took.as_secs_f64();
+        let shared = commits as f64 / syncs as f64;
+        let each = (cpu() - begun) / commits as u32;
+        println!("synced, 32 threads, {how}: {rate:.0} commits/s, {shared:.1} a sync, {each:?} CPU");
+    }
     Ok(())
 }
 

@@ -40,6 +40,7 @@ mod still;
 mod swap;
 #[cfg(test)]
 mod tests;
+mod unwritten;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -70,7 +71,7 @@ use state::State;
 pub use archive::ArchiveOptions;
 pub use backup::{Backup, BackupDirectory, End, Kind, Part, PartWriter, Restore, Restored, Since, restore};
 pub(crate) use base::{entries, framed};
-pub use files::{File, Files, SystemFiles};
+pub use files::{BLOCK, File, Files, SystemFiles};
 pub(crate) use journal::SEGMENT_HEADER_BYTES;
 pub(crate) use record::{batch_bytes, batch_of, seal};
 pub use salvage::{Lost, Salvage};
@@ -202,7 +203,10 @@ impl DiskEngine {
         };
         let replayed = || directory.upgrade();
         let appender = recovery::recover(&directory.segments, loaded.position, replay, replayed)?;
-        let journal = Journal::new(directory.segments.clone(), &appender);
+        let journal = match options.durability {
+            Durability::Journaled => Journal::written_by_syncs(directory.segments.clone(), &appender)?,
+            _ => Journal::new(directory.segments.clone(), &appender),
+        };
         let core = Arc::new(Core::new(state, journal, appender, base, control, bounds));
         let engine = DiskEngine {
             core,

@@ -8,8 +8,11 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// What is written past the system's cache lies in blocks of this size: at least those of any disk.
+pub const BLOCK: usize = 4096;
 
 /// A file system, as far as the engine needs one.
 pub trait Files: Send + Sync {
@@ -50,6 +53,13 @@ pub trait File: Debug + Send + Sync {
     /// Makes what has been written durable, and the length.
     fn sync(&self) -> io::Result<()>;
 
+    /// Writes all of a buffer and makes that durable, past the system's cache where that can be. Offset, length and
+    /// address are multiples of [`BLOCK`], and the file is as long already.
+    fn write_durably(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_at(bytes, offset)?;
+        self.sync()
+    }
+
     /// Cuts the file or fills it up with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 }
@@ -71,7 +81,7 @@ impl Files for SystemFiles {
 
     fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn File>> {
         let file = fs::OpenOptions::new().read(true).write(true).create(create).truncate(false).open(path)?;
-        Ok(Arc::new(SystemFile(file)))
+        Ok(Arc::new(SystemFile { file, path: path.to_owned(), direct: OnceLock::new() }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -110,27 +120,45 @@ impl Files for SystemFiles {
 }
 
 #[derive(Debug)]
-struct SystemFile(fs::File);
+struct SystemFile {
+    file: fs::File,
+    path: PathBuf,
+    /// The same, opened to be written past the cache; `None` where that can't be.
+    direct: OnceLock<Option<fs::File>>,
+}
+
+/// Opens a file to be written past the cache, each write durable once it returns.
+#[cfg(target_os = "linux")]
+fn open_directly(path: &Path) -> Option<fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = nix::fcntl::OFlag::O_DIRECT | nix::fcntl::OFlag::O_DSYNC;
+    fs::OpenOptions::new().write(true).custom_flags(flags.bits()).open(path).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_directly(_: &Path) -> Option<fs::File> {
+    None
+}
 
 impl File for SystemFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     #[cfg(unix)]
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(&self.0, buffer, offset)
+        std::os::unix::fs::FileExt::read_exact_at(&self.file, buffer, offset)
     }
 
     #[cfg(unix)]
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        std::os::unix::fs::FileExt::write_all_at(&self.0, bytes, offset)
+        std::os::unix::fs::FileExt::write_all_at(&self.file, bytes, offset)
     }
 
     #[cfg(windows)]
     fn read_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !buffer.is_empty() {
-            match std::os::windows::fs::FileExt::seek_read(&self.0, buffer, offset)? {
+            match std::os::windows::fs::FileExt::seek_read(&self.file, buffer, offset)? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 read => {
                     buffer = buffer.get_mut(read..).unwrap_or_default();
@@ -144,7 +172,7 @@ impl File for SystemFile {
     #[cfg(windows)]
     fn write_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
         while !bytes.is_empty() {
-            match std::os::windows::fs::FileExt::seek_write(&self.0, bytes, offset)? {
+            match std::os::windows::fs::FileExt::seek_write(&self.file, bytes, offset)? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 written => {
                     bytes = bytes.get(written..).unwrap_or_default();
@@ -156,10 +184,23 @@ impl File for SystemFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
+    }
+
+    #[cfg(unix)]
+    fn write_durably(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if let Some(direct) = self.direct.get_or_init(|| open_directly(&self.path)) {
+            match std::os::unix::fs::FileExt::write_all_at(direct, bytes, offset) {
+                // Not every file system that opens a file so takes all such writes.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                written => return written,
+            }
+        }
+        self.write_at(bytes, offset)?;
+        self.sync()
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 }

@@ -6,6 +6,9 @@
 //! timer, and many writers make far fewer syncs than commits. Who waits without a thread leaves a waker; where a
 //! sync ends and some are left whose frames came too late for it, one is asked for on their behalf.
 //!
+//! Where all commits wait for syncs, frames are written by those alone (`unwritten.rs`); then what nobody has
+//! waited for may be lost with the process.
+//!
 //! Where somebody waits for syncs, the segment is written ahead with zeros, a piece at a time: a sync of bytes
 //! that the file already has is quicker than one that makes it longer, as that changes its inode, too.
 //!
@@ -22,9 +25,10 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
-use super::files::{File, Files};
+use super::files::{BLOCK, File, Files};
 use super::latency::Latency;
 use super::record::Encoded;
+use super::unwritten::{Part, Unwritten};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::{Awaited, Error, Result, mutant};
@@ -200,6 +204,22 @@ fn write_ahead(appender: &mut Appender) {
     }
 }
 
+/// Makes sure that the file has room for a frame, in whole blocks; true if zeros had to be written for that.
+fn fill_ahead(appender: &mut Appender, len: usize) -> std::io::Result<bool> {
+    let end = appender.len + len as u64;
+    if end <= appender.ahead && appender.ahead.is_multiple_of(BLOCK as u64) {
+        return Ok(false);
+    }
+    let fill = |to: u64| {
+        let to = to.next_multiple_of(BLOCK as u64);
+        let zeros = vec![0; (to - appender.ahead) as usize];
+        appender.file.write_at(&zeros, appender.ahead).map(|()| to)
+    };
+    // Without room for much, what it takes now.
+    appender.ahead = fill(end + AHEAD_BYTES as u64).or_else(|_| fill(end))?;
+    Ok(true)
+}
+
 /// What all who write or wait share.
 pub(super) struct Journal {
     pub(super) segments: Segments,
@@ -213,6 +233,8 @@ pub(super) struct Journal {
     bytes: AtomicU64,
     /// Whether anybody has waited for a sync since zeros were last written ahead.
     waited: AtomicBool,
+    /// The frames that syncs write, where commits don't.
+    unwritten: Option<Mutex<Unwritten>>,
     /// Called when `durable` has advanced.
     wake: Mutex<Option<Wake>>,
     /// Called when nobody syncs and somebody waits who can't do so himself.
@@ -265,10 +287,19 @@ impl Journal {
             durable: AtomicU64::new(appender.position),
             bytes: AtomicU64::new(appender.len),
             waited: AtomicBool::new(false),
+            unwritten: None,
             wake: Mutex::default(),
             left: Mutex::default(),
             latency: Latency::default(),
         }
+    }
+
+    /// The same where frames are to be written by syncs alone.
+    pub(super) fn written_by_syncs(segments: Segments, appender: &Appender) -> Result<Self> {
+        let path = segments.path(appender.number);
+        let unwritten = Unwritten::new(Arc::clone(&appender.file), appender.len);
+        let unwritten = unwritten.map_err(|error| during("reading", &path, error))?;
+        Ok(Journal { unwritten: Some(Mutex::new(unwritten)), ..Journal::new(segments, appender) })
     }
 
     /// The last position known to be durable.
@@ -356,13 +387,21 @@ impl Journal {
         }
         let position = appender.position + 1;
         let frame = encoded.frame(position, self.durable.load(Ordering::Acquire));
+        if let Some(unwritten) = &self.unwritten {
+            let zeros = fill_ahead(appender, frame.len()).map_err(|error| self.cut(appender, error))?;
+            let mut unwritten = unwritten.lock();
+            if zeros {
+                unwritten.has_zeros();
+            }
+            unwritten.push(frame);
+            // With the lock held, so that a sync knows which frames it has.
+            self.note(appender, position, frame.len() as u64);
+            return Ok(position);
+        }
         if let Err(error) = appender.file.write_at(frame, appender.len) {
             return Err(self.cut(appender, error));
         }
-        appender.len += frame.len() as u64;
-        appender.position = position;
-        self.bytes.fetch_add(frame.len() as u64, Ordering::Relaxed);
-        self.appended.store(position, Ordering::Release);
+        self.note(appender, position, frame.len() as u64);
         if appender.len > appender.ahead {
             appender.ahead = appender.len;
             if self.waited.swap(false, Ordering::Relaxed) {
@@ -370,6 +409,13 @@ impl Journal {
             }
         }
         Ok(position)
+    }
+
+    fn note(&self, appender: &mut Appender, position: u64, len: u64) {
+        appender.len += len;
+        appender.position = position;
+        self.bytes.fetch_add(len, Ordering::Relaxed);
+        self.appended.store(position, Ordering::Release);
     }
 
     /// Cuts off what a failed write may have left.
@@ -385,6 +431,9 @@ impl Journal {
 
     /// Goes on in a new segment.
     pub(super) fn switch(&self, appender: &mut Appender, number: u64, file: Arc<dyn File>) {
+        if let Some(unwritten) = &self.unwritten {
+            unwritten.lock().switch(Arc::clone(&file), &self.segments.header_of(number));
+        }
         self.syncing.lock().files.push(Arc::clone(&file));
         appender.number = number;
         appender.file = file;
@@ -404,6 +453,9 @@ impl Journal {
         let advanced = self.advance(position);
         let ended = self.end(&mut syncing, advanced);
         drop(syncing);
+        if let Some(unwritten) = &self.unwritten {
+            unwritten.lock().forget_older();
+        }
         self.tell(ended);
     }
 
@@ -474,11 +526,23 @@ impl Journal {
         }
         (syncing.running, syncing.promised) = (true, false);
         // In this order: what is written after the position was read may be synced too, or not.
-        let appended = self.appended.load(Ordering::Acquire);
+        let mut appended = self.appended.load(Ordering::Acquire);
         let files = syncing.files.clone();
         drop(syncing);
         let started = Instant::now();
-        let result = files.iter().try_for_each(|file| file.sync());
+        let result = match &self.unwritten {
+            Some(unwritten) => {
+                let parts: Vec<Part>;
+                (appended, parts) = {
+                    let mut unwritten = unwritten.lock();
+                    (self.appended.load(Ordering::Acquire), unwritten.take())
+                };
+                let result = parts.iter().try_for_each(Part::write);
+                unwritten.lock().written(&parts, result.is_ok());
+                result
+            }
+            None => files.iter().try_for_each(|file| file.sync()),
+        };
         let appended = match mutant!("what is written during a sync counts as durable") {
             true => self.appended.load(Ordering::Acquire),
             false => appended,

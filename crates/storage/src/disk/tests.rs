@@ -40,7 +40,11 @@ fn options() -> DiskOptions {
 const WIDE: Bounds = Bounds { changed_bytes: 1 << 30, journal_bytes: 1 << 30, refused_bytes: 1 << 30 };
 
 fn open(files: &FaultyFiles) -> Result<DiskEngine> {
-    DiskEngine::open_with(Arc::new(files.clone()), &options(), WIDE)
+    open_as(files, Durability::None)
+}
+
+fn open_as(files: &FaultyFiles, durability: Durability) -> Result<DiskEngine> {
+    DiskEngine::open_with(Arc::new(files.clone()), &DiskOptions { durability, ..options() }, WIDE)
 }
 
 /// How far a segment is written, zeros written ahead not counted.

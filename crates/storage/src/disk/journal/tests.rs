@@ -25,12 +25,19 @@ fn batch(number: u64) -> Encoded {
 
 impl Engine {
     fn new() -> Arc<Engine> {
+        Engine::with(false)
+    }
+
+    fn with(written_by_syncs: bool) -> Arc<Engine> {
         let files = FaultyFiles::new();
         let segments =
             Segments { files: Arc::new(files.clone()), directory: PathBuf::from(DIRECTORY), id: 7 };
         let file = segments.create(1).unwrap();
         let appender = Appender::new(1, file, SEGMENT_HEADER_BYTES as u64, 0);
-        let journal = Journal::new(segments, &appender);
+        let journal = match written_by_syncs {
+            true => Journal::written_by_syncs(segments, &appender).unwrap(),
+            false => Journal::new(segments, &appender),
+        };
         Arc::new(Engine { journal, writer: Mutex::new(appender), files })
     }
 
@@ -45,15 +52,24 @@ impl Engine {
     fn is_durable(&self, path: &Path, place: std::ops::Range<usize>) -> bool {
         let written = self.files.read(path).unwrap();
         let durable = self.files.read_durable(path).unwrap();
-        durable.get(place.clone()) == written.get(place)
+        let frame = durable.get(place.clone());
+        frame == written.get(place) && frame.is_some_and(|frame| frame.iter().any(|byte| *byte != 0))
     }
 }
 
 /// Who has waited for a sync finds his frame on the disk, in whichever segment it is.
 fn waiting() {
-    let engine = Engine::new();
+    waiting_for(&Engine::new());
+}
+
+/// The same where syncs write the frames.
+fn waiting_for_writes() {
+    waiting_for(&Engine::with(true));
+}
+
+fn waiting_for(engine: &Arc<Engine>) {
     let writes = |number: u64| {
-        let engine = Arc::clone(&engine);
+        let engine = Arc::clone(engine);
         thread::spawn(move || {
             for round in 0..2 {
                 let (position, path, place) = engine.append(number * 2 + round);
@@ -64,7 +80,7 @@ fn waiting() {
         })
     };
     let mut threads: Vec<_> = (0..3).map(writes).collect();
-    let keeper = Arc::clone(&engine);
+    let keeper = Arc::clone(engine);
     threads.push(thread::spawn(move || {
         let file = keeper.journal.segments.create(2).unwrap();
         keeper.journal.switch(&mut keeper.writer.lock(), 2, file);
@@ -166,6 +182,7 @@ fn waiting_without_threads() {
 #[test]
 fn under_any_schedule_whoever_has_waited_finds_his_frame_on_the_disk() {
     explore(SEEDS, waiting);
+    explore(SEEDS, waiting_for_writes);
     explore(SEEDS, told_by_others);
     explore(SEEDS, waiting_without_threads);
     for name in ["what is written during a sync counts as durable", "nobody is told of a sync"] {

@@ -345,3 +345,61 @@ fn who_waits_without_a_thread_is_woken_by_whoever_syncs() {
     engine.checkpoint().unwrap();
     assert_eq!(engine.await_journaled(sixth, &waker), Awaited::There);
 }
+
+#[test]
+fn where_syncs_write_a_full_disk_fails_what_finds_no_room_and_nothing_else() {
+    let files = FaultyFiles::new();
+    let engine = open_as(&files, Durability::Journaled).unwrap();
+    start(&engine);
+    files.set_room(Some(20_000));
+    let mut committed = 0u64;
+    let refused = loop {
+        match engine.commit(batch([put(1, &committed.to_be_bytes(), &[1; 1000])])) {
+            Ok(_) => committed += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, Error::Full(_)), "{refused:?}");
+    assert!((10..40).contains(&committed), "{committed}");
+    let before = everything(&*engine.snapshot());
+    // What was committed has its room.
+    let position = engine.core.latest().position;
+    engine.wait_journaled(Position(position)).unwrap();
+    assert_eq!(everything(&*engine.snapshot()), before);
+    files.set_room(None);
+    let position = engine.commit(batch([put(1, b"more", &[1; 1000])])).unwrap();
+    engine.wait_journaled(position).unwrap();
+    let before = everything(&*engine.snapshot());
+    let again = open_as(&files.restart(Loss::Everything), Durability::Journaled).unwrap();
+    assert_eq!(everything(&*again.snapshot()), before);
+    assert_eq!(again.snapshot().entries(Ident(1)), Ok(committed + 1));
+}
+
+#[test]
+fn where_syncs_write_a_failed_one_is_made_up_for() {
+    let files = FaultyFiles::new();
+    let engine = open_as(&files, Durability::Journaled).unwrap();
+    start(&engine);
+    let put_one = |number: u64| engine.commit(batch([put(1, &number.to_be_bytes(), &[5; 700])]));
+    let mut lost = 0;
+    for number in 0..60u64 {
+        if number % 9 == 4 {
+            files.fail_syncs(1);
+        }
+        let waited = put_one(number).and_then(|position| engine.wait_journaled(position));
+        if waited.is_err() {
+            lost += 1;
+            files.fail_syncs(0);
+            within_seconds("a checkpoint", || engine.checkpoint().is_ok());
+        }
+        if number % 10 == 7 {
+            engine.checkpoint().unwrap();
+        }
+    }
+    assert!(lost > 3, "{lost}");
+    let before = everything(&*engine.snapshot());
+    let position = engine.core.latest().position;
+    engine.wait_journaled(Position(position)).unwrap();
+    let again = open_as(&files.restart(Loss::Everything), Durability::Journaled).unwrap();
+    assert_eq!(everything(&*again.snapshot()), before);
+}

@@ -1,0 +1,176 @@
+//! Frames of the journal that are in no file yet: where every commit waits for a sync anyway, they are written by it.
+//!
+//! A sync then writes whole blocks past the system's cache and has them durable by the same call, which takes a
+//! fraction of what it takes to write into the cache and to have it written out. The block that the frames end in
+//! is written again by the next sync, what it had before unchanged. Files are filled with zeros ahead, so that
+//! there is room for what has been committed, and no write makes a file longer.
+
+use std::io;
+use std::sync::Arc;
+
+use super::files::{BLOCK, File};
+
+/// Whole blocks, at an address that the system takes.
+pub(super) struct Blocks {
+    bytes: Vec<u8>,
+    from: usize,
+}
+
+impl Blocks {
+    /// Bytes with zeros behind them up to the next block.
+    fn of(bytes: &[u8]) -> Self {
+        let len = bytes.len().next_multiple_of(BLOCK);
+        let mut room = vec![0; len + BLOCK];
+        let from = room.as_ptr().align_offset(BLOCK).min(BLOCK);
+        if let Some(to) = room.get_mut(from..from + bytes.len()) {
+            to.copy_from_slice(bytes);
+        }
+        room.truncate(from + len);
+        Blocks { bytes: room, from }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(self.from..).unwrap_or_default()
+    }
+}
+
+/// The end of a segment, from the beginning of the first block that isn't whole on the disk.
+struct Tail {
+    file: Arc<dyn File>,
+    /// Where that block begins.
+    start: u64,
+    bytes: Vec<u8>,
+    /// Whether zeros were written ahead that a sync has yet to make durable.
+    zeros: bool,
+}
+
+/// What the next sync writes.
+pub(super) struct Unwritten {
+    /// Of segments that are complete.
+    older: Vec<Tail>,
+    last: Tail,
+}
+
+/// One of the writes of a sync.
+pub(super) struct Part {
+    file: Arc<dyn File>,
+    start: u64,
+    blocks: Blocks,
+    zeros: bool,
+}
+
+impl Part {
+    /// Writes it, durably.
+    pub(super) fn write(&self) -> io::Result<()> {
+        if self.zeros {
+            self.file.sync()?;
+        }
+        self.file.write_durably(self.blocks.bytes(), self.start)
+    }
+}
+
+impl Unwritten {
+    /// What follows in a file that is `len` bytes long.
+    ///
+    /// Errors: those of reading the block that it ends in.
+    pub(super) fn new(file: Arc<dyn File>, len: u64) -> io::Result<Self> {
+        let start = len - len % BLOCK as u64;
+        let mut bytes = vec![0; (len - start) as usize];
+        file.read_at(&mut bytes, start)?;
+        Ok(Unwritten { older: Vec::new(), last: Tail { file, start, bytes, zeros: false } })
+    }
+
+    /// Adds a frame.
+    pub(super) fn push(&mut self, frame: &[u8]) {
+        self.last.bytes.extend_from_slice(frame);
+    }
+
+    /// Notes that the file has been filled with zeros ahead.
+    pub(super) fn has_zeros(&mut self) {
+        self.last.zeros = true;
+    }
+
+    /// Goes on in a new file, which has these bytes already.
+    pub(super) fn switch(&mut self, file: Arc<dyn File>, bytes: &[u8]) {
+        let next = Tail { file, start: 0, bytes: bytes.to_vec(), zeros: false };
+        self.older.push(std::mem::replace(&mut self.last, next));
+    }
+
+    /// Forgets the segments that are complete: nobody needs them any more.
+    pub(super) fn forget_older(&mut self) {
+        self.older.clear();
+    }
+
+    /// What is to be written now, in this order.
+    pub(super) fn take(&mut self) -> Vec<Part> {
+        let part = |tail: &Tail| Part {
+            file: Arc::clone(&tail.file),
+            start: tail.start,
+            blocks: Blocks::of(&tail.bytes),
+            zeros: tail.zeros,
+        };
+        let mut parts: Vec<Part> = self.older.drain(..).map(|tail| part(&tail)).collect();
+        parts.push(part(&self.last));
+        self.last.zeros = false;
+        parts
+    }
+
+    /// Notes that all of it has been written, or that it hasn't.
+    pub(super) fn written(&mut self, parts: &[Part], is_durable: bool) {
+        let Some(part) = parts.last().filter(|part| Arc::ptr_eq(&part.file, &self.last.file)) else { return };
+        if !is_durable {
+            self.last.zeros |= part.zeros;
+            return;
+        }
+        // More may have come meanwhile; the block it all ended in then is written again.
+        let whole = part.blocks.bytes().len().saturating_sub(BLOCK).min(self.last.bytes.len());
+        self.last.bytes.drain(..whole);
+        self.last.start += whole as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::Files;
+    use crate::testing::FaultyFiles;
+    use std::path::Path;
+
+    #[test]
+    fn blocks_are_whole_and_aligned() {
+        for len in [1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK] {
+            let blocks = Blocks::of(&vec![7; len]);
+            let bytes = blocks.bytes();
+            assert_eq!((bytes.len() % BLOCK, bytes.as_ptr().align_offset(BLOCK)), (0, 0));
+            assert!(bytes.len() >= len && bytes.len() < len + BLOCK);
+            assert!(bytes[..len].iter().all(|byte| *byte == 7) && bytes[len..].iter().all(|byte| *byte == 0));
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_what_was_pushed_whatever_comes_meanwhile() {
+        let files = FaultyFiles::new();
+        let file = files.open(Path::new("/journal"), true).unwrap();
+        let mut model = vec![1; 32];
+        file.write_at(&model, 0).unwrap();
+        file.sync().unwrap();
+        let mut unwritten = Unwritten::new(Arc::clone(&file), model.len() as u64).unwrap();
+        for round in 2..60u8 {
+            let frame = vec![round; 137 * usize::from(round % 13) + 1];
+            unwritten.push(&frame);
+            model.extend(&frame);
+            let parts = unwritten.take();
+            let meanwhile = vec![round | 0x80; usize::from(round % 7) * 900];
+            unwritten.push(&meanwhile);
+            let is_durable = round % 5 != 0;
+            if is_durable {
+                parts.iter().for_each(|part| part.write().unwrap());
+                let read = files.read_durable(Path::new("/journal")).unwrap();
+                assert_eq!(read.get(..model.len()), Some(&model[..]), "round {round}");
+            }
+            unwritten.written(&parts, is_durable);
+            model.extend(&meanwhile);
+            assert!(unwritten.last.bytes.len() < 3 * 13 * 137 + 3 * 7 * 900);
+        }
+    }
+}
