@@ -351,6 +351,12 @@ pub(crate) struct ServeOptions {
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: u32,
 
+    /// Microseconds to look for a lone client's next request before sleeping
+    ///
+    /// So a client that sends one request after the other is answered sooner. It stops where it is in vain, and while several connections have requests. Unless said, 50 where there are several processors; 0 is never.
+    #[arg(long, hide_short_help = true, value_name = "MICROS", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub(crate) busy_poll: Option<u32>,
+
     /// PostgreSQL server to keep documents in
     ///
     /// As libpq takes it: 'host=a,b user=u …' or postgres://…; several processes may share one.

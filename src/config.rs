@@ -205,6 +205,9 @@ impl ServeOptions {
                 auth,
                 memory_limit: memory::limit(self.memory_limit),
                 connections_max: self.max_connections as usize,
+                busy_poll: self
+                    .busy_poll
+                    .map_or(Settings::default().busy_poll, |time| Duration::from_micros(time.into())),
                 strict: self.strict,
                 tls,
                 http: self.http.map(|address| HttpOptions { address, names: self.http_host }),
@@ -337,6 +340,10 @@ mod tests {
         assert_eq!(parse("vellum").unwrap().settings.connections_max, Settings::default().connections_max);
         assert_eq!(parse("vellum --max-connections 10").unwrap().settings.connections_max, 10);
         assert!(parse("vellum --max-connections 0").is_err());
+        assert_eq!(parse("vellum").unwrap().settings.busy_poll, Settings::default().busy_poll);
+        assert_eq!(parse("vellum --busy-poll 0").unwrap().settings.busy_poll, Duration::ZERO);
+        assert_eq!(parse("vellum --busy-poll 20").unwrap().settings.busy_poll, Duration::from_micros(20));
+        assert!(parse("vellum --busy-poll 1001").is_err());
     }
 
     #[test]

@@ -36,6 +36,7 @@ use stream::{Line, Stream};
 use tls_stream::TlsStream;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
+use wire::busy_poll::BusyPoll;
 
 /// How many connections may wait to be accepted.
 const BACKLOG: u32 = 4096;
@@ -203,7 +204,8 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
             Ok(stream) => stream,
             Err(error) => return log::warn!("connection from {client} can't be watched: {error}"),
         };
-        let mut connection = Connection { stream, server: registered.server.clone(), state };
+        let busy_poll = BusyPoll::new(registered.server.settings.busy_poll);
+        let mut connection = Connection { stream, server: registered.server.clone(), state, busy_poll };
         let ended = connection.run().await;
         connection.stream.close();
         if let Err(error) = ended {
@@ -304,6 +306,7 @@ struct Connection {
     stream: Stream,
     server: Arc<Server>,
     state: ConnectionState,
+    busy_poll: BusyPoll,
 }
 
 impl Connection {
@@ -359,6 +362,8 @@ impl Connection {
     /// Waits for bytes and reads what is there; `false` at the end of the stream.
     async fn fill(&mut self, input: &mut Vec<u8>) -> io::Result<bool> {
         self.state.activity.hold(input.capacity());
+        let id = self.state.activity.connection_id;
+        self.busy_poll.look(id, &self.server.latest, || self.stream.is_readable());
         let read = self.stream.fill(input).await?;
         self.server.counters.bytes_in.add(read as u64);
         Ok(read > 0)

@@ -22,6 +22,7 @@ use database::{Database, SessionId};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use wire::busy_poll::Latest;
 
 /// The ways to log in that are there unless options say which.
 pub const MECHANISMS: [&str; 3] = ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"];
@@ -59,6 +60,8 @@ pub struct Settings {
     pub tls: Option<Arc<Tls>>,
     /// Where figures are served by HTTP; `None` where they aren't.
     pub http: Option<HttpOptions>,
+    /// How long a network thread looks for the next request of a lone client before it sleeps; zero is not at all.
+    pub busy_poll: Duration,
     /// How long a client may take to begin, and for the handshake of TLS.
     pub handshake_timeout: Duration,
     /// Which operations are profiled and logged until `profile` says otherwise: the level of every database, what
@@ -96,6 +99,7 @@ impl Default for Settings {
             profiling: (0, None, None),
             tls: None,
             http: None,
+            busy_poll: wire::busy_poll::usual(),
             handshake_timeout: Duration::from_secs(30),
             test_commands: true,
             auth: false,
@@ -112,6 +116,8 @@ pub struct Server {
     pub(crate) settings: Settings,
     pub(crate) auth: Auth,
     pub(crate) activities: Activities,
+    /// The connection that had the latest request.
+    pub(crate) latest: Latest,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) counters: Counters,
     pub(crate) http: Http,
@@ -180,6 +186,7 @@ impl Server {
         let server = Server {
             database,
             activities: Activities::default(),
+            latest: Latest::default(),
             sessions,
             counters: Counters::default(),
             http: Http::default(),

@@ -170,7 +170,7 @@ impl Connection {
     /// Serves a client who asks one thing after another, as long as he does and his requests need no more than a
     /// reply.
     pub(super) async fn answer_briskly(&mut self, input: &mut Vec<u8>) -> io::Result<ControlFlow<()>> {
-        let Connection { stream: Stream::Brisk(stream), server, state } = self else {
+        let Connection { stream: Stream::Brisk(stream), server, state, .. } = self else {
             return Ok(ControlFlow::Continue(()));
         };
         if !stream.is_soon() || state.is_stranger(server) {

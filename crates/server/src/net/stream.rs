@@ -39,6 +39,18 @@ impl Stream {
         }
     }
 
+    /// Whether there is something to read, or to be found out by reading.
+    pub(super) fn is_readable(&self) -> bool {
+        match self {
+            Stream::Plain(stream) => is_readable(stream),
+            Stream::Tls(stream) => stream.is_readable(),
+            // It has a thread of its own while its client asks one thing after another.
+            #[cfg(unix)]
+            Stream::Brisk(_) => true,
+            Stream::Closed => true,
+        }
+    }
+
     /// Sends all of these.
     pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
@@ -131,6 +143,20 @@ pub(super) async fn fill(stream: &TcpStream, input: &mut Vec<u8>) -> io::Result<
             buffers::give(std::mem::take(input));
         }
     }
+}
+
+/// Asks the system, whatever the runtime knows of the socket.
+#[cfg(unix)]
+pub(super) fn is_readable(stream: &TcpStream) -> bool {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use std::os::fd::AsFd;
+    poll(&mut [PollFd::new(stream.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) != Ok(0)
+}
+
+/// Elsewhere the runtime finds out.
+#[cfg(not(unix))]
+pub(super) fn is_readable(_: &TcpStream) -> bool {
+    true
 }
 
 async fn send(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
