@@ -29,7 +29,7 @@ fn count(client: &mut Client, collection: &str) -> Option<i64> {
 
 /// The documents of a reply's batch, and its cursor.
 fn batch(reply: &DocumentBuf) -> (String, i64) {
-    let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document()).expect("a cursor");
+    let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document()).unwrap();
     let batch = cursor.get("firstBatch").or(cursor.get("nextBatch")).and_then(|batch| batch.as_array());
     (batch.unwrap().to_string(), cursor.get("id").and_then(|id| id.as_i64()).unwrap())
 }
