@@ -375,6 +375,12 @@ impl Journal {
         self.syncing.lock().running
     }
 
+    /// How many segments are held open to be written or synced.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.syncing.lock().files.len()
+    }
+
     /// Whether the journal takes no commits until the next checkpoint.
     pub(super) fn is_broken(&self) -> bool {
         self.syncing.lock().broken.is_some()
@@ -445,11 +451,12 @@ impl Journal {
     /// After a checkpoint: everything up to `position` is durable in the base.
     pub(super) fn checkpointed(&self, position: u64) {
         let mut syncing = self.syncing.lock();
-        if syncing.broken.is_some() && position >= self.appended.load(Ordering::Acquire) {
+        if position >= self.appended.load(Ordering::Acquire) {
             syncing.broken = None;
-            let older = syncing.files.len().saturating_sub(1);
-            syncing.files.drain(..older);
         }
+        // Nobody has to sync them any more, and where nobody ever does, they would keep their room once removed.
+        let older = syncing.files.len().saturating_sub(1);
+        syncing.files.drain(..older);
         let advanced = self.advance(position);
         let ended = self.end(&mut syncing, advanced);
         drop(syncing);

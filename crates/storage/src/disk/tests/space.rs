@@ -134,3 +134,16 @@ fn changes_leave_the_journal_when_they_may_stay_no_longer() {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+#[test]
+fn a_segment_that_is_superfluous_is_held_open_by_nobody() {
+    for durability in [Durability::None, Durability::Journaled] {
+        let engine = open_as(&FaultyFiles::new(), durability).unwrap();
+        engine.commit(batch([Op::Create(Ident(1))])).unwrap();
+        for number in 0..5u64 {
+            engine.commit(batch([put(1, &number.to_be_bytes(), b"value")])).unwrap();
+            engine.checkpoint().unwrap();
+            assert_eq!(engine.core.journal.held(), 1, "{durability:?}");
+        }
+    }
+}
