@@ -157,16 +157,21 @@ impl Reader {
         Ok(true)
     }
 
-    /// Whether there is a whole block of zeros between two offsets.
+    /// Whether there are zeros up to the end of the block that an offset is in, or a whole block of zeros behind that,
+    /// before another offset.
     pub(super) fn has_zero_block(&mut self, from: u64, to: u64) -> Result<bool> {
-        let mut at = from.next_multiple_of(BLOCK_BYTES as u64);
-        while at + BLOCK_BYTES as u64 <= to {
-            let block = self.bytes(at, BLOCK_BYTES)?;
-            let block = block.get(..BLOCK_BYTES).unwrap_or_default();
-            if !block.is_empty() && block.iter().all(|byte| *byte == 0) {
+        let (mut at, block) = (from, BLOCK_BYTES as u64);
+        while at < to {
+            let end = at - at % block + block;
+            if end > to {
+                break;
+            }
+            let wanted = (end - at) as usize;
+            let bytes = self.bytes(at, wanted)?.get(..wanted).unwrap_or_default();
+            if !bytes.is_empty() && bytes.iter().all(|byte| *byte == 0) {
                 return Ok(true);
             }
-            at += BLOCK_BYTES as u64;
+            at = end;
         }
         Ok(false)
     }

@@ -4,7 +4,8 @@
 //! may be there in part, or in any order. So a frame that isn't sound is where the journal ends, and what
 //! follows is cut off, unless something shows that the frame was sound once: a later frame that says that
 //! it was durable by then, or sound frames behind it and no block of zeros between, as a write that never
-//! reached the disk leaves. Then stored bytes have changed, and opening fails with file and offset.
+//! reached the disk leaves: a whole one, or the end of the one that the frame begins in. Then stored bytes have changed,
+//! and opening fails with file and offset.
 
 use std::sync::Arc;
 

@@ -26,7 +26,13 @@ pub enum Loss {
     /// For each file all but the first so many writes, the last of them in part, and some of the changes to
     /// names; the seed decides which.
     Some(u64),
+    /// Any of the blocks written since the last sync, whatever the order in which they were written, and some of the changes
+    /// to names; the seed decides which.
+    Blocks(u64),
 }
+
+/// What a disk writes whole or not at all.
+const SECTOR: usize = 512;
 
 /// The file system. Clones are the same one.
 #[derive(Clone, Default)]
@@ -117,7 +123,7 @@ impl FaultyFiles {
         let mut before = self.disk.lock();
         before.stopped = true;
         let mut random = Random(match loss {
-            Loss::Some(seed) => seed,
+            Loss::Some(seed) | Loss::Blocks(seed) => seed,
             Loss::Nothing | Loss::Everything => 0,
         });
         let names = before.names_after(loss, &mut random);
@@ -127,6 +133,7 @@ impl FaultyFiles {
                 Loss::Nothing => content.now.clone(),
                 Loss::Everything => content.durable.clone(),
                 Loss::Some(_) => content.some(&mut random),
+                Loss::Blocks(_) => content.blocks(&mut random),
             };
             // What is on the disk after a start stays there.
             disk.contents.insert(*number, Content { durable: kept.clone(), now: kept, pending: Vec::new() });
@@ -199,6 +206,22 @@ impl Content {
         if let Some(Pending::Write(offset, written)) = self.pending.get(kept) {
             let torn = random.below(written.len());
             overwrite(&mut bytes, *offset, written.get(..torn).unwrap_or_default());
+        }
+        bytes
+    }
+
+    /// What was written, but for some of the blocks that changed, which are as they were before.
+    fn blocks(&self, random: &mut Random) -> Vec<u8> {
+        let mut bytes = self.now.clone();
+        for at in (0..bytes.len()).step_by(SECTOR) {
+            let end = bytes.len().min(at + SECTOR);
+            if random.below(2) == 0
+                && let Some(block) = bytes.get_mut(at..end)
+            {
+                block.fill(0);
+                let before = self.durable.get(at..end.min(self.durable.len())).unwrap_or_default();
+                block.iter_mut().zip(before).for_each(|(to, from)| *to = *from);
+            }
         }
         bytes
     }
@@ -313,7 +336,7 @@ impl Disk {
         match loss {
             Loss::Nothing => return self.names.clone(),
             Loss::Everything => return self.durable_names.clone(),
-            Loss::Some(_) => {}
+            Loss::Some(_) | Loss::Blocks(_) => {}
         }
         // For each file either its old names or its new ones: renaming is atomic.
         let mut names = BTreeMap::new();

@@ -158,7 +158,14 @@ fn stop_everywhere(durability: Durability, count: u64, stop: fn(&FaultyFiles, u6
         (told.committed, told.journaled) = (0, 0);
         let _ = script(&files, &mut told);
         let what = format!("stopped at {what} {at}");
-        for loss in [Loss::Nothing, Loss::Everything, Loss::Some(at), Loss::Some(at * 31)] {
+        for loss in [
+            Loss::Nothing,
+            Loss::Everything,
+            Loss::Some(at),
+            Loss::Some(at * 31),
+            Loss::Blocks(at),
+            Loss::Blocks(at * 31),
+        ] {
             check(&files, loss, &told, &what);
             survived += 1;
         }
@@ -181,7 +188,7 @@ fn a_stop_at_any_sync_keeps_every_promise() {
     for durability in [Durability::None, Durability::Journaled] {
         let (_, syncs) = counts(durability);
         let survived = stop_everywhere(durability, syncs, FaultyFiles::stop_at_sync, "sync");
-        assert!(survived >= 4 * 40, "the script has become too short: {survived}");
+        assert!(survived >= 6 * 40, "the script has become too short: {survived}");
     }
 }
 
@@ -192,6 +199,6 @@ fn a_stop_at_any_write_keeps_every_promise() {
         let survived = stop_everywhere(durability, writes, FaultyFiles::stop_at_write, "write");
         // Commits write nothing where syncs do.
         let least = if durability == Durability::None { 100 } else { 40 };
-        assert!(survived >= 4 * least, "the script has become too short: {survived}");
+        assert!(survived >= 6 * least, "the script has become too short: {survived}");
     }
 }
