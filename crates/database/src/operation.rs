@@ -50,6 +50,8 @@ pub struct Operation {
     plans: Mutex<Vec<PlanUse>>,
     /// Whether it found a document by its `_id`, past all plans.
     by_id: AtomicBool,
+    /// Whether its plan is run to be explained.
+    explained: AtomicBool,
     /// What a snapshot read sees, and its cluster time.
     snapshot: OnceLock<(u64, View)>,
     /// What it reads on a member that doesn't take the writes.
@@ -166,6 +168,7 @@ impl Operation {
             docs_examined: AtomicI64::new(0),
             plans: Mutex::default(),
             by_id: AtomicBool::new(false),
+            explained: AtomicBool::new(false),
             snapshot: OnceLock::new(),
             elsewhere: OnceLock::new(),
             transaction: OnceLock::new(),
@@ -262,6 +265,16 @@ impl Operation {
         if plans.len() < PLANS_MAX {
             plans.extend(uses);
         }
+    }
+
+    /// Notes that its plan is run to be explained.
+    pub(crate) fn note_explained(&self) {
+        self.explained.store(true, Relaxed);
+    }
+
+    /// Whether its plan is run to be explained.
+    pub(crate) fn is_explained(&self) -> bool {
+        self.explained.load(Relaxed)
     }
 
     /// Notes that it finds a document by its `_id`.

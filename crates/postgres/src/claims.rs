@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::front::Front;
 use crate::keys::{beside, ident, stored};
 use crate::session::Session;
-use crate::snapshot::PostgresSnapshot;
+use crate::sight::PostgresSnapshot;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

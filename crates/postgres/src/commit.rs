@@ -6,10 +6,9 @@ use crate::connection::{Param, Statement};
 use crate::entry::{Entry, time_given};
 use crate::failure::{Answer, Failure};
 use crate::front::Front;
-use crate::keys::{ident, stored};
+use crate::keys::ident;
 use crate::pool::Lent;
 use crate::session::end;
-use crate::snapshot::PostgresSnapshot;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use storage::store::{Beside, Change, Expect, Refusal};
 use storage::{Batch, Error, Ident, Op, Result, Value};
@@ -308,23 +307,6 @@ impl Front {
     /// Why a change was refused; `None` where nothing is in its way any more.
     pub(crate) fn refusal(&self, change: &Change) -> Result<Option<Refusal>> {
         Ok(self.first_violated(&change.expect)?.map(Refusal::Expectation))
-    }
-}
-
-impl PostgresSnapshot {
-    /// The values of several keys.
-    pub(crate) fn get_many(&self, tree: Ident, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        let stored: Vec<_> = keys.iter().map(|key| stored(key)).collect();
-        let stored: Vec<Option<&[u8]>> = stored.iter().map(|key| Some(&**key)).collect();
-        let params = [Param::Int(ident(tree)), Param::Many(&stored)];
-        let rows = self.session.run(&self.statements.get_many, &params).map_err(Error::from)?;
-        let mut found = vec![None; keys.len()];
-        for row in rows {
-            if let Some(place) = found.get_mut((row.int(0) - 1) as usize) {
-                *place = row.bytes(1).map(Value::from);
-            }
-        }
-        Ok(found)
     }
 }
 

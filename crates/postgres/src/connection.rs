@@ -259,7 +259,7 @@ impl Connection {
             (
                 "options",
                 "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off \
-                 -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off \
+                 -c enable_hashjoin=off -c enable_mergejoin=off -c enable_memoize=off -c jit=off \
                  -c synchronous_commit=off -c lock_timeout=50 -c statement_timeout=0 \
                  -c idle_in_transaction_session_timeout=90000 -c client_min_messages=warning",
             ),

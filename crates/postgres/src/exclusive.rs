@@ -8,7 +8,7 @@ use crate::failure::Answer;
 use crate::keys::ident;
 use crate::lives::replaced;
 use crate::session::{Session, end};
-use crate::snapshot::PostgresSnapshot;
+use crate::sight::PostgresSnapshot;
 use crate::state::PostgresStore;
 use std::sync::Arc;
 use storage::store::{Change, Exclusive, Outcome, Owner, Refusal, Sight};

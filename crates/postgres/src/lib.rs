@@ -7,7 +7,8 @@
 //!    on, or that lead to a primary of the past.
 //! 2. `schema.sql` is what the server keeps: one table of keys and values for all trees, and functions that
 //!    check and apply a change whole. `schema.rs` makes it and has every statement that uses it.
-//! 3. `session.rs` and `snapshot.rs` read one state: a REPEATABLE READ transaction, begun when first read.
+//! 3. `session.rs` and `snapshot.rs` read one state (`sight.rs`): a REPEATABLE READ transaction, begun when first read. `cursor.rs`
+//!    reads by the statements of `pages.rs`, many ranges at a time, and `beginnings.rs` several scans at once.
 //!    `standby.rs` does so on a standby that has come far enough; `members.rs` knows which hosts there are.
 //! 4. `change.rs` and `commit.rs` turn a prepared change into one call, most by a statement of `direct.rs`; `exclusive.rs` is the fence around
 //!    changes of the catalog; `claims.rs` are transactions of many statements, `claimed.rs` their commits; `builds.rs` tells index builders
@@ -22,6 +23,7 @@
 //! a `lease.rs`. `state.rs` is what a store consists of, `store.rs` what it does. No module imports one that imports it in turn.
 
 mod barrier;
+mod beginnings;
 mod builds;
 mod cancel;
 mod change;
@@ -30,6 +32,7 @@ mod claims;
 mod commit;
 mod config;
 mod connection;
+mod cursor;
 mod direct;
 mod engine;
 mod entry;
@@ -42,6 +45,7 @@ mod lease;
 mod lives;
 mod log;
 mod members;
+mod pages;
 mod placed;
 mod pool;
 mod pooler;
@@ -49,6 +53,7 @@ mod pulse;
 mod schema;
 mod session;
 mod settle;
+mod sight;
 mod snapshot;
 mod standby;
 mod state;

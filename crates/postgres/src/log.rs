@@ -13,6 +13,7 @@ use crate::front::Front;
 use crate::keys;
 use crate::schema::Statements;
 use crate::times::{signed, time_in};
+use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -58,17 +59,18 @@ pub(crate) fn is_log(tree: Ident) -> bool {
 
 /// The parameters of a scan of the log: times and parts, the lower included and the upper not.
 pub(crate) fn log_bounds(range: &Range) -> [i64; 4] {
-    let place = |bytes: &[u8], unbounded: [i64; 2]| {
+    let place = |bytes: &[u8], unbounded: (bool, [i64; 2])| {
         let number = |at: std::ops::Range<usize>| {
             bytes.get(at).unwrap_or_default().iter().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte))
         };
         // One byte more stands for the next key.
         let next = i64::from(bytes.len() > 12);
-        if bytes.is_empty() { unbounded } else { [signed(number(0..8)), number(8..12) as i64 + next] }
+        if unbounded.0 { unbounded.1 } else { [signed(number(0..8)), number(8..12) as i64 + next] }
     };
-    let ((_, lower), (_, upper)) = keys::bounds(LOG_TREES, range);
-    let ([first, first_part], [last, last_part]) =
-        (place(&lower, [i64::MIN, 0]), place(&upper, [i64::MAX, 1 << 32]));
+    let (lower, upper) = keys::bounds(range);
+    let has_no = |bound: &Bound<Key>| *bound == Bound::Unbounded;
+    let [first, first_part] = place(&lower, (has_no(&range.lower), [i64::MIN, 0]));
+    let [last, last_part] = place(&upper, (has_no(&range.upper), [i64::MAX, 1 << 32]));
     [first, first_part, last, last_part]
 }
 
@@ -170,7 +172,6 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ops::Bound;
 
     #[test]
     fn bounds_are_times_and_parts() {

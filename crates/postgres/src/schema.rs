@@ -6,6 +6,7 @@
 use crate::connection::{Connection, Statement};
 use crate::direct::Direct;
 use crate::failure::{Answer, Failure};
+use crate::pages::{PAGE_BYTES, Pages};
 use crate::placed::{fence, placed, quoted};
 use std::sync::Arc;
 
@@ -19,9 +20,6 @@ const LATER: [(i64, &str); 3] =
 /// How many numbers of trees a front takes at a time: the increment of their sequence.
 pub(crate) const IDENTS: u64 = 64;
 
-/// The most bytes of documents that a page of a scan brings, about.
-pub(crate) const PAGE_BYTES: usize = 4 << 20;
-
 /// The statements on one schema.
 pub(crate) struct Statements {
     pub(crate) begin_read: Arc<Statement>,
@@ -33,13 +31,14 @@ pub(crate) struct Statements {
     pub(crate) next_generation: Arc<Statement>,
     pub(crate) get: Arc<Statement>,
     pub(crate) get_many: Arc<Statement>,
+    /// The same but for values beyond a length.
+    pub(crate) get_ahead: Arc<Statement>,
     pub(crate) lookup: Arc<Statement>,
     /// The same, and the catalog's generation, of the state of this one statement.
     pub(crate) lookup_alone: Arc<Statement>,
     pub(crate) contains: Arc<Statement>,
     pub(crate) size: Arc<Statement>,
-    pub(crate) scan: [Arc<Statement>; 2],
-    pub(crate) scan_records: [Arc<Statement>; 4],
+    pub(crate) pages: Pages,
     pub(crate) run: Arc<Statement>,
     pub(crate) apply: Arc<Statement>,
     /// Shares the fence with other commits, for one of `direct`.
@@ -109,33 +108,6 @@ impl Statements {
             );
             of(name, &sql)
         };
-        let scan = |name: &str, way: &str| {
-            let sql = format!(
-                "select key, value, long from (select key, value, long, \
-                 sum(octet_length(value)) over (order by key {way} rows unbounded preceding) - octet_length(value) \
-                 as before from \
-                 (select key, value, long from SCHEMA.kv where (ident, key) >= ($1::int8, $2::bytea) and \
-                 (ident, key) < ($3::int8, $4::bytea) and value is not null \
-                 order by ident {way}, key {way} limit $5::int8) page) sized where before < {PAGE_BYTES} order by key {way}"
-            );
-            of(name, &sql)
-        };
-        let scan_records = |name: &str, way: &str, id: &str| {
-            let sql = format!(
-                "select key, value, long, record from (select key, value, long, record, \
-                 sum(octet_length(record)) over (order by key {way} rows unbounded preceding) - octet_length(record) \
-                 as before from \
-                 (select e.key, e.value, e.long, r.value as record from \
-                 (select key, value, long from SCHEMA.kv where (ident, key) >= ($1::int8, $2::bytea) and \
-                 (ident, key) < ($3::int8, $4::bytea) and value is not null \
-                 order by ident {way}, key {way} limit $5::int8) e \
-                 left join lateral (select value from SCHEMA.kv where ident = $6::int8 and key = {id}) r on true) \
-                 page) sized where before is null or before < {PAGE_BYTES} order by key {way}"
-            );
-            of(name, &sql)
-        };
-        let in_key = "substr(coalesce(e.long, e.key), octet_length(coalesce(e.long, e.key)) - 7)";
-        let in_value = "substr(e.value, 1, 8)";
         Statements {
             begin_read: of("begin_read", "begin isolation level repeatable read read only"),
             begin_write: of("begin_write", "begin isolation level read committed"),
@@ -156,6 +128,11 @@ impl Statements {
                 "select k.nth, t.value from unnest($2::bytea[]) with ordinality k(key, nth) \
                  join SCHEMA.kv t on t.ident = $1::int8 and t.key = k.key where t.value is not null",
             ),
+            get_ahead: of(
+                "get_ahead",
+                "select k.nth, t.value from unnest($2::bytea[]) with ordinality k(key, nth) \
+                 join SCHEMA.kv t on t.ident = $1::int8 and t.key = k.key where octet_length(t.value) <= $3::int8",
+            ),
             lookup: of(
                 "lookup",
                 "select e.value, r.value from SCHEMA.kv e left join SCHEMA.kv r \
@@ -174,13 +151,7 @@ impl Statements {
                 "select count(*), coalesce(sum(octet_length(coalesce(long, key)) + octet_length(value)), 0)::int8 \
                  from SCHEMA.kv where ident = $1::int8 and value is not null",
             ),
-            scan: [scan("scan", "asc"), scan("scan_back", "desc")],
-            scan_records: [
-                scan_records("records", "asc", in_key),
-                scan_records("records_back", "desc", in_key),
-                scan_records("unique_records", "asc", in_value),
-                scan_records("unique_records_back", "desc", in_value),
-            ],
+            pages: Pages::new(&of),
             run: of(
                 "run",
                 "select key, value, long from SCHEMA.kv where ident = $1::int8 and key >= $2::bytea \

@@ -11,7 +11,7 @@ use crate::front::Front;
 use crate::members::{Member, Role};
 use crate::pool::Lent;
 use crate::session::{Session, end};
-use crate::snapshot::PostgresSnapshot;
+use crate::sight::PostgresSnapshot;
 use crate::times::time_from;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

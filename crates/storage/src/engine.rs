@@ -4,6 +4,7 @@
 //! and one per index, created and dropped within ordinary batches. All calls are synchronous and may be made
 //! from many threads at once. [`crate::contract::Checked`] asserts what the traits promise.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::task::Waker;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use crate::differences::{Differences, merged};
 use crate::disk::{Backup, Since};
-use crate::{Batch, Error, Key, Result, Value, WorkingSet};
+use crate::{Batch, Error, Key, Result, Value, Wanted, WorkingSet};
 
 /// The number of an ordered tree, which is what MongoDB calls the ident of a collection or an index: it
 /// stays the same when the collection is renamed, and the engine gives it no other meaning.
@@ -65,6 +66,45 @@ impl Range {
             }
         };
         Range { lower: Bound::Included(prefix.into()), upper }
+    }
+
+    /// The keys that lie in both.
+    pub fn intersection(&self, other: &Range) -> Range {
+        let order = |a: &Bound<Key>, b: &Bound<Key>| match (a, b) {
+            (Bound::Unbounded, Bound::Unbounded) => Ordering::Equal,
+            (Bound::Unbounded, _) => Ordering::Less,
+            (_, Bound::Unbounded) => Ordering::Greater,
+            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a.cmp(b),
+        };
+        // Of two ends at one key that without it is the narrower.
+        let is_out = |bound: &Bound<Key>| matches!(bound, Bound::Excluded(_));
+        let lower = match order(&self.lower, &other.lower) {
+            Ordering::Greater => &self.lower,
+            Ordering::Equal if is_out(&self.lower) => &self.lower,
+            _ => &other.lower,
+        };
+        let upper = match (&self.upper, &other.upper) {
+            (Bound::Unbounded, upper) | (upper, Bound::Unbounded) => upper,
+            (own, their) => match order(own, their) {
+                Ordering::Less => own,
+                Ordering::Equal if is_out(own) => own,
+                _ => their,
+            },
+        };
+        Range { lower: lower.clone(), upper: upper.clone() }
+    }
+
+    /// Whether no key can lie within.
+    pub fn is_empty(&self) -> bool {
+        match (&self.lower, &self.upper) {
+            (Bound::Unbounded, Bound::Excluded(upper)) => upper.is_empty(),
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+            (Bound::Included(lower), Bound::Included(upper)) => lower > upper,
+            (
+                Bound::Included(lower) | Bound::Excluded(lower),
+                Bound::Included(upper) | Bound::Excluded(upper),
+            ) => lower >= upper,
+        }
     }
 
     /// Whether a key lies within both bounds.
@@ -386,6 +426,20 @@ pub trait Snapshot: Send + Sync {
     /// A cursor over the entries of a range. It owns what it needs and outlives the snapshot.
     fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>>;
 
+    /// A cursor over each of several ranges, all in one direction. An engine that is far away reads the beginnings of
+    /// all when the first of them is read.
+    fn scan_many(&self, ranges: Vec<(Ident, Range)>, direction: Direction) -> Result<Vec<Box<dyn Cursor>>> {
+        ranges.into_iter().map(|(ident, range)| self.scan(ident, range, direction)).collect()
+    }
+
+    /// What an engine that is far away brings of several keys in one round trip: their values in the order of the
+    /// keys. `None` stands for a key that isn't there, and for what it leaves to [`get`](Self::get); so does
+    /// every key beyond the end of what it gives, which for a near engine is nothing at all.
+    fn get_ahead(&self, ident: Ident, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        let _ = (ident, keys);
+        Ok(Vec::new())
+    }
+
     /// In what two trees differ, `None` standing for an empty one. It owns what it needs and outlives the
     /// snapshot. Takes as long as reading both, unless the engine knows what twins share.
     fn differences(&self, before: Option<Ident>, after: Option<Ident>) -> Result<Box<dyn Differences>> {
@@ -467,8 +521,26 @@ pub trait Cursor: Send {
     }
 
     /// The record of the entry handed out last, if it has been brought along; once.
-    fn record(&mut self) -> Option<Value> {
-        None
+    ///
+    /// Fails as [`next`](Self::next) does.
+    fn record(&mut self) -> Result<Option<Value>> {
+        Ok(None)
+    }
+
+    /// Whether the entries come by pages, each of which takes a round trip: then it is worth while to tell what is
+    /// wanted by [`expect`](Self::expect).
+    fn is_far(&self) -> bool {
+        false
+    }
+
+    /// Says what will be wanted of the entries, before the first is read: what isn't may be left out.
+    fn expect(&mut self, wanted: Wanted) {
+        let _ = wanted;
+    }
+
+    /// Says before the first entry is read that the walk may well end after so many.
+    fn expect_few(&mut self, entries: u64) {
+        let _ = entries;
     }
 }
 
@@ -484,6 +556,25 @@ mod tests {
         assert_eq!(Range::prefix(b"a\xff").upper, Bound::Excluded(Key::from(b"b")));
         assert_eq!(Range::prefix(b"\xff").upper, Bound::Unbounded);
         assert_eq!(Range::prefix(b"").upper, Bound::Unbounded);
+    }
+
+    #[test]
+    fn an_intersection_holds_what_both_do() {
+        let key = |byte: u8| Key::from([byte]);
+        let bounds = || {
+            let at = |byte| [Bound::Included(key(byte)), Bound::Excluded(key(byte))];
+            [1, 3].into_iter().flat_map(at).chain([Bound::Unbounded])
+        };
+        let ranges: Vec<Range> = bounds()
+            .flat_map(|lower| bounds().map(move |upper| Range { lower: lower.clone(), upper }))
+            .collect();
+        for (a, b) in ranges.iter().flat_map(|a| ranges.iter().map(move |b| (a, b))) {
+            let both = a.intersection(b);
+            for byte in 0..5 {
+                assert_eq!(both.contains(&[byte]), a.contains(&[byte]) && b.contains(&[byte]), "{a:?} {b:?}");
+                assert!(!both.is_empty() || !both.contains(&[byte]));
+            }
+        }
     }
 
     #[test]

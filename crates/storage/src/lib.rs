@@ -24,6 +24,7 @@ pub mod store;
 pub mod stretch;
 pub mod sync;
 pub mod testing;
+mod wanted;
 mod working_set;
 
 pub use batch::{Batch, Op};
@@ -40,4 +41,5 @@ pub use engine::{
 pub use error::{Error, Result};
 pub use memory::MemoryEngine;
 pub use overlay::Overlay;
+pub use wanted::{Chosen, Ranges, Wanted};
 pub use working_set::{Curve, Reads, Span, WorkingSet};

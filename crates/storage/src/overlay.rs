@@ -5,7 +5,7 @@
 
 use crate::memory::{Tree, TreeCursor};
 use crate::mutant;
-use crate::{Batch, Cursor, Direction, Error, Ident, Key, Op, Range, Result, Snapshot, Value};
+use crate::{Batch, Cursor, Direction, Error, Ident, Key, Op, Range, Result, Snapshot, Value, Wanted};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,6 +78,30 @@ impl Overlay {
         Ok(())
     }
 
+    /// A walk over the changes of a tree and over what lies below them.
+    fn over(
+        &self,
+        ident: Ident,
+        range: Range,
+        direction: Direction,
+        below: Option<Box<dyn Cursor>>,
+    ) -> Box<dyn Cursor> {
+        let is_far = below.as_ref().is_some_and(|below| below.is_far());
+        let changes = self.layers.get(&ident).map_or_else(Tree::default, |layer| layer.changes.clone());
+        Box::new(OverlayCursor {
+            above: changes.cursor(range, direction),
+            above_next: None,
+            below,
+            below_next: None,
+            direction,
+            key: Key::from(b""),
+            value: Value::empty(),
+            record: None,
+            records: None,
+            layers: if is_far { self.layers.clone() } else { BTreeMap::new() },
+        })
+    }
+
     fn layer(&self, ident: Ident) -> Result<Option<&Layer>> {
         match self.layers.get(&ident) {
             Some(layer) if layer.dropped => Err(Error::NoSuchIdent(ident)),
@@ -97,22 +121,69 @@ impl Snapshot for Overlay {
         }
     }
 
+    fn lookup(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
+        let is_changed = |layer: &Layer| layer.covers || layer.changes.get(key).is_some();
+        let found = match self.layer(index)?.is_some_and(is_changed) {
+            // One question to an engine that is far away.
+            false => self.base.lookup(index, key, records)?.map(|(entry, record)| (entry, Some(record))),
+            true => self.get(index, key)?.map(|entry| (entry, None)),
+        };
+        let Some((entry, below)) = found else { return Ok(None) };
+        let id = entry.get(..8).unwrap_or_default();
+        let is_changed = |layer: &Layer| layer.covers || layer.changes.get(id).is_some();
+        let record = match below {
+            Some(below) if !self.layer(records)?.is_some_and(is_changed) => Some(below),
+            _ => self.get(records, id)?,
+        };
+        match record {
+            Some(record) => Ok(Some((entry, record))),
+            None => Err(Error::Corrupted("an index names a record that isn't there".to_string())),
+        }
+    }
+
     fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>> {
-        let Some(layer) = self.layer(ident)? else { return self.base.scan(ident, range, direction) };
-        let below = match layer.covers {
+        let layer = self.layer(ident)?;
+        let below = match layer.is_some_and(|layer| layer.covers) {
             true => None,
             false => Some(self.base.scan(ident, range.clone(), direction)?),
         };
-        let above = layer.changes.cursor(range, direction);
-        Ok(Box::new(OverlayCursor {
-            above,
-            above_next: None,
-            below,
-            below_next: None,
-            direction,
-            key: Key::from(b""),
-            value: Value::empty(),
-        }))
+        match (layer, below) {
+            // What such a cursor brings along may have been changed, though its own tree hasn't.
+            (None, Some(below)) if self.layers.is_empty() || !below.is_far() => Ok(below),
+            (_, below) => Ok(self.over(ident, range, direction, below)),
+        }
+    }
+
+    fn scan_many(&self, ranges: Vec<(Ident, Range)>, direction: Direction) -> Result<Vec<Box<dyn Cursor>>> {
+        if self.layers.is_empty() {
+            return self.base.scan_many(ranges, direction);
+        }
+        for (ident, _) in &ranges {
+            self.layer(*ident)?;
+        }
+        let is_covered = |ident: &Ident| self.layers.get(ident).is_some_and(|layer| layer.covers);
+        let asked = ranges.iter().filter(|(ident, _)| !is_covered(ident)).cloned().collect();
+        let mut below = self.base.scan_many(asked, direction)?.into_iter();
+        let over = |(ident, range): (Ident, Range)| {
+            let below = if is_covered(&ident) { None } else { below.next() };
+            self.over(ident, range, direction, below)
+        };
+        Ok(ranges.into_iter().map(over).collect())
+    }
+
+    fn get_ahead(&self, ident: Ident, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        let Some(layer) = self.layer(ident)? else { return self.base.get_ahead(ident, keys) };
+        if layer.covers {
+            return Ok(Vec::new());
+        }
+        let is_changed = |key: &&[u8]| layer.changes.get(key).is_some();
+        let asked: Vec<&[u8]> = keys.iter().filter(|key| !is_changed(key)).copied().collect();
+        let mut below = self.base.get_ahead(ident, &asked)?.into_iter();
+        let value = |key: &&[u8]| match layer.changes.get(key) {
+            Some(changed) => changed.clone(),
+            None => below.next().flatten(),
+        };
+        Ok(keys.iter().map(value).collect())
     }
 
     fn entries(&self, ident: Ident) -> Result<u64> {
@@ -145,11 +216,17 @@ struct OverlayCursor {
     above: TreeCursor<Option<Value>>,
     above_next: Option<(Key, Option<Value>)>,
     below: Option<Box<dyn Cursor>>,
-    below_next: Option<(Key, Value)>,
+    /// With the record that has been brought along.
+    below_next: Option<(Key, Value, Option<Value>)>,
     direction: Direction,
     /// What is lent to the caller.
     key: Key,
     value: Value,
+    record: Option<Value>,
+    /// The records that are brought along, and whether the index is unique.
+    records: Option<(Ident, bool)>,
+    /// What has changed in those.
+    layers: BTreeMap<Ident, Layer>,
 }
 
 impl OverlayCursor {
@@ -167,9 +244,29 @@ impl OverlayCursor {
         if self.below_next.is_none()
             && let Some(below) = &mut self.below
         {
-            self.below_next = below.next()?.map(|(key, value)| (Key::from(key), value.clone()));
+            let entry = below.next()?.map(|(key, value)| (Key::from(key), value.clone()));
+            self.below_next = match (entry, self.records) {
+                (None, _) => None,
+                (Some((key, value)), None) => Some((key, value, None)),
+                (Some((key, value)), Some(_)) => Some((key, value, below.record()?)),
+            };
         }
         Ok(())
+    }
+
+    /// The record that an entry below has brought, as it is with the changes; `None` where somebody has to look.
+    fn changed(&self, key: &[u8], value: &[u8], brought: Option<Value>) -> Option<Value> {
+        let (records, unique) = self.records?;
+        let Some(layer) = self.layers.get(&records) else { return brought };
+        let id = match unique {
+            true => value.get(..8)?,
+            false => key.get(key.len().checked_sub(8)?..)?,
+        };
+        match layer.changes.get(id) {
+            Some(changed) => changed.clone(),
+            None if layer.covers => None,
+            None => brought,
+        }
     }
 }
 
@@ -181,10 +278,11 @@ impl Cursor for OverlayCursor {
                 (None, None) => return Ok(None),
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
-                (Some((above, _)), Some((below, _))) => self.order(above, below),
+                (Some((above, _)), Some((below, _, _))) => self.order(above, below),
             };
             if order == Ordering::Greater {
-                if let Some((key, value)) = self.below_next.take() {
+                if let Some((key, value, brought)) = self.below_next.take() {
+                    self.record = self.changed(&key, &value, brought);
                     (self.key, self.value) = (key, value);
                     return Ok(Some((&*self.key, &self.value)));
                 }
@@ -194,6 +292,7 @@ impl Cursor for OverlayCursor {
                 self.below_next = None;
             }
             if let Some((key, Some(value))) = self.above_next.take() {
+                self.record = None;
                 (self.key, self.value) = (key, value);
                 return Ok(Some((&*self.key, &self.value)));
             }
@@ -205,13 +304,42 @@ impl Cursor for OverlayCursor {
             self.above_next = None;
             self.above.seek(key);
         }
-        if self.below_next.as_ref().is_none_or(|(next, _)| self.order(next, key) == Ordering::Less) {
+        if self.below_next.as_ref().is_none_or(|(next, _, _)| self.order(next, key) == Ordering::Less) {
             self.below_next = None;
             if let Some(below) = &mut self.below {
                 below.seek(key)?;
             }
         }
         Ok(())
+    }
+
+    fn bring(&mut self, records: Ident, unique: bool) {
+        if let Some(below) = &mut self.below
+            && below.is_far()
+        {
+            self.records = Some((records, unique));
+            below.bring(records, unique);
+        }
+    }
+
+    fn record(&mut self) -> Result<Option<Value>> {
+        Ok(self.record.take())
+    }
+
+    fn is_far(&self) -> bool {
+        self.below.as_ref().is_some_and(|below| below.is_far())
+    }
+
+    fn expect(&mut self, wanted: Wanted) {
+        if let Some(below) = &mut self.below {
+            below.expect(wanted);
+        }
+    }
+
+    fn expect_few(&mut self, entries: u64) {
+        if let Some(below) = &mut self.below {
+            below.expect_few(entries);
+        }
     }
 }
 

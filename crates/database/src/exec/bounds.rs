@@ -5,31 +5,34 @@
 //! the index stores them. No component of a key is a prefix of another, so comparing what is left
 //! of a key with a range's ends compares its first component.
 
+use super::listed::Listed;
 use crate::access::{Access, Interval};
 use crate::index::KeyKind;
 use base::key_string::{component_length, successor};
 use std::ops::Bound;
-use storage::{Key, Range};
+use std::sync::Arc;
+use storage::{Key, Range, Ranges};
 
 /// Bounds on the leading parts of a key.
 pub(crate) struct KeyBounds {
-    parts: Vec<Part>,
+    parts: Arc<Vec<Part>>,
     /// Where to seek to after a key that lies outside; reused.
     target: Vec<u8>,
 }
 
-struct Part {
-    ranges: Vec<ByteRange>,
-    ascending: bool,
+/// The ranges that a part of a key may lie in, as the index stores it, in order.
+pub(super) struct Part {
+    pub(super) ranges: Vec<ByteRange>,
+    pub(super) ascending: bool,
 }
 
 #[derive(Clone)]
-struct ByteRange {
-    low: Vec<u8>,
+pub(super) struct ByteRange {
+    pub(super) low: Vec<u8>,
     /// `None` has no end.
-    high: Option<Vec<u8>>,
+    pub(super) high: Option<Vec<u8>>,
     /// Whether `low` is a whole component and the only one within.
-    point: bool,
+    pub(super) point: bool,
 }
 
 /// Where a key stands.
@@ -54,7 +57,17 @@ impl KeyBounds {
             .collect();
         let used = access.parts.iter().rposition(|intervals| !intervals.is_all()).map_or(0, |last| last + 1);
         parts.truncate(used);
-        KeyBounds { parts, target: Vec::new() }
+        KeyBounds { parts: Arc::new(parts), target: Vec::new() }
+    }
+
+    /// The same bounds for somebody else.
+    pub(crate) fn another(&self) -> KeyBounds {
+        KeyBounds { parts: self.parts.clone(), target: Vec::new() }
+    }
+
+    /// All ranges of keys that they come to in a walk in this direction; `None` where keys decide where to go on.
+    pub(crate) fn listed(&self, forward: bool) -> Option<Box<dyn Ranges>> {
+        Listed::new(&self.parts, forward).map(|listed| Box::new(listed) as Box<dyn Ranges>)
     }
 
     /// One bounds for each combination of the single values of the first `split` parts.
@@ -76,7 +89,7 @@ impl KeyBounds {
             Some(range) if position == part => Part { ranges: vec![range.clone()], ..*own },
             _ => Part { ranges: own.ranges.clone(), ..*own },
         };
-        KeyBounds { parts: self.parts.iter().enumerate().map(copy).collect(), target: Vec::new() }
+        KeyBounds { parts: Arc::new(self.parts.iter().enumerate().map(copy).collect()), target: Vec::new() }
     }
 
     /// How many bytes the first `parts` take, which have a single value each.
@@ -197,7 +210,7 @@ impl KeyBounds {
 }
 
 /// Where a component stands among a part's ranges.
-enum Found {
+pub(super) enum Found {
     Within(usize),
     /// Outside, this range coming next in the walk.
     Gap(usize),
@@ -215,7 +228,8 @@ impl Part {
         Part { ranges, ascending }
     }
 
-    fn find_forward(&self, rest: &[u8]) -> Found {
+    /// In a walk upwards, what is left of a key from this part on.
+    pub(super) fn find_forward(&self, rest: &[u8]) -> Found {
         let next = self.ranges.partition_point(|range| range.ends_before(rest));
         match self.ranges.get(next) {
             None => Found::Behind,
@@ -224,7 +238,8 @@ impl Part {
         }
     }
 
-    fn find_backward(&self, rest: &[u8]) -> Found {
+    /// The same in a walk downwards.
+    pub(super) fn find_backward(&self, rest: &[u8]) -> Found {
         let after = self.ranges.partition_point(|range| range.low.as_slice() <= rest);
         match after.checked_sub(1).map(|last| (last, self.ranges.get(last))) {
             Some((last, Some(range))) if range.ends_before(rest) => Found::Gap(last),

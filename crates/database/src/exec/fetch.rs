@@ -50,11 +50,7 @@ impl Fetch {
         while let Some(id) = self.input.next()? {
             self.examined += 1;
             self.surroundings.examine_document()?;
-            let value = match self.input.record() {
-                Some(brought) => Some(brought),
-                None => self.surroundings.fetch(id)?,
-            };
-            let Some(value) = value else { continue };
+            let Some(value) = self.surroundings.document(&mut *self.input, id)? else { continue };
             let matched = match &self.filter {
                 Some(filter) => filter.matches(Document::from_valid(&value), &self.surroundings.context)?,
                 None => true,

@@ -177,8 +177,9 @@ impl GeoNear {
         let mut count = 0;
         if let Some((unread, all)) = self.unread(outer) {
             if let Some(mut scan) = self.scan(unread)? {
+                scan.bring(self.surroundings.records);
                 while let Some(id) = scan.next()? {
-                    count += usize::from(self.measure(id)?);
+                    count += usize::from(self.measure(&mut scan, id)?);
                 }
                 self.keys += scan.examined();
             }
@@ -197,13 +198,13 @@ impl GeoNear {
     }
 
     /// Reads and measures a record; whether it is one to return.
-    fn measure(&mut self, id: RecordId) -> Result<bool> {
+    fn measure(&mut self, scan: &mut IndexScan, id: RecordId) -> Result<bool> {
         if !self.seen.insert(id) {
             return Ok(false);
         }
         self.documents += 1;
         self.surroundings.examine_document()?;
-        let Some(stored) = self.surroundings.fetch(id)? else { return Ok(false) };
+        let Some(stored) = self.surroundings.document(scan, id)? else { return Ok(false) };
         let document = Document::from_valid(&stored);
         let NearAccess { access, near, .. } = &self.near;
         let (Some(space), Some(path)) = (Space::new(access, near), access.path(self.near.part)) else {

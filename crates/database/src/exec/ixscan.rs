@@ -13,7 +13,7 @@ use base::key_string::{component_length, successor};
 use query::Interrupt;
 use query::matcher::Part;
 use std::sync::Arc;
-use storage::{Cursor, Direction, Ident, Range, Value};
+use storage::{Chosen, Cursor, Direction, Ident, Range, Value, Wanted};
 
 /// A key of an index, copied from it.
 #[derive(Clone, Default)]
@@ -30,6 +30,8 @@ pub(crate) struct IndexScan {
     access: Arc<Access>,
     forward: bool,
     cursor: Box<dyn Cursor>,
+    /// Whether the first key has been asked for.
+    begun: bool,
     /// Checks each key; `None` where the cursor's range holds nothing else.
     bounds: Option<KeyBounds>,
     seen: Option<Seen>,
@@ -60,10 +62,31 @@ impl IndexScan {
         bounds: KeyBounds,
         forward: bool,
     ) -> Result<IndexScan> {
-        let mut scan = IndexScan::over(surroundings, access, bounds.range(), forward)?;
-        scan.bounds = (!bounds.is_contiguous()).then_some(bounds);
+        let scan = IndexScan::over(surroundings, access, bounds.range(), forward)?;
         surroundings.operation.check()?;
-        Ok(scan)
+        Ok(scan.checking(bounds))
+    }
+
+    /// One for each access, or for each of its parts: a store that is far away begins all of them at once.
+    pub(crate) fn several(
+        surroundings: &Arc<Surroundings>,
+        scans: Vec<(Arc<Access>, KeyBounds)>,
+        forward: bool,
+    ) -> Result<Vec<IndexScan>> {
+        let ranges = scans.iter().map(|(access, bounds)| (access.index.ident, bounds.range())).collect();
+        let cursors = surroundings.snapshot.scan_many(ranges, direction(forward)).map_err(storage_error)?;
+        surroundings.operation.check()?;
+        let scan = |(cursor, (access, bounds)): (_, (Arc<Access>, KeyBounds))| {
+            let mut scan = IndexScan::with(surroundings, &access, cursor, forward).checking(bounds);
+            scan.begin();
+            scan
+        };
+        Ok(cursors.into_iter().zip(scans).map(scan).collect())
+    }
+
+    /// Looks at each key, where the cursor's range holds others than are within the bounds.
+    fn checking(self, bounds: KeyBounds) -> IndexScan {
+        IndexScan { bounds: (!bounds.is_contiguous()).then_some(bounds), ..self }
     }
 
     /// Over a range of keys.
@@ -73,14 +96,23 @@ impl IndexScan {
         range: Range,
         forward: bool,
     ) -> Result<IndexScan> {
-        let direction = if forward { Direction::Forward } else { Direction::Backward };
-        let cursor = surroundings.snapshot.scan(access.index.ident, range, direction);
+        let cursor = surroundings.snapshot.scan(access.index.ident, range, direction(forward));
+        Ok(IndexScan::with(surroundings, access, cursor.map_err(storage_error)?, forward))
+    }
+
+    fn with(
+        surroundings: &Arc<Surroundings>,
+        access: &Arc<Access>,
+        cursor: Box<dyn Cursor>,
+        forward: bool,
+    ) -> IndexScan {
         let several = access.any_multikey() && !access.is_single_key();
-        Ok(IndexScan {
+        IndexScan {
             surroundings: surroundings.clone(),
             access: access.clone(),
             forward,
-            cursor: cursor.map_err(storage_error)?,
+            cursor,
+            begun: false,
             bounds: None,
             seen: several.then(Seen::default),
             key: None,
@@ -89,7 +121,38 @@ impl IndexScan {
             examined: 0,
             seeks: 1,
             duplicates: (0, 0),
-        })
+        }
+    }
+
+    /// Tells a store that is far away what is wanted, before the first key. It then hands out no key between ranges,
+    /// which explain counts, as MongoDB does.
+    fn begin(&mut self) {
+        self.begun = true;
+        let is_plain = self.bounds.is_none() && self.filter.is_none();
+        if is_plain || !self.cursor.is_far() || self.surroundings.operation.is_explained() {
+            return;
+        }
+        let ranges = self.bounds.as_ref().and_then(|bounds| bounds.listed(self.forward));
+        let within = self.bounds.as_ref().filter(|_| ranges.is_none()).map(KeyBounds::another);
+        let (filter, context) = (self.filter.clone(), self.surroundings.context.clone());
+        let (forward, unique) = (self.forward, self.access.index.spec.unique);
+        let is_chosen = move |within: &mut Option<KeyBounds>, key: &[u8], value: &Value| -> Result<bool> {
+            let entry = IndexEntry::from_parts(key, value, unique)?;
+            if within.as_mut().is_some_and(|within| within.place(entry.key_string, forward) != Place::Inside)
+            {
+                return Ok(false);
+            }
+            let Some((filter, covering)) = &filter else { return Ok(true) };
+            let (document, _) = covering.with_nulls(entry.key_string, entry.type_bits)?;
+            filter.matches(document.view(), &context)
+        };
+        let chosen = (within.is_some() || self.filter.is_some()).then(|| {
+            let mut within = within;
+            // What goes wrong is told when the walk comes there.
+            Box::new(move |key: &[u8], value: &Value| is_chosen(&mut within, key, value).unwrap_or(true))
+                as Chosen
+        });
+        self.cursor.expect(Wanted { ranges, chosen });
     }
 
     /// Keeps each key for whoever asks.
@@ -175,6 +238,9 @@ impl IndexScan {
 
 impl IdStream for IndexScan {
     fn next(&mut self) -> Result<Option<RecordId>> {
+        if !self.begun {
+            self.begin();
+        }
         let unique = self.access.index.spec.unique;
         while let Some((key, value)) = self.cursor.next().map_err(storage_error)? {
             self.examined += 1;
@@ -229,20 +295,27 @@ impl IdStream for IndexScan {
     }
 
     fn bring(&mut self, records: Ident) {
-        // Keys that are skipped would have brought their documents in vain.
+        self.cursor.bring(records, self.access.index.spec.unique);
+    }
+
+    fn expect_few(&mut self, ids: u64) {
         if self.bounds.is_none() && self.filter.is_none() {
-            self.cursor.bring(records, self.access.index.spec.unique);
+            self.cursor.expect_few(ids);
         }
     }
 
-    fn record(&mut self) -> Option<Value> {
-        self.cursor.record()
+    fn record(&mut self) -> Result<Option<Value>> {
+        self.cursor.record().map_err(storage_error)
     }
 
     fn explain(&self, out: &mut Explainer) {
         let clustered = self.access.index.spec.clustered;
         self.explain_as(if clustered { "CLUSTERED_IXSCAN" } else { "IXSCAN" }, out);
     }
+}
+
+fn direction(forward: bool) -> Direction {
+    if forward { Direction::Forward } else { Direction::Backward }
 }
 
 /// What explain says of an index.

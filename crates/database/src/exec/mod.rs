@@ -16,6 +16,7 @@ mod geo_near;
 mod group_scan;
 mod ixscan;
 mod limit;
+mod listed;
 mod natural;
 mod or;
 mod or_records;
@@ -63,6 +64,7 @@ use base::bson::{Document, DocumentCow};
 use base::{Result, err};
 use query::matcher::Matcher;
 use query::{Context, DocumentMetadata, Interrupt};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -127,9 +129,12 @@ pub(crate) trait IdStream: Send {
     /// Says that the documents will be wanted, too.
     fn bring(&mut self, _records: Ident) {}
 
+    /// Says that so many may well be enough.
+    fn expect_few(&mut self, _ids: u64) {}
+
     /// The document of the last id, if the store has brought it along.
-    fn record(&mut self) -> Option<Value> {
-        None
+    fn record(&mut self) -> Result<Option<Value>> {
+        Ok(None)
     }
 
     /// Prints the stage and those below it.
@@ -189,6 +194,25 @@ impl Surroundings {
     #[inline]
     fn fetch(&self, id: RecordId) -> Result<Option<Value>> {
         record_of(self.snapshot.as_ref(), self.records, id)
+    }
+
+    /// What a store that is far away brings of some records' documents at a time, as
+    /// [`get_ahead`](Snapshot::get_ahead) does.
+    fn fetch_ahead(&self, ids: impl Iterator<Item = RecordId>) -> Result<VecDeque<Option<Value>>> {
+        let keys: Vec<[u8; 8]> = ids.map(|id| id.0.to_be_bytes()).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        self.snapshot.get_ahead(self.records, &keys).map(VecDeque::from).map_err(storage_error)
+    }
+
+    /// The document of the last id of a stream, which the store may have brought along.
+    ///
+    /// Errors: as [`fetch`](Self::fetch).
+    #[inline]
+    fn document(&self, ids: &mut dyn IdStream, id: RecordId) -> Result<Option<Value>> {
+        match ids.record()? {
+            Some(brought) => Ok(Some(brought)),
+            None => self.fetch(id),
+        }
     }
 
     #[inline]

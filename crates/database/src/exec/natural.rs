@@ -63,7 +63,7 @@ impl Natural {
         loop {
             let Some((key, value)) = self.cursor.next().map_err(storage_error)? else { return Ok(None) };
             let id = IndexEntry::from_parts(key, value, true)?.record;
-            let document = match self.cursor.record() {
+            let document = match self.cursor.record().map_err(storage_error)? {
                 Some(brought) => Some(brought),
                 None => record_of(fetched.snapshot.as_ref(), fetched.records, id)?,
             };

@@ -5,6 +5,7 @@ use super::{Explainer, IdStream, IndexKey, Stats};
 use crate::index::IndexSpec;
 use crate::keys::RecordId;
 use base::Result;
+use storage::{Ident, Value};
 
 /// Reads its inputs one after the other and drops what an earlier one has yielded.
 pub(crate) struct Or {
@@ -44,6 +45,14 @@ impl IdStream for Or {
 
     fn index(&self) -> Option<&IndexSpec> {
         self.inputs.get(self.current).and_then(|input| input.index())
+    }
+
+    fn bring(&mut self, records: Ident) {
+        self.inputs.iter_mut().for_each(|input| input.bring(records));
+    }
+
+    fn record(&mut self) -> Result<Option<Value>> {
+        self.inputs.get_mut(self.current).map_or(Ok(None), |input| input.record())
     }
 
     fn explain(&self, out: &mut Explainer) {

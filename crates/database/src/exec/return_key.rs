@@ -71,7 +71,7 @@ impl RecordStream for ReturnKey {
         while let Some(id) = self.input.next()? {
             self.examined += 1;
             self.surroundings.examine_document()?;
-            let Some(value) = self.surroundings.fetch(id)? else { continue };
+            let Some(value) = self.surroundings.document(&mut *self.input, id)? else { continue };
             let record = Record::stored(id, &value);
             let document = record.document.view();
             if !self.filter.matches(document, &self.surroundings.context)? {

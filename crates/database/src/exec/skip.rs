@@ -80,7 +80,11 @@ impl IdStream for SkipIds {
         self.input.bring(records);
     }
 
-    fn record(&mut self) -> Option<Value> {
+    fn expect_few(&mut self, ids: u64) {
+        self.input.expect_few(ids.saturating_add(self.skip));
+    }
+
+    fn record(&mut self) -> Result<Option<Value>> {
         self.input.record()
     }
 

@@ -6,6 +6,7 @@ use crate::index::IndexSpec;
 use crate::keys::RecordId;
 use base::Result;
 use base::bson::DocumentBuf;
+use storage::{Ident, Value};
 
 /// Merges scans by what their keys hold behind the values that set the scans apart.
 pub(crate) struct SortMerge {
@@ -104,6 +105,14 @@ impl IdStream for SortMerge {
 
     fn index(&self) -> Option<&IndexSpec> {
         self.inputs.get(self.last).and_then(|input| input.scan.index())
+    }
+
+    fn bring(&mut self, records: Ident) {
+        self.inputs.iter_mut().for_each(|input| input.scan.bring(records));
+    }
+
+    fn record(&mut self) -> Result<Option<Value>> {
+        self.inputs.get_mut(self.last).map_or(Ok(None), |input| input.scan.record())
     }
 
     fn explain(&self, out: &mut Explainer) {

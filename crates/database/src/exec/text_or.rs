@@ -6,8 +6,12 @@ use crate::keys::RecordId;
 use base::Result;
 use query::DocumentMetadata;
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use storage::Value;
+
+/// How many documents a store that is far away is asked for at a time.
+const AHEAD: usize = 100;
 
 /// Reads all terms' keys and adds their scores up, then yields the documents as they lie in the
 /// collection, each with its score. MongoDB promises no order.
@@ -18,6 +22,10 @@ pub(crate) struct TextOr {
     terms: Vec<(IndexScan, usize)>,
     /// Once the keys are read: the records, the next one last.
     found: Option<Vec<(RecordId, f64)>>,
+    /// Documents of the next records, as far as the store has brought them.
+    ahead: VecDeque<Option<Value>>,
+    /// Whether it brings any.
+    is_ahead: bool,
     stats: Stats,
     examined: u64,
 }
@@ -29,7 +37,16 @@ impl TextOr {
         terms: Vec<(IndexScan, usize)>,
     ) -> TextOr {
         let (surroundings, index) = (surroundings.clone(), index.clone());
-        TextOr { surroundings, index, terms, found: None, stats: Stats::default(), examined: 0 }
+        TextOr {
+            surroundings,
+            index,
+            terms,
+            found: None,
+            ahead: VecDeque::new(),
+            is_ahead: true,
+            stats: Stats::default(),
+            examined: 0,
+        }
     }
 
     /// Adds up the scores of all records.
@@ -51,6 +68,20 @@ impl TextOr {
         found.sort_unstable_by_key(|(id, _)| Reverse(*id));
         Ok(found)
     }
+
+    /// The document of a record that has just been taken off the list.
+    fn document(&mut self, id: RecordId) -> Result<Option<Value>> {
+        if self.ahead.is_empty() && self.is_ahead {
+            let left = self.found.as_deref().unwrap_or_default();
+            let others = left.iter().rev().take(AHEAD - 1).map(|(id, _)| *id);
+            self.ahead = self.surroundings.fetch_ahead(std::iter::once(id).chain(others))?;
+            self.is_ahead = !self.ahead.is_empty();
+        }
+        match self.ahead.pop_front().flatten() {
+            Some(brought) => Ok(Some(brought)),
+            None => self.surroundings.fetch(id),
+        }
+    }
 }
 
 impl RecordStream for TextOr {
@@ -63,7 +94,7 @@ impl RecordStream for TextOr {
             self.examined += 1;
             self.surroundings.examine_document()?;
             // Where entries were read from an earlier state, the document may be gone.
-            let Some(value) = self.surroundings.fetch(id)? else { continue };
+            let Some(value) = self.document(id)? else { continue };
             self.stats.advance();
             let metadata = DocumentMetadata { text_score: Some(score), ..DocumentMetadata::default() };
             let record = Record::stored(id, &value);

@@ -150,6 +150,7 @@ impl Subject<'_> {
 
     fn execution_stats(&self, verbosity: Verbosity, run: Run<'_>, out: &mut Builder) -> Result<()> {
         let start = Instant::now();
+        self.plan.note_explained();
         let (stream, effect) = run(self.plan.start()?)?;
         let printed = self.print(stream.as_ref(), Some(effect));
         out.begin_document("executionStats").append("executionSuccess", true);

@@ -378,6 +378,11 @@ impl Plan {
         self.is_covered() || matches!(self.source, Source::Unique(_))
     }
 
+    /// Notes that it is going to be run to be explained.
+    pub(crate) fn note_explained(&self) {
+        self.surroundings.operation.note_explained();
+    }
+
     /// Starts the chosen source.
     pub(crate) fn start(&self) -> Result<Box<dyn RecordStream>> {
         self.stages(&self.source)
@@ -508,7 +513,11 @@ impl Plan {
             false => self.ids(candidate, keeping_keys)?,
         };
         let skipped = skip > 0 && rest.is_none();
-        let ids = if skipped { Box::new(SkipIds::new(ids, skip)) } else { ids };
+        let mut ids = if skipped { Box::new(SkipIds::new(ids, skip)) } else { ids };
+        if self.read.limit > 0 && rest.is_none() && (self.read.sort.is_none() || candidate.ordered.is_some())
+        {
+            ids.expect_few(self.read.limit);
+        }
         let fetch = Fetch::new(around, ids, rest);
         Ok((Box::new(fetch.keeping_keys(keeping_keys)), skipped))
     }
@@ -521,12 +530,11 @@ impl Plan {
             return Ok(Box::new(if keeping_keys { scan.keeping_keys() } else { scan }));
         };
         let access = Arc::new(candidate.access.clone());
-        let mut scans = Vec::new();
-        for bounds in KeyBounds::split(&access, ordered.split) {
-            let prefix = bounds.prefix_of(ordered.split);
-            let scan = IndexScan::within(&self.surroundings, &access, bounds, ordered.forward)?;
-            scans.push((scan.keeping_keys(), prefix));
-        }
+        let split = KeyBounds::split(&access, ordered.split);
+        let prefixes: Vec<usize> = split.iter().map(|bounds| bounds.prefix_of(ordered.split)).collect();
+        let parts = split.into_iter().map(|bounds| (access.clone(), bounds)).collect();
+        let scans = IndexScan::several(&self.surroundings, parts, ordered.forward)?;
+        let scans = scans.into_iter().map(IndexScan::keeping_keys).zip(prefixes).collect();
         Ok(Box::new(SortMerge::new(scans, ordered.forward, sort_document(sort))))
     }
 
@@ -541,11 +549,12 @@ impl Plan {
     }
 
     fn union(&self, scans: &[Access]) -> Result<Box<dyn IdStream>> {
-        let scan = |access: &Access| -> Result<Box<dyn IdStream>> {
-            let scan = IndexScan::new(&self.surroundings, &Arc::new(access.clone()), true)?;
-            Ok(Box::new(if self.read.metadata.has(MetaKind::IndexKey) { scan.keeping_keys() } else { scan }))
+        let bounded = |access: &Access| (Arc::new(access.clone()), KeyBounds::new(access));
+        let scans = IndexScan::several(&self.surroundings, scans.iter().map(bounded).collect(), true)?;
+        let input = |scan: IndexScan| -> Box<dyn IdStream> {
+            Box::new(if self.read.metadata.has(MetaKind::IndexKey) { scan.keeping_keys() } else { scan })
         };
-        Ok(Box::new(Or::new(scans.iter().map(scan).collect::<Result<_>>()?)))
+        Ok(Box::new(Or::new(scans.into_iter().map(input).collect())))
     }
 
     /// The stages that yield keys in place of documents, and whether they are in order.

@@ -1,0 +1,469 @@
+//! Cursors: a walk over a range reads it by the page, and brings along what else will be asked for.
+//!
+//! Where the walk has told which ranges it wants, a page is of as many of them as it has room for. Where it wants
+//! few of the entries' records, these are asked for together when it comes to the first.
+
+use crate::beginnings::Beginnings;
+use crate::connection::{Param, Row};
+use crate::keys::{self, bounds, run_end};
+use crate::log::{is_log, log_bounds, scan_of};
+use crate::pages::{Named, PAGE_BYTES, Room, column};
+use crate::sight::{PostgresSnapshot, value};
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+use storage::{
+    Chosen, Cursor, Direction, Error, Ident, Key, Range, Ranges, Result, Snapshot as _, Value, Wanted,
+};
+
+/// How many entries the first page of a scan has, and a later one at most.
+pub(crate) const PAGES: (usize, usize) = (102, 4096);
+
+/// How many a page has at least, however long the documents are; by the same rule a page beyond is cut off.
+const FEWEST: usize = 12;
+
+/// How many ranges are asked for at a time.
+const RANGES: usize = 1000;
+
+struct Entry {
+    key: Key,
+    value: Value,
+    record: Option<Value>,
+    /// What of it has not come with its page.
+    left: Left,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// Nothing that could be asked for.
+    Nothing,
+    /// The record, since nobody knew whether it would be wanted.
+    Record,
+    /// What the page is for, which was too long for it.
+    Long,
+}
+
+impl Entry {
+    /// The key of the record that it names.
+    fn id(&self, named: Named) -> Option<&[u8]> {
+        match named {
+            Named::Nothing => None,
+            Named::ByKey => self.key.get(self.key.len().checked_sub(8)?..),
+            Named::ByValue => self.value.get(..8),
+        }
+    }
+}
+
+/// A walk over a range.
+pub(crate) struct PostgresCursor {
+    snapshot: PostgresSnapshot,
+    ident: Ident,
+    /// What has not been read yet.
+    range: Range,
+    direction: Direction,
+    /// The tree of the records that are to be brought, and how entries name them.
+    records: Option<(Ident, Named)>,
+    /// The ranges that are wanted, and whether some have been read.
+    ranges: Option<(Box<dyn Ranges>, bool)>,
+    /// Which entries' records are.
+    chosen: Option<Chosen>,
+    /// Others that are to begin together with this one, and its number among them.
+    beginning: Option<(Arc<Beginnings>, usize)>,
+    page: VecDeque<Entry>,
+    current: Option<Entry>,
+    /// Whether all pages have been read.
+    ended: bool,
+    next_page: usize,
+}
+
+impl PostgresCursor {
+    pub(crate) fn new(
+        snapshot: &PostgresSnapshot,
+        (ident, range): (Ident, Range),
+        direction: Direction,
+    ) -> PostgresCursor {
+        PostgresCursor {
+            snapshot: snapshot.clone(),
+            ident,
+            range,
+            direction,
+            records: None,
+            ranges: None,
+            chosen: None,
+            beginning: None,
+            page: VecDeque::new(),
+            current: None,
+            ended: false,
+            next_page: PAGES.0,
+        }
+    }
+
+    /// The same as one of several that begin together.
+    pub(crate) fn beginning(self, together: &Arc<Beginnings>, number: usize) -> PostgresCursor {
+        PostgresCursor { beginning: Some((together.clone(), number)), ..self }
+    }
+
+    /// Tells the others that it begins with what it brings; one of many ranges begins by itself.
+    fn join(&mut self) {
+        let named = self.named();
+        match &self.beginning {
+            Some((together, number)) if self.ranges.is_some() => {
+                together.leave(*number);
+                self.beginning = None;
+            }
+            Some((together, number)) => together.bring(*number, named),
+            None => {}
+        }
+    }
+
+    /// What a page brings with its entries: what few of them need is asked for later.
+    fn named(&self) -> Option<(Ident, Named)> {
+        self.records.filter(|_| self.chosen.is_none())
+    }
+
+    /// Reads the next page.
+    fn read(&mut self) -> Result<()> {
+        // Whoever has given up the state that he began with may have lost the tree, too.
+        self.snapshot.still_has(self.ident)?;
+        if let Some((together, number)) = self.beginning.take()
+            && let Some(rows) = together.take(&self.snapshot, number)?
+        {
+            return self.take_page(&rows, false, together.room());
+        }
+        match is_log(self.ident) {
+            true => self.read_log(),
+            false if self.ranges.is_some() => self.read_ranges(),
+            false => self.read_range(),
+        }
+    }
+
+    fn read_log(&mut self) -> Result<()> {
+        let limit = self.next_page;
+        let mut params = log_bounds(&self.range).map(Param::Int).to_vec();
+        params.push(Param::Int(limit as i64));
+        let rows = self.snapshot.run(scan_of(&self.snapshot.statements, self.direction), &params)?;
+        let bytes: usize = rows.iter().map(|row| row.bytes(column::VALUE).map_or(0, <[u8]>::len)).sum();
+        self.ended = rows.len() < limit && bytes < PAGE_BYTES;
+        self.next_page = (limit * 8).min(PAGES.1);
+        for row in &rows {
+            self.take(entry(row, column::VALUE));
+        }
+        self.pass_row(rows.last());
+        Ok(())
+    }
+
+    fn read_range(&mut self) -> Result<()> {
+        let (lower, upper) = bounds(&self.range);
+        let room = Room { entries: self.next_page, longest: PAGE_BYTES / self.next_page };
+        let (records, named) = self.named().unwrap_or((Ident(0), Named::Nothing));
+        let mut params =
+            vec![Param::Int(keys::ident(self.ident)), Param::Bytes(&lower), Param::Bytes(&upper)];
+        params.extend([Param::Int(room.entries as i64), Param::Int(room.longest as i64)]);
+        if named != Named::Nothing {
+            params.push(Param::Int(keys::ident(records)));
+        }
+        let statement = self.snapshot.statements.pages.range(self.direction, named);
+        let rows = self.snapshot.run(statement, &params)?;
+        self.take_page(&rows, named == Named::Nothing, room)
+    }
+
+    /// Takes the entries of a page, which is of their values or of the records that they name.
+    fn take_page(&mut self, rows: &[Row], of_values: bool, room: Room) -> Result<()> {
+        let fitting = self.fitting(rows, room.entries);
+        self.ended = rows.len() < room.entries && fitting.len() == rows.len();
+        for row in fitting {
+            if row.bytes(column::LONG).is_some() {
+                return self.read_run(row);
+            }
+            let entry = entry(row, if of_values { column::BROUGHT } else { column::VALUE });
+            if self.page.back().is_some_and(|last| !self.is_before(&last.key, &entry.key)) {
+                return Err(Error::Corrupted("PostgreSQL gives entries in no order".to_string()));
+            }
+            self.take(entry);
+        }
+        self.pass_row(fitting.last());
+        Ok(())
+    }
+
+    /// Those of the first rows whose documents fit into memory; notes how many entries the next page is to have.
+    fn fitting<'a>(&mut self, rows: &'a [Row], entries: usize) -> &'a [Row] {
+        let mut bytes = 0;
+        let fits = |(number, row): &(usize, &Row)| {
+            bytes += row.int(column::LENGTH) as usize + row.bytes(column::BROUGHT).map_or(0, <[u8]>::len);
+            bytes <= 2 * PAGE_BYTES || *number == 0
+        };
+        let fit = rows.iter().enumerate().take_while(fits).count();
+        let average = bytes / fit.max(1) + 1;
+        self.next_page = (PAGE_BYTES / (2 * average)).clamp(FEWEST, PAGES.1).min(entries.max(FEWEST) * 8);
+        rows.get(..fit).unwrap_or(rows)
+    }
+
+    /// Reads the next page of the ranges that are wanted.
+    fn read_ranges(&mut self) -> Result<()> {
+        let (asked, next) = self.next_ranges();
+        if asked.is_empty() {
+            self.ended = true;
+            return Ok(());
+        }
+        let bounds: Vec<_> = asked.iter().map(bounds).collect();
+        let lows: Vec<Option<&[u8]>> = bounds.iter().map(|(low, _)| Some(&**low)).collect();
+        let highs: Vec<Option<&[u8]>> = bounds.iter().map(|(_, high)| Some(&**high)).collect();
+        let room = Room { entries: self.next_page, longest: PAGE_BYTES / self.next_page };
+        let (records, named) = self.named().unwrap_or((Ident(0), Named::Nothing));
+        let statement = self.snapshot.statements.pages.ranges(self.direction, named);
+        let params = [
+            Param::Int(keys::ident(self.ident)),
+            Param::Many(&lows),
+            Param::Many(&highs),
+            Param::Int(room.entries as i64),
+            Param::Int(room.longest as i64),
+            Param::Int(keys::ident(records)),
+        ];
+        let asked = params.get(..params.len() - usize::from(named == Named::Nothing)).unwrap_or(&params);
+        let rows = self.snapshot.run(statement, asked)?;
+        self.take_page(&rows, named == Named::Nothing, room)?;
+        if let (true, Some(next)) = (self.ended, next) {
+            self.ended = false;
+            match self.direction {
+                Direction::Forward => self.range.lower = next.lower,
+                Direction::Backward => self.range.upper = next.upper,
+            }
+        }
+        Ok(())
+    }
+
+    /// The ranges that are wanted next, and where those begin that come behind them.
+    fn next_ranges(&mut self) -> (Vec<Range>, Option<Range>) {
+        let mut asked = Vec::new();
+        let Some((ranges, begun)) = &mut self.ranges else { return (asked, None) };
+        let place = match (&self.range.lower, &self.range.upper, self.direction) {
+            (Bound::Included(at) | Bound::Excluded(at), _, Direction::Forward) => Some(at),
+            (_, Bound::Included(at) | Bound::Excluded(at), Direction::Backward) => Some(at),
+            _ => None,
+        };
+        if let (Some(at), true) = (place, *begun) {
+            ranges.go_to(at);
+        }
+        *begun = true;
+        while let Some(range) = ranges.next_range() {
+            let range = range.intersection(&self.range);
+            if range.is_empty() {
+                continue;
+            }
+            if asked.len() == RANGES {
+                return (asked, Some(range));
+            }
+            asked.push(range);
+        }
+        (asked, None)
+    }
+
+    /// Reads all entries whose keys share the bytes that fit into the index, whole and in order, and goes on behind
+    /// them.
+    fn read_run(&mut self, first: &Row) -> Result<()> {
+        let head = first.bytes(column::KEY).and_then(|key| key.get(..keys::WHOLE)).unwrap_or_default();
+        let end = run_end(head);
+        let params = [Param::Int(keys::ident(self.ident)), Param::Bytes(head), Param::Bytes(&end)];
+        let rows = self.snapshot.run(&self.snapshot.statements.run.clone(), &params)?;
+        let mut run: Vec<Entry> = rows
+            .iter()
+            .map(|row| Entry {
+                key: Key::from(row.bytes(column::LONG).or(row.bytes(column::KEY)).unwrap_or_default()),
+                ..entry(row, column::VALUE)
+            })
+            .collect();
+        run.sort_by(|a, b| a.key.cmp(&b.key));
+        if self.direction == Direction::Backward {
+            run.reverse();
+        }
+        let (before, behind) = (Key::from(head), Key::from(end));
+        run.into_iter().for_each(|entry| self.take(entry));
+        self.ended = false;
+        match self.direction {
+            Direction::Forward => self.range.lower = Bound::Included(behind),
+            Direction::Backward => self.range.upper = Bound::Excluded(before),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, entry: Entry) {
+        if self.range.contains(&entry.key) {
+            self.page.push_back(entry);
+        }
+    }
+
+    /// Asks for what was too long for its page, of the current entry and of those at hand.
+    fn bring_long(&mut self) -> Result<()> {
+        let (tree, named) = self.named().unwrap_or((self.ident, Named::Nothing));
+        let entries = self.current.iter_mut().chain(&mut self.page);
+        let long: Vec<&mut Entry> = entries.filter(|entry| entry.left == Left::Long).collect();
+        let keys: Vec<Vec<u8>> =
+            long.iter().map(|entry| entry.id(named).unwrap_or(&entry.key).to_vec()).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
+        let found = self.snapshot.get_many(tree, &keys)?;
+        for (entry, found) in long.into_iter().zip(found) {
+            entry.left = Left::Nothing;
+            match named {
+                Named::Nothing => entry.value = found.unwrap_or_else(Value::empty),
+                _ => entry.record = found,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether that of the current entry has not come.
+    fn is_left(&self, what: Left) -> bool {
+        self.current.as_ref().is_some_and(|entry| entry.left == what)
+    }
+
+    /// Asks for the record of the current entry, and for those of the others at hand that will be wanted, too.
+    fn bring_chosen(&mut self) -> Result<()> {
+        let (Some((records, named)), Some(chosen)) = (self.records, &mut self.chosen) else { return Ok(()) };
+        if let Some(entry) = &mut self.current
+            && !chosen(&entry.key, &entry.value)
+        {
+            // Whoever looks ahead asks for all.
+            entry.left = Left::Nothing;
+            return Ok(());
+        }
+        let others = self.page.iter_mut().filter(|entry| entry.left == Left::Record);
+        let others = others.filter(|entry| chosen(&entry.key, &entry.value)).take(PAGES.0);
+        let wanted: Vec<&mut Entry> = self.current.iter_mut().chain(others).collect();
+        let keys: Vec<Vec<u8>> =
+            wanted.iter().map(|entry| entry.id(named).unwrap_or_default().to_vec()).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
+        let found = self.snapshot.get_ahead(records, &keys)?;
+        for (entry, found) in wanted.into_iter().zip(found) {
+            // What is too long to come with others, whoever wants it asks for.
+            entry.left = Left::Nothing;
+            entry.record = found;
+        }
+        Ok(())
+    }
+
+    /// Goes on behind the last row of a page.
+    fn pass_row(&mut self, last: Option<&Row>) {
+        if let Some(last) = last.and_then(|row| row.bytes(column::KEY)) {
+            self.pass(Key::from(last));
+        }
+    }
+
+    /// Goes on behind a key.
+    fn pass(&mut self, key: Key) {
+        match self.direction {
+            Direction::Forward => {
+                let behind = match &self.range.lower {
+                    Bound::Included(lower) | Bound::Excluded(lower) => *lower > key,
+                    Bound::Unbounded => false,
+                };
+                if !behind {
+                    self.range.lower = Bound::Excluded(key);
+                }
+            }
+            Direction::Backward => {
+                let behind = match &self.range.upper {
+                    Bound::Included(upper) | Bound::Excluded(upper) => *upper < key,
+                    Bound::Unbounded => false,
+                };
+                if !behind {
+                    self.range.upper = Bound::Excluded(key);
+                }
+            }
+        }
+    }
+
+    fn is_before(&self, key: &[u8], target: &[u8]) -> bool {
+        match self.direction {
+            Direction::Forward => key < target,
+            Direction::Backward => key > target,
+        }
+    }
+}
+
+/// An entry of a page, whose value is in a column.
+fn entry(row: &Row, column: usize) -> Entry {
+    let of_values = column == column::BROUGHT;
+    let record = if of_values { None } else { row.bytes(column::BROUGHT).map(Value::from) };
+    let left = match (row.bytes(column::LENGTH), &record) {
+        (Some(_), _) => Left::Long,
+        (None, None) => Left::Record,
+        (None, Some(_)) => Left::Nothing,
+    };
+    Entry {
+        key: Key::from(row.bytes(column::KEY).unwrap_or_default()),
+        value: value(row, column),
+        record,
+        left,
+    }
+}
+
+impl Cursor for PostgresCursor {
+    fn next(&mut self) -> Result<Option<(&[u8], &Value)>> {
+        while self.page.is_empty() && !self.ended {
+            self.read()?;
+        }
+        self.current = self.page.pop_front();
+        if self.named().is_none() && self.is_left(Left::Long) {
+            self.bring_long()?;
+        }
+        Ok(self.current.as_ref().map(|entry| (&*entry.key, &entry.value)))
+    }
+
+    fn bring(&mut self, records: Ident, unique: bool) {
+        let named = if unique { Named::ByValue } else { Named::ByKey };
+        self.records = Some((records, named));
+        self.join();
+    }
+
+    fn record(&mut self) -> Result<Option<Value>> {
+        if self.is_left(Left::Long) {
+            self.bring_long()?;
+        } else if self.chosen.is_some() && self.is_left(Left::Record) {
+            self.bring_chosen()?;
+        }
+        Ok(self.current.as_mut().and_then(|entry| entry.record.take()))
+    }
+
+    fn is_far(&self) -> bool {
+        true
+    }
+
+    fn expect(&mut self, wanted: Wanted) {
+        self.ranges = wanted.ranges.map(|ranges| (ranges, false));
+        self.chosen = wanted.chosen;
+        self.join();
+    }
+
+    fn expect_few(&mut self, entries: u64) {
+        let few = usize::try_from(entries).unwrap_or(usize::MAX).clamp(1, PAGES.0);
+        self.next_page = few;
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        while let Some(first) = self.page.front() {
+            if !self.is_before(&first.key, key) {
+                return Ok(());
+            }
+            self.page.pop_front();
+        }
+        let is_ahead = match (&self.range.lower, &self.range.upper, self.direction) {
+            (Bound::Included(at) | Bound::Excluded(at), _, Direction::Forward) => **at < *key,
+            (_, Bound::Included(at) | Bound::Excluded(at), Direction::Backward) => **at > *key,
+            _ => true,
+        };
+        if is_ahead {
+            if let Some((together, number)) = self.beginning.take() {
+                together.leave(number);
+            }
+            // Keys that are passed have been read in vain.
+            if self.ranges.is_none() {
+                self.next_page = (self.next_page / 8).max(PAGES.0.min(self.next_page));
+            }
+            match self.direction {
+                Direction::Forward => self.range.lower = Bound::Included(Key::from(key)),
+                Direction::Backward => self.range.upper = Bound::Included(Key::from(key)),
+            }
+        }
+        Ok(())
+    }
+}
