@@ -51,7 +51,7 @@ pub(crate) fn read(store: &dyn Store, snapshot: &dyn Snapshot, known: &Catalog) 
     let mut some = Vec::new();
     loop {
         let entry =
-            entries.next().map_err(storage_error)?.map(|(key, value)| (Key::from(key), value.clone()));
+            entries.next().map_err(storage_error)?.map(|(key, value)| (Key::from(key), value.to_value()));
         let is_last = entry.is_none();
         some.extend(entry);
         if is_last || some.len() == AT_ONCE {

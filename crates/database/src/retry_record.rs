@@ -108,7 +108,7 @@ pub(crate) fn open(engine: &dyn Engine) -> Result<Vec<StoredRetry>> {
     let mut found = Vec::new();
     let mut records = snapshot.scan(RETRIES, Range::all(), Direction::Forward).map_err(storage_error)?;
     while let Some((key, value)) = records.next().map_err(storage_error)? {
-        found.push(from_entry(key, value)?);
+        found.push(from_entry(key, &value)?);
     }
     Ok(found)
 }

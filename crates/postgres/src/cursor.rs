@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 use storage::{
-    Chosen, Cursor, Direction, Error, Ident, Key, Range, Ranges, Result, Snapshot as _, Value, Wanted,
+    Chosen, Cursor, Direction, Error, Ident, Key, Lent, Range, Ranges, Result, Snapshot as _, Value, Wanted,
 };
 
 /// How many entries the first page of a scan has, and a later one at most.
@@ -398,7 +398,7 @@ fn entry(row: &Row, column: usize) -> Entry {
 }
 
 impl Cursor for PostgresCursor {
-    fn next(&mut self) -> Result<Option<(&[u8], &Value)>> {
+    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>> {
         while self.page.is_empty() && !self.ended {
             self.read()?;
         }
@@ -406,7 +406,7 @@ impl Cursor for PostgresCursor {
         if self.named().is_none() && self.is_left(Left::Long) {
             self.bring_long()?;
         }
-        Ok(self.current.as_ref().map(|entry| (&*entry.key, &entry.value)))
+        Ok(self.current.as_ref().map(|entry| (&*entry.key, Lent::Value(&entry.value))))
     }
 
     fn bring(&mut self, records: Ident, unique: bool) {

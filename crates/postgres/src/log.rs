@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use storage::store::{Change, LOG, LOG_TREES};
-use storage::{Cursor, Direction, Ident, Key, Range, Value};
+use storage::{Cursor, Direction, Ident, Key, Lent, Range, Value};
 
 /// How often somebody looks for what other fronts have written, while anybody waits for it.
 const POLL: Duration = Duration::from_millis(20);
@@ -85,9 +85,9 @@ impl OneTree {
 }
 
 impl Cursor for OneTree {
-    fn next(&mut self) -> storage::Result<Option<(&[u8], &Value)>> {
+    fn next(&mut self) -> storage::Result<Option<(&[u8], Lent<'_>)>> {
         self.1 = self.0.take();
-        Ok(self.1.as_ref().map(|(key, value)| (&**key, value)))
+        Ok(self.1.as_ref().map(|(key, value)| (&**key, Lent::Value(value))))
     }
 
     fn seek(&mut self, key: &[u8]) -> storage::Result<()> {

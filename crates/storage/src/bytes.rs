@@ -217,6 +217,60 @@ impl From<Arc<[u8]>> for Value {
     }
 }
 
+/// The value of an entry as a cursor lends it: one that the engine has as such, or bytes within a page, which are
+/// copied where somebody keeps them.
+#[derive(Clone, Copy)]
+pub enum Lent<'a> {
+    /// The engine's own, which is cheap to keep.
+    Value(&'a Value),
+    /// A part of something larger.
+    Bytes(&'a [u8]),
+}
+
+impl Lent<'_> {
+    /// The value, to be kept.
+    #[inline]
+    pub fn to_value(self) -> Value {
+        match self {
+            Lent::Value(value) => value.clone(),
+            Lent::Bytes(bytes) => Value::from(bytes),
+        }
+    }
+
+    /// The bytes as a reference-counted run, as [`Value::to_shared`] has them.
+    #[inline]
+    pub fn to_shared(self) -> Arc<[u8]> {
+        match self {
+            Lent::Value(value) => value.to_shared(),
+            Lent::Bytes(bytes) => Arc::from(bytes),
+        }
+    }
+}
+
+impl Deref for Lent<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Lent::Value(value) => value,
+            Lent::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+impl PartialEq for Lent<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl fmt::Debug for Lent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Text(self))
+    }
+}
+
 impl AsRef<[u8]> for Value {
     fn as_ref(&self) -> &[u8] {
         self

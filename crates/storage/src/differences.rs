@@ -55,7 +55,7 @@ impl Side {
     fn fill(&mut self) -> Result<()> {
         if let (None, Some(cursor)) = (&self.entry, &mut self.cursor) {
             match cursor.next()? {
-                Some((key, value)) => self.entry = Some((Key::from(key), value.clone())),
+                Some((key, value)) => self.entry = Some((Key::from(key), value.to_value())),
                 None => self.cursor = None,
             }
         }

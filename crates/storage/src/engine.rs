@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::differences::{Differences, merged};
 use crate::disk::{Backup, Since};
-use crate::{Batch, Error, Key, Result, Value, Wanted, WorkingSet};
+use crate::{Batch, Error, Key, Lent, Result, Value, Wanted, WorkingSet};
 
 /// The number of an ordered tree, which is what MongoDB calls the ident of a collection or an index: it
 /// stays the same when the collection is renamed, and the engine gives it no other meaning.
@@ -506,7 +506,7 @@ pub struct Damage {
 /// A walk over the entries of a range, each handed out once, in the order of their keys or the reverse.
 pub trait Cursor: Send {
     /// The next entry, borrowed until the next call; `None` at the end, and ever after.
-    fn next(&mut self) -> Result<Option<(&[u8], &Value)>>;
+    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>>;
 
     /// Skips forward, in the direction of the walk, so that the next entry is the one at `key` or else the
     /// first one beyond it. Never goes back: a key that has been passed leaves the cursor where it is. Cheap

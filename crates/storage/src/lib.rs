@@ -28,7 +28,7 @@ mod wanted;
 mod working_set;
 
 pub use batch::{Batch, Op};
-pub use bytes::{Key, Value};
+pub use bytes::{Key, Lent, Value};
 pub use differences::{Difference, Differences};
 pub use disk::{
     ArchiveOptions, Backup, BackupDirectory, Compression, DiskEngine, DiskOptions, End, Kind, Lost, Part,

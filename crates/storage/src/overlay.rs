@@ -5,7 +5,7 @@
 
 use crate::memory::{Tree, TreeCursor};
 use crate::mutant;
-use crate::{Batch, Cursor, Direction, Error, Ident, Key, Op, Range, Result, Snapshot, Value, Wanted};
+use crate::{Batch, Cursor, Direction, Error, Ident, Key, Lent, Op, Range, Result, Snapshot, Value, Wanted};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -244,7 +244,7 @@ impl OverlayCursor {
         if self.below_next.is_none()
             && let Some(below) = &mut self.below
         {
-            let entry = below.next()?.map(|(key, value)| (Key::from(key), value.clone()));
+            let entry = below.next()?.map(|(key, value)| (Key::from(key), value.to_value()));
             self.below_next = match (entry, self.records) {
                 (None, _) => None,
                 (Some((key, value)), None) => Some((key, value, None)),
@@ -271,7 +271,7 @@ impl OverlayCursor {
 }
 
 impl Cursor for OverlayCursor {
-    fn next(&mut self) -> Result<Option<(&[u8], &Value)>> {
+    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>> {
         loop {
             self.look_ahead()?;
             let order = match (&self.above_next, &self.below_next) {
@@ -284,7 +284,7 @@ impl Cursor for OverlayCursor {
                 if let Some((key, value, brought)) = self.below_next.take() {
                     self.record = self.changed(&key, &value, brought);
                     (self.key, self.value) = (key, value);
-                    return Ok(Some((&*self.key, &self.value)));
+                    return Ok(Some((&*self.key, Lent::Value(&self.value))));
                 }
                 continue;
             }
@@ -294,7 +294,7 @@ impl Cursor for OverlayCursor {
             if let Some((key, Some(value))) = self.above_next.take() {
                 self.record = None;
                 (self.key, self.value) = (key, value);
-                return Ok(Some((&*self.key, &self.value)));
+                return Ok(Some((&*self.key, Lent::Value(&self.value))));
             }
         }
     }

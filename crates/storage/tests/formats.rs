@@ -112,7 +112,7 @@ fn everything(snapshot: &dyn Snapshot) -> Everything {
         let mut cursor = snapshot.scan(ident, Range::all(), Direction::Forward).unwrap();
         let mut entries = Vec::new();
         while let Some((key, value)) = cursor.next().unwrap() {
-            entries.push((Key::from(key), value.clone()));
+            entries.push((Key::from(key), value.to_value()));
         }
         assert_eq!(snapshot.verify(ident, &mut || true), Ok(Vec::new()));
         let counts = (snapshot.entries(ident).unwrap(), snapshot.bytes(ident).unwrap());

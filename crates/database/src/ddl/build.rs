@@ -170,7 +170,7 @@ impl IndexBuild<'_> {
             progress.advance();
             let id = RecordId::from_key(key)?;
             for (build, sorter) in self.builds.iter().zip(&mut sorters) {
-                let found = build.index.spec.keys_of(Document::from_valid(value), self.context)?;
+                let found = build.index.spec.keys_of(Document::from_valid(&value), self.context)?;
                 build.index.note_multikey(&found.multikey);
                 for key in found.keys {
                     sort_key.clear();

@@ -42,12 +42,12 @@ impl CollScan {
             self.examined += 1;
             self.surroundings.examine_document()?;
             let matched = match &self.filter {
-                Some(filter) => self.surroundings.matches(filter, value)?,
+                Some(filter) => self.surroundings.matches(filter, &value)?,
                 None => true,
             };
             if matched {
                 self.stats.advance();
-                return Ok(Some(Some(Record::stored(id, value))));
+                return Ok(Some(Some(Record::stored(id, value.to_shared()))));
             }
             self.stats.need_time();
             patience -= 1;
@@ -66,7 +66,7 @@ impl CollScan {
             self.examined += 1;
             self.surroundings.examine_document()?;
             let matched = match &self.filter {
-                Some(filter) => self.surroundings.matches(filter, value)?,
+                Some(filter) => self.surroundings.matches(filter, &value)?,
                 None => true,
             };
             self.stats.need_time();

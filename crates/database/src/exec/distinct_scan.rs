@@ -65,7 +65,7 @@ impl RecordStream for DistinctScan {
             self.fetched += 1;
             self.surroundings.examine_document()?;
             let Some(value) = self.surroundings.fetch(id)? else { continue };
-            let record = Record::stored(id, &value);
+            let record = Record::stored(id, value.to_shared());
             if self.arrays {
                 if in_array {
                     self.scan.pass(self.parts)?;

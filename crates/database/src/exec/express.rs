@@ -57,7 +57,7 @@ pub(crate) fn found_by(
         Some(filter) => filter.matches(Document::from_valid(&value), context)?,
         None => true,
     };
-    Ok((1, 1, matched.then(|| Record::stored(id, &value))))
+    Ok((1, 1, matched.then(|| Record::stored(id, value.to_shared()))))
 }
 
 impl Express {

@@ -57,7 +57,7 @@ impl Fetch {
             };
             if matched {
                 self.stats.advance();
-                let record = Record::stored(id, &value);
+                let record = Record::stored(id, value.to_shared());
                 return Ok(Some(Some(Record { meta: self.meta()?, ..record })));
             }
             self.stats.need_time();

@@ -259,7 +259,7 @@ impl GeoNear {
                 if matched {
                     self.fetched.advance();
                     let meta = self.meta(&nearest);
-                    return Ok(Some(Some(Record { meta, ..Record::stored(nearest.id, &stored) })));
+                    return Ok(Some(Some(Record { meta, ..Record::stored(nearest.id, stored.to_shared()) })));
                 }
                 self.fetched.need_time();
             }

@@ -79,7 +79,7 @@ impl RecordStream for FirstCovered {
                     self.fetched += 1;
                     self.surroundings.examine_document()?;
                     let Some(value) = self.surroundings.fetch(id)? else { continue };
-                    Record::stored(id, &value)
+                    Record::stored(id, value.to_shared())
                 }
             };
             self.ids.scan.pass(self.ids.parts)?;

@@ -245,7 +245,7 @@ impl IdStream for IndexScan {
         while let Some((key, value)) = self.cursor.next().map_err(storage_error)? {
             self.examined += 1;
             self.surroundings.examine_key()?;
-            let entry = IndexEntry::from_parts(key, value, unique)?;
+            let entry = IndexEntry::from_parts(key, &value, unique)?;
             if let Some(bounds) = &mut self.bounds {
                 match bounds.place(entry.key_string, self.forward) {
                     Place::Inside => {}

@@ -85,8 +85,8 @@ pub struct Record {
 impl Record {
     /// A stored document.
     #[inline]
-    fn stored(id: RecordId, value: &Value) -> Record {
-        Record { id, document: DocumentCow::Shared(value.to_shared()), sort_key: None, meta: None }
+    fn stored(id: RecordId, document: Arc<[u8]>) -> Record {
+        Record { id, document: DocumentCow::Shared(document), sort_key: None, meta: None }
     }
 
     /// A document made of an index's key.

@@ -9,7 +9,7 @@ use crate::keys::{IndexEntry, RecordId};
 use crate::storage_error;
 use base::Result;
 use std::sync::Arc;
-use storage::{Cursor, Direction, Ident, Range, Snapshot, Value};
+use storage::{Cursor, Direction, Ident, Lent, Range, Snapshot, Value};
 
 /// Walks a collection in its natural order, or backwards.
 pub(crate) struct Natural {
@@ -55,20 +55,20 @@ impl Natural {
     ///
     /// Errors: DataCorruptionDetected, and the engine's.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<(RecordId, &Value)>> {
+    pub(crate) fn next(&mut self) -> Result<Option<(RecordId, Lent<'_>)>> {
         let Some(fetched) = &mut self.clustered else {
             let Some((key, value)) = self.cursor.next().map_err(storage_error)? else { return Ok(None) };
             return Ok(Some((RecordId::from_key(key)?, value)));
         };
         loop {
             let Some((key, value)) = self.cursor.next().map_err(storage_error)? else { return Ok(None) };
-            let id = IndexEntry::from_parts(key, value, true)?.record;
+            let id = IndexEntry::from_parts(key, &value, true)?.record;
             let document = match self.cursor.record().map_err(storage_error)? {
                 Some(brought) => Some(brought),
                 None => record_of(fetched.snapshot.as_ref(), fetched.records, id)?,
             };
             if let Some(document) = document {
-                return Ok(Some((id, fetched.value.insert(document))));
+                return Ok(Some((id, Lent::Value(fetched.value.insert(document)))));
             }
         }
     }

@@ -123,7 +123,7 @@ impl RecordStream for ProjectionCovered {
                     self.fetched += 1;
                     self.surroundings.examine_document()?;
                     let Some(value) = self.surroundings.fetch(id)? else { continue };
-                    Record::stored(id, &value)
+                    Record::stored(id, value.to_shared())
                 }
             };
             let matched = match &self.filter {

@@ -72,7 +72,7 @@ impl RecordStream for ReturnKey {
             self.examined += 1;
             self.surroundings.examine_document()?;
             let Some(value) = self.surroundings.document(&mut *self.input, id)? else { continue };
-            let record = Record::stored(id, &value);
+            let record = Record::stored(id, value.to_shared());
             let document = record.document.view();
             if !self.filter.matches(document, &self.surroundings.context)? {
                 self.stats.need_time();

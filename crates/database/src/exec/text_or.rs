@@ -97,7 +97,7 @@ impl RecordStream for TextOr {
             let Some(value) = self.document(id)? else { continue };
             self.stats.advance();
             let metadata = DocumentMetadata { text_score: Some(score), ..DocumentMetadata::default() };
-            let record = Record::stored(id, &value);
+            let record = Record::stored(id, value.to_shared());
             return Ok(Some(Record { meta: Some(Box::new(metadata)), ..record }));
         }
         self.stats.end();

@@ -76,7 +76,7 @@ impl RecordStream for Tail {
             self.operation.check()?;
             let id = RecordId::from_key(key)?;
             self.last = Some(id);
-            if self.matcher.matches(Document::from_valid(value), &self.context)? {
+            if self.matcher.matches(Document::from_valid(&value), &self.context)? {
                 if self.skip > 0 {
                     self.skip -= 1;
                     continue;

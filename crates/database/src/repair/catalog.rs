@@ -8,7 +8,7 @@ use crate::saved_state::SavedStates;
 use crate::storage_error;
 use base::Result;
 use base::bson::Document;
-use storage::{Batch, Direction, Key, Range, Value};
+use storage::{Batch, Direction, Key, Range};
 
 impl Repair<'_> {
     /// Every collection and view that can be read, with the key of its entry. Trees that they name and that
@@ -27,13 +27,13 @@ impl Repair<'_> {
         let mut opened: Option<Key> = None;
         while let Some((key, value)) = entries.next().map_err(storage_error)? {
             let key = Key::from(key);
-            if key.starts_with(SAVED) && is_head(value) {
+            if key.starts_with(SAVED) && is_head(&value) {
                 opened = Some(key);
                 continue;
             }
             let headless = key.starts_with(SAVED)
                 && opened.as_ref().is_none_or(|head| !key.starts_with(&[head, &b"\0"[..]].concat()));
-            match self.read(&key, value) {
+            match self.read(&key, &value) {
                 Ok(collection) if !headless => collections.push((key, collection)),
                 unreadable => {
                     let why = unreadable
@@ -62,7 +62,7 @@ impl Repair<'_> {
         Ok(collections)
     }
 
-    fn read(&self, key: &Key, value: &Value) -> Result<Collection> {
+    fn read(&self, key: &Key, value: &[u8]) -> Result<Collection> {
         base::bson::validate(value)?;
         let collection = from_entry(Document::from_valid(value), &self.context)?;
         match key.starts_with(SAVED) || **key == *collection.namespace.as_str().as_bytes() {
@@ -72,7 +72,7 @@ impl Repair<'_> {
     }
 }
 
-fn is_head(value: &Value) -> bool {
+fn is_head(value: &[u8]) -> bool {
     base::bson::validate(value).is_ok()
         && SavedStates::default().opens(Document::from_valid(value)).is_ok_and(|opens| opens)
 }

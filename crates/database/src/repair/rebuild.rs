@@ -49,7 +49,7 @@ impl Repair<'_> {
         let mut documents =
             snapshot.scan(data.ident, Range::all(), Direction::Forward).map_err(storage_error)?;
         while let Some((key, value)) = documents.next().map_err(storage_error)? {
-            match self.index(&collection, &data, key, value, &mut batch, &mut fresh)? {
+            match self.index(&collection, &data, key, &value, &mut batch, &mut fresh)? {
                 None => records += 1,
                 Some(Fault::Invalid(what)) => {
                     removed += 1;
@@ -59,7 +59,7 @@ impl Repair<'_> {
                 Some(Fault::Duplicate(index)) => {
                     removed += 1;
                     batch.delete(data.ident, key);
-                    moved.push((index, value.clone()));
+                    moved.push((index, value.to_value()));
                 }
             }
             if batch.len() >= BATCH {
@@ -84,7 +84,7 @@ impl Repair<'_> {
         collection: &Collection,
         data: &Data,
         key: &[u8],
-        value: &Value,
+        value: &[u8],
         batch: &mut Batch,
         fresh: &mut Fresh,
     ) -> Result<Option<Fault>> {
@@ -169,7 +169,7 @@ impl Repair<'_> {
         let mut entries = snapshot.scan(ident, Range::all(), Direction::Forward).map_err(storage_error)?;
         let mut holds_documents = false;
         if let Some((key, value)) = entries.next().map_err(storage_error)? {
-            holds_documents = RecordId::from_key(key).is_ok() && base::bson::validate(value).is_ok();
+            holds_documents = RecordId::from_key(key).is_ok() && base::bson::validate(&value).is_ok();
         }
         drop(entries);
         let mut batch = Batch::new();

@@ -57,7 +57,7 @@ impl Walk<'_> {
                     }
                     last = Some(Key::from(key));
                     if compare {
-                        self.compare(data, place, key, value)?;
+                        self.compare(data, place, key, &value)?;
                     }
                 }
                 Err(error) => {

@@ -8,7 +8,7 @@ use crate::keys::{IndexEntry, RecordId};
 use crate::storage_error;
 use base::Result;
 use base::bson::Document;
-use storage::{Direction, Range, Value};
+use storage::{Direction, Range};
 
 /// After so many pages that cannot be read, the rest is given up.
 const BROKEN_MAX: u64 = 10_000;
@@ -39,7 +39,7 @@ impl Walk<'_> {
                         self.found.error(format!("RecordId({}) is out of order", id.0));
                     }
                     last = Some(id);
-                    self.record(data, id, value)?;
+                    self.record(data, id, &value)?;
                 }
                 Err(error) => {
                     broken += 1;
@@ -72,7 +72,7 @@ impl Walk<'_> {
                     continue;
                 }
             };
-            if let Ok(entry) = IndexEntry::from_parts(key, value, index.unique())
+            if let Ok(entry) = IndexEntry::from_parts(key, &value, index.unique())
                 && snapshot.get(data.ident, &entry.record.key()).is_err()
             {
                 // It was counted when it was missed.
@@ -104,7 +104,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn record(&mut self, data: &Data, id: RecordId, value: &Value) -> Result<()> {
+    fn record(&mut self, data: &Data, id: RecordId, value: &[u8]) -> Result<()> {
         if let Err(error) = base::bson::validate(value) {
             log::warn!("validate: RecordId({}) is not valid BSON: {error}", id.0);
             self.found.corrupt(id);
@@ -117,7 +117,7 @@ impl Walk<'_> {
             self.found.non_compliant += 1;
         }
         if self.depth == Depth::Full
-            && self.view.snapshot.get(data.ident, &id.key()) != Ok(Some(value.clone()))
+            && !matches!(self.view.snapshot.get(data.ident, &id.key()), Ok(Some(found)) if *found == *value)
         {
             self.found.error(format!("RecordId({}) is not found by its number", id.0));
         }

@@ -73,7 +73,7 @@ impl Store {
         let mut cursor = snapshot.scan(ident, Range::all(), Direction::Forward).unwrap();
         let mut entries = Vec::new();
         while let Some((key, value)) = cursor.next().unwrap() {
-            entries.push((Key::from(key), value.clone()));
+            entries.push((Key::from(key), value.to_value()));
         }
         entries
     }

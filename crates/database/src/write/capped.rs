@@ -68,7 +68,7 @@ impl Database {
         let mut records = NaturalOrder::of(data).walk(&view.snapshot, Direction::Forward)?;
         while let Some((_, value)) = records.next()? {
             context.interrupt.check()?;
-            let insert = InsertRequest { document: Document::from_valid(value), bypass_validation: true };
+            let insert = InsertRequest { document: Document::from_valid(&value), bypass_validation: true };
             self.insert(operation, to, insert, context)?;
         }
         Ok(())

@@ -373,10 +373,10 @@ impl Database {
         while !fits(bytes, records) {
             let Some((key, value)) = oldest.next().map_err(storage_error)? else { break };
             operation.check()?;
-            let keys = keys_of(collection, Document::from_valid(value), context)?;
+            let keys = keys_of(collection, Document::from_valid(&value), context)?;
             bytes -= value.len() as i64;
             records -= 1;
-            changes.delete(collection, RecordId::from_key(key)?, value, &keys)?;
+            changes.delete(collection, RecordId::from_key(key)?, &value.to_value(), &keys)?;
         }
         Ok(())
     }

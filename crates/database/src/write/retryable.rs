@@ -72,9 +72,9 @@ impl Database {
         let mut records = snapshot.scan(RETRIES, Range::all(), Direction::Forward).map_err(storage_error)?;
         let (mut dead, mut reaped) = (Vec::new(), 0);
         while let Some((key, value)) = records.next().map_err(storage_error)? {
-            let record = from_entry(key, value)?;
+            let record = from_entry(key, &value)?;
             if !is_live(&record.key) && !self.may_be_anothers(&record) {
-                dead.push((Key::from(key), value.clone()));
+                dead.push((Key::from(key), value.to_value()));
             }
             if dead.len() == REAPED_AT_ONCE {
                 reaped += self.remove_retries(std::mem::take(&mut dead))?;

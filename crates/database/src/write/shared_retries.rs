@@ -36,9 +36,9 @@ impl Database {
         let mut records = snapshot.scan(RETRIES, range, Direction::Forward).map_err(storage_error)?;
         let (mut found, mut seen) = (Vec::new(), Vec::new());
         while let Some((key, value)) = records.next().map_err(storage_error)? {
-            let record = from_entry(key, value)?;
+            let record = from_entry(key, &value)?;
             if record.key.session == session {
-                seen.push((Key::from(key), value.clone()));
+                seen.push((Key::from(key), value.to_value()));
                 found.push(record);
             }
         }
@@ -69,7 +69,7 @@ impl Database {
     /// Forgets what has been read of sessions that are no more.
     pub(crate) fn forget_seen_retries(&self, is_live: &dyn Fn(&RetryKey) -> bool) {
         self.seen_retries.lock().retain(|_, seen| {
-            let records = seen.iter().filter_map(|(key, value)| from_entry(key, value).ok());
+            let records = seen.iter().filter_map(|(key, value)| from_entry(key, &value).ok());
             records.map(|record| record.key).any(|key| is_live(&key))
         });
     }

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
 use super::{Seen, is_an_answer};
-use crate::{Cursor, Direction, Ident, Key, Range, Result, Snapshot, Value};
+use crate::{Cursor, Direction, Ident, Key, Lent, Range, Result, Snapshot};
 
 /// Every so many entries of a scan looked at closely are compared with what `get` says.
 const COMPARE_EVERY: u64 = 16;
@@ -16,7 +16,7 @@ pub(super) struct CheckedCursor {
 }
 
 impl Cursor for CheckedCursor {
-    fn next(&mut self) -> Result<Option<(&[u8], &Value)>> {
+    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>> {
         let next = self.inner.next();
         match &next {
             Ok(next) => self.walk.step(*next),
@@ -97,7 +97,7 @@ impl Walk {
         }
     }
 
-    fn step(&mut self, next: Option<(&[u8], &Value)>) {
+    fn step(&mut self, next: Option<(&[u8], Lent<'_>)>) {
         if std::mem::take(&mut self.landing) {
             self.check_landing(next.map(|(key, _)| key));
         }
@@ -107,7 +107,7 @@ impl Walk {
         }
     }
 
-    fn check(&mut self, key: &[u8], value: &Value) {
+    fn check(&mut self, key: &[u8], value: Lent<'_>) {
         let shown = || Key::from(key);
         assert!(!self.finished, "a cursor that has ended must not go on");
         assert!(self.range.contains(key), "{:?} is outside of {:?}", shown(), self.range);
@@ -154,16 +154,16 @@ impl Walk {
 
 impl Close {
     /// Looks at the entry with so many before it.
-    fn look(&mut self, ident: Ident, before: u64, key: &[u8], value: &Value) {
+    fn look(&mut self, ident: Ident, before: u64, key: &[u8], value: Lent<'_>) {
         if before.is_multiple_of(COMPARE_EVERY) {
             let read = self.snapshot.get(ident, key);
-            let same = !is_an_answer(&read) || matches!(&read, Ok(Some(read)) if read == value);
+            let same = !is_an_answer(&read) || matches!(&read, Ok(Some(read)) if **read == *value);
             assert!(same, "get and scan must agree on {:?}: {read:?}, {value:?}", Key::from(key));
         }
         let mut hasher = DefaultHasher::new();
         hasher.write(key);
         hasher.write_u8(0);
-        hasher.write(value);
+        hasher.write(&value);
         self.checksum ^= hasher.finish();
     }
 

@@ -134,7 +134,7 @@ impl Full {
             match cursor.next()? {
                 Some((key, value)) => {
                     bytes += key.len() + value.len();
-                    batch.put(*ident, key, value.clone());
+                    batch.put(*ident, key, value.to_value());
                 }
                 None => self.cursor = None,
             }

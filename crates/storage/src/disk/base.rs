@@ -193,9 +193,9 @@ impl View {
             return Ok(rows);
         };
         while cursor.peek()?.is_some() {
-            let value = cursor.take().unwrap_or_default();
-            let number = cursor.taken().try_into().map(u64::from_be_bytes);
-            rows.push((number.map_err(|_| self.senseless())?, value));
+            cursor.pass();
+            let number = cursor.passed().try_into().map(u64::from_be_bytes);
+            rows.push((number.map_err(|_| self.senseless())?, Value::from(cursor.value_passed())));
         }
         Ok(rows)
     }

@@ -3,21 +3,19 @@
 //! Each layer is a sorted run; the entry with the next key comes from the topmost layer that has the key, and
 //! a deletion there hides the key altogether. Two layers of changes and the base are the most there are.
 
-use std::cmp::Ordering;
-
 use super::base::BaseCursor;
 use super::state::Change;
 use crate::memory::TreeCursor;
-use crate::{Cursor, Direction, Key, Result, Value};
+use crate::{Cursor, Direction, Key, Lent, Result, Value};
 
 /// A cursor over up to two layers of changes, the topmost first, and the base below them.
 pub(super) struct MergeCursor {
+    /// Those that have something left.
     layers: Vec<Layer>,
     base: Option<BaseCursor>,
     direction: Direction,
-    /// What is lent to the caller.
-    key: Key,
-    value: Value,
+    /// The entry of a layer that is lent to the caller.
+    lent: (Key, Value),
 }
 
 /// A layer of changes, one entry ahead.
@@ -27,12 +25,16 @@ struct Layer {
 }
 
 impl Layer {
-    /// The next entry without taking it.
-    fn peek(&mut self) -> Option<&Key> {
+    /// Whether there is a next entry, which is then its head.
+    fn look_ahead(&mut self) -> bool {
         if self.head.is_none() {
             self.head = self.cursor.next().map(|(key, change)| (Key::from(key), change.clone()));
         }
-        self.head.as_ref().map(|(key, _)| key)
+        self.head.is_some()
+    }
+
+    fn key(&self) -> Option<&[u8]> {
+        self.head.as_ref().map(|(key, _)| &**key)
     }
 }
 
@@ -50,96 +52,74 @@ impl MergeCursor {
         direction: Direction,
     ) -> Self {
         let layers = layers.into_iter().map(|cursor| Layer { cursor, head: None }).collect();
-        MergeCursor { layers, base, direction, key: Key::from(b""), value: Value::empty() }
+        MergeCursor { layers, base, direction, lent: (Key::from(b""), Value::empty()) }
     }
 
-    /// How two keys lie in the direction of the walk.
-    fn order(&self, a: &[u8], b: &[u8]) -> Ordering {
-        match self.direction {
-            Direction::Forward => a.cmp(b),
-            Direction::Backward => b.cmp(a),
-        }
-    }
-
-    /// The source whose key comes first, the topmost among equal ones, and that key.
-    fn first(&mut self) -> Result<Option<(Source, Key)>> {
-        let mut first: Option<(Source, Key)> = None;
-        for at in 0..self.layers.len() {
-            let head = self.layers.get_mut(at).and_then(Layer::peek).cloned();
-            if let Some(key) = head
-                && first.as_ref().is_none_or(|(_, least)| self.order(&key, least) == Ordering::Less)
+    /// The source whose key comes first, the topmost among equal ones.
+    fn first(&mut self) -> Result<Option<Source>> {
+        self.layers.retain_mut(Layer::look_ahead);
+        let direction = self.direction;
+        let comes_first = |key: &[u8], least: Option<&[u8]>| match (least, direction) {
+            (None, _) => true,
+            (Some(least), Direction::Forward) => key < least,
+            (Some(least), Direction::Backward) => key > least,
+        };
+        let mut first = None;
+        let mut least = None;
+        for (at, layer) in self.layers.iter().enumerate() {
+            if let Some(key) = layer.key()
+                && comes_first(key, least)
             {
-                first = Some((Source::Layer(at), key));
+                (first, least) = (Some(Source::Layer(at)), Some(key));
             }
         }
-        let direction = self.direction;
         if let Some(base) = &mut self.base
             && let Some(key) = base.peek()?
-            && first.as_ref().is_none_or(|(_, least)| match direction {
-                Direction::Forward => key < &**least,
-                Direction::Backward => key > &**least,
-            })
+            && comes_first(key, least)
         {
-            first = Some((Source::Base, Key::from(key)));
+            first = Some(Source::Base);
         }
         Ok(first)
     }
 
-    /// Takes the entry from its source, and drops those that it hides; `None` if it is a deletion.
-    fn take(&mut self, source: Source, key: &[u8]) -> Result<Option<Value>> {
-        let mut value = None;
-        let from = match source {
-            Source::Layer(at) => at,
-            Source::Base => self.layers.len(),
+    /// Takes a layer's next entry, and passes those below that it hides; false if it is a deletion.
+    fn take(&mut self, at: usize) -> Result<bool> {
+        let Some((key, change)) = self.layers.get_mut(at).and_then(|layer| layer.head.take()) else {
+            return Ok(false);
         };
-        for (at, layer) in self.layers.iter_mut().enumerate() {
-            if layer.head.as_ref().is_some_and(|(head, _)| **head == *key)
-                && let Some((_, change)) = layer.head.take()
-                && at == from
-            {
-                value = change.into_value();
+        for below in self.layers.iter_mut().skip(at + 1) {
+            if below.key() == Some(&key) {
+                below.head = None;
             }
         }
         if let Some(base) = &mut self.base
-            && base.peek()? == Some(key)
+            && base.peek()? == Some(&key)
         {
-            let below = base.take();
-            if matches!(source, Source::Base) {
-                value = below;
-            }
+            base.pass();
         }
-        Ok(value)
-    }
-
-    /// The next entry if nothing lies above the base, which needs no comparisons.
-    #[inline]
-    fn next_of_base(&mut self) -> Result<Option<(&[u8], &Value)>> {
-        let Some(base) = &mut self.base else { return Ok(None) };
-        if base.peek()?.is_none() {
-            return Ok(None);
-        }
-        self.value = base.take().unwrap_or_default();
-        Ok(Some((base.taken(), &self.value)))
-    }
-
-    fn advance(&mut self) -> Result<bool> {
-        while let Some((source, key)) = self.first()? {
-            if let Some(value) = self.take(source, &key)? {
-                self.key = key;
-                self.value = value;
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let Some(value) = change.into_value() else { return Ok(false) };
+        self.lent = (key, value);
+        Ok(true)
     }
 }
 
 impl Cursor for MergeCursor {
-    fn next(&mut self) -> Result<Option<(&[u8], &Value)>> {
-        if self.layers.is_empty() {
-            return self.next_of_base();
+    #[inline]
+    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>> {
+        while !self.layers.is_empty() {
+            match self.first()? {
+                None => return Ok(None),
+                Some(Source::Base) => break,
+                Some(Source::Layer(at)) => {
+                    if self.take(at)? {
+                        return Ok(Some((&self.lent.0, Lent::Value(&self.lent.1))));
+                    }
+                }
+            }
         }
-        Ok(self.advance()?.then_some((&*self.key, &self.value)))
+        // What comes next is the base's, which is lent as it lies in the page.
+        let Some(base) = &mut self.base else { return Ok(None) };
+        Ok(base.next()?.map(|(key, value)| (key, Lent::Bytes(value))))
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {

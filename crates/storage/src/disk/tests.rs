@@ -78,7 +78,7 @@ fn entries(snapshot: &dyn Snapshot, ident: Ident, range: Range, direction: Direc
     let mut cursor = snapshot.scan(ident, range, direction)?;
     let mut entries = Vec::new();
     while let Some((key, value)) = cursor.next()? {
-        entries.push((Key::from(key), value.clone()));
+        entries.push((Key::from(key), value.to_value()));
     }
     Ok(entries)
 }

@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::node::{Inner, Leaf, Node};
-use crate::{Cursor, Direction, Key, Range, Result, Value};
+use crate::{Cursor, Direction, Key, Lent, Range, Result, Value};
 
 /// A cursor over a [`Tree`](super::Tree): see [`Cursor`] for how it behaves.
 pub struct TreeCursor<V> {
@@ -235,8 +235,9 @@ fn index<V>(leaf: &Leaf<V>, key: &[u8], side: Side) -> usize {
 }
 
 impl Cursor for TreeCursor<Value> {
-    fn next(&mut self) -> Result<Option<(&[u8], &Value)>> {
-        Ok(TreeCursor::next(self))
+    #[inline]
+    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>> {
+        Ok(TreeCursor::next(self).map(|(key, value)| (key, Lent::Value(value))))
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {

@@ -222,7 +222,7 @@ impl LogCursor {
             let mut list = snapshot.scan(LOG, Range::all(), Direction::Forward)?;
             while let Some((key, first)) = list.next()? {
                 let begins_before = match bounds.0 {
-                    Bound::Included(lower) | Bound::Excluded(lower) => number_of(first) <= lower,
+                    Bound::Included(lower) | Bound::Excluded(lower) => number_of(&first) <= lower,
                     Bound::Unbounded => false,
                 };
                 if begins_before {
@@ -261,7 +261,7 @@ impl LogCursor {
                     let Some((time, part)) = read_key(key) else {
                         return Err(crate::Error::Corrupted("an entry of the log".to_string()));
                     };
-                    return Ok(Some((time, part, value.clone())));
+                    return Ok(Some((time, part, value.to_value())));
                 }
                 self.cursor = None;
             }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::{
-    Batch, Cursor, Damage, Direction, Engine, Ident, Position, Range, Result, Snapshot, Statistics, Value,
-    WorkingSet,
+    Batch, Cursor, Damage, Direction, Engine, Ident, Lent, Position, Range, Result, Snapshot, Statistics,
+    Value, WorkingSet,
 };
 
 /// An engine made of two that must agree.
@@ -162,7 +162,7 @@ struct MirrorCursor {
 }
 
 impl Cursor for MirrorCursor {
-    fn next(&mut self) -> Result<Option<(&[u8], &Value)>> {
+    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>> {
         let (a, b) = (self.a.next(), self.b.next());
         same("the next entry", &a, &b);
         a
@@ -211,7 +211,7 @@ mod tests {
         let mut cursor = snapshot.scan(TREE, Range::all(), Direction::Forward).unwrap();
         cursor.seek(b"b").unwrap();
         let value = Value::from(b"2");
-        assert_eq!(cursor.next(), Ok(Some((b"b".as_slice(), &value))));
+        assert_eq!(cursor.next(), Ok(Some((b"b".as_slice(), Lent::Value(&value)))));
         assert_eq!(cursor.next(), Ok(None));
         assert_eq!(engine.statistics().bytes, 4);
     }

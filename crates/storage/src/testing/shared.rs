@@ -7,7 +7,9 @@
 use crate::store::{
     Build, Change, Claim, Counts, Exclusive, Expect, Local, Outcome, Owner, Refusal, Sight, Store,
 };
-use crate::{Cursor, Direction, Engine, Error, Ident, Position, Range, Result, Snapshot, Value, mutant};
+use crate::{
+    Cursor, Direction, Engine, Error, Ident, Lent, Position, Range, Result, Snapshot, Value, mutant,
+};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -326,7 +328,7 @@ struct CountedCursor {
 }
 
 impl Cursor for CountedCursor {
-    fn next(&mut self) -> Result<Option<(&[u8], &Value)>> {
+    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>> {
         if self.read.is_multiple_of(PAGE) {
             self.calls.call();
         }

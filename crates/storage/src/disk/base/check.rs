@@ -40,13 +40,10 @@ impl View {
                 let below = below.unwrap_or_else(|| Walk::ended(Arc::clone(&pending), up));
                 let mut cursor = BaseCursor::over(below, Walk::new(pending, None, all(), up), up);
                 loop {
-                    let more = match cursor.peek() {
+                    let more = match cursor.next() {
                         Err(error) => see(Found::Damage(error.to_string()))?,
                         Ok(None) => return Ok(()),
-                        Ok(Some(_)) => {
-                            let value = cursor.take().unwrap_or_default();
-                            see(Found::Entry(cursor.taken(), &value))?
-                        }
+                        Ok(Some((key, value))) => see(Found::Entry(key, value))?,
                     };
                     if !more {
                         return Ok(());

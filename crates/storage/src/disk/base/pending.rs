@@ -259,7 +259,7 @@ impl<S: Source> Source for Due<'_, S> {
             (Next::Pending, Some(pending)) => {
                 let value = value_pending(pending.value()).map(Value::from);
                 pending.pass();
-                Ok(Some((Key::from(pending.taken()), value)))
+                Ok(Some((Key::from(pending.passed()), value)))
             }
             _ => Ok(None),
         }
@@ -330,7 +330,7 @@ impl<S: Source> Source for Waiting<'_, S> {
             (Next::Pending, Some(pending)) => {
                 self.next = Next::Unknown;
                 pending.pass();
-                Ok(Some((Key::from(pending.taken()), None)))
+                Ok(Some((Key::from(pending.passed()), None)))
             }
             _ => Ok(None),
         }

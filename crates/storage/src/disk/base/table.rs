@@ -10,7 +10,7 @@ use super::View;
 use super::file::PageFile;
 use super::room::Extent;
 use super::tree::{OpenTree, Tree, Walk, each_extent};
-use crate::{Direction, Range, Result, Value};
+use crate::{Direction, Range, Result};
 
 /// Where a table is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,27 +182,35 @@ impl BaseCursor {
         Ok(Tier::Entries)
     }
 
-    /// Takes the entry that was peeked at, and returns its value.
+    /// Passes the entry that was peeked at.
     #[inline]
-    pub(in crate::disk) fn take(&mut self) -> Option<Value> {
+    pub(in crate::disk) fn pass(&mut self) {
         self.last = self.next.take().unwrap_or(Tier::Entries);
         match (self.last, &mut self.pending) {
-            (Tier::Pending, Some(pending)) => {
-                let value = value_pending(pending.value()).map(Value::from);
-                pending.pass();
-                value
-            }
-            _ => self.entries.take(),
+            (Tier::Pending, Some(pending)) => pending.pass(),
+            _ => self.entries.pass(),
         }
     }
 
-    /// The key of the entry taken last, until the next is looked at.
+    /// The entry passed last, until the next is looked at.
     #[inline]
-    pub(in crate::disk) fn taken(&self) -> &[u8] {
+    pub(in crate::disk) fn passed(&self) -> (&[u8], &[u8]) {
         match (self.last, &self.pending) {
-            (Tier::Pending, Some(pending)) => pending.taken(),
-            _ => self.entries.taken(),
+            (Tier::Pending, Some(pending)) => {
+                (pending.passed(), value_pending(pending.value_passed()).unwrap_or_default())
+            }
+            _ => (self.entries.passed(), self.entries.value_passed()),
         }
+    }
+
+    /// The next entry; its value lies in the page.
+    #[inline]
+    pub(in crate::disk) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if self.peek()?.is_none() {
+            return Ok(None);
+        }
+        self.pass();
+        Ok(Some(self.passed()))
     }
 
     /// Skips forward to a key or what comes after it.

@@ -69,9 +69,8 @@ fn change(model: &mut Model, round: &Round) {
 fn contents(view: &Arc<View>, table: u64, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut found = Vec::new();
     if let Some(mut cursor) = view.scan(table, Range::all(), direction).unwrap() {
-        while cursor.peek().unwrap().is_some() {
-            let value = cursor.take().unwrap();
-            found.push((cursor.taken().to_vec(), value.to_vec()));
+        while let Some((key, value)) = cursor.next().unwrap() {
+            found.push((key.to_vec(), value.to_vec()));
         }
     }
     found
@@ -212,8 +211,8 @@ fn a_damaged_page_hides_no_other() {
             let mut cursor = view.scan(1, Range::all(), direction).unwrap().unwrap();
             let (mut found, mut errors) = (0, 0);
             loop {
-                match cursor.peek() {
-                    Ok(Some(_)) => found += u64::from(cursor.take().is_some()),
+                match cursor.next() {
+                    Ok(Some(_)) => found += 1,
                     Ok(None) => break,
                     Err(_) => errors += 1,
                 }

@@ -9,7 +9,7 @@ use super::file::PageFile;
 use super::page::{Page, Place};
 use super::room::Extent;
 use crate::disk::reuse::Uses;
-use crate::{Direction, Key, Range, Result, Value};
+use crate::{Direction, Key, Range, Result};
 
 /// Where a tree is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -382,18 +382,20 @@ impl Walk {
         }
     }
 
-    /// Takes the entry that was peeked at, and returns its value.
+    /// The key of the entry passed last, until the next is looked at.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<Value> {
-        let value = self.is_next.then(|| Value::from(self.value()));
-        self.pass();
-        value
+    pub(super) fn passed(&self) -> &[u8] {
+        &self.key
     }
 
-    /// The key of the entry taken last, until the next is looked at.
+    /// The value of the entry passed last, until the next is looked at.
     #[inline]
-    pub(super) fn taken(&self) -> &[u8] {
-        &self.key
+    pub(super) fn value_passed(&self) -> &[u8] {
+        let at = match self.direction {
+            Direction::Forward => self.left.start.wrapping_sub(1),
+            Direction::Backward => self.left.end,
+        };
+        self.leaf.as_ref().map_or(&[], |leaf| leaf.value(at))
     }
 
     /// Skips forward to a key or what comes after it: within the leaf if it is there, else from the top.

@@ -129,8 +129,7 @@ impl Source for BaseCursor {
     }
 
     fn take(&mut self) -> Result<Option<(Key, Option<Value>)>> {
-        let value = BaseCursor::take(self);
-        Ok(value.map(|value| (Key::from(self.taken()), Some(value))))
+        Ok(self.next()?.map(|(key, value)| (Key::from(key), Some(Value::from(value)))))
     }
 }
 
@@ -157,7 +156,7 @@ impl<C: crate::Cursor> Copied<C> {
 
     fn fill(&mut self) -> Result<()> {
         if self.next.is_none() {
-            self.next = self.cursor.next()?.map(|(key, value)| (Key::from(key), value.clone()));
+            self.next = self.cursor.next()?.map(|(key, value)| (Key::from(key), value.to_value()));
         }
         Ok(())
     }
