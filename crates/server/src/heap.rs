@@ -14,7 +14,7 @@ pub(crate) struct Held {
     pub(crate) resident: u64,
 }
 
-/// Less than this is not worth giving back, in bytes.
+/// Less than this is not worth giving back, in bytes, unless it is most of what there was.
 const WORTH: u64 = 8 << 20;
 
 /// What may change in a second in which the server is called quiet, in bytes.
@@ -46,7 +46,8 @@ impl Keeper {
     pub(crate) fn is_due(&mut self, now: Held) -> bool {
         let before = std::mem::replace(&mut self.before, now);
         self.engine_max = self.engine_max.max(now.engine);
-        let has_freed = self.engine_max - now.engine >= WORTH;
+        let freed = self.engine_max - now.engine;
+        let has_freed = freed >= WORTH || freed >= WORTH / 4 && freed >= self.engine_max / 4 * 3;
         // Work of many kinds takes memory and frees it again without the engine's knowing.
         let has_grown = now.resident >= self.resident_then + (self.resident_then / 8).max(2 * WORTH);
         if !has_freed && !has_grown && self.more == 0 {
@@ -182,6 +183,17 @@ mod tests {
             keeper.given_back(held(0, 50));
         }
         assert!(!keeper.is_due(held(0, 50)));
+    }
+
+    #[test]
+    fn little_is_given_back_where_it_was_nearly_all() {
+        let mut keeper = Keeper::default();
+        keeper.given_back(held(5, 60));
+        assert!(!keeper.is_due(held(3, 60)), "some of it");
+        assert!(!keeper.is_due(held(1, 60)), "being dropped");
+        assert!(keeper.is_due(held(1, 60)));
+        keeper.given_back(held(1, 20));
+        assert!(keeper.is_due(held(1, 20)), "more may have been freed meanwhile");
     }
 
     #[test]

@@ -154,6 +154,14 @@ impl Reuse {
         }
     }
 
+    /// Notes that a page is no longer needed, and takes no room from others.
+    pub(super) fn freed(&self, number: u64) {
+        let hash = mix(number);
+        if stack::is_sampled(hash, self.shift.load(Ordering::Relaxed)) {
+            self.sketch.lock().stack.forget(hash);
+        }
+    }
+
     fn note(&self, sketch: &mut Sketch, uses: &Uses, distance: Option<u64>) {
         let shift = sketch.stack.shift();
         sketch.tallies.note(uses.number, distance, 1 << shift);

@@ -4,6 +4,7 @@
 //! within its share of the memory. Nothing cleverer: what another size of it would bring can then be told from a sample
 //! of what is read (`reuse.rs`).
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -111,6 +112,22 @@ impl PageCache {
         drop(part);
     }
 
+    /// Forgets all pages whose numbers are in a range.
+    pub(super) fn remove_all(&self, numbers: &Range<u64>) {
+        for part in &self.parts {
+            let mut part = part.lock();
+            let found: Vec<u64> = part
+                .pages
+                .iter()
+                .map(|(number, _)| *number)
+                .filter(|number| numbers.contains(number))
+                .collect();
+            let gone: Vec<Arc<Page>> = found.iter().filter_map(|number| part.pages.pop(number)).collect();
+            part.bytes -= gone.iter().map(|page| page.memory()).sum::<u64>();
+            drop(part);
+        }
+    }
+
     pub(super) fn counts(&self) -> CacheCounts {
         CacheCounts {
             hits: self.hits.load(Ordering::Relaxed),
@@ -145,6 +162,8 @@ mod tests {
         let counts = cache.counts();
         assert_eq!((counts.hits, counts.misses, counts.evictions), (3, 1, 1));
         assert!((4_000..5_500).contains(&counts.bytes), "{counts:?}");
+        cache.remove_all(&(0..1));
+        assert!(cache.peek(0).is_none() && cache.peek(3).is_some());
         // One that is larger than all there is passes through.
         cache.insert(7, page(20_000));
         assert_eq!((cache.counts().bytes, cache.get(7).is_none()), (0, true));

@@ -122,4 +122,17 @@ impl PageFile {
             None => self.cache.remove(number),
         }
     }
+
+    /// Lets go of all pages, others having taken their place in another file.
+    pub(super) fn forget_all(&self) {
+        self.cache.remove_all(&(self.number..self.number + (1 << OFFSET_BITS)));
+        self.reuse.forget_pages();
+    }
+
+    /// Lets go of a page that is no longer needed.
+    pub(super) fn forget(&self, offset: u64) {
+        let number = self.number | offset;
+        self.cache.remove(number);
+        self.reuse.freed(number);
+    }
 }

@@ -259,6 +259,8 @@ impl Base {
             return Err(during("writing the superblock of", &self.path, error));
         }
         std::mem::take(&mut self.uncertain).into_iter().for_each(|extent| room.give(extent));
+        // Only readers of earlier views want these once more; their memory is others' from now on.
+        freed.iter().for_each(|extent| view.file.forget(extent.offset));
         room.give_after(root.sequence, freed);
         let end = root.end * UNIT as u64;
         if file.len().is_ok_and(|len| len > end) {
@@ -296,7 +298,7 @@ impl Base {
         self.room = None;
         self.uncertain.clear();
         self.views.clear();
-        self.reuse.forget_pages();
+        self.current.file.forget_all();
         self.named = false;
         self.show(view);
     }

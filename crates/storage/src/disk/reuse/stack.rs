@@ -78,6 +78,13 @@ impl Stack {
         Some((newer << self.shift) + u64::from(units))
     }
 
+    /// Forgets a page.
+    pub(super) fn forget(&mut self, hash: u64) {
+        if let Some(Visit { at, units }) = self.visits.remove(&hash) {
+            self.sizes.subtract(at, units);
+        }
+    }
+
     /// Looks at fewer pages where they have become too many.
     fn raise(&mut self) {
         while self.visits.len() > self.limit {
@@ -188,6 +195,11 @@ mod tests {
             }
             list.insert(0, (hash, units));
             assert_eq!(stack.touch(hash, units), expected);
+            if random % 7 == 0 {
+                let gone = random / 7 % 50;
+                stack.forget(gone);
+                list.retain(|(hash, _)| *hash != gone);
+            }
         }
     }
 

@@ -83,6 +83,27 @@ fn the_room_of_an_emptied_tree_comes_back_and_is_used_again() {
     wait_until_small(&files, "emptied");
 }
 
+/// What was dropped leaves the cache with the checkpoint that writes it off; what is beside it stays there.
+#[test]
+fn the_pages_of_a_dropped_tree_leave_the_cache() {
+    let files = FaultyFiles::new();
+    let engine = large(&files);
+    let kept: Vec<u8> = (0..900_000u32).map(|number| number.wrapping_mul(0x9E37_79B9) as u8).collect();
+    engine
+        .commit(batch(kept.chunks(1000).zip(0u64..).map(|(part, at)| put(2, &at.to_be_bytes(), part))))
+        .unwrap();
+    engine.checkpoint().unwrap();
+    for ident in [1, 2] {
+        let mut all = engine.snapshot().scan(Ident(ident), Range::all(), Direction::Forward).unwrap();
+        while all.next().unwrap().is_some() {}
+    }
+    let full = engine.statistics().cache_bytes;
+    engine.commit(batch([Op::Drop(Ident(1))])).unwrap();
+    engine.checkpoint().unwrap();
+    let left = engine.statistics().cache_bytes;
+    assert!(full > 4_000_000 && left < 2_500_000, "{full} bytes were in the cache, {left} are left");
+}
+
 /// The process ends before, during and after the checkpoint that frees the tree's pages.
 #[test]
 fn a_crash_in_the_middle_keeps_no_room() {
