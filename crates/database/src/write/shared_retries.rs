@@ -69,7 +69,7 @@ impl Database {
     /// Forgets what has been read of sessions that are no more.
     pub(crate) fn forget_seen_retries(&self, is_live: &dyn Fn(&RetryKey) -> bool) {
         self.seen_retries.lock().retain(|_, seen| {
-            let records = seen.iter().filter_map(|(key, value)| from_entry(key, &value).ok());
+            let records = seen.iter().filter_map(|(key, value)| from_entry(key, value).ok());
             records.map(|record| record.key).any(|key| is_live(&key))
         });
     }

@@ -195,7 +195,7 @@ mod tests {
             }
             list.insert(0, (hash, units));
             assert_eq!(stack.touch(hash, units), expected);
-            if random % 7 == 0 {
+            if random.is_multiple_of(7) {
                 let gone = random / 7 % 50;
                 stack.forget(gone);
                 list.retain(|(hash, _)| *hash != gone);
