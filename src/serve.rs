@@ -49,9 +49,7 @@ const BUILD_SHARE: u64 = 16;
 /// Serves until told to stop.
 pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     server::keep_heaps_short();
-    if config.disk.is_some() {
-        server::keep_to_few_heaps();
-    }
+    server::keep_to_few_heaps(config.disk.is_some());
     server::logging::start(&config.log)
         .map_err(|error| Failure::new(Kind::Options, format!("cannot open the log: {error}")))?;
     log_panics();
