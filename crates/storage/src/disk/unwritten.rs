@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 use super::files::{BLOCK, File};
 
+/// No more room than this is kept for frames to come, once a longer one has been written.
+const KEPT_BYTES: usize = 1 << 20;
+
 /// Whole blocks, at an address that the system takes.
 pub(super) struct Blocks {
     bytes: Vec<u8>,
@@ -126,6 +129,7 @@ impl Unwritten {
         let whole = part.blocks.bytes().len().saturating_sub(BLOCK).min(self.last.bytes.len());
         self.last.bytes.drain(..whole);
         self.last.start += whole as u64;
+        self.last.bytes.shrink_to(KEPT_BYTES);
     }
 }
 
@@ -172,5 +176,10 @@ mod tests {
             model.extend(&meanwhile);
             assert!(unwritten.last.bytes.len() < 3 * 13 * 137 + 3 * 7 * 900);
         }
+        unwritten.push(&vec![1; 3 * KEPT_BYTES]);
+        let parts = unwritten.take();
+        parts.iter().for_each(|part| part.write().unwrap());
+        unwritten.written(&parts, true);
+        assert!(unwritten.last.bytes.capacity() <= KEPT_BYTES, "room of a long frame is kept");
     }
 }
