@@ -97,6 +97,25 @@ fn statements_end_at_the_server_with_those_who_wait() {
         });
         sleeping(&cluster, 0);
 
+        // Within a transaction, which ends with it: what it has claimed is free.
+        let of_it = "lsid: {id: UUID('01234567-89ab-cdef-0123-000000000001')}, \
+                     txnNumber: NumberLong(1), autocommit: false, $db: 'test'";
+        let claim = "insert: 'quick', documents: [{_id: 2}]";
+        assert_eq!(code(&run(&mut client, &format!("{claim}, startTransaction: true, {of_it}"))), 0);
+        std::thread::scope(|scope| {
+            let mut other = server.connect().unwrap();
+            let read = format!("find: 'slow', filter: {{a: 8}}, {of_it}");
+            let waiting = scope.spawn(move || run(&mut other, &read));
+            sleeping(&cluster, 1);
+            kill(&mut client, "{a: 8}");
+            let killed = waiting.join().unwrap();
+            assert_eq!(code(&killed), 11_601, "{}", killed.view());
+        });
+        sleeping(&cluster, 0);
+        let commit = run(&mut client, &format!("commitTransaction: 1, {of_it}").replace("'test'", "'admin'"));
+        assert_eq!(code(&commit), 251, "{}", commit.view());
+        assert_eq!(code(&run(&mut client, &format!("{claim}, $db: 'test'"))), 0);
+
         // A client that leaves.
         let mut leaving = server.connect_for(Duration::from_millis(500)).unwrap();
         leaving.command(&parse("{find: 'slow', $db: 'test'}").unwrap()).unwrap_err();

@@ -39,11 +39,15 @@ impl Claims {
             loop {
                 let mut lent = front.transactions.take(&|| {})?;
                 front.settle()?;
+                lent.may_be_given_up = true;
                 lent.call(&front.statements.begin_claims, &[])?;
                 lent.call(&front.statements.generation, &[])?;
                 lent.flush()?;
                 match lent.answer() {
-                    Ok(mut answers) => return Ok((lent, answers.pop().unwrap_or_default())),
+                    Ok(mut answers) => {
+                        lent.may_be_given_up = false;
+                        return Ok((lent, answers.pop().unwrap_or_default()));
+                    }
                     Err(failure) if failure.ends_connection() && !lent.is_new => front.transactions.clear(),
                     Err(failure) => return Err(failure),
                 }
@@ -53,7 +57,7 @@ impl Claims {
             Ok((lent, rows)) => {
                 let generation = rows.first().map_or(0, |row| row.int(0) as u64);
                 front.hear(generation);
-                (Session::of(&front.statements, &front.known, lent), generation)
+                (Session::of_claims(&front.statements, &front.known, lent), generation)
             }
             Err(failure) => (Session::failed(&front.statements, &front.known, failure), 0),
         };

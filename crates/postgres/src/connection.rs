@@ -100,8 +100,8 @@ pub(crate) struct Connection {
     polls: bool,
     /// Whether reads end after a moment to look whether somebody still waits.
     looks: bool,
-    /// Whether whoever waits may leave an answer to nobody: what is asked changes nothing.
-    pub(crate) only_reads: bool,
+    /// Whether whoever waits may leave an answer to nobody: what is asked changes nothing that stays.
+    pub(crate) may_be_given_up: bool,
     /// The life of the server that it belongs to; zero where nobody has asked.
     pub(crate) life: u64,
     /// What the server warned of last.
@@ -173,7 +173,7 @@ impl Connection {
             broken: false,
             polls: false,
             looks: false,
-            only_reads: false,
+            may_be_given_up: false,
             life: 0,
             warning: None,
             trips: Arc::default(),
@@ -537,7 +537,7 @@ impl Connection {
             Err(error)
                 if self.looks && matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
             {
-                let outcome = if self.only_reads { go_on() } else { Ok(()) };
+                let outcome = if self.may_be_given_up { go_on() } else { Ok(()) };
                 self.given_up |= outcome.is_err();
                 outcome
             }

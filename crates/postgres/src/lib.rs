@@ -32,6 +32,7 @@ mod claims;
 mod commit;
 mod config;
 mod connection;
+mod counts;
 mod cursor;
 mod direct;
 mod engine;

@@ -324,7 +324,7 @@ impl Drop for Lent {
             return self.pool.closed();
         }
         let mut connection = connection;
-        connection.only_reads = false;
+        connection.may_be_given_up = false;
         self.pool.inner.lock().free.push(connection);
         self.pool.returned.notify_one();
     }

@@ -37,6 +37,8 @@ pub(crate) struct Session {
     steady: AtomicBool,
     /// Whether it is for the one state alone.
     strict: AtomicBool,
+    /// Whether its transaction holds what somebody has claimed, which is undone where it can't go on.
+    of_claims: bool,
     /// Whether it is a standby that is read, which may end a read that is in the way of what it has to apply.
     of_standby: bool,
     /// Whoever waits for a connection, and has sessions parked.
@@ -70,6 +72,7 @@ impl Session {
             inner: Mutex::new(Inner::Fresh(pool.clone(), expected)),
             steady: AtomicBool::new(true),
             strict: AtomicBool::new(false),
+            of_claims: false,
             of_standby: false,
             sessions: Some(sessions.clone()),
         });
@@ -101,6 +104,14 @@ impl Session {
         Session::with_inner(statements, known, inner)
     }
 
+    /// What a transaction of many statements sees, and where it claims what it changes. Whoever doesn't wait for one of
+    /// its statements any longer ends it: nothing of it is committed before [`with`](Self::with).
+    pub(crate) fn of_claims(statements: &Arc<Statements>, known: &Known, lent: Lent) -> Session {
+        let mut session = Session::of(statements, known, lent);
+        session.of_claims = true;
+        session
+    }
+
     /// A state that can't be read.
     pub(crate) fn failed(statements: &Arc<Statements>, known: &Known, failure: Failure) -> Session {
         Session::with_inner(statements, known, Inner::Failed(failure))
@@ -113,6 +124,7 @@ impl Session {
             inner: Mutex::new(inner),
             steady: AtomicBool::new(true),
             strict: AtomicBool::new(false),
+            of_claims: false,
             of_standby: false,
             sessions: None,
         }
@@ -153,7 +165,10 @@ impl Session {
             Inner::Failed(failure) => return Err(failure.clone()),
             Inner::Open { lent, used, .. } => {
                 *used = Instant::now();
-                lent.one(statement, params)
+                lent.may_be_given_up |= self.of_claims;
+                let rows = lent.one(statement, params);
+                lent.may_be_given_up &= !self.of_claims;
+                rows
             }
             Inner::Fresh(pool, expected) => {
                 let (pool, expected) = (pool.clone(), *expected);
@@ -176,7 +191,8 @@ impl Session {
             (Ok(_), _) => {}
             // Nothing has been read, and somebody else may wait longer.
             (Err(Failure::GivenUp(_)), Inner::Fresh(..)) => {}
-            (Err(Failure::GivenUp(_)), _) => {
+            // Another statement may be told of it, but of a transaction this one is the last.
+            (Err(Failure::GivenUp(_)), _) if !self.of_claims => {
                 *inner = Inner::Failed(Failure::Lost("nobody waited for an answer".to_string()));
             }
             (Err(failure), _) => *inner = Inner::Failed(failure.clone()),
@@ -248,7 +264,7 @@ impl Session {
     fn first<T>(&self, pool: &Arc<Pool>, ask: &mut dyn FnMut(&mut Lent) -> Answer<T>) -> Answer<(Lent, T)> {
         loop {
             let mut lent = pool.take(&|| self.sessions.iter().for_each(|sessions| sessions.make_room()))?;
-            lent.only_reads = true;
+            lent.may_be_given_up = true;
             match ask(&mut lent) {
                 Ok(answers) => return Ok((lent, answers)),
                 Err(failure) if failure.ends_connection() && !lent.is_new => {

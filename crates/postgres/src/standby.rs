@@ -118,7 +118,7 @@ impl Front {
 
     /// Begins a state of a standby, and tells how far that is; `None` where it isn't one any more.
     fn ask_standby(&self, lent: &mut Lent, after: Option<u64>, since: Instant) -> Answer<Option<Shown>> {
-        lent.only_reads = true;
+        lent.may_be_given_up = true;
         lent.call(&self.statements.begin_read, &[])?;
         lent.call(&self.statements.standby_state, &[Param::Int(self.number())])?;
         lent.flush()?;

@@ -4,21 +4,21 @@ use crate::barrier::Barriers;
 use crate::builds::Builds;
 use crate::claims::Claims;
 use crate::commit::{Besides, Done};
+use crate::counts::KnownCounts;
 use crate::front::Front;
 use crate::lives::position;
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use storage::store::{Beside, Change, Counts, Written};
-use storage::{Engine, Ident};
+use storage::Engine;
+use storage::store::{Beside, Change, Written};
 
 /// A store over a PostgreSQL server, for one of the processes that share it.
 pub struct PostgresStore {
     pub(crate) front: Arc<Front>,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) barriers: Arc<Barriers>,
-    pub(crate) counts: Mutex<HashMap<Ident, Arc<Counts>>>,
+    pub(crate) counts: Mutex<KnownCounts>,
     pub(crate) builds: Builds,
     pub(crate) claims: Claims,
     pub(crate) owners: AtomicU64,
@@ -31,8 +31,7 @@ impl PostgresStore {
     pub(crate) fn besides(&self, beside: &[Beside]) -> Besides {
         let count_ident = |one: &Beside| {
             let Beside::Count { counts, .. } = one else { return None };
-            let all = self.counts.lock();
-            all.iter().find(|(_, known)| Arc::ptr_eq(known, counts)).map(|(ident, _)| *ident)
+            self.counts.lock().ident_of(counts)
         };
         let slot = self.position.load(Ordering::Relaxed);
         Besides::new(beside, slot, &count_ident, &|one| self.builds.ident_of(one))
@@ -51,7 +50,7 @@ impl PostgresStore {
                     let is_set =
                         |other: &Beside| matches!(other, Beside::Generation(set, Some(_)) if set == of);
                     if !change.beside.iter().any(is_set) {
-                        self.counts.lock().remove(of);
+                        self.counts.lock().remove(*of);
                     }
                 }
                 _ => {}

@@ -265,18 +265,21 @@ impl Store for PostgresStore {
     }
 
     fn counts(&self, of: Ident, _: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>> {
-        if let Some(counts) = self.counts.lock().get(&of) {
+        if let Some(counts) = self.counts.lock().get(of) {
             return Ok(counts.clone());
         }
         let counts = Arc::new(Counts::default());
         self.refresh_counts(of, &counts)?;
-        Ok(self.counts.lock().entry(of).or_insert(counts).clone())
+        let mut known = self.counts.lock();
+        known.tidy();
+        Ok(known.or_insert(of, counts).clone())
     }
 
     fn counts_ahead(&self, idents: &[Ident]) -> Result<()> {
         let unknown: Vec<i64> = {
-            let known = self.counts.lock();
-            idents.iter().filter(|of| !known.contains_key(of)).map(|of| ident(*of)).collect()
+            let mut known = self.counts.lock();
+            known.tidy();
+            idents.iter().filter(|of| known.get(**of).is_none()).map(|of| ident(*of)).collect()
         };
         if unknown.is_empty() {
             return Ok(());
@@ -288,7 +291,7 @@ impl Store for PostgresStore {
         found.extend(rows.iter().map(|row| (row.int(0), (row.int(1), row.int(2)))));
         let mut known = self.counts.lock();
         for (of, (records, bytes)) in found {
-            let counts = known.entry(Ident(of as u64)).or_default();
+            let counts = known.or_insert(Ident(of as u64), Arc::default());
             counts.records.store(records, Ordering::Relaxed);
             counts.bytes.store(bytes, Ordering::Relaxed);
         }
