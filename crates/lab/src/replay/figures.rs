@@ -10,6 +10,9 @@ use std::time::Duration;
 /// The name under which the recorded server's own times stand beside the targets'.
 pub(super) const RECORDED: &str = "recorded";
 
+/// The figure of differences that an order explains which the recording doesn't tell.
+pub(super) const DEPENDING: &str = "depend on an order";
+
 /// Shapes that have a row of their own; the others share one.
 const SHAPES_MAX: usize = 16;
 const OTHERS: &str = "all others";
@@ -20,6 +23,8 @@ pub(super) struct Grouping {
     sections: [Vec<String>; 3],
     /// For each exchange, its group in each section.
     groups: Vec<[usize; 3]>,
+    /// For each, whether its answer depends on an order that the recording doesn't tell.
+    overlaps: Vec<bool>,
     connections: u32,
 }
 
@@ -31,11 +36,21 @@ struct Sum {
     late: u64,
     errors: u64,
     answers: u64,
+    /// Either, of requests that overlapped.
+    depending: u64,
 }
 
 impl Default for Sum {
     fn default() -> Sum {
-        Sum { latency: Latencies::new(), failures: 0, first_error: None, late: 0, errors: 0, answers: 0 }
+        Sum {
+            latency: Latencies::new(),
+            failures: 0,
+            first_error: None,
+            late: 0,
+            errors: 0,
+            answers: 0,
+            depending: 0,
+        }
     }
 }
 
@@ -68,8 +83,9 @@ impl Grouping {
         let groups = script.exchanges.iter();
         let groups =
             groups.map(|each| [0, place(&commands, &each.command), place(&shapes, &each.shape)]).collect();
+        let overlaps = script.exchanges.iter().map(|exchange| exchange.overlaps).collect();
         let connections = script.connections.len() as u32;
-        Grouping { sections: [vec![EVERYTHING.to_string()], commands, shapes], groups, connections }
+        Grouping { sections: [vec![EVERYTHING.to_string()], commands, shapes], groups, overlaps, connections }
     }
 
     /// The sections, with no rows yet.
@@ -116,7 +132,8 @@ impl Grouping {
             let mut sums: BTreeMap<usize, Sum> = BTreeMap::new();
             for observation in observations {
                 let Some(groups) = self.groups.get(observation.exchange) else { continue };
-                sums.entry(groups[at]).or_default().count(observation);
+                let overlaps = self.overlaps.get(observation.exchange).copied().unwrap_or(false);
+                sums.entry(groups[at]).or_default().count(observation, overlaps);
             }
             for (group, name) in self.sections[at].iter().enumerate() {
                 let row = row(section, target, name, self.connections);
@@ -170,7 +187,7 @@ fn row<'a>(section: &'a mut Section, target: &str, case: &str, connections: u32)
 }
 
 impl Sum {
-    fn count(&mut self, observation: &Observation) {
+    fn count(&mut self, observation: &Observation, overlaps: bool) {
         match &observation.result {
             Ok(()) => self.latency.record(observation.latency),
             Err(why) => {
@@ -179,8 +196,14 @@ impl Sum {
             }
         }
         self.late += u64::from(observation.late);
-        self.errors += u64::from(observation.error_differs.is_some());
-        self.answers += u64::from(observation.answer_differs.is_some());
+        let errors = u64::from(observation.error_differs.is_some());
+        let answers = u64::from(observation.answer_differs.is_some());
+        if overlaps {
+            self.depending += errors + answers;
+        } else {
+            self.errors += errors;
+            self.answers += answers;
+        }
     }
 
     fn add_to(self, row: &mut Row, around: Around, whole: bool) {
@@ -213,6 +236,9 @@ impl Sum {
         }
         if around.check {
             *row.extra.entry("answers differ".to_string()).or_default() += self.answers as f64;
+        }
+        if self.depending != 0 {
+            *row.extra.entry(DEPENDING.to_string()).or_default() += self.depending as f64;
         }
         if around.cut {
             row.partial = true;

@@ -2,12 +2,14 @@
 //!
 //! A recording is read whole into a [`script`]. On each target in turn a [`player`] sends it over as many connections
 //! as were recorded; [`order`] keeps what must come after something else behind it, [`mapping`] translates what
-//! servers call by names of their own, [`compare`] holds answers against the recorded ones.
+//! servers call by names of their own, [`compare`] holds answers against the recorded ones, and [`overlap`] finds those
+//! that depend on an order which the recording doesn't tell.
 
 mod compare;
 mod figures;
 mod mapping;
 mod order;
+mod overlap;
 mod player;
 mod script;
 mod shape;
@@ -26,7 +28,7 @@ use crate::result::{Fingerprint, Report, TargetInfo};
 use crate::run::Lab;
 use crate::target::Target;
 use base::random::Random;
-use figures::{Around, Grouping, RECORDED};
+use figures::{Around, DEPENDING, Grouping, RECORDED};
 use mapping::Mapping;
 use mongodb::bson::doc;
 use order::Order;
@@ -40,6 +42,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::uri::ConnectionString;
+
+/// What is said of other answers where requests overlapped.
+const MAY_DEPEND: &str = "other answers to requests that overlapped with writes when they were recorded: which came first isn't known";
 
 /// Differences that are shown of each target.
 const SHOWN_MAX: usize = 5;
@@ -171,16 +176,21 @@ impl Replay {
                 lab.warn(format!("{}: {text}", target.name));
             }
         };
-        let of = |pick: fn(&Observation) -> Option<&String>| -> Vec<(String, String)> {
-            observations.iter().filter_map(|each| Some((shape(each), pick(each)?.clone()))).collect()
+        let overlaps = |each: &&Observation| self.script().exchanges[each.exchange].overlaps;
+        let of = |pick: fn(&Observation) -> Option<&String>,
+                  overlapping: Option<bool>|
+         -> Vec<(String, String)> {
+            let wanted =
+                observations.iter().filter(|each| overlapping.is_none_or(|wanted| overlaps(each) == wanted));
+            wanted.filter_map(|each| Some((shape(each), pick(each)?.clone()))).collect()
         };
-        list("requests failed", true, of(|each| each.result.as_ref().err()));
-        list(
-            "answers failed otherwise than recorded",
-            self.options.check,
-            of(|each| each.error_differs.as_ref()),
-        );
-        list("answers differ", true, of(|each| each.answer_differs.as_ref()));
+        let error: fn(&Observation) -> Option<&String> = |each| each.error_differs.as_ref();
+        let answer: fn(&Observation) -> Option<&String> = |each| each.answer_differs.as_ref();
+        list("requests failed", true, of(|each| each.result.as_ref().err(), None));
+        list("answers failed otherwise than recorded", self.options.check, of(error, Some(false)));
+        list("answers differ", true, of(answer, Some(false)));
+        let depending = [of(error, Some(true)), of(answer, Some(true))].concat();
+        list(MAY_DEPEND, false, depending);
     }
 }
 
@@ -274,11 +284,22 @@ impl Experiment for Replay {
             let rounds = row.rounds.len().max(1) as f64;
             let took =
                 format!("{} a round, recorded in {}", in_words(row.seconds / rounds), in_words(seconds));
+            let order = match differ(DEPENDING) {
+                Some(some) => {
+                    format!(
+                        ", but for {} that overlapped with writes when they were recorded",
+                        count(some as u64)
+                    )
+                }
+                None => String::new(),
+            };
             found.push(match (errors, differ("answers differ")) {
-                (0.0, Some(0.0)) => format!("{}: {all} answered as recorded ({took}).", row.target),
-                (0.0, None) => format!("{}: {all} succeeded and failed as recorded ({took}).", row.target),
+                (0.0, Some(0.0)) => format!("{}: {all} answered as recorded{order} ({took}).", row.target),
+                (0.0, None) => {
+                    format!("{}: {all} succeeded and failed as recorded{order} ({took}).", row.target)
+                }
                 (errors, answers) => format!(
-                    "{}: of {all}, {} ended otherwise than recorded{} ({took}).",
+                    "{}: of {all}, {} ended otherwise than recorded{}{order} ({took}).",
                     row.target,
                     count(errors as u64),
                     answers

@@ -1,5 +1,6 @@
 //! A recording as what is to be sent: connections with their requests in order, each with the answer it had.
 
+use super::overlap::overlapping;
 use super::shape;
 use crate::recording::format::{Broken, Event, Reader, What};
 use crate::recording::message::{EXHAUST_ALLOWED, MORE_TO_COME, Parts};
@@ -56,6 +57,8 @@ pub(super) struct Exchange {
     pub(super) reply: Option<Reply>,
     /// Exchanges that must be through before: of the same session, and what made the cursor.
     pub(super) requires: Vec<usize>,
+    /// Whether a request of another connection was under way meanwhile that may have changed the answer.
+    pub(super) overlaps: bool,
 }
 
 /// An answer.
@@ -224,6 +227,7 @@ impl Building {
             shape,
             reply: None,
             requires,
+            overlaps: false,
         }))
     }
 
@@ -272,6 +276,10 @@ impl Building {
             exchange.requires.retain(|required| ended[*required] <= exchange.at);
         }
         self.script.connections.retain(|connection| !connection.exchanges.is_empty());
+        let sent = self.script.connections.iter().map(|connection| connection.exchanges.as_slice());
+        for exchange in overlapping(&self.script.exchanges, sent) {
+            self.script.exchanges[exchange].overlaps = true;
+        }
         self.script.databases.retain(|name| !OWN.contains(&name.as_str()));
         self.script
     }

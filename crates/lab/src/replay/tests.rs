@@ -110,8 +110,9 @@ fn a_script_is_played_to_its_end_at_every_pace() {
         // The floor's cursors hold a document.
         let differs = found.iter().any(|each| each.answer_differs.is_some());
         assert_eq!(differs, check, "{speed:?}");
+        // How quick the other pace is, is the machine's.
         let slow = matches!(speed, Speed::Times(_));
-        assert_eq!(took >= Duration::from_millis(60), slow, "{speed:?} took {took:?}");
+        assert!(!slow || took >= Duration::from_millis(60), "{speed:?} took {took:?}");
     }
 }
 
