@@ -21,6 +21,8 @@ use crate::own_address::dialled;
 use crate::server::Server;
 use crate::tls::{Tls, TlsMode};
 use crate::wire::{Trouble, frame_length};
+#[cfg(unix)]
+pub(crate) use brisk::Threads;
 use database::{Awaited, Position};
 use first::First;
 use std::future::{pending, poll_fn};
@@ -217,7 +219,7 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
 /// A connection's socket, as the server will use it.
 fn take_over(stream: TcpStream, registered: &Registered) -> io::Result<Stream> {
     #[cfg(unix)]
-    if registered.server.settings.shared && registered.server.settings.tls.is_none() {
+    if registered.server.settings.tls.is_none() {
         let stream = Arc::new(stream.into_std()?);
         registered.activity.put_on(Box::new(Line(Arc::downgrade(&stream))));
         return Ok(Stream::Brisk(Box::new(brisk::BriskStream::new(stream))));

@@ -140,9 +140,9 @@ pub struct Server {
     pub(crate) cluster_parameters: ClusterParameters,
     /// Network threads that are handling a request.
     pub(crate) occupied: AtomicUsize,
-    /// How many clients have a thread of their own for now.
+    /// The threads that serve a client each.
     #[cfg(unix)]
-    pub(crate) brisk: AtomicUsize,
+    pub(crate) brisk: crate::net::Threads,
     /// Requests under way, from their frame to their reply.
     pub(crate) busy: AtomicUsize,
     /// Set once no more requests are taken.
@@ -208,10 +208,10 @@ impl Server {
             cluster_parameters: ClusterParameters::default(),
             fail_points,
             auth: Auth::new(settings.auth, settings.mechanisms.clone()),
+            #[cfg(unix)]
+            brisk: crate::net::Threads::new(settings.shared),
             settings,
             occupied: AtomicUsize::new(0),
-            #[cfg(unix)]
-            brisk: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             stop: Arc::default(),

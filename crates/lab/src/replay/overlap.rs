@@ -9,7 +9,6 @@ use crate::recording::message::Parts;
 /// Commands that change nothing which another request's answer tells of; all others may.
 // tidy: sorted
 const READS: &[&str] = &[
-    "abortTransaction",
     "buildInfo",
     "collStats",
     "connectionStatus",

@@ -1,11 +1,15 @@
-//! A connection whose client asks one thing after another, of a server that has to ask another one for everything.
+//! A connection whose client asks one thing after another.
 //!
-//! Each such request waits for that other server, and so does its thread. Handing the thread's other connections on
-//! for each, and waking the thread that watches all sockets for each, costs about as much as the request itself. So a
-//! client that asks again within moments is served on one thread, which waits for its next request, too, until none
-//! comes for a while. Only then the socket is watched with all others.
+//! Handing a request from the thread that watches all sockets to another one, and the next request back, costs about as
+//! much as the request itself; over PostgreSQL, where each request waits for another server and so does its thread,
+//! all the more. So a client that asks again within moments is served on one thread, which waits for its next request,
+//! too, until none comes for a while. Only then the socket is watched with all others.
+//!
+//! Where requests need no other server, many such threads would take the processors from one another: sockets that are
+//! watched together are served in batches then, which takes less of the processors' time. So only a few clients have
+//! threads, and none has while more ask for one.
 
-use super::stream::Stream;
+use super::stream::{Stream, is_readable};
 use super::{Begun, Busy, Connection, in_place};
 use crate::buffers;
 use crate::connection::{ConnectionState, Outcome, handle};
@@ -16,9 +20,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
+use wire::busy_poll::BusyPoll;
 
 /// Whoever asks again within this time is served on a thread of his own.
 const SOON: Duration = Duration::from_millis(5);
@@ -29,8 +34,79 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// How long it tries to send a reply that the client doesn't read.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How many clients have a thread of their own at most.
-const MOST: usize = 256;
+/// How many clients have a thread of their own at most, where another server is asked for everything.
+const MOST_SHARED: usize = 256;
+
+/// The same for each processor, where it isn't: [measured](../../../../docs/performance.md#one-connection).
+const MOST_EACH: usize = 1;
+
+/// For how long nobody has one after somebody found too many who have.
+const CROWDED: Duration = Duration::from_millis(100);
+
+/// The threads that serve a client each.
+pub(crate) struct Threads {
+    count: AtomicUsize,
+    most: usize,
+    /// Whether those who have a thread give it up as soon as there are too many.
+    gives_way: bool,
+    since: Instant,
+    /// Until when there are too many, milliseconds after `since`.
+    crowded_until: AtomicU64,
+}
+
+impl Threads {
+    /// None yet, of a server that asks another one for everything, or of one that has the data itself.
+    pub(crate) fn new(is_shared: bool) -> Threads {
+        let processors = std::thread::available_parallelism().map_or(1, |processors| processors.get());
+        Threads {
+            count: AtomicUsize::new(0),
+            most: if is_shared { MOST_SHARED } else { MOST_EACH * processors },
+            gives_way: !is_shared,
+            since: Instant::now(),
+            crowded_until: AtomicU64::new(0),
+        }
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn is_crowded(&self) -> bool {
+        let until = self.crowded_until.load(Ordering::Relaxed);
+        until != 0 && self.milliseconds() < until
+    }
+
+    fn milliseconds(&self) -> u64 {
+        self.since.elapsed().as_millis() as u64
+    }
+
+    /// Counts one more, unless there are too many.
+    fn enter(&self) -> Option<Entered<'_>> {
+        if self.is_crowded() {
+            return None;
+        }
+        let entered = Entered(&self.count);
+        if self.count.fetch_add(1, Ordering::Relaxed) < self.most {
+            return Some(entered);
+        }
+        if self.gives_way {
+            let until = self.milliseconds() + CROWDED.as_millis() as u64;
+            self.crowded_until.store(until, Ordering::Relaxed);
+        }
+        None
+    }
+}
+
+/// One that is counted, until it is dropped.
+struct Entered<'a>(&'a AtomicUsize);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// A socket that is watched only while nobody works for its client.
 pub(super) struct BriskStream {
@@ -66,8 +142,15 @@ impl BriskStream {
             if input.capacity() == 0 {
                 *input = buffers::take();
             }
+            let room = room(input);
             match ready.try_io(|socket| read(socket.get_ref(), input)) {
-                Ok(read) => return read,
+                Ok(read) => {
+                    // That nothing more is there needs no asking: what comes from now on is told anew.
+                    if matches!(read, Ok(1..) if input.len() < room) {
+                        ready.clear_ready();
+                    }
+                    return read;
+                }
                 Err(_) if input.is_empty() => buffers::give(std::mem::take(input)),
                 Err(_) => {}
             }
@@ -109,11 +192,9 @@ impl BriskStream {
     }
 
     /// The socket as a thread uses it that waits for this client alone; `None` where too many do.
-    pub(super) fn occupy<'a>(&'a mut self, others: &'a AtomicUsize) -> io::Result<Option<Occupied<'a>>> {
-        let occupied = Occupied { stream: self, others };
-        if others.fetch_add(1, Ordering::Relaxed) >= MOST {
-            return Ok(None);
-        }
+    pub(super) fn occupy<'a>(&'a mut self, threads: &'a Threads) -> io::Result<Option<Occupied<'a>>> {
+        let Some(entered) = threads.enter() else { return Ok(None) };
+        let occupied = Occupied { stream: self, _entered: entered };
         occupied.stream.watched = None;
         occupied.stream.socket.set_nonblocking(false)?;
         occupied.stream.socket.set_read_timeout(Some(PAUSE))?;
@@ -125,7 +206,7 @@ impl BriskStream {
 /// A socket whose thread waits for it.
 pub(super) struct Occupied<'a> {
     stream: &'a mut BriskStream,
-    others: &'a AtomicUsize,
+    _entered: Entered<'a>,
 }
 
 impl Occupied<'_> {
@@ -160,7 +241,6 @@ impl Occupied<'_> {
 
 impl Drop for Occupied<'_> {
     fn drop(&mut self) {
-        self.others.fetch_sub(1, Ordering::Relaxed);
         // A socket of which that can't be said is of no use to whoever reads from it next, and says so.
         let _ = self.stream.socket.set_nonblocking(true);
     }
@@ -170,7 +250,7 @@ impl Connection {
     /// Serves a client who asks one thing after another, as long as he does and his requests need no more than a
     /// reply.
     pub(super) async fn answer_briskly(&mut self, input: &mut Vec<u8>) -> io::Result<ControlFlow<()>> {
-        let Connection { stream: Stream::Brisk(stream), server, state, .. } = self else {
+        let Connection { stream: Stream::Brisk(stream), server, state, busy_poll } = self else {
             return Ok(ControlFlow::Continue(()));
         };
         if !stream.is_soon() || state.is_stranger(server) {
@@ -178,7 +258,7 @@ impl Connection {
         }
         let Some(mut socket) = stream.occupy(&server.brisk)? else { return Ok(ControlFlow::Continue(())) };
         let mut served = Ok(Served::Idle);
-        in_place(&mut || served = serve_one(&mut socket, state, server, input));
+        in_place(&mut || served = serve_one(&mut socket, state, server, input, busy_poll));
         drop(socket);
         match served? {
             Served::Idle => Ok(ControlFlow::Continue(())),
@@ -207,6 +287,7 @@ fn serve_one(
     state: &mut ConnectionState,
     server: &Server,
     input: &mut Vec<u8>,
+    busy_poll: &mut BusyPoll,
 ) -> io::Result<Served> {
     loop {
         let mut done = 0;
@@ -220,7 +301,12 @@ fn serve_one(
             }
             let busy = Busy::new(server);
             let mut out = buffers::take();
-            let outcome = handle(state, server, frame, &mut out);
+            let mut outcome = handle(state, server, frame, &mut out);
+            if let Outcome::Journal(position) = outcome {
+                // The reply tells whether the journal has it.
+                _ = server.database.wait_journaled(position);
+                outcome = handle(state, server, frame, &mut out);
+            }
             let sent = socket.send(&out)?;
             server.counters.bytes_out.add(sent as u64);
             drop(busy);
@@ -241,7 +327,14 @@ fn serve_one(
         if input.is_empty() {
             buffers::give(std::mem::take(input));
         }
+        if server.brisk.is_crowded() {
+            return Ok(Served::Idle);
+        }
         state.activity.hold(input.capacity());
+        if !server.settings.shared {
+            let id = state.activity.connection_id;
+            busy_poll.look(id, &server.latest, || is_readable(&*socket.stream.socket));
+        }
         match socket.fill(input)? {
             Some(0) => return Ok(Served::Gone),
             Some(read) => server.counters.bytes_in.add(read as u64),
@@ -256,14 +349,21 @@ fn serve_one(
 /// A frame's buffer grows by at least this much at a time, in bytes, as the frame arrives.
 const READ_STEP: usize = 64 * 1024;
 
-/// Reads once, behind what is there.
-fn read(socket: &TcpStream, input: &mut Vec<u8>) -> io::Result<usize> {
+/// How far a buffer is filled that is read into once; it has room for more than it holds by then.
+fn room(input: &mut Vec<u8>) -> usize {
     let filled = input.len();
     if input.capacity() == filled {
         // A frame's buffer at most doubles with what has really arrived.
         input.reserve(filled.max(READ_STEP));
     }
-    input.resize(input.capacity().min(filled + READ_STEP), 0);
+    input.capacity().min(filled + READ_STEP)
+}
+
+/// Reads once, behind what is there.
+fn read(socket: &TcpStream, input: &mut Vec<u8>) -> io::Result<usize> {
+    let filled = input.len();
+    let room = room(input);
+    input.resize(room, 0);
     let mut socket = socket;
     let read = input.get_mut(filled..).map_or(Ok(0), |room| socket.read(room));
     input.truncate(filled + read.as_ref().map_or(0, |read| *read));

@@ -42,7 +42,7 @@ impl Stream {
     /// Whether there is something to read, or to be found out by reading.
     pub(super) fn is_readable(&self) -> bool {
         match self {
-            Stream::Plain(stream) => is_readable(stream),
+            Stream::Plain(stream) => is_readable(&**stream),
             Stream::Tls(stream) => stream.is_readable(),
             // It has a thread of its own while its client asks one thing after another.
             #[cfg(unix)]
@@ -147,9 +147,8 @@ pub(super) async fn fill(stream: &TcpStream, input: &mut Vec<u8>) -> io::Result<
 
 /// Asks the system, whatever the runtime knows of the socket.
 #[cfg(unix)]
-pub(super) fn is_readable(stream: &TcpStream) -> bool {
+pub(super) fn is_readable(stream: &impl std::os::fd::AsFd) -> bool {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    use std::os::fd::AsFd;
     poll(&mut [PollFd::new(stream.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) != Ok(0)
 }
 

@@ -107,7 +107,7 @@ fn send_in_pieces(settings: Settings) {
 #[test]
 fn who_asks_again_at_once_has_a_thread_until_he_pauses() {
     let running = Running::start(Settings { shared: true, ..Settings::default() });
-    let threads = || running.server.brisk.load(Ordering::Relaxed);
+    let threads = || running.server.brisk.count();
     let mut sockets: Vec<Socket> = (0..3).map(|_| running.connect()).collect();
     let ask = |sockets: &mut Vec<Socket>| {
         for socket in sockets {
@@ -138,6 +138,31 @@ fn who_asks_again_at_once_has_a_thread_until_he_pauses() {
     ask(&mut sockets);
     (0..60_000).for_each(|_| assert!(is_answered(&mut reader)));
     writes.join().unwrap();
+}
+
+/// A server with the data itself lets as many clients have threads as there are processors, and none where more ask.
+#[cfg(unix)]
+#[test]
+fn too_many_who_ask_at_once_have_no_threads() {
+    let running = Running::start(Settings::default());
+    let threads = || running.server.brisk.count();
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let mut sockets: Vec<Socket> = (0..processors).map(|_| running.connect()).collect();
+    let until = |sockets: &mut Vec<Socket>, is_so: &dyn Fn() -> bool| {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < Duration::from_secs(20), "{} threads", threads());
+            for socket in sockets.iter_mut() {
+                socket.write_all(&ping("")).unwrap();
+                assert!(is_answered(socket));
+            }
+        }
+    };
+    until(&mut sockets, &|| threads() == processors);
+    sockets.push(running.connect());
+    until(&mut sockets, &|| threads() == 0);
+    sockets.pop();
+    until(&mut sockets, &|| threads() == processors);
 }
 
 #[test]

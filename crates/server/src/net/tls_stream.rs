@@ -59,7 +59,7 @@ impl TlsStream {
 
     /// Whether there is something to read, or to be found out by reading.
     pub(super) fn is_readable(&self) -> bool {
-        self.closed || !self.raw.is_empty() || stream::is_readable(&self.socket)
+        self.closed || !self.raw.is_empty() || stream::is_readable(&*self.socket)
     }
 
     /// What was agreed on.
