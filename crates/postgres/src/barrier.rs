@@ -18,8 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use storage::store::Reached;
 
-/// How often standbys are asked how far they are.
-const ASK: Duration = Duration::from_millis(3);
+/// How long whoever waits for standbys pauses before they are asked again how far they are: so long at first, twice as
+/// long each time, and no longer than that.
+const ASK_FIRST: Duration = Duration::from_micros(500);
+const ASK: Duration = Duration::from_millis(4);
 
 /// How often somebody who waits looks whether he should go on.
 const LOOK: Duration = Duration::from_millis(20);
@@ -148,10 +150,11 @@ impl Barriers {
                 answer => answer.map(Some),
             }
         };
-        let Some(rows) = of_life(&front.statements.log_end, &[], go_on)? else {
+        let Some(rows) = of_life(&front.statements.log_synced, &[], go_on)? else {
             return Ok(Reached::GaveUp);
         };
         let end = rows.first().map_or(0, |row| row.int(0));
+        let mut pause = ASK_FIRST;
         loop {
             let Some(rows) = of_life(&front.statements.members_at, &[Param::Int(end)], go_on)? else {
                 return Ok(Reached::GaveUp);
@@ -163,7 +166,8 @@ impl Barriers {
             if !go_on() {
                 return Ok(Reached::GaveUp);
             }
-            std::thread::sleep(ASK);
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(ASK);
         }
     }
 }

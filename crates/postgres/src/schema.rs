@@ -75,7 +75,7 @@ pub(crate) struct Statements {
     pub(crate) barrier_local: Arc<Statement>,
     pub(crate) barrier_standbys: Arc<Statement>,
     pub(crate) members: Arc<Statement>,
-    pub(crate) log_end: Arc<Statement>,
+    pub(crate) log_synced: Arc<Statement>,
     pub(crate) members_at: Arc<Statement>,
     pub(crate) keep_log: Arc<Statement>,
     pub(crate) tick: Arc<Statement>,
@@ -275,7 +275,9 @@ impl Statements {
                 "members",
                 "select 1 + count(*) from pg_stat_replication r where state = 'streaming' and STANDBY",
             ),
-            log_end: of("log_end", "select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8"),
+            // As far as the server has synced it: behind that may be what nobody is about to sync (a read that tidies a page
+            // up writes to the log, too), which standbys get with the next sync, seconds later.
+            log_synced: of("log_synced", "select (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8"),
             members_at: of(
                 "members_at",
                 "select 1 + count(*) from pg_stat_replication r where flush_lsn - '0/0'::pg_lsn >= $1::int8 and STANDBY",
