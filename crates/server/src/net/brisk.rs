@@ -186,6 +186,11 @@ impl BriskStream {
         }
     }
 
+    /// Whether there is something to read, or to be found out by reading.
+    pub(super) fn is_readable(&self) -> bool {
+        is_readable(&*self.socket)
+    }
+
     /// Whether its client asks so soon after the last reply that he gets a thread.
     pub(super) fn is_soon(&self) -> bool {
         self.answered.is_some_and(|answered| answered.elapsed() < SOON)
@@ -253,7 +258,8 @@ impl Connection {
         let Connection { stream: Stream::Brisk(stream), server, state, busy_poll } = self else {
             return Ok(ControlFlow::Continue(()));
         };
-        if !stream.is_soon() || state.is_stranger(server) {
+        // One who has asked nothing yet may well not do so soon.
+        if input.is_empty() || !stream.is_soon() || state.is_stranger(server) {
             return Ok(ControlFlow::Continue(()));
         }
         let Some(mut socket) = stream.occupy(&server.brisk)? else { return Ok(ControlFlow::Continue(())) };
@@ -333,7 +339,7 @@ fn serve_one(
         state.activity.hold(input.capacity());
         if !server.settings.shared {
             let id = state.activity.connection_id;
-            busy_poll.look(id, &server.latest, || is_readable(&*socket.stream.socket));
+            busy_poll.look(id, &server.latest, || socket.stream.is_readable());
         }
         match socket.fill(input)? {
             Some(0) => return Ok(Served::Gone),

@@ -19,7 +19,7 @@ const READ_STEP: usize = 64 * 1024;
 pub(super) enum Stream {
     Plain(Arc<TcpStream>),
     Tls(Box<TlsStream>),
-    /// One of a server that has to ask another one for everything.
+    /// A plain one whose client may have a thread of its own: all of a server without TLS.
     #[cfg(unix)]
     Brisk(Box<BriskStream>),
     /// Neither: its handshake is under way, or has failed.
@@ -44,9 +44,8 @@ impl Stream {
         match self {
             Stream::Plain(stream) => is_readable(&**stream),
             Stream::Tls(stream) => stream.is_readable(),
-            // It has a thread of its own while its client asks one thing after another.
             #[cfg(unix)]
-            Stream::Brisk(_) => true,
+            Stream::Brisk(stream) => stream.is_readable(),
             Stream::Closed => true,
         }
     }
