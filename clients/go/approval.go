@@ -99,12 +99,14 @@ func event(change bson.D, shown show) bson.D {
 func plain(value any, shown show, byName bool) any {
 	switch value := value.(type) {
 	case bson.D:
+		if byName {
+			// Before anything is numbered: a map's fields come in another order each time.
+			value = slices.Clone(value)
+			slices.SortStableFunc(value, func(a, b bson.E) int { return cmp.Compare(a.Key, b.Key) })
+		}
 		fields := bson.D{}
 		for _, field := range value {
 			fields = append(fields, bson.E{Key: field.Key, Value: plain(field.Value, shown, byName)})
-		}
-		if byName {
-			slices.SortStableFunc(fields, func(a, b bson.E) int { return cmp.Compare(a.Key, b.Key) })
 		}
 		return fields
 	case bson.A:
