@@ -76,6 +76,7 @@ doesn't know; `delete`: `bypassDocumentValidation` and `bypassEmptyTsReplacement
 - A cursor reads one state of the data from its first batch to its last. So it goes on where MongoDB ends it \
 because an index was dropped (175) or a capped collection has overwritten what comes next (136, which tailable \
 cursors do get).
+- Of cursors whose collections were dropped the latest 256 are told so (175); older ones are not found any more (43).
 - A find by a collection's UUID is refused: it is what servers ask of one another.
 - `listCollections` doesn't show `system.views`, and views aren't documents of it.
 - `$currentDate` with another `$type` is refused without the path, and a delete with a `limit` of 42.13 names that number: \

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use query::Stage;
 use query::change::Scope;
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The most bytes of one document, with MongoDB's allowance for what servers add to it.
 const RESULT_MAX: usize = BATCH_BYTES_MAX + 16 * 1024;
+/// How many cursors over dropped collections are known as such; older ones are as if they had never been.
+const DEAD_MAX: usize = 256;
 /// Documents in the first batch of a find that doesn't say.
 pub const FIRST_BATCH: u64 = 101;
 
@@ -230,6 +232,8 @@ impl Cursor {
 /// All open cursors.
 pub struct Cursors {
     open: Mutex<HashMap<i64, Slot>>,
+    /// Those over dropped collections, the oldest first; locked while `open` is. Some may have been closed.
+    dead: Mutex<VecDeque<i64>>,
     random: Random,
     timed_out: AtomicU64,
 }
@@ -291,6 +295,7 @@ impl Cursors {
     pub(crate) fn new(seed: u64) -> Cursors {
         Cursors {
             open: Mutex::default(),
+            dead: Mutex::default(),
             random: Random::new(seed.rotate_left(17)),
             timed_out: AtomicU64::new(0),
         }
@@ -316,8 +321,23 @@ impl Cursors {
         let mut open = self.open.lock();
         let slot = open.get_mut(&id).filter(|slot| is_gone(catalog, &slot.namespace, slot.uuid.as_ref()));
         let remains = slot.and_then(Slot::let_go);
+        if remains.is_some() {
+            self.note_dead(&mut open, [id]);
+        }
         drop(open);
         drop(remains);
+    }
+
+    /// Notes whose collections are gone, and forgets the oldest of those beyond [`DEAD_MAX`].
+    fn note_dead(&self, open: &mut HashMap<i64, Slot>, ids: impl IntoIterator<Item = i64>) {
+        let mut dead = self.dead.lock();
+        dead.extend(ids);
+        while dead.len() > DEAD_MAX {
+            let oldest = dead.pop_front();
+            if let Some(id) = oldest.filter(|id| open.get(id).is_some_and(|slot| slot.cursor.is_some())) {
+                open.remove(&id);
+            }
+        }
     }
 
     /// Takes a cursor for reading; [`put_back`](Self::put_back) returns it.
@@ -356,6 +376,7 @@ impl Cursors {
                 slot.cursor = Some(cursor);
                 if slot.dead {
                     remains = slot.let_go();
+                    self.note_dead(&mut open, [id]);
                 }
             }
         }
@@ -367,11 +388,12 @@ impl Cursors {
     /// whoever asks for their next batch is told so. One that is being read is freed when it is put back.
     pub(crate) fn let_go_of_dropped(&self, catalog: &Catalog) {
         let mut open = self.open.lock();
-        let dead = open.values_mut().filter(|slot| !slot.dead);
-        let remains: Vec<Remains> = dead
-            .filter(|slot| is_gone(catalog, &slot.namespace, slot.uuid.as_ref()))
-            .filter_map(Slot::let_go)
-            .collect();
+        let dying = open
+            .iter_mut()
+            .filter(|(_, slot)| !slot.dead && is_gone(catalog, &slot.namespace, slot.uuid.as_ref()));
+        let (ids, remains): (Vec<i64>, Vec<Remains>) =
+            dying.filter_map(|(id, slot)| Some((*id, slot.let_go()?))).unzip();
+        self.note_dead(&mut open, ids);
         // Not under the lock: views and buffers may take a while.
         drop(open);
         drop(remains);
@@ -550,4 +572,39 @@ fn check_size(length: usize) -> Result<()> {
 
 fn not_found(id: i64) -> base::Error {
     err!(CursorNotFound, "cursor id {id} not found")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_cursors_over_dropped_collections_only_the_latest_are_known() {
+        let cursors = Cursors::new(1);
+        let namespace = Namespace::parse("test.c").unwrap();
+        let cursor = |uuid| {
+            let mut cursor = Cursor::new(namespace.clone(), Box::new(Gone), Arc::new(Operation::new(1)));
+            cursor.uuid = uuid;
+            cursors.add(cursor)
+        };
+        let without = cursor(None);
+        let read = cursor(Some([1; 16]));
+        let taken = cursors.take(read, &namespace).unwrap();
+        let mut dropped = Vec::new();
+        for _ in 0..3 {
+            dropped.extend((0..DEAD_MAX / 2).map(|_| cursor(Some([1; 16]))));
+            cursors.let_go_of_dropped(&Catalog::default());
+        }
+        assert_eq!(cursors.count().0, DEAD_MAX + 2);
+        let is_known = |id: &&i64| cursors.open.lock().contains_key(id);
+        assert_eq!(dropped.iter().filter(is_known).count(), DEAD_MAX);
+        assert_eq!(
+            dropped.iter().rev().take(DEAD_MAX / 2).filter(is_known).count(),
+            DEAD_MAX / 2,
+            "the latest"
+        );
+        cursors.put_back(read, taken);
+        assert_eq!(cursors.count().0, DEAD_MAX + 1, "one that was being read counts from now on");
+        assert!(cursors.take(read, &namespace).is_ok() && cursors.take(without, &namespace).is_ok());
+    }
 }
