@@ -7,6 +7,7 @@ use crate::collection::Collection;
 use crate::cursor::{Cursor, Cursors};
 use crate::exec::{Ahead, RecordStream};
 use crate::history::History;
+use crate::index::KnownSpecs;
 use crate::memory::Shared;
 use crate::open_transaction::Transactions;
 use crate::operation::{BlockingHook, Operation};
@@ -68,6 +69,7 @@ pub struct Database {
     /// How long pre-images are kept, in seconds; zero is as long as their entries.
     pub(crate) images_seconds: AtomicI64,
     pub(crate) strict: Strict,
+    pub(crate) known_specs: KnownSpecs,
     /// Whether changes are logged.
     pub(crate) logs: bool,
     /// The number of the election that entries of the log are written under.
@@ -141,6 +143,7 @@ impl Database {
             history: History::default(),
             images_seconds: AtomicI64::new(0),
             strict: Strict::default(),
+            known_specs: KnownSpecs::default(),
             found_retries: Mutex::new(found_retries),
             seen_retries: SeenRetries::default(),
             access_generation: AtomicU64::new(1),

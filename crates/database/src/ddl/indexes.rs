@@ -36,6 +36,18 @@ pub struct CreateIndexesOutcome {
 }
 
 impl Database {
+    /// Checks one element of createIndexes' `indexes`, unless it was checked before.
+    ///
+    /// Errors: those of [`IndexSpec::parse`].
+    pub fn index_spec(
+        &self,
+        specification: Document<'_>,
+        namespace: &Namespace,
+        context: &Context,
+    ) -> Result<Arc<IndexSpec>> {
+        self.known_specs.parse(specification, namespace, context)
+    }
+
     /// Creates indexes, building them over the documents there are, all or none. Others read and write the
     /// documents meanwhile.
     ///
@@ -45,10 +57,10 @@ impl Database {
         &self,
         operation: &Operation,
         namespace: &Namespace,
-        specs: impl IntoIterator<Item = IndexSpec>,
+        specs: impl IntoIterator<Item: Into<Arc<IndexSpec>>>,
         context: &Context,
     ) -> Result<CreateIndexesOutcome> {
-        let specs: Vec<Arc<IndexSpec>> = specs.into_iter().map(Arc::new).collect();
+        let specs: Vec<Arc<IndexSpec>> = specs.into_iter().map(Into::into).collect();
         if let Some(transaction) = operation.transaction() {
             return self.create_indexes_within(transaction, namespace, &specs, operation);
         }

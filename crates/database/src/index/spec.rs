@@ -358,8 +358,6 @@ impl Parser {
             err!(FailedToParse, "The 'name' field is a required property of an index specification")
         })?;
         let collation = self.collation.unwrap_or_else(|| context.collation.clone());
-        // What is in the index is decided by its own collation, not by a writer's.
-        let own = context.with_collation(collation.clone());
         let wildcard = Wildcard::parse(&parts, self.wildcard_projection.as_ref(), context)?;
         if text.is_some() && !collation.is_simple() {
             let collation = collation.document().unwrap_or(Document::EMPTY);
@@ -371,7 +369,7 @@ impl Parser {
             text,
             wildcard,
             path_part: None,
-            partial: self.partial.map(|filter| partial(filter, &own)).transpose()?,
+            partial: self.partial.map(|filter| partial(filter, &collation, context)).transpose()?,
             collation,
             name,
             key,
@@ -587,7 +585,9 @@ fn illegal_name() -> base::Error {
     err!(CannotCreateIndex, "Index key contains an illegal field name: field name starts with '$'.")
 }
 
-fn partial(filter: DocumentBuf, context: &Context) -> Result<Partial> {
+fn partial(filter: DocumentBuf, collation: &Collation, context: &Context) -> Result<Partial> {
+    // What is in the index is decided by its own collation, not by a writer's.
+    let context = &context.with_collation(collation.clone());
     let matcher = Arc::new(Matcher::parse(filter.view(), context)?);
     check_partial(filter.view(), true)?;
     Ok(Partial { filter, matcher })

@@ -38,14 +38,17 @@ fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
     call.server.database.catalog();
     let surroundings = call.surroundings_on(&namespace, None, None)?;
     let context = &surroundings.context;
+    let database = &call.server.database;
     let specs = indexes
         .iter()
         .map(|spec| {
-            let known = if ignore_unknown { IndexSpec::without_unknown(spec) } else { spec.to_owned() };
-            IndexSpec::parse(known.view(), &namespace, context).map_err(|error| in_specification(error, spec))
+            let known = match ignore_unknown {
+                true => database.index_spec(IndexSpec::without_unknown(spec).view(), &namespace, context),
+                false => database.index_spec(spec, &namespace, context),
+            };
+            known.map_err(|error| in_specification(error, spec))
         })
         .collect::<Result<Vec<_>>>()?;
-    let database = &call.server.database;
     let outcome = database.create_indexes(&surroundings.operation, &namespace, specs, context)?;
     call.reply.append("numIndexesBefore", outcome.before as i32);
     call.reply.append("numIndexesAfter", outcome.after as i32);
