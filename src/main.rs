@@ -8,6 +8,7 @@ mod cli;
 mod config;
 mod descriptors;
 mod first_user;
+mod heap;
 mod init_scripts;
 mod lab;
 mod layers;
@@ -23,19 +24,13 @@ mod tls;
 mod top;
 mod verify;
 
-use base::memory::Counting;
 use clap::Parser;
 use cli::{Cli, Verb};
 use first_user::FirstUser;
-use std::alloc::System;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
-
-/// Counts what each operation takes.
-#[global_allocator]
-static HEAP: Counting = Counting(System);
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();

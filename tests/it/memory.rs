@@ -63,6 +63,45 @@ fn data_stops_growing_and_can_be_deleted() {
     }
 }
 
+fn resident_megabytes(client: &mut Client) -> i64 {
+    let status = command(client, "{serverStatus: 1}");
+    let memory = status.view().get("mem").and_then(|memory| memory.as_document());
+    memory.and_then(|memory| memory.get("resident")?.as_i64()).unwrap_or(-1)
+}
+
+/// Only where the allocator gives pages back one by one.
+#[test]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn what_was_dropped_goes_back_to_the_system_though_something_between_it_stays() {
+    let Some(server) = Server::start() else { return };
+    let mut client = server.connect().unwrap();
+    let before = resident_megabytes(&mut client);
+    for id in 0..100 {
+        let mut sent = Builder::new();
+        sent.append("insert", "c").begin_array("documents");
+        for length in 0..1000 {
+            sent.push_document().append("text", "x".repeat(length % 400).as_str()).end();
+        }
+        sent.end().append("$db", "test");
+        assert_eq!(number(&client.command(&sent.finish()).unwrap(), "n"), 1000);
+        command(&mut client, &format!("{{insert: 'kept', documents: [{{_id: {id}}}]}}"));
+    }
+    let full = resident_megabytes(&mut client);
+    assert!(full > before + 20, "{before} and {full} MB");
+    command(&mut client, "{drop: 'c'}");
+    let begun = Instant::now();
+    let mut now = full;
+    while now > before + 12 {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{before} MB at the beginning, {full} with the data, {now} without"
+        );
+        thread::sleep(Duration::from_millis(200));
+        now = resident_megabytes(&mut client);
+    }
+    assert_eq!(number(&command(&mut client, "{count: 'kept'}"), "n"), 100);
+}
+
 #[test]
 fn one_operation_holds_no_more_than_it_may() {
     let Some(server) = Server::start() else { return };

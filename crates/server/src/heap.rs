@@ -1,9 +1,12 @@
-//! The C library's heaps: how many there are, and giving back to the system what they hold for later.
+//! Giving back to the system what heaps hold for later.
 //!
-//! glibc keeps what is freed: after a collection of 4,000,000 small documents was dropped, some 850 MB stayed
-//! resident for good. It has a call that gives free pages back wherever they lie. The background thread makes
-//! that call once much has been freed and the server has become quiet, since giving back what is about to be
-//! used again costs page faults.
+//! An allocator keeps what is freed, to give it out again: jemalloc, which the program has on Linux, for a moment while
+//! others allocate, but for good where nobody does. It has a call that gives free pages back wherever they lie. The
+//! background thread makes that call once much has been freed and the server has become quiet, since giving back what
+//! is about to be used again costs page faults.
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use std::{ffi::CStr, ptr::null_mut};
 
 /// How much memory is in use, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -23,8 +26,9 @@ const QUIET: u64 = 1 << 20;
 /// For how many seconds a busy server may keep what it has freed.
 const BUSY_SECONDS: u32 = 10;
 
-/// How often memory is given back after it was worth it.
-const MORE: u32 = 3;
+/// How often memory is given back after it was worth it: in that many seconds threads that the work has left behind end,
+/// too, and with them what they kept for themselves.
+const MORE: u32 = 15;
 
 /// Decides, from one second to the next, when free memory is given back.
 #[derive(Debug, Default)]
@@ -91,72 +95,27 @@ fn page_bytes() -> u64 {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code)]
 pub(crate) fn give_back() {
-    // SAFETY: the call takes the heaps' own locks and touches nothing but free memory. Without it what was
-    // freed stays resident: 850 MB after 4,000,000 small documents were dropped.
-    unsafe {
-        libc::malloc_trim(0);
+    for control in [FLUSH, PURGE] {
+        // SAFETY: the name ends with a zero, and these controls neither read nor write a value. jemalloc takes its own
+        // locks and touches nothing but free memory. Without it what is freed last stays resident until somebody allocates
+        // again: all that was dropped. A program that has another allocator isn't changed.
+        unsafe {
+            tikv_jemalloc_sys::mallctl(control.as_ptr(), null_mut(), null_mut(), null_mut(), 0);
+        }
     }
 }
+
+/// jemalloc's control that gives back what the calling thread keeps for itself.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const FLUSH: &CStr = c"thread.tcache.flush";
+
+/// The one that purges an arena; this number stands for all of them.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const PURGE: &CStr = c"arena.4096.purge";
 
 /// Other systems' heaps give back what they think right.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn give_back() {}
-
-/// Makes glibc give large pieces back to the system as they are freed. Called before any thread is started.
-///
-/// What is free at the end of a thread's heap [`give_back`] doesn't reach, and glibc lets that grow to 64 MB for each
-/// heap once large blocks have been freed: after hundreds of large operations on a machine of two cores 317 MB stayed
-/// resident with nothing in the server, and 40 MB with these bounds. Settings in the environment come first.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[allow(unsafe_code)]
-pub fn keep_heaps_short() {
-    const NAMES: [&str; 3] = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"];
-    if NAMES.iter().any(|name| std::env::var_os(name).is_some()) {
-        return;
-    }
-    // SAFETY: the calls set numbers that glibc reads when memory is allocated and freed; there are no other threads
-    // yet. Nothing else bounds what is free at the end of a heap.
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, HEAP_PIECE);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, HEAP_PIECE);
-    }
-}
-
-/// Other systems' heaps are left as they are.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn keep_heaps_short() {}
-
-/// What is free at the end of a heap is given back from so many bytes on, and what is larger has pages of its own.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-const HEAP_PIECE: i32 = 4 << 20;
-
-/// Makes glibc keep to few heaps, to fewer where memory is bounded by a cache. Called before any thread is started.
-///
-/// glibc gives threads heaps of their own, up to eight for each core. What network threads allocate and the
-/// checkpoints' thread frees stays in the heap that it came from: with 128 MB of cache and 2 GB of data, random
-/// updates took 395 MB, and with two heaps 203 MB, for the same CPU time. In memory the data of `tests/soak` took 64 to
-/// 76 MB instead of 74 to 79 with twice as many heaps as cores, and 37 instead of 48 to 58 once all was dropped; with
-/// as few as there are cores, pipelines on 16 connections took a fifth more CPU. `MALLOC_ARENA_MAX` and `GLIBC_TUNABLES`
-/// in the environment come first.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[allow(unsafe_code)]
-pub fn keep_to_few_heaps(is_bounded: bool) {
-    if ["MALLOC_ARENA_MAX", "GLIBC_TUNABLES"].iter().any(|name| std::env::var_os(name).is_some()) {
-        return;
-    }
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let heaps = if is_bounded { cores / 4 } else { cores * 2 };
-    let heaps = i32::try_from(heaps).unwrap_or(i32::MAX).max(2);
-    // SAFETY: the call sets a number that glibc reads when a thread asks for a heap; there are no other threads
-    // yet. Two heaps instead of sixteen halve the memory of random updates on disk.
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, heaps);
-    }
-}
-
-/// Other systems' heaps are left as they are.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn keep_to_few_heaps(_is_bounded: bool) {}
 
 #[cfg(test)]
 mod tests {

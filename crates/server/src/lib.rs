@@ -52,7 +52,6 @@ mod wire;
 mod write_concern;
 
 pub use commands::VERSION;
-pub use heap::{keep_heaps_short, keep_to_few_heaps};
 pub use http::{HttpOptions, request_length};
 pub use local::LocalConnection;
 pub use memory::MemoryLimit;
