@@ -83,6 +83,16 @@ impl Changes {
         Changes { logged: logs.then(Vec::new), ..Changes::default() }
     }
 
+    /// Makes room for so many new documents of a collection.
+    pub(crate) fn reserve(&mut self, documents: usize, data: &Data) {
+        let indexes = || data.written_indexes();
+        let unique = documents * indexes().filter(|index| index.unique()).count();
+        self.change.batch.reserve(documents * (1 + indexes().count()));
+        self.change.expect.reserve(unique + 1);
+        self.unique.reserve(unique);
+        self.taken.reserve(unique);
+    }
+
     /// Notes which statement the change put together last belongs to.
     pub(crate) fn of_statement(&mut self, retry: RetryKey) {
         self.retry = Some(retry);
@@ -310,7 +320,9 @@ impl Changes {
         }
         self.documents += 1;
         if self.documents == 2 {
-            self.taken = self.unique.iter().filter_map(|unique| self.key_at(unique.expectation)).collect();
+            let first = self.unique.iter().filter_map(|unique| self.key_at(unique.expectation));
+            let first: SmallVec<[(Ident, Key); 1]> = first.collect();
+            self.taken.extend(first);
         }
         Ok(data)
     }

@@ -69,6 +69,12 @@ impl Batch {
         Batch { ops: Vec::with_capacity(ops), ..Batch::default() }
     }
 
+    /// Makes room for so many more changes.
+    pub fn reserve(&mut self, ops: usize) {
+        self.ops.reserve(ops);
+        self.new.reserve(ops);
+    }
+
     /// Adds [`Op::Put`].
     pub fn put(&mut self, ident: Ident, key: impl Into<Key>, value: impl Into<Value>) {
         self.ops.push(Op::Put { ident, key: key.into(), value: value.into() });

@@ -8,6 +8,9 @@ use query::Context;
 use query::keys::compound_keys;
 use smallvec::SmallVec;
 
+/// The room that a key is given at first, in bytes: most are of an ObjectId, a number or two, a short string.
+const KEY_BYTES: usize = 32;
+
 /// One key of a document.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct KeyOf {
@@ -156,7 +159,7 @@ impl IndexSpec {
         values: impl Iterator<Item = Option<Value<'v>>>,
         path: Option<(usize, &str)>,
     ) -> KeyOf {
-        let mut builder = KeyBuilder::new();
+        let mut builder = KeyBuilder::with_capacity(KEY_BYTES);
         for (place, (part, value)) in self.parts.iter().zip(values).enumerate() {
             if let Some((_, path)) = path.filter(|(of, _)| *of == place) {
                 builder.push(path, true);

@@ -172,7 +172,11 @@ impl Database {
             let mut changes = Changes::new(self.logs());
             let (mut count, mut bytes) = (0, 0);
             let mut refused = None;
-            for insertion in insertions.iter().take(most.min(in_commit)) {
+            let together = insertions.get(..most.min(in_commit)).unwrap_or(insertions);
+            if together.len() > 1 {
+                changes.reserve(together.len(), data);
+            }
+            for insertion in together {
                 match self.add(operation, &mut changes, &planned, insertion, context) {
                     Ok(size) => bytes += size,
                     Err(error) => {

@@ -31,7 +31,8 @@ fn insert(call: &mut Call<'_>) -> Result<Answer> {
     let mut batch = WriteBatch::begin(call, documents.len(), ordered)?;
     let mut inserted = 0i32;
     let mut position = 0;
-    let all: SmallVec<[Document<'_>; 1]> = documents.iter().collect();
+    let mut all: SmallVec<[Document<'_>; 1]> = SmallVec::with_capacity(documents.len());
+    all.extend(documents.iter());
     while position < all.len() {
         if batch.answered(position).is_some() {
             inserted += 1;
@@ -41,12 +42,11 @@ fn insert(call: &mut Call<'_>) -> Result<Answer> {
         // Those up to the next that was inserted when the command was sent before.
         let unanswered = all.iter().enumerate().skip(position);
         let unanswered = unanswered.take_while(|(at, _)| *at == position || !batch.is_answered(*at));
-        let insertions: SmallVec<[Insertion<'_>; 1]> = unanswered
-            .map(|(at, document)| Insertion {
-                request: InsertRequest { document: *document, bypass_validation },
-                record: batch.key(at).map(|key| (key, Document::EMPTY)),
-            })
-            .collect();
+        let mut insertions: SmallVec<[Insertion<'_>; 1]> = SmallVec::with_capacity(all.len() - position);
+        insertions.extend(unanswered.map(|(at, document)| Insertion {
+            request: InsertRequest { document: *document, bypass_validation },
+            record: batch.key(at).map(|key| (key, Document::EMPTY)),
+        }));
         let (operation, context) = (&surroundings.operation, &surroundings.context);
         let outcome = call.server.database.insert_many(operation, &namespace, &insertions, context);
         inserted += outcome.count as i32;

@@ -26,6 +26,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
+use foldhash::fast::FixedState;
 use parking_lot::RwLock;
 
 use super::control::Control;
@@ -167,7 +168,7 @@ pub(super) struct View {
     file: Arc<PageFile>,
     root: Superblock,
     /// Tables opened so far.
-    tables: RwLock<HashMap<u64, Option<Arc<OpenTable>>>>,
+    tables: RwLock<HashMap<u64, Option<Arc<OpenTable>>, FixedState>>,
 }
 
 impl View {

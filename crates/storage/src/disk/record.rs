@@ -50,7 +50,7 @@ pub(super) struct Encoded {
 impl Encoded {
     /// Encodes a batch; the slow part, to be done outside of any lock.
     pub(super) fn new(batch: &Batch) -> Result<Self> {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + batch.len() * 32);
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + batch.ops().iter().map(length).sum::<usize>());
         bytes.resize(HEADER_BYTES, 0);
         let mut seen = Seen::new(batch);
         for (at, op) in batch.ops().iter().enumerate() {
@@ -230,6 +230,17 @@ fn shared(op: &Op) -> Option<*const u8> {
 
 fn number(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// How long an operation is at the most once it is encoded, unless numbers in it are extraordinarily large.
+fn length(op: &Op) -> usize {
+    const NUMBERS: usize = 16;
+    NUMBERS
+        + match op {
+            Op::Put { key, value, .. } => key.len() + value.len(),
+            Op::Delete { key, .. } => key.len(),
+            _ => 0,
+        }
 }
 
 /// Encodes an operation; `before` tells how many operations before its value was put, if it was.

@@ -253,7 +253,11 @@ impl State {
     /// disk; [`State::apply`] then does not.
     pub(super) fn prepare(&self, batch: &Batch) -> Result<Vec<Option<usize>>> {
         let mut known = Known { state: self, made: BTreeMap::new(), recent: None };
-        batch.with_new().map(|(op, is_new)| known.admit(op, is_new)).collect()
+        let mut below = Vec::with_capacity(batch.len());
+        for (op, is_new) in batch.with_new() {
+            below.push(known.admit(op, is_new)?);
+        }
+        Ok(below)
     }
 
     /// Carries out a prepared batch, and returns the trees that it discards for the caller to free outside

@@ -146,7 +146,9 @@ mod tests {
     fn page(bytes: usize) -> Arc<Page> {
         let mut run = Run::default();
         run.push(&[], b"key", &vec![1; bytes]);
-        Arc::new(Page::read(run.take(1, 0).into()).unwrap())
+        let mut page = Vec::new();
+        run.take(1, 0, &mut page);
+        Arc::new(Page::read(page.into()).unwrap())
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! that is there is written over, so that the tree of before stays readable until nobody reads it.
 
 use super::file::PageFile;
-use super::page::{Page, Place, UNIT, frame};
+use super::page::{Framer, Page, Place, UNIT};
 use super::room::{Extent, Room};
 use super::run::{Run, between};
 use super::tree::Tree;
@@ -39,7 +39,7 @@ pub(super) struct Writer<'a> {
     pub(super) file: &'a PageFile,
     pub(super) room: &'a mut Room,
     control: &'a Control,
-    compression: Compression,
+    framer: Framer,
     /// What was written.
     pub(super) taken: Vec<Extent>,
     /// What is no longer needed by the new state.
@@ -61,12 +61,13 @@ impl<'a> Writer<'a> {
     ) -> Self {
         room.rewind();
         let (taken, freed, pending) = (Vec::new(), Vec::new(), Vec::new());
-        Writer { file, room, control, compression, taken, freed, pending, pending_at: 0, go_on }
+        let framer = Framer::new(compression);
+        Writer { file, room, control, framer, taken, freed, pending, pending_at: 0, go_on }
     }
 
-    fn write(&mut self, page: Vec<u8>, keep: bool) -> Result<Place> {
-        let (framed, sum) = frame(&page, self.compression);
-        let units = (framed.len() / UNIT) as u32;
+    fn write(&mut self, page: &[u8], keep: bool) -> Result<Place> {
+        let sum = self.framer.frame(page);
+        let units = (self.framer.framed().len() / UNIT) as u32;
         let offset = self.room.take(units);
         self.taken.push(Extent { offset, units: u64::from(units) });
         if self.pending_at + (self.pending.len() / UNIT) as u64 != offset || self.pending.len() > WRITE_BYTES
@@ -74,7 +75,7 @@ impl<'a> Writer<'a> {
             self.flush()?;
             self.pending_at = offset;
         }
-        self.pending.extend_from_slice(&framed);
+        self.pending.extend_from_slice(self.framer.framed());
         self.file.note(offset, keep.then(|| Page::read(page.into())).flatten());
         Ok(Place { offset, units, sum })
     }
@@ -114,6 +115,8 @@ struct Merge<'w, 'a> {
     keep: bool,
     keep_all: bool,
     entries: u64,
+    /// Room for the page being made.
+    made: Vec<u8>,
 }
 
 /// Merges changes into a tree, and returns what it is afterwards; none if nothing is left in it. The leaves that it writes
@@ -127,7 +130,9 @@ pub(super) fn merge(
 ) -> Result<Option<Tree>> {
     let entries = tree.map_or(0, |tree| tree.entries);
     let (levels, before) = (vec![Run::default()], Vec::new());
-    let mut merge = Merge { writer, table, levels, low: None, before, keep: false, keep_all, entries };
+    let made = Vec::new();
+    writer.framer.begin();
+    let mut merge = Merge { writer, table, levels, low: None, before, keep: false, keep_all, entries, made };
     match tree {
         Some(tree) => merge.page(tree.place, tree.height, &[], None, changes)?,
         None => {
@@ -301,10 +306,11 @@ impl Merge<'_, '_> {
             }
         };
         if level == 0 {
-            self.before = run.entry(count - 1).0.to_vec();
+            self.before.clear();
+            self.before.extend_from_slice(run.entry(count - 1).0);
         }
-        let page = run.take(count, level as u8);
-        let place = self.writer.write(page, self.keep || self.keep_all || level > 0)?;
+        run.take(count, level as u8, &mut self.made);
+        let place = self.writer.write(&self.made, self.keep || self.keep_all || level > 0)?;
         self.push(level + 1, &key, &place.encode())
     }
 

@@ -25,6 +25,8 @@ const FRAME: usize = 9;
 const RATIO_MAX: usize = 1 << 15;
 /// A page that doesn't become shorter by an eighth is stored as it is.
 const WORTH: usize = 8;
+/// After so many leaves of a tree that did not, one behind the other, one of two is tried, then of four, of eight, of sixteen.
+const TRIED_IN_VAIN: u32 = 4;
 
 /// Where a page lies, and what its bytes add up to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,37 +222,103 @@ fn number(bytes: &mut &[u8]) -> Option<u32> {
     None
 }
 
-/// A page as it lies in the file, filled up to whole units, and its checksum.
-pub(super) fn frame(page: &[u8], compression: Compression) -> (Vec<u8>, u32) {
-    let mut framed = vec![0; FRAME];
-    let packed = match compression {
-        Compression::None => false,
-        Compression::Lz4 => {
-            framed.resize(FRAME + lz4_flex::block::get_maximum_output_size(page.len()), 0);
-            let packed = framed.get_mut(FRAME..).and_then(|to| lz4_flex::block::compress_into(page, to).ok());
-            framed.truncate(FRAME + packed.unwrap_or_default());
-            packed.is_some()
-        }
-        Compression::Zstd => {
-            let level = ruzstd::encoding::CompressionLevel::Fastest;
-            framed.extend(ruzstd::encoding::compress_to_vec(page, level));
-            true
-        }
-    };
-    let worth = packed && framed.len() - FRAME < page.len() - page.len() / WORTH;
-    if !worth {
-        framed.truncate(FRAME);
-        framed.extend_from_slice(page);
+/// Puts pages as they lie in the file, one after the other; the memory that it takes is used again.
+pub(super) struct Framer {
+    compression: Compression,
+    /// As long as it ever had to be: behind the page that it holds lies what was there before.
+    room: Vec<u8>,
+    /// How long that page is, in whole units.
+    len: usize,
+    table: lz4_flex::block::CompressTable,
+    luck: Luck,
+}
+
+/// Whether the leaves of a tree are worth being compressed, as far as those before tell.
+#[derive(Default)]
+struct Luck {
+    /// How many were tried in vain since one was worth it.
+    in_vain: u32,
+    /// How many are not tried from now on.
+    skip: u32,
+}
+
+impl Luck {
+    /// Whether the next one is to be tried.
+    fn tries(&mut self) -> bool {
+        let tries = self.skip == 0;
+        self.skip = self.skip.saturating_sub(1);
+        tries
     }
-    let kind = if worth { compression } else { Compression::None };
-    let lengths = [page.len() as u32, (framed.len() - FRAME) as u32].map(u32::to_le_bytes).concat();
-    if let Some((first, rest)) = framed.split_first_mut() {
-        *first = kind as u8;
-        rest.iter_mut().zip(lengths).for_each(|(to, from)| *to = from);
+
+    fn note(&mut self, was_worth: bool) {
+        self.in_vain = if was_worth { 0 } else { self.in_vain + 1 };
+        let doublings = (self.in_vain + 1).saturating_sub(TRIED_IN_VAIN).min(4);
+        self.skip = (1 << doublings) - 1;
     }
-    let sum = crc32c::crc32c(&framed);
-    framed.resize(framed.len().next_multiple_of(UNIT), 0);
-    (framed, sum)
+}
+
+impl Framer {
+    pub(super) fn new(compression: Compression) -> Framer {
+        let table = lz4_flex::block::CompressTable::default();
+        Framer { compression, room: Vec::new(), len: 0, table, luck: Luck::default() }
+    }
+
+    /// Forgets what the pages so far tell of others: those that come are of another tree.
+    pub(super) fn begin(&mut self) {
+        self.luck = Luck::default();
+    }
+
+    /// Puts a page into its frame, filled up to whole units, and returns its checksum.
+    pub(super) fn frame(&mut self, page: &[u8]) -> u32 {
+        let most = (FRAME + lz4_flex::block::get_maximum_output_size(page.len())).next_multiple_of(UNIT);
+        if self.room.len() < most {
+            self.room.resize(most, 0);
+        }
+        let Framer { compression, room, table, luck, .. } = self;
+        let Some((frame, body)) = room.split_first_chunk_mut::<FRAME>() else { return 0 };
+        let is_leaf = page.first() == Some(&0);
+        let is_tried = !is_leaf || luck.tries();
+        let packed = match compression {
+            _ if !is_tried => None,
+            Compression::None => None,
+            Compression::Lz4 => lz4_flex::block::compress_into_with_table(page, body, table).ok(),
+            Compression::Zstd => {
+                let level = ruzstd::encoding::CompressionLevel::Fastest;
+                let packed = ruzstd::encoding::compress_to_vec(page, level);
+                body.get_mut(..packed.len()).map(|to| {
+                    to.copy_from_slice(&packed);
+                    packed.len()
+                })
+            }
+        };
+        let packed = packed.filter(|len| *len < page.len() - page.len() / WORTH);
+        if is_leaf && is_tried {
+            luck.note(packed.is_some());
+        }
+        let (kind, len) = match packed {
+            Some(len) => (*compression, len),
+            None => {
+                if let Some(to) = body.get_mut(..page.len()) {
+                    to.copy_from_slice(page);
+                }
+                (Compression::None, page.len())
+            }
+        };
+        frame[0] = kind as u8;
+        frame[1..5].copy_from_slice(&(page.len() as u32).to_le_bytes());
+        frame[5..].copy_from_slice(&(len as u32).to_le_bytes());
+        let end = FRAME + len;
+        self.len = end.next_multiple_of(UNIT);
+        if let Some(rest) = room.get_mut(end..self.len) {
+            rest.fill(0);
+        }
+        crc32c::crc32c(room.get(..end).unwrap_or_default())
+    }
+
+    /// The page that was put in last, as it lies in the file.
+    pub(super) fn framed(&self) -> &[u8] {
+        self.room.get(..self.len).unwrap_or_default()
+    }
 }
 
 /// The page in its frame; `None` if its bytes aren't those that were written.
@@ -288,7 +356,10 @@ pub(super) fn unframe(framed: &[u8], sum: u32) -> Option<Page> {
 pub(crate) fn framed(entries: &[(&[u8], &[u8])], compression: Compression) -> Vec<u8> {
     let mut run = Run::default();
     entries.iter().for_each(|(key, value)| run.push(&[], key, value));
-    frame(&run.take(entries.len(), 0), compression).0
+    let (mut page, mut framer) = (Vec::new(), Framer::new(compression));
+    run.take(entries.len(), 0, &mut page);
+    framer.frame(&page);
+    framer.framed().to_vec()
 }
 
 /// The entries of a page in its frame, whatever its checksum would be.
@@ -317,10 +388,43 @@ mod tests {
     fn page_of(entries: &[(Vec<u8>, Vec<u8>)], compression: Compression) -> Page {
         let mut run = Run::default();
         entries.iter().for_each(|(key, value)| run.push(&[], key, value));
-        let (framed, sum) = frame(&run.take(entries.len(), 3), compression);
+        let (mut page, mut framer) = (Vec::new(), Framer::new(compression));
+        run.take(entries.len(), 3, &mut page);
+        // Longer, and nothing that could be packed: none of it is to be left.
+        framer.frame(
+            &(0..40_000u32)
+                .flat_map(|number| crc32c::crc32c(&number.to_le_bytes()).to_le_bytes())
+                .collect::<Vec<_>>(),
+        );
+        let sum = framer.frame(&page);
+        let framed = framer.framed();
         assert!(run.is_empty() && framed.len() % UNIT == 0);
-        assert!(unframe(&framed, sum ^ 1).is_none());
-        unframe(&framed, sum).unwrap()
+        let packed_len = u32::from_le_bytes(framed[5..9].try_into().unwrap()) as usize;
+        assert!(framed[FRAME + packed_len..].iter().all(|byte| *byte == 0));
+        assert!(unframe(framed, sum ^ 1).is_none());
+        unframe(framed, sum).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_worth_being_compressed_is_tried_now_and_then() {
+        let random = |seed: u32| {
+            let numbers = (0..2_000u32).map(|number| crc32c::crc32c(&(seed ^ number << 8).to_le_bytes()));
+            [vec![0], numbers.flat_map(u32::to_le_bytes).collect()].concat()
+        };
+        let mut framer = Framer::new(Compression::Lz4);
+        let mut tried = |page: &[u8]| {
+            let was = framer.luck.skip == 0;
+            framer.frame(page);
+            (was, framer.framed().len() < page.len())
+        };
+        let leaves: Vec<bool> = (0..100).map(|seed| tried(&random(seed)).0).collect();
+        assert!(leaves[..4].iter().all(|tried| *tried));
+        assert_eq!(leaves.iter().filter(|tried| **tried).count(), 4 + 3 + 5, "{leaves:?}");
+        // A page above the leaves is compressed at all times, and the first leaf that is worth it has all others tried.
+        assert!(tried(&[vec![1], vec![7; 8000]].concat()).1);
+        let packed =
+            (0..40).map(|_| tried(&vec![0; 8000])).skip_while(|(tried, _)| !tried).collect::<Vec<_>>();
+        assert!(packed.len() > 24 && packed.iter().all(|(tried, packed)| *tried && *packed));
     }
 
     proptest! {

@@ -8,6 +8,9 @@ fn push_number(mut number: usize, bytes: &mut Vec<u8>) {
     bytes.push(number as u8);
 }
 
+/// How much of what is in pages already is kept before the rest is moved to the front.
+const GONE_BYTES: usize = 64 << 10;
+
 /// Entries in order, to be put into pages.
 #[derive(Debug, Default)]
 pub(super) struct Run {
@@ -59,18 +62,19 @@ impl Run {
         (key, self.bytes.get(*key_end..*end).unwrap_or_default())
     }
 
-    /// Makes a page of the first entries that are left, and takes them away.
-    pub(super) fn take(&mut self, count: usize, height: u8) -> Vec<u8> {
+    /// Makes a page of the first entries that are left, in place of what was in `page`, and takes them away.
+    pub(super) fn take(&mut self, count: usize, height: u8, page: &mut Vec<u8>) {
         let (first, last) = (self.entry(0).0, self.entry(count.saturating_sub(1)).0);
         let prefix = common(first, last);
-        let mut page = vec![height];
-        push_number(count, &mut page);
-        push_number(prefix, &mut page);
+        page.clear();
+        page.push(height);
+        push_number(count, page);
+        push_number(prefix, page);
         page.extend(first.iter().take(prefix));
         for at in 0..count {
             let (key, value) = self.entry(at);
-            push_number(key.len() - prefix, &mut page);
-            push_number(value.len(), &mut page);
+            push_number(key.len() - prefix, page);
+            push_number(value.len(), page);
         }
         for at in 0..count {
             let (key, value) = self.entry(at);
@@ -80,14 +84,14 @@ impl Run {
         self.done += count;
         if self.done == self.ends.len() {
             (self.done, self.bytes, self.ends) = (0, cleared(&mut self.bytes), cleared(&mut self.ends));
-        } else if self.done > 4096 {
-            let gone = self.begin(self.done);
+        } else if let gone = self.begin(self.done)
+            && gone > GONE_BYTES
+        {
             self.bytes.drain(..gone);
             self.ends.drain(..self.done);
             self.ends.iter_mut().for_each(|ends| *ends = (ends.0 - gone, ends.1 - gone));
             self.done = 0;
         }
-        page
     }
 }
 
@@ -122,7 +126,9 @@ mod tests {
         while !run.is_empty() {
             let count = run.len().min(37);
             assert_eq!(run.size(), run.len() * 10);
-            let page = Page::read(run.take(count, 0).into()).unwrap();
+            let mut page = vec![9; 9];
+            run.take(count, 0, &mut page);
+            let page = Page::read(page.into()).unwrap();
             for at in 0..count {
                 assert_eq!(
                     (page.key(at), page.value(at)),
