@@ -130,7 +130,8 @@ impl Changes {
         if let Some(logged) = &mut self.logged {
             logged.push(Logged::insert(collection, document.clone()));
         }
-        self.change.batch.put(data.ident, id.key(), document);
+        // No record had its id before.
+        self.change.batch.put_new(data.ident, id.key(), document);
         Ok(())
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Nothing but a list. Whoever builds it knows what the keys mean; an engine applies all of it or nothing.
 
+use smallvec::SmallVec;
+
 use crate::{Ident, Key, Value};
 
 /// One change to one tree.
@@ -45,7 +47,7 @@ pub enum Op {
 pub struct Batch {
     ops: Vec<Op>,
     /// Which of the changes put keys that are known not to be there, in order.
-    new: Vec<usize>,
+    new: SmallVec<[u32; 4]>,
     time: u64,
 }
 
@@ -85,14 +87,14 @@ impl Batch {
     /// each entry of a large index on random values. Where the key is there after all, counts are wrong from then on, and
     /// what was there may come back: [`crate::contract::Checked`] and debug builds look.
     pub fn put_new(&mut self, ident: Ident, key: impl Into<Key>, value: impl Into<Value>) {
-        self.new.push(self.ops.len());
+        self.new.push(self.ops.len() as u32);
         self.put(ident, key, value);
     }
 
     /// The changes, in order, and whether each puts a key that is known not to be there.
     pub fn with_new(&self) -> impl Iterator<Item = (&Op, bool)> {
         let mut new = self.new.iter().peekable();
-        self.ops.iter().enumerate().map(move |(at, op)| (op, new.next_if_eq(&&at).is_some()))
+        self.ops.iter().enumerate().map(move |(at, op)| (op, new.next_if_eq(&&(at as u32)).is_some()))
     }
 
     /// Adds [`Op::Delete`].
@@ -122,7 +124,7 @@ impl Batch {
 
     /// Adds all changes of another batch behind these. The greater of the two times is kept.
     pub fn append(&mut self, mut other: Batch) {
-        self.new.extend(other.new.iter().map(|at| at + self.ops.len()));
+        self.new.extend(other.new.iter().map(|at| at + self.ops.len() as u32));
         self.ops.append(&mut other.ops);
         self.time = self.time.max(other.time);
     }

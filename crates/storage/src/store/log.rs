@@ -132,7 +132,8 @@ impl Log {
         let mut bytes = 0;
         for (part, value) in parts {
             bytes += 12 + value.len() as u64;
-            batch.put(ident, key(time, part), value);
+            // No two commits have one time.
+            batch.put_new(ident, key(time, part), value);
         }
         Extension { begun, bytes }
     }

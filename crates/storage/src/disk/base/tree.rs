@@ -11,6 +11,9 @@ use super::room::Extent;
 use crate::disk::reuse::Uses;
 use crate::{Direction, Key, Range, Result};
 
+/// How many entries ahead of a walk the processor fetches, while those before are looked at.
+const FETCHED: usize = 2;
+
 /// Where a tree is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tree {
@@ -357,6 +360,11 @@ impl Walk {
             }
         }
         self.key.extend_from_slice(leaf.rest(at));
+        match self.direction {
+            Direction::Forward if at + FETCHED < self.left.end => leaf.fetch(at + FETCHED),
+            Direction::Backward if at >= self.left.start + FETCHED => leaf.fetch(at - FETCHED),
+            _ => {}
+        }
         (self.has_key, self.is_next) = (true, true);
         Ok(Some(&self.key))
     }
