@@ -29,7 +29,7 @@ def programs(platform: common.Platform) -> pathlib.Path:
     environment = tools()
     if "arm64" in platform.name:
         environment["JEMALLOC_SYS_WITH_LG_PAGE"] = LG_PAGE_ARM
-    add_target(platform)
+    add_target(platform.triple)
     for package in ["vellum", "lab"]:
         # One after the other: together they would share the features of what both need.
         print(f"-- {package} for {platform.name}", flush=True)
@@ -53,11 +53,11 @@ def tools() -> dict[str, str]:
     return {**os.environ, "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
-def add_target(platform: common.Platform) -> None:
+def add_target(triple: str) -> None:
     """The target's standard library, where rustup has to bring it."""
     sysroot = subprocess.run(["rustc", "--print", "sysroot"], cwd=common.ROOT, capture_output=True, text=True, check=True)
-    if not (pathlib.Path(sysroot.stdout.strip()) / "lib" / "rustlib" / platform.triple).exists():
-        common.run(["rustup", "target", "add", platform.triple], common.ROOT)
+    if not (pathlib.Path(sysroot.stdout.strip()) / "lib" / "rustlib" / triple).exists():
+        common.run(["rustup", "target", "add", triple], common.ROOT)
 
 
 def check(program: pathlib.Path) -> None:

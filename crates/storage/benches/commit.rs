@@ -33,7 +33,7 @@ fn id(number: u64) -> Key {
 }
 
 fn put(batch: &mut Batch, number: u64, document: &Value) {
-    batch.put(RECORDS, number.to_be_bytes(), document.clone());
+    batch.put_new(RECORDS, number.to_be_bytes(), document.clone());
     batch.put(IDS, id(number), number.to_be_bytes());
 }
 

@@ -5,7 +5,7 @@
 //! others need. Release builds measure nothing, nor do builds for a scheduler that runs all threads on one.
 
 use std::time::Duration;
-#[cfg(all(debug_assertions, not(feature = "shuttle")))]
+#[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
 use std::time::Instant;
 
 /// The most CPU time between two questions whether to stop or give way.
@@ -18,7 +18,7 @@ pub const PER_OPERATION: Duration = Duration::from_micros(5);
 /// How much slower code is that the compiler hasn't optimised, and whose engine
 /// [`Checked`](crate::contract::Checked) reads after, on a slow machine whose processors others use, too. `VELLUM_OPTIMISED=1 cargo test --config profile.dev.opt-level=2`
 /// asserts the bounds themselves.
-#[cfg(all(debug_assertions, not(feature = "shuttle")))]
+#[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
 const UNOPTIMISED: u32 = match option_env!("VELLUM_OPTIMISED") {
     Some(_) => 1,
     None => 120,
@@ -26,7 +26,7 @@ const UNOPTIMISED: u32 = match option_env!("VELLUM_OPTIMISED") {
 
 /// The same as `VELLUM_UNOPTIMISED` says, for a test that measures itself how long others wait, over values so large
 /// that code without optimisation takes its time.
-#[cfg(all(debug_assertions, not(feature = "shuttle")))]
+#[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
 fn unoptimised() -> u32 {
     static FACTOR: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
     let said = || std::env::var("VELLUM_UNOPTIMISED").ok()?.parse().ok();
@@ -36,15 +36,15 @@ fn unoptimised() -> u32 {
 /// A stretch of work on one thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stretch {
-    #[cfg(all(debug_assertions, not(feature = "shuttle")))]
+    #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
     begun: Duration,
     /// No thread works longer than time goes by, though a virtual machine's kernel has said so: of a thread that had slept
     /// for 25 seconds, that it had worked for them.
-    #[cfg(all(debug_assertions, not(feature = "shuttle")))]
+    #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
     at: Option<Instant>,
 }
 
-#[cfg(all(debug_assertions, not(feature = "shuttle")))]
+#[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
 impl Stretch {
     /// Begins now, on this thread.
     pub fn begin() -> Stretch {
@@ -64,7 +64,7 @@ impl Stretch {
     }
 }
 
-#[cfg(any(not(debug_assertions), feature = "shuttle"))]
+#[cfg(any(not(debug_assertions), not(unix), feature = "shuttle"))]
 impl Stretch {
     /// Begins nothing: release builds don't measure.
     pub fn begin() -> Stretch {
@@ -81,13 +81,13 @@ impl Stretch {
 }
 
 /// The CPU time that this thread has used since it began.
-#[cfg(all(debug_assertions, not(feature = "shuttle")))]
+#[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
 fn used() -> Duration {
     use nix::time::{ClockId, clock_gettime};
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
-#[cfg(all(test, debug_assertions, not(feature = "shuttle")))]
+#[cfg(all(test, debug_assertions, unix, not(feature = "shuttle")))]
 mod tests {
     use super::*;
 

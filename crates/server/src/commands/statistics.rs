@@ -91,7 +91,9 @@ fn db_stats(call: &mut Call<'_>) -> Result<Answer> {
 fn disk_bytes(directory: &Path) -> Option<(i64, i64)> {
     // A directory is there once something has been written; its parent is on the same disk.
     let found = directory.ancestors().find_map(|directory| nix::sys::statvfs::statvfs(directory).ok())?;
-    let bytes = |blocks: u64| i64::try_from(blocks.saturating_mul(found.fragment_size())).unwrap_or(i64::MAX);
+    let block = i64::try_from(found.fragment_size()).unwrap_or(i64::MAX);
+    // Not all systems count with numbers of the same length.
+    let bytes = |blocks| i64::try_from(blocks).unwrap_or(i64::MAX).saturating_mul(block);
     let (all, free) = (bytes(found.blocks()), bytes(found.blocks_free()));
     Some((all - free, all))
 }

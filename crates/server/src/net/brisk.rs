@@ -15,8 +15,9 @@ use crate::buffers;
 use crate::connection::{ConnectionState, Outcome, handle};
 use crate::server::Server;
 use crate::wire::frame_length;
+use rustix::buffer::spare_capacity;
 use std::future::pending;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::TcpStream;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -142,11 +143,10 @@ impl BriskStream {
             if input.capacity() == 0 {
                 *input = buffers::take();
             }
-            let room = room(input);
             match ready.try_io(|socket| read(socket.get_ref(), input)) {
                 Ok(read) => {
                     // That nothing more is there needs no asking: what comes from now on is told anew.
-                    if matches!(read, Ok(1..) if input.len() < room) {
+                    if matches!(read, Ok(1..) if input.len() < input.capacity()) {
                         ready.clear_ready();
                     }
                     return read;
@@ -355,23 +355,11 @@ fn serve_one(
 /// A frame's buffer grows by at least this much at a time, in bytes, as the frame arrives.
 const READ_STEP: usize = 64 * 1024;
 
-/// How far a buffer is filled that is read into once; it has room for more than it holds by then.
-fn room(input: &mut Vec<u8>) -> usize {
-    let filled = input.len();
-    if input.capacity() == filled {
-        // A frame's buffer at most doubles with what has really arrived.
-        input.reserve(filled.max(READ_STEP));
-    }
-    input.capacity().min(filled + READ_STEP)
-}
-
-/// Reads once, behind what is there.
+/// Reads once, behind what is there, as much as there is room for.
 fn read(socket: &TcpStream, input: &mut Vec<u8>) -> io::Result<usize> {
-    let filled = input.len();
-    let room = room(input);
-    input.resize(room, 0);
-    let mut socket = socket;
-    let read = input.get_mut(filled..).map_or(Ok(0), |room| socket.read(room));
-    input.truncate(filled + read.as_ref().map_or(0, |read| *read));
-    read
+    if input.capacity() == input.len() {
+        // A frame's buffer at most doubles with what has really arrived.
+        input.reserve(input.len().max(READ_STEP));
+    }
+    Ok(rustix::io::read(socket, spare_capacity(input))?)
 }
