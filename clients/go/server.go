@@ -32,6 +32,10 @@ type Server struct {
 	stdin io.Closer
 }
 
+// running holds the servers that haven't been stopped: the garbage collector closes the standard input of one that nobody
+// refers to any longer, though its URI is in use.
+var running sync.Map
+
 // lastWords keeps the end of what the server logs, to be shown when it doesn't start.
 type lastWords struct {
 	lock sync.Mutex
@@ -102,7 +106,9 @@ func start(user *url.Userinfo, uriOptions string, args []string) (*Server, error
 		ended := cmd.Wait()
 		return nil, fmt.Errorf("vellum did not start: %w", errors.Join(errors.New(said.String()), ended))
 	}
-	return &Server{URI: connectionString(uri, user, uriOptions), cmd: cmd, stdin: stdin}, nil
+	server := &Server{URI: connectionString(uri, user, uriOptions), cmd: cmd, stdin: stdin}
+	running.Store(server, nil)
+	return server, nil
 }
 
 // connectionString adds a user, and what only clients know: where certificates are, say.
@@ -124,6 +130,7 @@ func connectionString(uri string, user *url.Userinfo, options string) string {
 
 // Stop ends the server and waits until it is gone.
 func (s *Server) Stop() error {
+	running.Delete(s)
 	if err := s.stdin.Close(); err != nil {
 		return err
 	}

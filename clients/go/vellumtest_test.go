@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -120,6 +121,18 @@ func TestTheServerStops(t *testing.T) {
 	}
 	if err := server.Stop(); err != nil || answers(server.URI) {
 		t.Error(err)
+	}
+}
+
+func TestTheServerStaysWhoeverRefersToIt(t *testing.T) {
+	uri := URI(t)
+	for range 5 {
+		runtime.GC()
+		// What is collected is finalized by another goroutine.
+		time.Sleep(20 * time.Millisecond)
+	}
+	if !answers(uri) {
+		t.Error("the server has ended")
 	}
 }
 
