@@ -38,8 +38,8 @@ fn unoptimised() -> u32 {
 pub struct Stretch {
     #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
     begun: Duration,
-    /// No thread works longer than time goes by, though a virtual machine's kernel has said so: of a thread that had slept
-    /// for 25 seconds, that it had worked for them.
+    /// When it began. A thread uses no more CPU time than passes, but a virtual machine's kernel has counted 25 seconds too
+    /// many.
     #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
     at: Option<Instant>,
 }
