@@ -203,7 +203,8 @@ impl Database {
                 },
             };
             if let Some((document, error)) = duplicate {
-                if document == 0 {
+                // Documents that leave a capped collection are counted before the inserted one.
+                if document == 0 || in_commit == 1 {
                     return Err(error);
                 }
                 (most, failure) = (document, Some(error));
