@@ -2,7 +2,10 @@
 
 use crate::fields::Fields;
 use base::bson::{Document, Element, Type, Value};
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, Result, err};
+
+/// A field that MongoDB no longer accepts.
+const PRE_CONDITION: &str = "preCondition";
 
 /// How deep applyOps may stand within another.
 const DEPTH_MAX: usize = 10;
@@ -92,15 +95,12 @@ fn wrong_type(element: Element<'_>, expected: Type) -> Error {
 
 /// Takes the fields beside the operations.
 ///
-/// Errors: 6711600 and 6711601 for what MongoDB no longer takes; those of the parts of a transaction's entry,
+/// Errors: 6711600 for a field that MongoDB no longer accepts; those of the parts of a transaction's entry,
 /// which clients can't apply; FailedToParse for an unknown mode, NotImplemented for one that isn't a client's.
 pub(super) fn check_options(fields: &mut Fields<'_>, command: Document<'_>) -> Result<()> {
-    for (name, code) in [("preCondition", 6711600), ("alwaysUpsert", 6711601)] {
-        if fields.any(name)?.is_some() {
-            let code = ErrorCode::from_number(code);
-            let error = Error::new(code, format!("applyOps command no longer supports the '{name}' option"));
-            return Err(error.context(&format!("Failed to parse applyOps command: {command}")));
-        }
+    if fields.any(PRE_CONDITION)?.is_some() {
+        let error = err!(6711600, "applyOps command no longer supports the '{PRE_CONDITION}' option");
+        return Err(error.context(&format!("Failed to parse applyOps command: {command}")));
     }
     if fields.boolean("prepare")?.unwrap_or(false) {
         return Err(err!(BadValue, "applyOps command can't have 'prepare' field"));

@@ -182,6 +182,8 @@ fn rename(object: Document<'_>) -> DocumentBuf {
 
 fn nested(call: &mut Call<'_>, object: Document<'_>, options: Options) -> Result<()> {
     let operations = checks::operations(object)?;
+    let always_upsert = object.get("alwaysUpsert").map_or(options.always_upsert, |upsert| upsert.is_truthy());
+    let options = Options { always_upsert, ..options };
     let outcome: Result<Results> = super::apply(call, operations, options);
     // What went wrong within is told without the results within.
     outcome.map(drop).map_err(|error| Error::new(error.code(), error.message()))

@@ -104,7 +104,7 @@ impl Place<'_, '_> {
         let update = Update::from_oplog(object, &self.context)?;
         let what =
             if update.is_replacement() { "Update of non-mod failed" } else { "Failed to apply update" };
-        let upsert = entry.get("b").is_some_and(|upsert| upsert.is_truthy());
+        let upsert = self.options.always_upsert || entry.get("b").is_some_and(|upsert| upsert.is_truthy());
         self.call.server.counters.updated.add(1);
         match self.run_update(operation, id, update, upsert)? {
             true => Ok(true),

@@ -27,6 +27,8 @@ pub(crate) const APPLY_OPS: Command = Command::new(
 #[derive(Clone, Copy)]
 struct Options {
     bypass_validation: bool,
+    /// Whether an update inserts the document if it is missing.
+    always_upsert: bool,
 }
 
 fn apply_ops(call: &mut Call<'_>) -> Result<Answer> {
@@ -35,8 +37,11 @@ fn apply_ops(call: &mut Call<'_>) -> Result<Answer> {
     fields.command_value();
     checks::check_options(&mut fields, call.request.body)?;
     let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
+    // The default is MongoDB's up to 8.0. `mongorestore` doesn't set the field, and a dump may have updates
+    // of a document that was deleted during the dump.
+    let always_upsert = fields.boolean("alwaysUpsert")?.unwrap_or(true);
     fields.finish()?;
-    let outcome = apply(call, operations, Options { bypass_validation });
+    let outcome = apply(call, operations, Options { bypass_validation, always_upsert });
     call.acknowledge(None)?;
     match outcome {
         Ok(results) => {
