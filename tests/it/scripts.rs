@@ -1,26 +1,32 @@
 //! Runs the golden scripts of `tests/scripts` over a socket.
 //!
-//! A script is a sequence of blocks with blank lines between. A block is commands, a line `---`,
-//! and the replies, one for each command, in the same form:
+//! Each command has its reply below it, marked with `=`:
 //!
 //! ```text
 //! # Inserting the same _id twice.
 //! {insert: "c", documents: [{_id: 1}]}
+//! = {n: 1, ok: 1}
 //! ! {insert: "c", documents: [{_id: 1}]}
+//! = {
+//!     n: 0,
+//!     writeErrors: [{index: 0, code: 11000, …}],
+//!     ok: 1
+//!   }
 //! s2: {count: "c"}
-//! ---
-//! {n: 1, ok: 1}
-//! {n: 0, writeErrors: [{index: 0, code: 11000, …}], ok: 1}
-//! s2: {n: 1, ok: 1}
+//! = {n: 1, ok: 1}
 //! ```
 //!
-//! Commands are documents in extended JSON or the shell's form, over as many lines as they like.
-//! `use db2` changes the database (`test` at first) from then on; `s2:` means a connection of
-//! that name; `!` says that an error is expected, be it the command's, a write error or a write
-//! concern error; `#` opens a comment. Every script starts on an empty server. What differs from
-//! run to run has names: see [`unstable`](crate::unstable). `login user@db password`, with a mechanism if it isn't
-//! SCRAM-SHA-256, shows the last reply of logging in. The scripts of some folders are for a replica set, or for a server
-//! that lets nobody in but users.
+//! - A command is a document in extended JSON or the shell's form. It starts at the beginning of a line and may take
+//!   several lines.
+//! - Further lines of a reply are indented by two spaces. Blank lines have no meaning.
+//! - `use db2` changes the database for all commands below. The first database is `test`.
+//! - `s2:` names another connection.
+//! - `!` expects an error: of the command, of a write, or of the write concern.
+//! - `#` starts a comment.
+//! - `login user@db password [mechanism]` logs in and shows the last reply. The default is SCRAM-SHA-256.
+//!
+//! Every script starts on an empty server. Values that change from run to run have names: see
+//! [`unstable`](crate::unstable). Some folders are for a replica set or for a server with `--auth`.
 
 use crate::client::Client;
 use crate::describe::pretty;
@@ -40,14 +46,18 @@ use wire::scram::Mechanism;
 /// One command of a script.
 struct Step {
     line: usize,
+    /// The text between the previous reply and this one: comments, `use`, the command.
+    head: String,
     connection: String,
     expects_error: bool,
-    /// With its `$db`; nothing where somebody logs in.
+    /// The command with its `$db`. Empty for `login`.
     command: DocumentBuf,
     login: Option<Login>,
+    /// The expected reply without its mark. A new command has none.
+    expected: String,
 }
 
-/// Somebody who logs in.
+/// The arguments of `login`.
 struct Login {
     user: String,
     db: String,
@@ -55,83 +65,117 @@ struct Login {
     mechanism: Mechanism,
 }
 
-/// Commands, and the text of the replies expected.
-struct Block {
-    /// All lines up to and with `---`, as they stand.
-    head: String,
-    steps: Vec<Step>,
-    expected: String,
+/// Reads the lines of a script in order.
+struct Lines<'t> {
+    lines: Vec<&'t str>,
+    at: usize,
+    database: String,
 }
 
-/// Reads a script into its blocks and the comment behind them; errors name the line.
-fn parse_script(text: &str) -> Result<(Vec<Block>, String), String> {
-    let lines: Vec<_> = text.lines().collect();
-    let mut blocks = Vec::new();
-    let mut database = "test".to_string();
-    let mut at = 0;
-    while let Some(length) = lines[at..].iter().position(|line| *line == "---") {
-        let head = &lines[at..at + length];
-        let steps = parse_steps(head, at + 1, &mut database)?;
-        let replies = at + length + 1;
-        let end = lines[replies..].iter().position(|line| line.trim().is_empty());
-        let end = end.map_or(lines.len(), |end| replies + end);
-        let head: String = head.iter().map(|line| format!("{line}\n")).collect();
-        blocks.push(Block { head, steps, expected: lines[replies..end].join("\n") });
-        at = end;
-    }
-    match lines[at..].iter().position(|line| !line.trim().is_empty() && !line.starts_with('#')) {
-        Some(rest) => Err(format!("line {}: commands without ---", at + rest + 1)),
-        None => Ok((blocks, lines[at..].iter().map(|line| format!("{line}\n")).collect())),
-    }
-}
-
-fn parse_steps(lines: &[&str], first_line: usize, database: &mut String) -> Result<Vec<Step>, String> {
+/// Reads a script: its commands and the text after the last reply. Errors name the line.
+fn parse_script(text: &str) -> Result<(Vec<Step>, String), String> {
+    let mut lines = Lines { lines: text.lines().collect(), at: 0, database: "test".to_string() };
     let mut steps = Vec::new();
-    let mut at = 0;
-    while at < lines.len() {
-        let line = lines[at].trim();
-        let number = first_line + at;
-        at += 1;
-        if line.is_empty() || line.starts_with('#') {
-            continue;
+    loop {
+        let begin = lines.at;
+        let Some(mut step) = lines.command()? else {
+            return Ok((steps, joined(&lines.lines[begin..])));
+        };
+        step.head = joined(&lines.lines[begin..lines.at]);
+        step.expected = lines.reply()?;
+        steps.push(step);
+    }
+}
+
+fn joined(lines: &[&str]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+impl Lines<'_> {
+    /// Reads the next command, without its head and reply. `None` at the end.
+    fn command(&mut self) -> Result<Option<Step>, String> {
+        while let Some(&line) = self.lines.get(self.at) {
+            self.at += 1;
+            let number = self.at;
+            if line.trim().is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if let Some(name) = line.strip_prefix("use ") {
+                self.database = name.trim().to_string();
+                continue;
+            }
+            if line.starts_with(['=', ' ', '\t']) {
+                return Err(format!("line {number}: neither a command nor the reply to one: {line}"));
+            }
+            let (connection, line) = split_connection(line.trim_end());
+            let expects_error = line.starts_with('!');
+            let text = line.trim_start_matches('!').trim_start();
+            let (command, login) = match text.strip_prefix("login ") {
+                Some(words) => {
+                    let login =
+                        read_login(words).ok_or_else(|| format!("line {number}: login user@db password"))?;
+                    (DocumentBuf::default(), Some(login))
+                }
+                None => (self.document(text)?, None),
+            };
+            let (head, expected) = Default::default();
+            return Ok(Some(Step {
+                line: number,
+                head,
+                connection,
+                expects_error,
+                command,
+                login,
+                expected,
+            }));
         }
-        if let Some(name) = line.strip_prefix("use ") {
-            *database = name.trim().to_string();
-            continue;
-        }
-        let (connection, line) = split_connection(line);
-        let expects_error = line.starts_with('!');
-        let mut text = line.trim_start_matches('!').trim_start().to_string();
-        if let Some(words) = text.strip_prefix("login ") {
-            let login = read_login(words).ok_or_else(|| format!("line {number}: login user@db password"))?;
-            let command = DocumentBuf::default();
-            steps.push(Step { line: number, connection, expects_error, command, login: Some(login) });
-            continue;
-        }
-        // A command goes on as long as it cannot be read.
-        let command = loop {
-            match parse_prefix(&text) {
+        Ok(None)
+    }
+
+    /// Reads a document that begins with this text. Lines are added until it parses.
+    fn document(&mut self, begin: &str) -> Result<DocumentBuf, String> {
+        let number = self.at;
+        let mut text = begin.to_string();
+        loop {
+            let error = match parse_prefix(&text) {
                 Ok((command, rest)) if rest.trim().is_empty() || rest.trim().starts_with('#') => {
-                    break command;
+                    return Ok(with_database(command, &self.database));
                 }
                 Ok((_, rest)) => return Err(format!("line {number}: {rest:?} behind a command")),
-                Err(error) if at == lines.len() => return Err(format!("line {number}: {}", error.message())),
-                Err(_) => {
-                    text.push('\n');
-                    text.push_str(lines[at]);
-                    at += 1;
-                }
-            }
-        };
-        steps.push(Step {
-            line: number,
-            connection,
-            expects_error,
-            command: with_database(command, database),
-            login: None,
-        });
+                Err(error) => error,
+            };
+            let Some(line) = self.lines.get(self.at).filter(|line| !line.starts_with('=')) else {
+                return Err(format!("line {number}: {}", error.message()));
+            };
+            text.push('\n');
+            text.push_str(line);
+            self.at += 1;
+        }
     }
-    Ok(steps)
+
+    /// Reads the reply below a command. A new command has none.
+    fn reply(&mut self) -> Result<String, String> {
+        let number = self.at + 1;
+        let Some(first) = self.lines.get(self.at).and_then(|line| line.strip_prefix("= ")) else {
+            return Ok(String::new());
+        };
+        let further = self.lines[self.at + 1..].iter().map_while(|line| line.strip_prefix("  "));
+        let lines: Vec<_> = std::iter::once(first).chain(further).collect();
+        self.at += lines.len();
+        let reply = lines.join("\n");
+        // A command that is indented by mistake must not count as a part of the reply.
+        match parse_prefix(&reply) {
+            Ok((_, rest)) if !rest.trim().is_empty() => {
+                Err(format!("line {number}: {rest:?} behind a reply"))
+            }
+            _ => Ok(reply),
+        }
+    }
+}
+
+/// A reply as a script shows it.
+fn marked(reply: &str) -> String {
+    format!("= {}\n", reply.replace('\n', "\n  "))
 }
 
 fn read_login(words: &str) -> Option<Login> {
@@ -220,7 +264,7 @@ impl Run<'_> {
             let wanted = if step.expects_error { "an error was expected" } else { "no error was expected" };
             self.surprises.push(failed(&format!("{wanted}, but the reply is\n{text}\n")));
         }
-        Ok(if step.connection.is_empty() { text } else { format!("{}: {text}", step.connection) })
+        Ok(text)
     }
 }
 
@@ -285,9 +329,9 @@ struct Outcome {
 
 /// Runs a script to its end.
 fn run_script(server: &Server, text: &str, turns: Turns) -> Result<Outcome, String> {
-    let (blocks, tail) = parse_script(text)?;
-    let commands = blocks.iter().flat_map(|block| &block.steps);
-    let databases: BTreeSet<_> = commands
+    let (steps, tail) = parse_script(text)?;
+    let databases: BTreeSet<_> = steps
+        .iter()
         .filter_map(|step| step.command.view().get("$db").and_then(|db| db.as_str()).map(str::to_string))
         .collect();
     let emptied = if server.is_guarded() { Ok(()) } else { server.empty(&databases) };
@@ -302,14 +346,13 @@ fn run_script(server: &Server, text: &str, turns: Turns) -> Result<Outcome, Stri
         surprises: Vec::new(),
     };
     let (mut written, mut differences) = (String::new(), Vec::new());
-    for block in &blocks {
-        let replies =
-            block.steps.iter().map(|step| run.step(step)).collect::<Result<Vec<_>, _>>()?.join("\n");
-        if replies != block.expected {
-            let line = block.steps.first().map_or(0, |step| step.line);
-            differences.push(format!("block at line {line}\n{}", difference(&block.expected, &replies)));
+    for step in &steps {
+        let reply = run.step(step)?;
+        if reply != step.expected {
+            differences.push(format!("line {}\n{}", step.line, difference(&step.expected, &reply)));
         }
-        written.push_str(&format!("{}---\n{replies}\n", block.head));
+        written.push_str(&step.head);
+        written.push_str(&marked(&reply));
     }
     written.push_str(&tail);
     Ok(Outcome { written, differences, surprises: run.surprises })
@@ -527,17 +570,22 @@ fn run_files(what: &str, files: &[PathBuf], renews: bool, start: impl Fn() -> Op
 
 #[test]
 fn scripts_are_read_as_described() {
-    let text =
-        "# c\n{a: 1,\n b: 2} # d\nuse x\ns2: ! {c: 1}\n---\n{ok: 1}\ns2: {ok: 0}\n\n{d: 1, $db: 'y'}\n---\n";
-    let (blocks, tail) = parse_script(text).unwrap();
-    assert_eq!(tail, "");
-    let step = &blocks[0].steps[1];
-    assert_eq!((step.line, step.connection.as_str(), step.expects_error), (5, "s2", true));
+    let text = "# c\n{a: 1,\n b: 2} # d\n= {ok: 1}\n\nuse x\ns2: ! {c: 1}\n= {\n    ok: 0\n  }\n{d: 1, $db: 'y'}\n# e\n";
+    let (steps, tail) = parse_script(text).unwrap();
+    assert_eq!(tail, "# e\n");
+    let step = &steps[1];
+    assert_eq!((step.line, step.connection.as_str(), step.expects_error), (7, "s2", true));
     assert_eq!(step.command, base::bson::extended_json::parse("{c: 1, $db: 'x'}").unwrap());
-    assert_eq!(blocks[0].expected, "{ok: 1}\ns2: {ok: 0}");
-    assert_eq!(blocks[1].steps[0].command.view().get("$db").unwrap().as_str(), Some("y"));
-    assert!(parse_script("{a: 1}\n").is_err_and(|error| error.starts_with("line 1")));
-    assert!(parse_script("\n{a: }\n---\n").is_err_and(|error| error.starts_with("line 2")));
+    assert_eq!((step.head.as_str(), step.expected.as_str()), ("\nuse x\ns2: ! {c: 1}\n", "{\n  ok: 0\n}"));
+    assert_eq!(marked(&step.expected), "= {\n    ok: 0\n  }\n");
+    assert_eq!(steps[2].command.view().get("$db").unwrap().as_str(), Some("y"));
+    assert_eq!(steps[2].expected, "");
+    let fails = |text: &str, line: &str| parse_script(text).is_err_and(|error| error.starts_with(line));
+    assert!(fails("\n{a: }\n= {ok: 1}\n", "line 2"));
+    assert!(fails("= {ok: 1}\n", "line 1"));
+    assert!(fails("{a: 1}\n= {ok: 1}\n= {ok: 1}\n", "line 3"));
+    assert!(fails("{a: 1}\n= {ok: 1}\n  {b: 1}\n", "line 2"));
+    assert!(fails("{a: 1}\n---\n{ok: 1}\n", "line 2"));
     assert_eq!(difference("a\nb\nc", "a\nx\nc"), "  - b\n  + x\n");
     assert_eq!(difference("", "x"), "  + x\n");
 }
