@@ -1,0 +1,170 @@
+"""Runs the blocks of Markdown pages as they are written.
+
+- A block whose first line is a comment with a file name becomes that file.
+- A `console` block is a shell session. A line behind `$` is a command. The lines below a command must appear in its
+  output, in this order. `…` stands for any text. `$ cat FILE` writes FILE with the lines below it.
+- A command that starts a server, or that ends with `&`, runs in the background.
+- Lines that begin with `test> ` are typed into the command above them.
+- A block that uses port 27017 gets a network namespace of its own where that is possible. Else the port must be free.
+
+Blocks of other kinds are examples, and do not run. Each section of a page starts in an empty folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import pathlib
+import re
+import subprocess
+import time
+
+SECONDS = 900
+NUMBERS = itertools.count(1)
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+NAMED = re.compile(r"^(?:#|//|<!--) ([\w./-]+\.\w+)(?: -->)?$")
+SERVES = re.compile(r"(cargo run --release|vellum)( --(?!help|version)|$)")
+OPENING = "opening"
+
+
+class Differs(Exception):
+    """A page says one thing, and its command did another."""
+
+
+@dataclasses.dataclass
+class Command:
+    """One command of a console block, and the output that the page shows."""
+
+    text: str
+    expected: list[str]
+
+
+def sections(page: str) -> dict[str, list[tuple[str, str]]]:
+    """The blocks of each section by its heading. Blocks before the first heading are the opening."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for part in re.split(r"^(?=## )", page, flags=re.M):
+        blocks = FENCE.findall(part)
+        if blocks:
+            heading = part.splitlines()[0]
+            found[heading.lstrip("# ") if heading.startswith("## ") else OPENING] = blocks
+    return found
+
+
+def console(text: str) -> list[Command]:
+    """The commands of a block."""
+    commands: list[Command] = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            # A comment behind a command is for the reader.
+            commands.append(Command(re.sub(r"\s+# .*$", "", line[2:]), []))
+        elif commands:
+            commands[-1].expected.append(line)
+    return commands
+
+
+def matches(expected: list[str], said: str) -> bool:
+    """Whether the output has these lines, in this order."""
+    lines = iter(said.splitlines())
+    return all(any(pattern(wanted).fullmatch(line.rstrip()) for line in lines) for wanted in expected if wanted.strip())
+
+
+def pattern(wanted: str) -> re.Pattern[str]:
+    """A line where `…` stands for any text."""
+    return re.compile(".*".join(re.escape(part) for part in wanted.rstrip().split("…")))
+
+
+def can_isolate() -> bool:
+    """Whether this user may make network namespaces."""
+    try:
+        return subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+class Shell:
+    """A shell in a folder. State such as variables and the folder stays from one command to the next."""
+
+    def __init__(self, folder: pathlib.Path, environment: dict[str, str], isolated: bool):
+        self.folder = folder
+        alone = ["unshare", "--net", "--"] if isolated else []
+        self.shell = subprocess.Popen([*alone, "bash"], cwd=folder, text=True, env=environment,
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if isolated:
+            self.say("ip link set lo up")
+
+    def say(self, text: str) -> None:
+        """Types a line."""
+        assert self.shell.stdin
+        self.shell.stdin.write(text + "\n")
+        self.shell.stdin.flush()
+
+    def run(self, command: Command, scratch: pathlib.Path) -> None:
+        """Runs one command. Raises Differs."""
+        number = next(NUMBERS)
+        log, done = scratch / f"said-{number}", scratch / f"done-{number}"
+        typed = [line.removeprefix("test> ") for line in command.expected if line.startswith("test> ")]
+        expected = [line for line in command.expected if not line.startswith("test> ")]
+        cat = re.fullmatch(r"cat (\S+)", command.text)
+        source = scratch / f"typed-{number}"
+        source.write_text("\n".join(command.expected if cat else typed) + "\n")
+        if cat:
+            self.say(f"cp {source} {cat[1]}; echo $? > {done}")
+            if self.wait(done, ["…"]).strip() != "0":
+                raise Differs(f"{cat[1]} cannot be written")
+            return
+        if SERVES.match(command.text) or command.text.endswith("&"):
+            self.say(f"{command.text.removesuffix('&')} > {log} 2>&1 < /dev/null &")
+            said = self.wait(log, expected)
+        else:
+            self.say(f"{{ {command.text} ; }} > {log} 2>&1 < {source}; echo $? > {done}")
+            code = self.wait(done, ["…"]).strip()
+            said = log.read_text(errors="replace")
+            if code != "0":
+                raise Differs(f"$ {command.text}\nended with {code or 'no exit code in time'}:\n{said[-3000:]}")
+        # mongosh prints its prompt in front of each answer.
+        said = re.sub(r"^(\w+> |\.\.\. )+", "", said, flags=re.M)
+        if not matches(expected, said):
+            raise Differs(f"$ {command.text}\nexpected:\n" + "\n".join(expected) + f"\nbut printed:\n{said[-3000:]}")
+
+    def wait(self, file: pathlib.Path, expected: list[str]) -> str:
+        """Waits until a file has these lines. Returns the file's text, also after the deadline."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            said = file.read_text(errors="replace") if file.exists() else ""
+            if (said and matches(expected, said)) or time.monotonic() > deadline or self.shell.poll() is not None:
+                return said
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        """Ends the shell and its background jobs."""
+        if self.shell.poll() is None:
+            self.say("kill $(jobs -p) 2>/dev/null; wait; exit 0")
+        try:
+            self.shell.wait(30)
+        except subprocess.TimeoutExpired:
+            self.shell.kill()
+            self.shell.wait()
+        for pipe in (self.shell.stdin, self.shell.stdout):
+            assert pipe
+            pipe.close()
+
+
+def run(blocks: list[tuple[str, str]], folder: pathlib.Path, scratch: pathlib.Path, environment: dict[str, str]) -> int:
+    """Runs the blocks of one section in a folder. Returns the number of commands. Raises Differs."""
+    count = 0
+    for kind, text in blocks:
+        name = NAMED.match(text.split("\n", 1)[0])
+        if kind == "console":
+            shell = Shell(folder, environment, "27017" in text and can_isolate())
+            try:
+                for command in console(text):
+                    shell.run(command, scratch)
+                    count += 1
+            finally:
+                shell.end()
+        elif name:
+            target = folder / name[1]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+    return count
