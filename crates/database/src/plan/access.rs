@@ -26,7 +26,8 @@ pub(crate) fn bounds(index: &Arc<Index>, conjuncts: &Conjuncts<'_>) -> Access {
     let has_values = index.spec.sparse && index.spec.parts.len() == 1 && index.spec.serves_plain_queries();
     for (part, conjunct) in used {
         let exists = conjunct.exists && has_values && !is_positional(&conjunct.path);
-        let proves = (conjunct.bounds.exact || exists) && !(conjunct.negated && access.is_multikey(part));
+        let by_one_key = !(conjunct.negated || conjunct.bounds.whole_arrays) || !access.is_multikey(part);
+        let proves = (conjunct.bounds.exact || exists) && by_one_key;
         let hashed = index.spec.parts.get(part).is_some_and(|part| part.kind == KeyKind::Hashed);
         if let Some(proven) = access.proven.get_mut(conjunct.member) {
             *proven |= proves && !hashed;
@@ -59,6 +60,7 @@ impl Access {
                     Some(intervals) => intervals,
                     None => continue,
                 },
+                _ if conjunct.bounds.whole_arrays && self.is_multikey(part) => Intervals::all(),
                 _ => conjunct.bounds.intervals.clone(),
             };
             used.push((part, conjunct));

@@ -20,6 +20,8 @@ pub(crate) struct Bounds {
     pub(crate) exact: bool,
     /// What an index must order its strings by to have the keys there.
     pub(crate) strings: Strings,
+    /// Whether a whole array satisfies the predicate whatever its elements are, which are its keys.
+    pub(crate) whole_arrays: bool,
 }
 
 /// What bounds say of strings, and so which indexes they are right for.
@@ -29,6 +31,13 @@ pub(crate) struct Strings {
     pub(crate) compared: bool,
     /// Some begin as a pattern does: byte by byte, whatever the query's collation.
     pub(crate) patterns: bool,
+}
+
+impl Bounds {
+    /// Bounds that an array satisfies by its elements.
+    pub(crate) fn new(intervals: Intervals, exact: bool, strings: Strings) -> Bounds {
+        Bounds { intervals, exact, strings, whole_arrays: false }
+    }
 }
 
 impl Strings {
@@ -83,7 +92,7 @@ pub(crate) fn of_not(predicate: &Predicate, path: &Path, collation: &Collation) 
         Predicate::Compare(comparison) if is_null(&comparison.operand) => {
             let equal = comparison.op == ComparisonOp::Eq;
             let rest = Intervals::union(vec![Interval::point(Value::Null)]).complement();
-            return equal.then_some(Bounds { intervals: rest, exact: false, strings: Strings::default() });
+            return equal.then(|| Bounds { intervals: rest, ..inexact(Vec::new()) });
         }
         Predicate::Compare(comparison) if is_plain(comparison.operand.view()) => {
             compare(comparison, path, collation)?
@@ -116,7 +125,7 @@ pub(crate) fn is_positional(path: &Path) -> bool {
 }
 
 fn inexact(intervals: Vec<Interval>) -> Bounds {
-    Bounds { intervals: Intervals::union(intervals), exact: false, strings: Strings::default() }
+    Bounds::new(Intervals::union(intervals), false, Strings::default())
 }
 
 fn is_null(value: &ValueBuf) -> bool {
@@ -146,7 +155,10 @@ fn compare(comparison: &Comparison, path: &Path, collation: &Collation) -> Optio
         Type::MinKey | Type::MaxKey => {
             let intervals = Intervals::union(vec![beyond(operand, upwards, inclusive)]);
             // Below an empty array there is a key and nothing to compare.
-            Some(Bounds { intervals, exact: path.components().len() == 1, strings: Strings::default() })
+            let bounds = Bounds::new(intervals, path.components().len() == 1, Strings::default());
+            // An array lies between both ends, also [MinKey] and [MaxKey].
+            let inwards = upwards == (operand.kind() == Type::MinKey);
+            Some(Bounds { whole_arrays: inwards && !inclusive, ..bounds })
         }
         _ if operand.as_number().is_some_and(|number| number.is_nan()) => {
             Some(inexact(vec![Interval::point(operand)]))
@@ -162,7 +174,7 @@ fn compare(comparison: &Comparison, path: &Path, collation: &Collation) -> Optio
                 interval.high = Endpoint::collated(operand, inclusive, collation);
             }
             let intervals = Intervals::union(vec![interval]);
-            Some(Bounds { intervals, exact: true, strings: Strings::of(operand) })
+            Some(Bounds::new(intervals, true, Strings::of(operand)))
         }
     }
 }
@@ -170,8 +182,8 @@ fn compare(comparison: &Comparison, path: &Path, collation: &Collation) -> Optio
 /// Comparison with an end of the order, which reaches beyond its own type.
 fn beyond(operand: Value<'_>, upwards: bool, inclusive: bool) -> Interval {
     match upwards {
-        true => Interval::new(operand, inclusive || operand.kind() == Type::MaxKey, Value::MaxKey, true),
-        false => Interval::new(Value::MinKey, true, operand, inclusive || operand.kind() == Type::MinKey),
+        true => Interval::new(operand, inclusive, Value::MaxKey, true),
+        false => Interval::new(Value::MinKey, true, operand, inclusive),
     }
 }
 
@@ -187,7 +199,7 @@ fn equal(operand: Value<'_>, path: &Path, collation: &Collation) -> Option<Bound
             let first = array.iter().next().unwrap_or(Value::Undefined);
             Some(Bounds { strings, ..inexact(vec![point(first), point(operand)]) })
         }
-        _ => Some(Bounds { intervals: Intervals::union(vec![point(operand)]), exact: true, strings }),
+        _ => Some(Bounds::new(Intervals::union(vec![point(operand)]), true, strings)),
     }
 }
 
@@ -207,7 +219,7 @@ fn one_of(within: &In, path: &Path, collation: &Collation) -> Option<Bounds> {
         }
     }
     within.regexes.iter().for_each(|regex| add(pattern(regex), &mut intervals));
-    Some(Bounds { intervals: Intervals::union(intervals), exact, strings })
+    Some(Bounds::new(Intervals::union(intervals), exact, strings))
 }
 
 /// Strings that may match, and the pattern itself as a stored value.
@@ -233,7 +245,7 @@ fn pattern(regex: &RegexMatch) -> Bounds {
         }
     };
     let intervals = Intervals::union(vec![strings, stored]);
-    Bounds { intervals, exact, strings: Strings { compared: false, patterns: true } }
+    Bounds::new(intervals, exact, Strings { compared: false, patterns: true })
 }
 
 /// The least text after all that begin with `prefix`.

@@ -244,8 +244,10 @@ impl Collector<'_> {
             let needs_value = all.clone().all(|conjunct| conjunct.needs_value);
             let strings =
                 all.clone().fold(Strings::default(), |strings, one| strings.and(one.bounds.strings));
+            let whole_arrays = all.clone().any(|conjunct| conjunct.bounds.whole_arrays);
             let intervals = all.flat_map(|conjunct| conjunct.bounds.intervals.as_slice().iter().cloned());
-            let bounds = Bounds { intervals: Intervals::union(intervals.collect()), exact, strings };
+            let bounds = Bounds::new(Intervals::union(intervals.collect()), exact, strings);
+            let bounds = Bounds { whole_arrays, ..bounds };
             self.add(candidate.path.clone(), bounds, needs_value, Arrays::Anywhere, inside);
         }
     }

@@ -88,5 +88,5 @@ fn compare(operator: &str, value: Value<'_>, collation: &Collation) -> Option<Bo
         intervals.push(Interval::point(Value::Undefined));
     }
     let strings = Strings { compared: depends_on_collation(value), patterns: false };
-    Some(Bounds { intervals: Intervals::union(intervals), exact: false, strings })
+    Some(Bounds::new(Intervals::union(intervals), false, strings))
 }

@@ -43,6 +43,12 @@ const DOCUMENTS: &[&str] = &[
     "{a: [{'0': 1}]}",
     "{a: [{'0': {b: 1}}, {b: 2}]}",
     "{a: {b: {'0': 1}}}",
+    "{a: {$minKey: 1}}",
+    "{a: {$maxKey: 1}}",
+    "{a: [{$minKey: 1}]}",
+    "{a: [{$maxKey: 1}]}",
+    "{a: {b: {$minKey: 1}}}",
+    "{a: [{b: {$maxKey: 1}}, {b: [{$minKey: 1}]}]}",
 ];
 
 const PATHS: &[&str] = &["a", "a.b", "a.0", "a.0.b", "a.b.0"];
@@ -66,7 +72,22 @@ const CONDITIONS: &[&str] = &[
     "{$not: {$elemMatch: {$gt: 0}}}",
     "{$elemMatch: {b: null}}",
     "{$elemMatch: {b: {$ne: null}}}",
+    "{$eq: {$minKey: 1}}",
+    "{$eq: {$maxKey: 1}}",
     "{$gt: {$minKey: 1}}",
+    "{$gte: {$minKey: 1}}",
+    "{$lt: {$minKey: 1}}",
+    "{$lte: {$minKey: 1}}",
+    "{$gt: {$maxKey: 1}}",
+    "{$gte: {$maxKey: 1}}",
+    "{$lt: {$maxKey: 1}}",
+    "{$lte: {$maxKey: 1}}",
+    "{$not: {$gt: {$minKey: 1}}}",
+    "{$ne: {$minKey: 1}}",
+    "{$in: [{$minKey: 1}, {$maxKey: 1}]}",
+    "{$gt: {$minKey: 1}, $lt: {$maxKey: 1}}",
+    "{$elemMatch: {$gt: {$minKey: 1}}}",
+    "{$elemMatch: {$lt: {$minKey: 1}}}",
 ];
 
 const INDEXES: &[&str] = &[

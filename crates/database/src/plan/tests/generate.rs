@@ -33,7 +33,7 @@ impl Random {
     fn scalar<R>(&mut self, put: impl FnOnce(Value<'_>) -> R) -> R {
         let small = self.below(4) as i32;
         // Small numbers mostly: one and the same index then has many values of one bracket.
-        let kind = if self.chance(50) { 0 } else { self.below(24) };
+        let kind = if self.chance(50) { 0 } else { self.below(27) };
         put(match kind {
             0..=8 => Value::Int32(small),
             9 => Value::Int64(i64::from(small)),
@@ -49,6 +49,7 @@ impl Random {
             19 => Value::ObjectId(ObjectId([small as u8; 12])),
             20 => [Value::MinKey, Value::MaxKey, Value::Undefined, Value::Symbol("x")][small as usize],
             21 => Value::Timestamp(small as u64),
+            22..=24 => [Value::MinKey, Value::MaxKey][small as usize % 2],
             _ => Value::Null,
         })
     }
