@@ -25,6 +25,7 @@ impl Database {
             for index in collection.data.iter().flat_map(|data| data.indexes.iter()) {
                 let clustered_after = clustered_after.filter(|_| index.spec.clustered);
                 let after = index.spec.expire_after_seconds.or(clustered_after.map(|seconds| seconds as f64));
+                // An index of text has two parts, and expires nothing.
                 let (Some(seconds), [part]) = (after, &*index.spec.parts) else { continue };
                 let before = self.now_millis().saturating_sub((seconds * 1000.0) as i64);
                 let swept = self.sweep(&collection.namespace, part.path.as_str(), &index.spec.name, before);
@@ -47,7 +48,7 @@ impl Database {
         let request = DeleteRequest {
             matcher: Arc::new(Matcher::parse(filter.finish().view(), &context)?),
             single: false,
-            hint: Some(Hint::Name(index.to_string())),
+            hint: Some(Hint::Internal(index.to_string())),
         };
         let deleted = self.by_latest_catalog(|| self.delete(&operation, namespace, &request, &context));
         deleted.map(|(deleted, _)| deleted)

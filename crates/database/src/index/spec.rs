@@ -426,7 +426,10 @@ fn check(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
             ));
         }
     }
-    if spec.expire_after_seconds.is_some() && spec.parts.len() > 1 {
+    // The fields as given: text on one field is one, though it is stored as two.
+    let fields = whole.get("key").and_then(|key| key.as_document()).map_or(0, |key| key.iter().count());
+    let is_stored_text = spec.text.is_some() && fields == 2 && whole.get("weights").is_some();
+    if spec.expire_after_seconds.is_some() && fields > 1 && !is_stored_text {
         return Err(err!(
             CannotCreateIndex,
             "TTL indexes are single-field indexes, compound indexes do not support TTL. Index spec: {whole}"

@@ -11,6 +11,8 @@ use std::sync::Arc;
 pub enum Hint {
     /// The index of this name.
     Name(String),
+    /// The same, hidden or not: for reads of the server's own.
+    Internal(String),
     /// The index with this key pattern.
     Key(DocumentBuf),
     /// `{$natural: ±1}`: a collection scan, forwards or backwards.
@@ -44,6 +46,7 @@ impl Hint {
         let mut visible = data.indexes.iter().filter(|index| !index.spec.hidden);
         let found = match self {
             Hint::Natural { .. } => return Ok(None),
+            Hint::Internal(name) => data.indexes.iter().find(|index| index.spec.name == *name),
             Hint::Name(name) => visible.find(|index| index.spec.name == *name),
             Hint::Key(key) => {
                 let mut same = visible.filter(|index| same_pattern(index.spec.key.view(), key.view()));
