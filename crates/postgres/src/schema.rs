@@ -1,7 +1,6 @@
 //! The schema: its tables and functions, its version, and the statements that use it.
 //!
-//! Whoever opens a store makes the schema under an advisory lock, if it isn't there, or brings one of an earlier
-//! version up to date: one without a log while nobody uses it, others beside those who do. A schema of a greater version than this one is refused.
+//! Opening a store makes the schema under an advisory lock if it is missing. A schema of another version is refused.
 
 use crate::connection::{Connection, Statement};
 use crate::direct::Direct;
@@ -11,11 +10,7 @@ use crate::placed::{fence, placed, quoted};
 use std::sync::Arc;
 
 /// The version of the schema that this code makes and uses.
-const VERSION: i64 = 5;
-
-/// What brings a schema up to each of the later versions.
-const LATER: [(i64, &str); 3] =
-    [(3, include_str!("schema-3.sql")), (4, include_str!("schema-4.sql")), (5, include_str!("schema-5.sql"))];
+const VERSION: i64 = 6;
 
 /// How many numbers of trees a front takes at a time: the increment of their sequence.
 pub(crate) const IDENTS: u64 = 64;
@@ -328,7 +323,7 @@ const APPLY: &str = "select SCHEMA.apply(\
 
 /// Makes the schema where it isn't there, and checks its version.
 ///
-/// Errors: the server's; `Lost` with words where the schema is of a later version.
+/// Errors: the server's; `Lost` with both versions if the schema has another one.
 pub(crate) fn prepare(connection: &mut Connection, schema: &str) -> Answer<()> {
     let name = quoted(schema);
     // The lock ends with the transaction, whatever becomes of it.
@@ -348,43 +343,16 @@ fn make(connection: &mut Connection, name: &str) -> Answer<()> {
     );
     if connection.one(&there, &[])?.first().is_none_or(|row| row.int(0) == 0) {
         connection.batch(&placed(include_str!("schema.sql"), name))?;
-        connection.batch(&placed(include_str!("schema-2.sql"), name))?;
-        LATER.iter().try_for_each(|(_, step)| connection.batch(&placed(step, name)))?;
         return ["kv", "log"].iter().try_for_each(|table| compress_faster(connection, name, table));
     }
     let version = Statement::new("version", format!("select version from {name}.version where one = 1"));
     let found = connection.one(&version, &[])?.first().map_or(0, |row| row.int(0));
     match found {
-        1..=VERSION => {}
-        _ => {
-            return Err(Failure::Lost(format!(
-                "the schema {name} is of version {found}, and this program uses version {VERSION}"
-            )));
-        }
+        VERSION => Ok(()),
+        _ => Err(Failure::Lost(format!(
+            "the schema {name} has version {found}, and this version of Vellum uses version {VERSION} alone"
+        ))),
     }
-    if found < 2 {
-        add_log(connection, name)?;
-    }
-    // Whoever uses the schema goes on beside these.
-    LATER
-        .iter()
-        .filter(|(version, _)| found < *version)
-        .try_for_each(|(_, sql)| connection.batch(&placed(sql, name)))
-}
-
-/// Brings a schema of version 1 up to version 2, for it had no log.
-fn add_log(connection: &mut Connection, name: &str) -> Answer<()> {
-    let used = Statement::new("used", format!("select count(*) from {name}.fronts where until > now()"));
-    if connection.one(&used, &[])?.first().is_some_and(|row| row.int(0) > 0) {
-        return Err(Failure::Lost(format!(
-            "the schema {name} is of version 1, and in use: what its users write would be missing in the log"
-        )));
-    }
-    connection.batch(&placed(include_str!("schema-2.sql"), name))?;
-    compress_faster(connection, name, "log")?;
-    // Times have been given before: the log doesn't tell all there is.
-    let now = "(extract(epoch from now())::int8 << 32 | 1) # (-9223372036854775808)::int8";
-    connection.batch(&format!("select setval('{}.clock', {now})", name.replace('\'', "''")))
 }
 
 /// Has a table's values compressed faster than by default, where the server can.

@@ -1,5 +1,4 @@
--- What the store keeps, in a schema of its own. SCHEMA and FENCE are put in place by schema.rs, which runs
--- schema-2.sql behind this file: the steps from one version to the next are the same for a schema that is made.
+-- What the store keeps, in a schema of its own. schema.rs replaces SCHEMA, FENCE and QUEUE.
 --
 -- Keys are compared as memcmp does. A key beyond 2,000 bytes is kept in `long`, and stands in `key` with its
 -- first 2,000 bytes and its SHA-256. A null value is a key that a transaction has claimed, which nobody but the
@@ -170,4 +169,210 @@ begin
     end if;
 end $$;
 
-insert into SCHEMA.version values (1, 1);
+-- The log of changes, which change streams read.
+--
+-- A commit that is logged first writes what it has to tell under a number of its own. Then it takes its place
+-- in the queue, an advisory lock that it keeps until it has ended, is given its time, and notes which number
+-- has it. So no time is given before the commit of every earlier one can be seen: whoever reads the log sees
+-- all entries up to a time, and none is ever added before.
+--
+-- Times are those of the oplog, less 2^63: seconds since 1970 in the high half.
+
+create table SCHEMA.log (
+    body int8, part int4, value bytea not null, primary key (body, part)
+) with (autovacuum_vacuum_scale_factor = 0.1);
+
+create table SCHEMA.log_order (
+    time int8 primary key, body int8 not null, bytes int8 not null
+) with (autovacuum_vacuum_scale_factor = 0.1);
+
+-- Stretches of the log, each up to a time, by which it is trimmed.
+create table SCHEMA.log_stretches (upto int8 primary key, bytes int8 not null);
+
+create sequence SCHEMA.log_bodies;
+create sequence SCHEMA.clock minvalue -9223372036854775808 start -9223372036854775808;
+
+-- How many bytes of the log are kept; zero where there is none.
+create table SCHEMA.log_limit (one int4 primary key, bytes int8 not null);
+insert into SCHEMA.log_limit values (1, 1073741824);
+
+-- What the limit is, for a front that wants another unless that is negative; raises VE002 where others rely on
+-- there being a log, or none.
+create function SCHEMA.keep_log(own int8, wanted int8) returns int8 language plpgsql set lock_timeout = 0 as $$
+declare
+    present int8;
+begin
+    perform pg_advisory_xact_lock(FENCE);
+    select bytes into present from SCHEMA.log_limit where one = 1;
+    if wanted < 0 or wanted = present then
+        return present;
+    end if;
+    if (wanted = 0) <> (present = 0) then
+        perform 1 from SCHEMA.fronts where until > now() and front <> own;
+        if found then
+            raise exception using errcode = 'VE002',
+                message = 'others use the schema: whether it has a log is said when the first starts';
+        end if;
+        truncate SCHEMA.log, SCHEMA.log_order, SCHEMA.log_stretches;
+    end if;
+    update SCHEMA.log_limit set bytes = wanted where one = 1;
+    return wanted;
+end $$;
+
+-- Lets the clock go on to a time, if it isn't there yet, and gives what it shows: later commits get later times.
+create function SCHEMA.tick(earliest int8) returns int8 language plpgsql as $$
+declare
+    at int8;
+begin
+    perform pg_advisory_xact_lock(QUEUE);
+    select last_value into at from SCHEMA.clock;
+    if at < earliest then
+        at := setval('SCHEMA.clock', earliest);
+    end if;
+    return at;
+end $$;
+
+-- Brings the stretches up to date, and removes the oldest while there is more than the limit says; gives the
+-- bytes that are left. One front at a time does so, the others are only told.
+create function SCHEMA.trim() returns int8 language plpgsql as $$
+declare
+    most int8;
+    held int8;
+    oldest record;
+begin
+    select bytes into most from SCHEMA.log_limit where one = 1;
+    if pg_try_advisory_xact_lock(QUEUE + 1) then
+        insert into SCHEMA.log_stretches
+            select max(s.time), sum(s.bytes) from (
+                select o.time, o.bytes, div(sum(o.bytes) over (order by o.time), greatest(most / 16, 1)) as nth
+                from SCHEMA.log_order o
+                where o.time > coalesce((select max(upto) from SCHEMA.log_stretches), (-9223372036854775808)::int8)
+            ) s group by s.nth;
+        select coalesce(sum(bytes), 0) into held from SCHEMA.log_stretches;
+        for oldest in
+            select * from SCHEMA.log_stretches
+            where upto < (select max(upto) from SCHEMA.log_stretches) order by upto
+        loop
+            exit when held <= most;
+            with gone as (delete from SCHEMA.log_order where time <= oldest.upto returning body)
+            delete from SCHEMA.log l using gone where l.body = gone.body;
+            delete from SCHEMA.log_stretches where upto = oldest.upto;
+            held := held - oldest.bytes;
+        end loop;
+    else
+        select coalesce(sum(bytes), 0) into held from SCHEMA.log_stretches;
+    end if;
+    return held;
+end $$;
+
+-- The number of a life: PostgreSQL empties this table when it recovers from a crash, or is promoted.
+create unlogged table SCHEMA.life (one int4 primary key, id int8 not null);
+
+-- The number of this life. Whoever asks first in a life makes it, and has all read the catalog again: changes of
+-- it may be lost, and others be made under the same generations.
+create function SCHEMA.life() returns int8 language plpgsql as $$
+declare
+    present int8;
+begin
+    loop
+        select id into present from SCHEMA.life where one = 1;
+        if found then return present; end if;
+        insert into SCHEMA.life values (1, hashtextextended(gen_random_uuid()::text, 0)) on conflict do nothing;
+        if found then
+            update SCHEMA.catalog set generation = generation + 1048576 where one = 1 and generation > 0;
+        end if;
+    end loop;
+end $$;
+
+-- Writes an entry of so many bytes, and gives the last of so many times that it takes. Nothing may come behind
+-- it in a transaction but the commit.
+-- The entry has the number `own`, which the front gives it.
+create function SCHEMA.record(earliest int8, ticks int8, parts int8[], vals bytea[], size int8, own int8)
+returns int8 language plpgsql as $$
+declare
+    at int8;
+begin
+    insert into SCHEMA.log select own, x.p, x.v from unnest(parts, vals) x(p, v);
+    perform pg_advisory_xact_lock(QUEUE);
+    at := nextval('SCHEMA.clock');
+    if at < earliest or ticks > 1 then
+        at := setval('SCHEMA.clock', greatest(at, earliest) + ticks - 1);
+    end if;
+    insert into SCHEMA.log_order values (at, own, size);
+    return at;
+end $$;
+
+-- The time of the entry of this number, which was given after `since`; null where its commit has not come to be,
+-- and never will: the row that is left here stands in its way. Waits for a commit under way.
+create function SCHEMA.find_out(own int8, first int8, since int8) returns int8 language plpgsql as $$
+declare
+    at int8;
+begin
+    begin
+        insert into SCHEMA.log values (own, first::int4, '');
+        return null;
+    exception when unique_violation then
+        null;
+    end;
+    select time into at from SCHEMA.log_order where time >= since and body = own;
+    return at;
+end $$;
+
+-- What commits of one statement call, which direct.rs puts together.
+
+-- The last of so many times, for an entry of the log: the place in the queue is this transaction's until it ends.
+create function SCHEMA.next_time(earliest int8, ticks int8) returns int8 language plpgsql as $$
+declare
+    nothing text;
+    at int8;
+begin
+    -- An expression costs less than a statement.
+    nothing := pg_advisory_xact_lock(QUEUE)::text;
+    at := nextval('SCHEMA.clock');
+    if at < earliest or ticks > 1 then
+        at := setval('SCHEMA.clock', greatest(at, earliest) + ticks - 1);
+    end if;
+    return at;
+end $$;
+
+-- Says that something isn't as expected.
+create function SCHEMA.changed() returns bool language plpgsql as $$
+begin
+    raise exception using errcode = 'VE001', message = 'changed';
+end $$;
+
+-- Trees that are gone, whose rows aren't yet, and from which key on there may be some: not to walk over those again
+-- that have been removed and that somebody's old snapshot still needs.
+create table SCHEMA.dropped (ident int8 primary key, since bytea not null) with (fillfactor = 50);
+
+-- Removes so many rows at most of what has been dropped; how many there were. Negative where there was nothing to do,
+-- or another front was at it.
+create function SCHEMA.sweep(most int8) returns int8 language plpgsql as $$
+declare
+    tree record;
+    last_key bytea;
+    here int8;
+    gone int8 := 0;
+    is_idle bool := true;
+begin
+    if not pg_try_advisory_xact_lock(QUEUE + 2) then return -1; end if;
+    for tree in select ident, since from SCHEMA.dropped order by ident loop
+        is_idle := false;
+        exit when gone >= most;
+        select key into last_key from SCHEMA.kv where ident = tree.ident and key >= tree.since
+            order by key offset most - gone - 1 limit 1;
+        if found then
+            delete from SCHEMA.kv where ident = tree.ident and key >= tree.since and key <= last_key;
+            get diagnostics here = row_count;
+            update SCHEMA.dropped set since = last_key where ident = tree.ident;
+        else
+            delete from SCHEMA.kv where ident = tree.ident and key >= tree.since;
+            get diagnostics here = row_count;
+            delete from SCHEMA.dropped where ident = tree.ident;
+        end if;
+        gone := gone + here;
+    end loop;
+    return case when is_idle then -1 else gone end;
+end $$;
+
+insert into SCHEMA.version values (1, 6);

@@ -27,8 +27,6 @@ mod files;
 mod journal;
 mod keeper;
 mod latency;
-mod legacy;
-mod overlay;
 mod reader;
 mod record;
 mod recovery;
@@ -183,9 +181,6 @@ impl DiskEngine {
         let control = Arc::new(Control::default());
         let cache = options.cache_bytes / CHANGES_SHARE * (CHANGES_SHARE - 1);
         let (path, compression) = (directory.base.clone(), options.compression);
-        if let Some(legacy) = &directory.legacy {
-            legacy::convert(&files, legacy, &path, compression)?;
-        }
         let base = Base::open(Arc::clone(&files), path, cache, compression, Arc::clone(&control))?;
         let reuse = Arc::clone(&base.reuse);
         let loaded = base.load()?;
@@ -201,8 +196,7 @@ impl DiskEngine {
             state.apply(batch, &below, position);
             Ok(())
         };
-        let replayed = || directory.upgrade();
-        let appender = recovery::recover(&directory.segments, loaded.position, replay, replayed)?;
+        let appender = recovery::recover(&directory.segments, loaded.position, replay)?;
         let journal = match options.durability {
             Durability::Journaled => Journal::written_by_syncs(directory.segments.clone(), &appender)?,
             _ => Journal::new(directory.segments.clone(), &appender),

@@ -1,9 +1,9 @@
-//! Directories of earlier releases open: one of each format lies in `fixtures`, and a copy of it is opened,
+//! Stored formats stay readable: a directory, a backup and an archive lie in `fixtures`. A copy of each is opened,
 //! read back whole, written to, and repaired.
 //!
-//! `fixtures/format-N` is what a killed process of that format left: a base from a checkpoint, and commits
-//! since then in the journal. Whoever changes the format keeps [`fill`] as it is, so that it still tells what
-//! the older ones hold, and adds a directory of the new one, made by
+//! `fixtures/format-4` is what a killed process left: a base from a checkpoint, and commits since then in the
+//! journal. Formats may change until the first release, and freeze with it. A change before that makes the fixtures
+//! anew; a change after it keeps [`fill`] and the old ones, and adds a directory of the new format, made by
 //!
 //! ```text
 //! cargo test -p storage --test formats -- --ignored make_the_fixture_of_the_newest_format
@@ -26,12 +26,8 @@ use storage::{
     Key, Kind, MemoryEngine, Range, Restore, Result, Snapshot, Still, Value, restore,
 };
 
-/// The format that this version writes.
+/// The format that this version reads and writes.
 const NEWEST: u32 = 4;
-/// The last format whose base is redb's, which only opening to serve converts.
-const LEGACY: u32 = 2;
-/// The first format that knows the times of commits.
-const TIMED: u32 = 2;
 /// The greatest time of the commits of [`fill`].
 const TIME: u64 = 1_700_000_000 << 32 | 9;
 
@@ -138,13 +134,13 @@ fn copy(from: &Path, to: &Path, compress: bool) -> io::Result<()> {
         match name.to_str() {
             _ if entry.file_type()?.is_dir() => copy(&path, &to.join(name), compress)?,
             Some("vellum.lock") => {}
-            Some(base @ ("base.redb" | "base.vellum")) if compress => {
+            Some(base @ "base.vellum") if compress => {
                 let packed = fs::File::create(to.join(format!("{base}.gz")))?;
                 let mut packed = flate2::write::GzEncoder::new(packed, flate2::Compression::best());
                 io::copy(&mut fs::File::open(path)?, &mut packed)?;
                 packed.finish()?;
             }
-            Some(packed @ ("base.redb.gz" | "base.vellum.gz")) => {
+            Some(packed @ "base.vellum.gz") => {
                 let base = to.join(packed.trim_end_matches(".gz"));
                 let mut packed = flate2::read::GzDecoder::new(fs::File::open(path)?);
                 io::copy(&mut packed, &mut fs::File::create(base)?)?;
@@ -182,26 +178,22 @@ impl Drop for Copied {
     }
 }
 
-fn time_in(format: u32) -> u64 {
-    if format >= TIMED { TIME } else { 0 }
-}
-
 #[test]
-fn every_format_there_was_opens_and_goes_on() {
+fn every_format_opens_and_goes_on() {
     let expected = expected();
-    for format in 1..=NEWEST {
+    for format in NEWEST..=NEWEST {
         let copied = Copied::new(format, "opens");
         assert_eq!(copied.format(), format!("format {format}"));
         let engine = DiskEngine::open(&options(&copied.0)).unwrap();
         assert_eq!(everything(&*engine.snapshot()), expected, "format {format}");
-        assert_eq!(engine.latest_time(), time_in(format), "format {format}");
+        assert_eq!(engine.latest_time(), TIME, "format {format}");
         assert_eq!(copied.format(), format!("format {NEWEST}"));
         let mut batch = Batch::new();
         batch.put(Ident(7), b"after", b"1");
         batch.set_time(TIME + 1);
         engine.commit(batch).unwrap();
         let after = everything(&*engine.snapshot());
-        // Frames of both formats in the journal, as after the machine's end.
+        // Old and new frames in the journal, as after the machine's end.
         let killed = copied.0.with_extension("killed");
         copy(&copied.0, &killed, false).unwrap();
         drop(engine);
@@ -215,15 +207,15 @@ fn every_format_there_was_opens_and_goes_on() {
 }
 
 #[test]
-fn every_format_there_was_is_repaired() {
-    for format in 1..=NEWEST {
+fn every_format_is_repaired() {
+    for format in NEWEST..=NEWEST {
         let copied = Copied::new(format, "repaired");
         let salvage = DiskEngine::salvage(&options(&copied.0)).unwrap();
         assert_eq!(salvage.lost(), []);
         salvage.finish().unwrap();
         let engine = DiskEngine::open(&options(&copied.0)).unwrap();
         assert_eq!(everything(&*engine.snapshot()), expected(), "format {format}");
-        assert_eq!(engine.latest_time(), time_in(format), "format {format}");
+        assert_eq!(engine.latest_time(), TIME, "format {format}");
         assert_eq!(copied.format(), format!("format {NEWEST}"));
     }
 }
@@ -260,7 +252,7 @@ fn changes_that_wait_are_found_and_repaired() {
 /// The last commit is lost, as no one can tell it from a torn one; a damage before it is told.
 #[test]
 fn damage_is_found_in_every_format() {
-    for format in 1..=NEWEST {
+    for format in NEWEST..=NEWEST {
         let journal = |copied: &Copied| {
             let mut segments: Vec<_> = fs::read_dir(copied.0.join("journal")).unwrap().collect();
             segments.sort_by_key(|entry| entry.as_ref().unwrap().path());
@@ -282,7 +274,7 @@ fn damage_is_found_in_every_format() {
         let salvage = DiskEngine::salvage(&options(&copied.0)).unwrap();
         assert!(salvage.lost().iter().any(|lost| lost.what.contains("sound commits")));
         // Times that were given are not given again, whether their commits could be saved or not.
-        assert_eq!(salvage.engine().latest_time(), time_in(format));
+        assert_eq!(salvage.engine().latest_time(), TIME);
         salvage.discard().unwrap();
     }
 }
@@ -316,19 +308,10 @@ fn restored(from: &Path, archives: &[&Path], until: Option<u64>, to: &Path) -> E
 }
 
 #[test]
-fn a_directory_is_backed_up_as_it_is_and_one_of_an_older_base_is_refused() {
-    for format in 1..=NEWEST {
+fn a_directory_is_backed_up_as_it_is() {
+    for format in NEWEST..=NEWEST {
         let copied = Copied::new(format, "backed-up");
         let (to, target) = (copied.0.with_extension("backup"), copied.0.with_extension("target"));
-        if format <= LEGACY {
-            let refused = Still::open(&options(&copied.0)).err();
-            let names_it = |what: &str| what.contains(&format!("format {format}"));
-            assert!(
-                matches!(&refused, Some(storage::Error::Unavailable(what)) if names_it(what)),
-                "{refused:?}"
-            );
-            continue;
-        }
         let still = Still::open(&options(&copied.0)).unwrap();
         assert_eq!(back_up(&still, &to), Kind::Full);
         drop(still);

@@ -186,7 +186,7 @@ impl Archive {
     fn copy(&self, trail: &mut Trail, upto: u64) -> Result<Copied> {
         let (first, mut last, mut seconds) = (trail.last() + 1, trail.last(), 0);
         let path = self.directory().join(format!("{first:016}.{UNFINISHED}"));
-        let mut bytes = self.segments.header_of(first).to_vec();
+        let mut bytes = self.segments.header(first).to_vec();
         let mut file: Option<Arc<dyn File>> = None;
         let mut written = 0;
         let mut next = None;

@@ -1,4 +1,4 @@
-//! The data directory: its lock, the file that tells its format, and the ways to the others.
+//! The data directory: its lock, the file that names its format, and the paths of its other files.
 
 use std::any::Any;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -11,22 +11,12 @@ use super::files::Files;
 use super::journal::{Segments, during};
 use crate::{Error, Result};
 
-/// The version of the whole directory's format. A directory of a newer one is refused; one of an older format
-/// gets this one when it has been opened ([`Directory::upgrade`]).
-///
-/// 1. The first.
-/// 2. The journal's frames carry the time of their commit, and values that repeat only once (`record.rs`); the
-///    base remembers the greatest time.
-/// 3. The base is a file of pages of our own (`base.rs`), no longer one of redb (`legacy.rs`).
-/// 4. A table may have a second tree, of changes that wait (`base/pending.rs`).
+/// The version of the whole directory's format. A directory of another version is refused: Vellum has not been
+/// released yet, so that no earlier one is in use. Numbers below this one were used during development.
 pub(super) const FORMAT: u32 = 4;
-/// The last format whose base is redb's.
-pub(super) const LEGACY_FORMAT: u32 = 2;
 pub(super) const FORMAT_FILE: &str = "vellum.format";
 pub(super) const LOCK_FILE: &str = "vellum.lock";
 pub(super) const BASE_FILE: &str = "base.vellum";
-/// The base of formats 1 and 2.
-pub(super) const LEGACY_BASE_FILE: &str = "base.redb";
 pub(super) const NEW_BASE_FILE: &str = "base.new";
 pub(super) const JOURNAL_DIRECTORY: &str = "journal";
 
@@ -35,12 +25,7 @@ pub(super) const RESTORING: &str = "Vellum data directory\nbeing restored\n";
 
 /// A data directory that nobody else has open.
 pub(super) struct Directory {
-    path: PathBuf,
-    /// The version of its format.
-    format: u32,
     pub(super) base: PathBuf,
-    /// The base of an older format, from which the other is to be made.
-    pub(super) legacy: Option<PathBuf>,
     pub(super) segments: Segments,
     /// Held as long as the directory is open.
     _lock: Box<dyn Any + Send + Sync>,
@@ -57,50 +42,22 @@ impl Directory {
         let names = files.list(path).map_err(|error| during("reading", path, error))?;
         let mut segments = Segments { files: Arc::clone(&files), directory: journal, id: 0 };
         let has = |name: &str| names.iter().any(|other| other == name);
-        let mut format = FORMAT;
         if has(FORMAT_FILE) {
-            (format, segments.id) = read_format(&*files, path)?;
-        } else if has(BASE_FILE) || has(LEGACY_BASE_FILE) {
+            segments.id = read_id(&*files, path)?;
+        } else if has(BASE_FILE) {
             return Err(Error::Corrupted(format!("{} has data but no file {FORMAT_FILE}", path.display())));
         } else {
             set_up(path, &mut segments)?;
         }
-        let name = if format <= LEGACY_FORMAT { LEGACY_BASE_FILE } else { BASE_FILE };
-        if !has(name) {
-            finish_set_up(&*files, path, name)?;
+        if !has(BASE_FILE) {
+            finish_set_up(&*files, path)?;
         }
-        let legacy = (format <= LEGACY_FORMAT).then(|| path.join(LEGACY_BASE_FILE));
-        if legacy.is_none() && has(LEGACY_BASE_FILE) {
-            drop_legacy(&*files, path);
-        }
-        let base = path.join(BASE_FILE);
-        Ok(Directory { path: path.to_path_buf(), format, base, legacy, segments, _lock: lock })
-    }
-
-    /// Notes that from now on the directory has the newest format, durably: earlier versions of Vellum then
-    /// refuse it. To be called once all has been read, and before anything is written in that format.
-    pub(super) fn upgrade(&self) -> Result<()> {
-        if self.format == FORMAT {
-            return Ok(());
-        }
-        log::info!("{} goes on in format {FORMAT}, it had {}", self.path.display(), self.format);
-        write_format(&self.path, &self.segments)?;
-        if self.legacy.is_some() {
-            drop_legacy(&*self.segments.files, &self.path);
-        }
-        Ok(())
+        Ok(Directory { base: path.join(BASE_FILE), segments, _lock: lock })
     }
 
     /// Takes the lock that keeps other processes out.
     pub(super) fn lock(files: &dyn Files, path: &Path) -> Result<Box<dyn Any + Send + Sync>> {
         files.lock(&path.join(LOCK_FILE)).map_err(|error| locking(path, error))
-    }
-}
-
-/// Removes the base of an older format; if that fails, the next opening does.
-fn drop_legacy(files: &dyn Files, path: &Path) {
-    if let Err(error) = files.remove(&path.join(LEGACY_BASE_FILE)) {
-        log::warn!("{LEGACY_BASE_FILE}, which isn't needed any more, stays: {error}");
     }
 }
 
@@ -155,14 +112,17 @@ fn write_format(path: &Path, segments: &Segments) -> Result<()> {
 
 /// Gives the base its name. Nothing is committed before that, so a directory with the format and without a
 /// base is one whose setting up was interrupted, if it still has the new one.
-fn finish_set_up(files: &dyn Files, path: &Path, name: &str) -> Result<()> {
-    let base = path.join(name);
+fn finish_set_up(files: &dyn Files, path: &Path) -> Result<()> {
+    let base = path.join(BASE_FILE);
     let rename = files.rename(&path.join(NEW_BASE_FILE), &base).and_then(|()| files.sync_directory(path));
     rename.map_err(|error| during("setting up", &base, error))
 }
 
-/// Checks the format, and returns it with the directory's id.
-pub(super) fn read_format(files: &dyn Files, path: &Path) -> Result<(u32, u64)> {
+/// Checks the format's version, and returns the directory's id.
+///
+/// Errors: `Unavailable` if the directory has another version or a restore was interrupted, `Corrupted` if the file is
+/// not as Vellum writes it.
+pub(super) fn read_id(files: &dyn Files, path: &Path) -> Result<u64> {
     let path = path.join(FORMAT_FILE);
     let read = || {
         let file = files.open(&path, false)?;
@@ -178,18 +138,13 @@ pub(super) fn read_format(files: &dyn Files, path: &Path) -> Result<(u32, u64)> 
         )));
     }
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    let format: Option<u32> = field("format").and_then(|format| format.parse().ok());
-    let format = match format {
-        Some(known @ 1..=FORMAT) => known,
-        Some(newer) => {
-            return Err(Error::Unavailable(format!(
-                "{}: the data has format {newer}, and this version of Vellum knows formats up to {FORMAT}",
-                path.display()
-            )));
-        }
-        None => return Err(Error::Corrupted(format!("{} is not as Vellum writes it", path.display()))),
-    };
     let id = field("id").filter(|id| id.len() == 16).and_then(|id| u64::from_str_radix(id, 16).ok());
-    id.map(|id| (format, id))
-        .ok_or_else(|| Error::Corrupted(format!("{} is not as Vellum writes it", path.display())))
+    match (field("format").and_then(|format| format.parse::<u32>().ok()), id) {
+        (Some(FORMAT), Some(id)) => Ok(id),
+        (Some(other), _) if other != FORMAT => Err(Error::Unavailable(format!(
+            "{}: the data directory has format {other}, and this version of Vellum reads format {FORMAT} alone",
+            path.parent().unwrap_or(&path).display()
+        ))),
+        _ => Err(Error::Corrupted(format!("{} is not as Vellum writes it", path.display()))),
+    }
 }

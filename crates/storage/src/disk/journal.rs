@@ -35,7 +35,7 @@ use crate::{Awaited, Error, Result, mutant};
 
 /// The first bytes of a segment.
 const SEGMENT_MAGIC: [u8; 8] = *b"VellumJ\n";
-/// The version of the segments' format. Those of version 1 hold frames of format 1.
+/// The version of the segments' format.
 const SEGMENT_VERSION: u32 = 2;
 /// Magic, version, the directory's id, the segment's number, checksum.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 8 + 4 + 8 + 8 + 4;
@@ -87,7 +87,7 @@ impl Segments {
         let make = || {
             let file = self.files.open(&path, true)?;
             file.set_len(0)?;
-            file.write_at(&self.header(number, SEGMENT_VERSION), 0)?;
+            file.write_at(&self.header(number), 0)?;
             file.sync()?;
             self.files.sync_directory(&self.directory)?;
             Ok(file)
@@ -95,15 +95,11 @@ impl Segments {
         make().map_err(|error| during("making", &path, error))
     }
 
-    /// The header of a segment of the newest format.
-    pub(super) fn header_of(&self, number: u64) -> [u8; SEGMENT_HEADER_BYTES] {
-        self.header(number, SEGMENT_VERSION)
-    }
-
-    fn header(&self, number: u64, version: u32) -> [u8; SEGMENT_HEADER_BYTES] {
+    /// The header of a segment.
+    pub(super) fn header(&self, number: u64) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut header = [0; SEGMENT_HEADER_BYTES];
         header[..8].copy_from_slice(&SEGMENT_MAGIC);
-        header[8..12].copy_from_slice(&version.to_le_bytes());
+        header[8..12].copy_from_slice(&SEGMENT_VERSION.to_le_bytes());
         header[12..20].copy_from_slice(&self.id.to_le_bytes());
         header[20..28].copy_from_slice(&number.to_le_bytes());
         let checksum = crc32c::crc32c(&header[..28]);
@@ -114,7 +110,7 @@ impl Segments {
     /// Checks a segment's header. `Ok(false)` if it isn't whole, as after a crash while it was made.
     pub(super) fn check_header(&self, number: u64, bytes: &[u8]) -> Result<bool> {
         let Some(header) = bytes.first_chunk::<SEGMENT_HEADER_BYTES>() else { return Ok(false) };
-        if (1..=SEGMENT_VERSION).any(|version| *header == self.header(number, version)) {
+        if *header == self.header(number) {
             return Ok(true);
         }
         let path = self.path(number);
@@ -122,20 +118,15 @@ impl Segments {
         if checksum != crc32c::crc32c(fields).to_le_bytes() {
             return Ok(false);
         }
-        let known = (1..=SEGMENT_VERSION).any(|version| fields.get(8..12) == Some(&version.to_le_bytes()));
-        let what = match known {
-            true => "belongs to another data directory, or has been renamed",
-            false => "was written by another version of Vellum, whose format this one doesn't know",
+        let version =
+            fields.get(8..12).and_then(|version| version.first_chunk()).map(|v| u32::from_le_bytes(*v));
+        let what = match version {
+            Some(other) if other != SEGMENT_VERSION => {
+                format!("is a segment of version {other}: this program reads version {SEGMENT_VERSION}")
+            }
+            _ => "belongs to another data directory, or has been renamed".to_string(),
         };
         Err(Error::Corrupted(format!("{} {what}", path.display())))
-    }
-
-    /// Whether a segment is one that this version would make, so that it may write on in it.
-    pub(super) fn is_newest(&self, number: u64) -> Result<bool> {
-        let (path, mut header) = (self.path(number), [0; SEGMENT_HEADER_BYTES]);
-        let read = self.files.open(&path, false).and_then(|file| file.read_at(&mut header, 0));
-        read.map_err(|error| during("reading", &path, error))?;
-        Ok(header == self.header(number, SEGMENT_VERSION))
     }
 
     /// Whether so begins what was never a segment: other bytes, where a segment that was only begun has the
@@ -438,7 +429,7 @@ impl Journal {
     /// Goes on in a new segment.
     pub(super) fn switch(&self, appender: &mut Appender, number: u64, file: Arc<dyn File>) {
         if let Some(unwritten) = &self.unwritten {
-            unwritten.lock().switch(Arc::clone(&file), &self.segments.header_of(number));
+            unwritten.lock().switch(Arc::clone(&file), &self.segments.header(number));
         }
         self.syncing.lock().files.push(Arc::clone(&file));
         appender.number = number;

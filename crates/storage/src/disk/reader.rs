@@ -106,7 +106,7 @@ impl Reader {
 
     /// Checks a frame's checksum piece by piece.
     fn is_sound(&mut self, offset: u64, header: &Header) -> Result<bool> {
-        let (mut at, end) = (offset + header.len() as u64, offset + header.frame_len() as u64);
+        let (mut at, end) = (offset + HEADER_BYTES as u64, offset + header.frame_len() as u64);
         let mut checksum = 0;
         while at < end {
             let wanted = (end - at).min(PIECE as u64) as usize;

@@ -6,24 +6,18 @@
 //! endian. Within the batch an operation is a byte for its kind, then idents and lengths as variable-length
 //! numbers, and bytes. A value that was put before in the same batch is a number instead of bytes: how many
 //! operations before.
-//!
-//! Frames of format 1 have another mark, and neither times nor such numbers. They are read, not written.
 
 use std::collections::HashMap;
 
 use crate::{Batch, Error, Ident, Key, Op, Result, Value};
 
-/// What the marks of all formats begin with; the last byte tells the format.
+/// What the marks of all versions of frames begin with; the last byte is the version.
 pub(super) const MARK_BEGINS: [u8; 3] = *b"VJR";
 /// The first bytes of every frame.
 const MARK: [u8; 4] = *b"VJR2";
-/// The same in format 1.
-const MARK_1: [u8; 4] = *b"VJR1";
 /// Mark, length of the batch, position, durable position, time, checksum.
 pub(super) const HEADER_BYTES: usize = 4 + FIELD_BYTES + 4;
 const FIELD_BYTES: usize = 4 + 8 + 8 + 8;
-/// The same in format 1, without the time.
-const HEADER_BYTES_1: usize = HEADER_BYTES - 8;
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
@@ -97,8 +91,6 @@ pub(super) struct Header {
     time: u64,
     /// All of these, for the checksum.
     fields: [u8; FIELD_BYTES],
-    /// How many of them there are.
-    field_bytes: usize,
     expected: [u8; 4],
     len: usize,
 }
@@ -106,50 +98,34 @@ pub(super) struct Header {
 impl Header {
     /// The header that the bytes begin with, if they begin with a mark.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        let (mark, rest) = bytes.split_first_chunk::<4>()?;
-        let field_bytes = match *mark {
-            MARK => FIELD_BYTES,
-            MARK_1 => HEADER_BYTES_1 - 8,
-            _ => return None,
-        };
-        let (fields, rest) = rest.split_at_checked(field_bytes)?;
-        let mut header = Header {
+        let (fields, rest) = bytes.strip_prefix(&MARK)?.split_first_chunk::<FIELD_BYTES>()?;
+        Some(Header {
             position: number(fields, 4)?,
             durable: number(fields, 12)?,
-            time: number(fields, 20).unwrap_or_default(),
-            fields: [0; FIELD_BYTES],
-            field_bytes,
+            time: number(fields, 20)?,
+            fields: *fields,
             expected: *rest.first_chunk()?,
             len: u32::from_le_bytes(*fields.first_chunk()?) as usize,
-        };
-        header.fields.get_mut(..field_bytes)?.copy_from_slice(fields);
-        Some(header)
+        })
     }
 
-    /// Its own length.
-    pub(super) fn len(&self) -> usize {
-        4 + self.field_bytes + 4
-    }
-
-    /// The length that it gives the whole frame.
+    /// The length of the whole frame, header and batch.
     pub(super) fn frame_len(&self) -> usize {
-        self.len() + self.len
+        HEADER_BYTES + self.len
     }
 
     /// Whether it belongs to a batch with this checksum.
     pub(super) fn seals(&self, batch: u32) -> bool {
-        let fields = self.fields.get(..self.field_bytes).unwrap_or_default();
-        self.expected == crc32c::crc32c_append(batch, fields).to_le_bytes()
+        self.expected == crc32c::crc32c_append(batch, &self.fields).to_le_bytes()
     }
 }
 
 /// Makes the checksums of frames right that lie one behind the other, for what is drawn at random.
 pub(crate) fn seal(mut bytes: &mut [u8]) {
     while let Some(header) = Header::read(bytes) {
-        let (at, len) = (header.len(), header.frame_len());
+        let (at, len) = (HEADER_BYTES, header.frame_len());
         let Some(batch) = bytes.get(at..len) else { return };
-        let fields = header.fields.get(..header.field_bytes).unwrap_or_default();
-        let checksum = crc32c::crc32c_append(crc32c::crc32c(batch), fields);
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(batch), &header.fields);
         let Some((frame, rest)) = bytes.split_at_mut_checked(len) else { return };
         if let Some(place) = frame.get_mut(at - 4..at) {
             place.copy_from_slice(&checksum.to_le_bytes());
@@ -173,7 +149,7 @@ impl<'a> Frame<'a> {
     /// The frame that the bytes begin with; `None` if there is none, or not a whole and sound one.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let header = Header::read(bytes)?;
-        let batch = bytes.get(header.len()..header.frame_len())?;
+        let batch = bytes.get(HEADER_BYTES..header.frame_len())?;
         let Header { position, durable, time, .. } = header;
         let len = header.frame_len();
         header.seals(crc32c::crc32c(batch)).then_some(Frame { position, durable, time, batch, len })
@@ -418,22 +394,11 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_format_1_are_read() {
-        let mut bytes = Vec::new();
-        let mut old = Batch::new();
-        old.put(Ident(1), b"key", vec![7; 300]);
-        old.ops().iter().for_each(|op| encode_op(op, None, &mut bytes));
-        let mut fields = (bytes.len() as u32).to_le_bytes().to_vec();
-        fields.extend_from_slice(&7u64.to_le_bytes());
-        fields.extend_from_slice(&3u64.to_le_bytes());
-        let checksum = crc32c::crc32c_append(crc32c::crc32c(&bytes), &fields);
-        let frame = [&b"VJR1"[..], &fields, &checksum.to_le_bytes(), &bytes].concat();
-        let read = Frame::read(&frame).unwrap();
-        assert_eq!((read.position, read.durable, read.len()), (7, 3, frame.len()));
-        assert_eq!(read.decode(), Some(old));
-        assert!(Frame::read(&frame[..frame.len() - 1]).is_none());
-        let newer = [&b"VJR3"[..], frame.get(4..).unwrap()].concat();
-        assert!(Frame::read(&newer).is_none());
+    fn a_frame_of_another_version_is_no_frame() {
+        let frame = Encoded::new(&batch()).unwrap().frame(7, 3).to_vec();
+        for mark in [b"VJR1", b"VJR3"] {
+            assert!(Frame::read(&[&mark[..], &frame[4..]].concat()).is_none());
+        }
     }
 
     #[test]

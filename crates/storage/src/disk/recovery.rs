@@ -23,12 +23,11 @@ struct Place {
 }
 
 /// Replays the journal: calls `replay` with each batch after `base`, the position that the base holds, and
-/// returns the segment to go on in, everything in it durable. `replayed` is called before anything is written.
+/// returns the segment to go on in, everything in it durable.
 pub(super) fn recover(
     segments: &Segments,
     base: u64,
     replay: impl FnMut(u64, Batch) -> Result<()>,
-    replayed: impl FnOnce() -> Result<()>,
 ) -> Result<Appender> {
     let read = readers(segments)?;
     if read.is_empty() {
@@ -38,19 +37,9 @@ pub(super) fn recover(
         )));
     }
     let mut walk = Walk { segments, read, last: base, lenient: false, replay };
-    let end = walk.run()?;
-    replayed()?;
-    let appender = match end {
-        Some(end) => cut(segments, &mut walk.read, end, walk.last)?,
-        None => go_on(segments, &walk.read, walk.last)?,
-    };
-    // Frames of one format to a segment.
-    match segments.is_newest(appender.number())? {
-        true => Ok(appender),
-        false => {
-            let next = segments.next(appender.number())?;
-            Ok(Appender::new(next, segments.create(next)?, HEADER, walk.last))
-        }
+    match walk.run()? {
+        Some(end) => cut(segments, &mut walk.read, end, walk.last),
+        None => go_on(segments, &walk.read, walk.last),
     }
 }
 

@@ -11,10 +11,9 @@ use std::sync::Arc;
 
 use super::base::{Base, Found, Loaded, View};
 use super::control::Control;
-use super::directory::{self, BASE_FILE, Directory, LEGACY_BASE_FILE};
+use super::directory::{self, BASE_FILE, Directory};
 use super::files::Files;
 use super::journal::{SEGMENT_HEADER_BYTES, Segments};
-use super::legacy::Legacy;
 use super::recovery;
 use super::state::Table;
 use super::swap::{self, Places};
@@ -124,13 +123,13 @@ fn in_words(lost: &[Lost]) -> String {
 fn old_segments(files: &Arc<dyn Files>, places: &Places, lost: &mut Vec<Lost>) -> Result<Segments> {
     let mut segments = Segments { files: Arc::clone(files), directory: places.journal.clone(), id: 0 };
     let there = segments.list().unwrap_or_default();
-    let has_base = files.open(&places.old_base(&**files)?, false).is_ok();
+    let has_base = files.open(&places.base, false).is_ok();
     if !has_base && there.is_empty() {
         let what = format!("there is no data in {}", places.directory.display());
         return Err(Error::Corrupted(what));
     }
-    match directory::read_format(&**files, &places.directory) {
-        Ok((_, id)) => segments.id = id,
+    match directory::read_id(&**files, &places.directory) {
+        Ok(id) => segments.id = id,
         Err(error @ Error::Unavailable(_)) => return Err(error),
         Err(error) => {
             lost.push(Lost { ident: None, entries: Some(0), what: error.to_string() });
@@ -152,43 +151,21 @@ impl Segments {
     }
 }
 
-/// A base that is perhaps damaged, of whatever format.
+/// A base that is perhaps damaged.
 struct Old {
-    /// What its file is called.
-    name: &'static str,
-    tables: OldTables,
+    view: Arc<View>,
     trees: Vec<(Ident, Table)>,
     position: u64,
     time: u64,
 }
 
-enum OldTables {
-    Pages(Arc<View>),
-    Legacy(Legacy),
-}
-
 impl Old {
     fn open(files: &Arc<dyn Files>, path: &Path) -> Result<Self> {
-        if path.ends_with(LEGACY_BASE_FILE) {
-            let mut legacy = Legacy::salvage(files, path)?;
-            let (position, time) = (legacy.numbers.position, legacy.numbers.time);
-            let trees = std::mem::take(&mut legacy.trees);
-            let tables = OldTables::Legacy(legacy);
-            return Ok(Old { name: LEGACY_BASE_FILE, tables, trees, position, time });
-        }
         let control = Arc::new(Control::impatient());
         let compression = Compression::default();
         let base = Base::open(Arc::clone(files), path.to_path_buf(), BASE_CACHE, compression, control)?;
         let Loaded { view, position, time, trees, .. } = base.load()?;
-        Ok(Old { name: BASE_FILE, tables: OldTables::Pages(view), trees, position, time })
-    }
-}
-
-impl OldTables {
-    fn close(self) {
-        if let OldTables::Legacy(legacy) = self {
-            legacy.close();
-        }
+        Ok(Old { view, trees, position, time })
     }
 }
 
@@ -204,8 +181,8 @@ struct Copy<'a> {
 impl Copy<'_> {
     /// Copies what the base holds. Returns its position, if it could be opened.
     fn base(&mut self, files: &Arc<dyn Files>, places: &Places) -> Result<Option<u64>> {
-        let path = places.old_base(&**files)?;
-        let old = match Old::open(files, &path) {
+        let path = &places.base;
+        let old = match Old::open(files, path) {
             Ok(old) => old,
             Err(error) => {
                 let what = format!("{}: {error}", path.display());
@@ -214,10 +191,8 @@ impl Copy<'_> {
             }
         };
         self.remember(old.time)?;
-        let copied = self.trees(&old);
-        let position = old.position;
-        old.tables.close();
-        copied.map(|()| Some(position))
+        self.trees(&old)?;
+        Ok(Some(old.position))
     }
 
     /// Notes a cluster time that is known, so that none is given again.
@@ -239,11 +214,11 @@ impl Copy<'_> {
             self.batch.create(*ident);
             self.flush()?;
             if table.base != 0 {
-                let saved = self.table(&old.tables, *ident, table.base)?;
+                let saved = self.table(&old.view, *ident, table.base)?;
                 twins.insert(table.base, *ident);
                 if saved.entries < table.entries || saved.damage.is_some() {
                     let what = saved.damage.unwrap_or_else(|| "entries are missing".to_string());
-                    let what = format!("{}, table t{}: {what}", old.name, table.base);
+                    let what = format!("{BASE_FILE}, table t{}: {what}", table.base);
                     let entries = Some(table.entries.saturating_sub(saved.entries));
                     self.lost.push(Lost { ident: Some(*ident), entries, what });
                 }
@@ -253,7 +228,7 @@ impl Copy<'_> {
     }
 
     /// Copies what can be read of a table.
-    fn table(&mut self, tables: &OldTables, ident: Ident, number: u64) -> Result<Saved> {
+    fn table(&mut self, view: &View, ident: Ident, number: u64) -> Result<Saved> {
         let mut saved = Saved::default();
         let mut see = |found: Found<'_>| {
             match found {
@@ -265,10 +240,7 @@ impl Copy<'_> {
             }
             Ok(true)
         };
-        match tables {
-            OldTables::Pages(view) => view.read_all(number, &mut see)?,
-            OldTables::Legacy(legacy) => legacy.read_all(number, &mut see)?,
-        }
+        view.read_all(number, &mut see)?;
         self.flush()?;
         Ok(saved)
     }

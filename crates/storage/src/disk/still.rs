@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 
 use super::base::Base;
 use super::control::Control;
-use super::directory::{self, BASE_FILE, Directory, JOURNAL_DIRECTORY, LEGACY_FORMAT};
+use super::directory::{self, BASE_FILE, Directory, JOURNAL_DIRECTORY};
 use super::files::Files;
 use super::journal::{Segments, during};
 use super::state::State;
 use super::{Backup, CHANGES_SHARE, DiskOptions, Since, SystemFiles, archive, of_state, recovery};
-use crate::{Batch, Engine, Error, Ident, Position, Result, Snapshot, Statistics};
+use crate::{Batch, Engine, Ident, Position, Result, Snapshot, Statistics};
 
 /// An engine over a directory that it leaves as it is.
 pub struct Still {
@@ -43,13 +43,7 @@ impl Still {
     /// The same on another file system.
     pub fn open_on(files: Arc<dyn Files>, options: &DiskOptions) -> Result<Still> {
         let path = &options.directory;
-        let (format, id) = directory::read_format(&*files, path)?;
-        if format <= LEGACY_FORMAT {
-            return Err(Error::Unavailable(format!(
-                "{}: the data has format {format}, and can be read once a server has opened it",
-                path.display()
-            )));
-        }
+        let id = directory::read_id(&*files, path)?;
         let lock = Directory::lock(&*files, path)?;
         let journal = options.journal_directory.clone().unwrap_or_else(|| path.join(JOURNAL_DIRECTORY));
         let segments = Segments { files: Arc::clone(&files), directory: journal, id };

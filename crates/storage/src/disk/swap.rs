@@ -8,10 +8,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::DiskOptions;
-use super::directory::{
-    BASE_FILE, FORMAT_FILE, JOURNAL_DIRECTORY, LEGACY_BASE_FILE, LEGACY_FORMAT, LOCK_FILE, NEW_BASE_FILE,
-    read_format,
-};
+use super::directory::{BASE_FILE, FORMAT_FILE, JOURNAL_DIRECTORY, LOCK_FILE, NEW_BASE_FILE};
 use super::files::Files;
 use super::journal::{SUFFIX, during};
 use crate::{Error, Result};
@@ -41,18 +38,6 @@ impl Places {
             None => (directory.join(JOURNAL_DIRECTORY), new.join(JOURNAL_DIRECTORY)),
         };
         Places { base: directory.join(BASE_FILE), directory, journal, new, new_journal }
-    }
-}
-
-impl Places {
-    /// The base that the old directory goes by: that of an older format until the format says otherwise.
-    pub(super) fn old_base(&self, files: &dyn Files) -> Result<PathBuf> {
-        let legacy = match read_format(files, &self.directory) {
-            Ok((format, _)) => format <= LEGACY_FORMAT,
-            Err(_) => !has(files, &self.directory, BASE_FILE)?,
-        };
-        let legacy = legacy && has(files, &self.directory, LEGACY_BASE_FILE)?;
-        Ok(if legacy { self.directory.join(LEGACY_BASE_FILE) } else { self.base.clone() })
     }
 }
 
@@ -173,7 +158,7 @@ fn move_old(files: &dyn Files, places: &Places, old: &Path, name: &str) -> Resul
         let format = read(files, &places.directory.join(FORMAT_FILE))?;
         write(files, old, FORMAT_FILE, &format)?;
     }
-    for file in [BASE_FILE, LEGACY_BASE_FILE, NEW_BASE_FILE] {
+    for file in [BASE_FILE, NEW_BASE_FILE] {
         if has(files, &places.directory, file)? {
             rename(files, &places.directory.join(file), &old.join(file))?;
         }

@@ -7,7 +7,6 @@ mod faults;
 mod salvage;
 mod sharing;
 mod space;
-mod upgrade;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -16,7 +16,8 @@ use crate::disk::journal::during;
 use crate::{Error, Result};
 
 const FORMAT_FILE: &str = "vellum.backup";
-const FORMAT: &str = "Vellum backup\nformat 1\n";
+const FORMAT: u32 = 1;
+const FORMAT_BEGINS: &str = "Vellum backup\nformat ";
 const NEW_FORMAT_FILE: &str = "vellum.backup.new";
 const UNFINISHED: &str = "part";
 
@@ -69,7 +70,7 @@ impl BackupDirectory {
             let make = || {
                 let opened = files.open(&new, true)?;
                 opened.set_len(0)?;
-                opened.write_at(FORMAT.as_bytes(), 0)?;
+                opened.write_at(format!("{FORMAT_BEGINS}{FORMAT}\n").as_bytes(), 0)?;
                 opened.sync()?;
                 files.rename(&new, &file)?;
                 files.sync_directory(path)
@@ -187,12 +188,14 @@ fn check_format(files: &dyn Files, path: &Path, names: &[String]) -> Result<()> 
         Ok(bytes)
     };
     let text = read().map_err(|error| during("reading", &file, error))?;
-    match text == FORMAT.as_bytes() {
-        true => Ok(()),
-        false if text.starts_with(b"Vellum backup\nformat ") => {
-            Err(refused(format!("{}: a newer version of Vellum made this backup", file.display())))
-        }
-        false => Err(Error::Corrupted(format!("{} is not as Vellum writes it", file.display()))),
+    let text = String::from_utf8_lossy(&text);
+    match text.strip_prefix(FORMAT_BEGINS).and_then(|rest| rest.strip_suffix('\n')?.parse().ok()) {
+        Some(FORMAT) => Ok(()),
+        Some(other) => Err(refused(format!(
+            "{}: the backup has format {other}, and this version of Vellum reads format {FORMAT} alone",
+            path.display()
+        ))),
+        None => Err(Error::Corrupted(format!("{} is not as Vellum writes it", file.display()))),
     }
 }
 

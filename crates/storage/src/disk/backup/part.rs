@@ -98,18 +98,20 @@ impl Head {
         bytes
     }
 
-    fn read(bytes: &[u8; HEAD_BYTES]) -> std::result::Result<Self, &'static str> {
+    fn read(bytes: &[u8; HEAD_BYTES]) -> std::result::Result<Self, String> {
         let (fields, checksum) = bytes.split_at(32);
         if fields.get(..8) != Some(&BEGIN) || checksum != crc32c::crc32c(fields).to_le_bytes() {
-            return Err("doesn't begin as a part of a backup does");
+            return Err("doesn't begin as a part of a backup does".to_string());
         }
-        if word(fields, 8) != Some(VERSION) {
-            return Err("was made by a newer version of Vellum, whose format this one doesn't know");
+        if let Some(other) = word(fields, 8).filter(|version| *version != VERSION) {
+            return Err(format!(
+                "has version {other}, and this version of Vellum reads version {VERSION} alone"
+            ));
         }
         let kind = match word(fields, 12) {
             Some(1) => Kind::Full,
             Some(2) => Kind::Changes,
-            _ => return Err("is of a kind that this version of Vellum doesn't know"),
+            _ => return Err("is of a kind that this version of Vellum doesn't know".to_string()),
         };
         let (id, from) = (number(fields, 16).unwrap_or_default(), number(fields, 24).unwrap_or_default());
         Ok(Head { kind, id, from })
@@ -164,7 +166,7 @@ impl Part {
         let damaged = |what: &str| Error::Corrupted(format!("{} {what}", path.display()));
         let bytes = read().map_err(|error| during("reading", path, error))?;
         let bytes = bytes.ok_or_else(|| damaged("is shorter than any part of a backup"))?;
-        let head = Head::read(&head).map_err(damaged)?;
+        let head = Head::read(&head).map_err(|what| damaged(&what))?;
         let (end, frames) =
             End::read(&end).ok_or_else(|| damaged("has no end: it is cut off, or damaged there"))?;
         let Head { kind, id, from } = head;

@@ -130,16 +130,26 @@ fn the_journal_of_another_directory_is_refused() {
 }
 
 #[test]
-fn a_newer_format_is_refused_with_both_numbers() {
+fn another_format_is_refused_with_both_numbers() {
     let files = killed();
-    files.tamper(Path::new("/data/vellum.format"), |bytes| {
-        let text = String::from_utf8_lossy(bytes).replace("format 4", "format 5");
-        *bytes = text.into_bytes();
-    });
-    let error = open(&files).err();
-    let names_it = |message: &str| message.contains("format 5") && message.contains("up to 4");
-    assert!(matches!(&error, Some(Error::Unavailable(message)) if names_it(message)), "{error:?}");
-    files.tamper(Path::new("/data/vellum.format"), |bytes| bytes[25] = b'x');
+    let format = Path::new("/data/vellum.format");
+    let names = |files: &FaultyFiles, number: u32| {
+        let error = open(files).err();
+        let names_both = |message: &str| {
+            message.contains(&format!("format {number},")) && message.contains("format 4 alone")
+        };
+        assert!(matches!(&error, Some(Error::Unavailable(message)) if names_both(message)), "{error:?}");
+    };
+    let mut present = 4;
+    for other in [3, 5, 1] {
+        files.tamper(format, |bytes| {
+            let (from, to) = (format!("format {present}"), format!("format {other}"));
+            *bytes = String::from_utf8_lossy(bytes).replace(&from, &to).into_bytes();
+        });
+        present = other;
+        names(&files, other);
+    }
+    files.tamper(format, |bytes| bytes[25] = b'x');
     assert!(matches!(open(&files).err(), Some(Error::Corrupted(_))));
 }
 
