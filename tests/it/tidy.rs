@@ -9,9 +9,10 @@ use std::process::Command;
 const EDGES: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("database", &["base", "query", "storage"]),
-    ("lab", &["base", "wire"]),
+    ("lab", &["base", "replay", "wire"]),
     ("postgres", &["storage", "wire"]),
     ("query", &["base"]),
+    ("replay", &["base", "wire"]),
     ("server", &["base", "database", "wire"]),
     ("storage", &[]),
     ("vellum", &["base", "database", "postgres", "server", "storage", "wire"]),

@@ -2,7 +2,7 @@
 //! PostgreSQL where it can take part.
 //!
 //! It talks through ordinary drivers only, so that all targets are treated alike, and imports
-//! nothing of Vellum but `base` and `wire`. A run goes: options → targets (given, or Vellum started at each
+//! nothing of Vellum but `base`, `replay` and `wire`. A run goes: options → targets (given, or Vellum started at each
 //! notch of the dial) → a durability fingerprint of each → the experiment, interleaving targets in
 //! rounds, every figure going into one [`Report`](result::Report) → table, HTML, Markdown, JSON.
 
@@ -12,7 +12,7 @@ mod experiment;
 mod histogram;
 mod load;
 mod options;
-pub mod recording;
+mod record;
 mod replay;
 mod report;
 mod result;

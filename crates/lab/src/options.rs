@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use clap::{Args, Subcommand};
+use replay::Speed;
 use std::path::PathBuf;
 
 /// Measures a server: the experiments behind Vellum's claims, and load of your own.
@@ -170,15 +171,6 @@ pub(crate) struct ReplayOptions {
     /// recording works on are copied to each target before each round
     #[arg(long, value_name = "DIR|URI")]
     pub(crate) start: Option<String>,
-}
-
-/// How fast a recording is sent again.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Speed {
-    /// So many times as fast as it was.
-    Times(f64),
-    /// Each connection sends its next request when the last one is answered.
-    Max,
 }
 
 /// What `compare` takes.

@@ -9,7 +9,7 @@ use crate::load::effort::Effort;
 use crate::load::progress::Progress;
 use crate::load::suspicion::{OTHERS_SHARE, Suspicions};
 use crate::options::{Common, Verb};
-use crate::recording;
+use crate::record;
 use crate::replay::Replay;
 use crate::report;
 use crate::result::{BUSY, FORMAT, Report, TargetInfo};
@@ -126,7 +126,7 @@ pub(crate) fn verb(verb: Verb) -> ExitCode {
             Verb::ErrorTracker(common) => run(common, experiment::ErrorTracker).await,
             Verb::All(common) => run(common, experiment::All).await,
             Verb::Suite { command, common } => run(common, experiment::Suite::new(command)).await,
-            Verb::Record(record) => match recording::record::run(&record).await {
+            Verb::Record(record) => match record::run(&record).await {
                 Ok(code) => code,
                 Err(error) => complain(&error),
             },

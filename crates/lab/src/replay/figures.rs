@@ -1,9 +1,8 @@
 //! What was observed, as rows of the lab's report.
 
-use super::player::Observation;
-use super::script::{Exchange, Script};
 use crate::histogram::Latencies;
 use crate::result::{Kind, Round, Row, Section};
+use replay::{Exchange, Observation, Script};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

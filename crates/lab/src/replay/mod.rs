@@ -1,39 +1,23 @@
 //! `replay`: sends again what `record` wrote, and compares times and answers.
 //!
-//! A recording is read whole into a [`script`]. On each target in turn a [`player`] sends it over as many connections
-//! as were recorded; [`order`] keeps what must come after something else behind it, [`mapping`] translates what
-//! servers call by names of their own, [`compare`] holds answers against the recorded ones, and [`overlap`] finds those
-//! that depend on an order which the recording doesn't tell.
+//! The crate `replay` reads the recording and plays it on each target in turn. Here are its options, its targets, what
+//! each round [`start`]s with, and its [`figures`].
 
-mod compare;
 mod figures;
-mod mapping;
-mod order;
-mod overlap;
-mod player;
-mod script;
-mod shape;
 mod start;
-#[cfg(test)]
-mod tests;
 
 use crate::error::{Error, Result};
 use crate::experiment::Experiment;
 use crate::load::progress::Progress;
-use crate::options::{Common, ReplayOptions as Options, Speed};
-use crate::recording::redact::Redactor;
-use crate::recording::upstream;
+use crate::options::{Common, ReplayOptions as Options};
 use crate::report::figures::{count, plural};
 use crate::result::{Fingerprint, Report, TargetInfo};
 use crate::run::Lab;
 use crate::target::Target;
 use base::random::Random;
 use figures::{Around, DEPENDING, Grouping, RECORDED};
-use mapping::Mapping;
 use mongodb::bson::doc;
-use order::Order;
-use player::{Observation, Play, Ranks};
-use script::Script;
+use replay::{Observation, Recording, Round, Script, Speed};
 use std::collections::hash_map::RandomState;
 use std::fs::File;
 use std::hash::BuildHasher;
@@ -64,17 +48,17 @@ impl Replay {
     pub(crate) fn open(path: &Path, options: Options) -> Result<Replay> {
         let wrong = |why: String| Error::Input(format!("{}: {why}", path.display()));
         let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
-        let script = Script::read(BufReader::with_capacity(1 << 20, file)).map_err(wrong)?;
-        if script.connections.is_empty() {
+        let recording = Recording::read(BufReader::with_capacity(1 << 20, file)).map_err(wrong)?;
+        if recording.script.connections.is_empty() {
             return Err(wrong("there is no request in it that can be sent again".to_string()));
         }
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        let (grouping, ranks) = (Grouping::of(&script), Ranks::of(&script));
-        Ok(Replay { name, options, shared: Arc::new(Shared { script, grouping, ranks }) })
+        let grouping = Grouping::of(&recording.script);
+        Ok(Replay { name, options, shared: Arc::new(Shared { recording, grouping }) })
     }
 
     fn script(&self) -> &Script {
-        &self.shared.script
+        &self.shared.recording.script
     }
 
     fn requests(&self) -> u64 {
@@ -114,14 +98,14 @@ impl Replay {
         }
         let salt = Random::new(RandomState::new().hash_one((lab.seed, round, &target.name))).uuid();
         let before = target.usage();
-        let played =
-            play(Arc::clone(&self.shared), target.clone(), self.options.clone(), salt, lab.progress.clone())
-                .await?;
+        let judged = !target.is_floor;
+        let how = Round { speed: self.options.speed, check: self.options.check && judged, judged, salt };
+        let (observations, took) =
+            play(Arc::clone(&self.shared), target.clone(), how, lab.progress.clone()).await?;
         let after = target.usage();
         let cpu = before.zip(after).map(|(before, after)| after.cpu.saturating_sub(before.cpu));
-        let judged = !target.is_floor;
         let around = Around {
-            took: played.took,
+            took,
             cpu,
             resident_bytes: after.map(|usage| usage.resident_bytes),
             cut: lab.progress.stopped(),
@@ -129,8 +113,8 @@ impl Replay {
             check: judged && self.options.check,
         };
         let sections = &mut lab.report.sections;
-        self.shared.grouping.add(sections, &target.name, &played.observations, around);
-        self.tell(lab, target, &played.observations);
+        self.shared.grouping.add(sections, &target.name, &observations, around);
+        self.tell(lab, target, &observations);
         let keeps = is_given && self.options.in_place;
         if !(target.is_floor || keeps) {
             self.drop_databases(target).await?;
@@ -326,27 +310,19 @@ fn because(reason: &str) -> &str {
 
 /// What all rounds on all targets share.
 struct Shared {
-    script: Script,
+    recording: Recording,
     grouping: Grouping,
-    ranks: Ranks,
 }
 
-/// What one round found.
-struct Played {
-    observations: Vec<Observation>,
-    took: Duration,
-}
-
-/// One round, on threads of its own.
+/// One round, on threads of its own: what was observed, and how long it took.
 async fn play(
     shared: Arc<Shared>,
     target: Target,
-    options: Options,
-    salt: [u8; 16],
+    round: Round,
     progress: Progress,
-) -> Result<Played> {
+) -> Result<(Vec<Observation>, Duration)> {
     let uri = ConnectionString::parse(&target.uri).map_err(|why| target.error(why))?;
-    let order = Arc::new(Order::new(shared.script.exchanges.len()));
+    let order = Arc::new(shared.recording.order());
     let stop = {
         let order = Arc::clone(&order);
         tokio::spawn(async move {
@@ -354,34 +330,10 @@ async fn play(
             order.stop();
         })
     };
-    let is_floor = target.is_floor;
-    let played = tokio::task::spawn_blocking(move || {
-        let script = &shared.script;
-        let host = upstream::choose(&uri)?.host;
-        let mapping = Mapping::new(salt, &script.made_by_server);
-        let redactor = Redactor::new(&script.header.redacted);
-        let play = Play {
-            script,
-            uri: &uri,
-            host: &host,
-            speed: options.speed,
-            check: options.check && !is_floor,
-            judged: !is_floor,
-            mapping: &mapping,
-            redactor: &redactor,
-            order: &order,
-            ranks: &shared.ranks,
-        };
-        let (observations, took) = play.run();
-        Ok::<_, String>(Played { observations, took })
-    });
-    let played = played.await;
+    let played = tokio::task::spawn_blocking(move || shared.recording.play(&uri, &round, &order)).await;
     stop.abort();
-    match played {
-        Ok(Ok(played)) => Ok(played),
-        Ok(Err(why)) => Err(target.error(why)),
-        Err(error) => Err(Error::Input(format!("the replay broke off: {error}"))),
-    }
+    let played = played.map_err(|error| Error::Input(format!("the replay broke off: {error}")))?;
+    played.map_err(|why| target.error(why))
 }
 
 async fn databases(target: &Target) -> Result<Vec<String>> {

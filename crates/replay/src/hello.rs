@@ -70,7 +70,7 @@ mod tests {
         let before =
             "{setName: 'rs0', hosts: ['a:1', 'b:2'], arbiters: ['c:3'], primary: 'a:1', me: 'b:2', ok: 1}";
         let after = "{setName: 'rs0', hosts: ['r:9'], primary: 'r:9', me: 'r:9', ok: 1}";
-        for (opcode, prefix) in [(super::super::message::OP_MSG, 5), (OP_REPLY, REPLY_PREFIX)] {
+        for (opcode, prefix) in [(crate::message::OP_MSG, 5), (OP_REPLY, REPLY_PREFIX)] {
             let prefix = vec![0; prefix];
             assert_eq!(
                 rewritten(&frame(opcode, &prefix, before), "r:9").unwrap(),

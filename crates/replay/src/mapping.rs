@@ -6,8 +6,8 @@
 //! the target's own in requests that come after.
 
 use super::script::{cursor_of, cursors, id_of};
-use crate::recording::message::Parts;
-use crate::recording::walk::{Change, copy};
+use crate::message::Parts;
+use crate::walk::{Change, copy};
 use base::bson::{Document, DocumentBuf, Value, ValueBuf};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

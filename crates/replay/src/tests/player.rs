@@ -1,13 +1,12 @@
 //! Recordings as scripts, and scripts played against a server of canned replies.
 
-use super::mapping::Mapping;
-use super::order::Order;
-use super::player::{Observation, Play, Ranks};
-use super::script::Script;
-use crate::options::Speed;
-use crate::recording::format::{Event, What, begin, encode};
-use crate::recording::redact::Redactor;
-use crate::target::floor;
+use super::serve;
+use crate::format::{Event, What, begin, encode};
+use crate::mapping::Mapping;
+use crate::order::Order;
+use crate::player::{Observation, Play, Ranks, Speed};
+use crate::redact::Redactor;
+use crate::script::Script;
 use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
 use std::time::Duration;
@@ -80,7 +79,7 @@ fn recordings_become_exchanges_with_what_must_come_before() {
 fn played(script: &Script, speed: Speed, check: bool) -> (Vec<Observation>, Duration) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let host = listener.local_addr().unwrap().to_string();
-    std::thread::spawn(move || floor::serve(&listener));
+    std::thread::spawn(move || serve(&listener));
     let uri = ConnectionString::parse(&host).unwrap();
     let (redactor, ranks) = (Redactor::new(&[]), Ranks::of(script));
     let (mapping, order) =

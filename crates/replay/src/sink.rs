@@ -40,11 +40,13 @@ struct State {
 
 /// What a recording came to.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Written {
-    pub(super) bytes: u64,
-    pub(super) events: u64,
+pub struct Written {
+    /// Size of the file.
+    pub bytes: u64,
+    /// Events in it.
+    pub events: u64,
     /// Why it ended before it was ended.
-    pub(super) why: Option<String>,
+    pub why: Option<String>,
 }
 
 impl Sink {
@@ -165,9 +167,9 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
-    use super::super::format::Reader;
     use super::*;
-    use crate::target::Scratch;
+    use crate::format::Reader;
+    use crate::tests::Scratch;
 
     fn whats(path: &Path) -> Vec<What> {
         let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
@@ -176,7 +178,7 @@ mod tests {
 
     #[test]
     fn events_are_written_in_order_with_an_end() {
-        let scratch = Scratch::temporary().unwrap();
+        let scratch = Scratch::new("sink-order");
         let path = scratch.path().join("r");
         let sink = Sink::create(&path, &DocumentBuf::empty(), 10_000).unwrap();
         sink.take(1, What::Opened);
@@ -190,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_full_file_ends_and_says_so() {
-        let scratch = Scratch::temporary().unwrap();
+        let scratch = Scratch::new("sink-full");
         let path = scratch.path().join("r");
         let sink = Sink::create(&path, &DocumentBuf::empty(), 2000).unwrap();
         for _ in 0..100 {

@@ -6,7 +6,7 @@
 //! requests on a cursor depend on the order, too, once one of them does.
 
 use super::script::{Exchange, cursor_of, cursors};
-use crate::recording::message::Parts;
+use crate::message::Parts;
 use std::collections::HashSet;
 
 /// Commands that change nothing which another request's answer tells of; all others may.
@@ -141,7 +141,7 @@ fn add_later_on_cursors(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::script::Reply;
+    use crate::script::Reply;
     use base::bson::DocumentBuf;
     use base::bson::extended_json::parse;
 

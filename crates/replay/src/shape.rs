@@ -1,6 +1,6 @@
 //! What a request looks like without its values: requests of one shape are counted together.
 
-use crate::recording::message::Parts;
+use crate::message::Parts;
 use base::bson::{Document, Value};
 use std::fmt::Write as _;
 

@@ -2,75 +2,83 @@
 
 use super::overlap::overlapping;
 use super::shape;
-use crate::recording::format::{Broken, Event, Reader, What};
-use crate::recording::message::{EXHAUST_ALLOWED, MORE_TO_COME, Parts};
-use crate::recording::walk::look;
+use crate::format::{Broken, Event, Reader, What};
+use crate::message::{EXHAUST_ALLOWED, MORE_TO_COME, Parts};
+use crate::walk::look;
 use base::bson::{DocumentBuf, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::Read;
 
 /// A recording.
 #[derive(Default)]
-pub(super) struct Script {
-    pub(super) header: Header,
-    pub(super) exchanges: Vec<Exchange>,
-    pub(super) connections: Vec<Connection>,
+pub struct Script {
+    /// What the recording says of itself.
+    pub header: Header,
+    /// All requests with their answers.
+    pub exchanges: Vec<Exchange>,
+    /// The connections, in the order in which they were opened.
+    pub connections: Vec<Connection>,
     /// Databases that requests name, without the server's own.
-    pub(super) databases: BTreeSet<String>,
+    pub databases: BTreeSet<String>,
     /// Commands that aren't sent again, by the reason.
-    pub(super) left_out: BTreeMap<(String, &'static str), u64>,
+    pub left_out: BTreeMap<(String, &'static str), u64>,
     /// Ids that the recorded server made up: they stood in answers before they stood in a request.
-    pub(super) made_by_server: HashSet<Vec<u8>>,
+    pub made_by_server: HashSet<Vec<u8>>,
     /// What is wrong with the file, though it can be played.
-    pub(super) warnings: Vec<String>,
+    pub warnings: Vec<String>,
     /// How long the recording is, microseconds.
-    pub(super) length: u64,
+    pub length: u64,
 }
 
 /// What a recording says of itself.
 #[derive(Default)]
-pub(super) struct Header {
-    pub(super) started: String,
-    pub(super) server: String,
-    pub(super) upstream: String,
-    pub(super) redacted: Vec<String>,
+pub struct Header {
+    pub started: String,
+    pub server: String,
+    pub upstream: String,
+    pub redacted: Vec<String>,
 }
 
 /// One connection.
 #[derive(Default)]
-pub(super) struct Connection {
+pub struct Connection {
     /// Its exchanges, in order.
-    pub(super) exchanges: Vec<usize>,
-    pub(super) opened: u64,
-    pub(super) closed: u64,
+    pub exchanges: Vec<usize>,
+    pub opened: u64,
+    pub closed: u64,
 }
 
 /// A request, and what it was answered.
-pub(super) struct Exchange {
+pub struct Exchange {
     /// When it was sent.
-    pub(super) at: u64,
-    pub(super) flags: u32,
-    pub(super) sections: Vec<u8>,
-    pub(super) command: String,
-    pub(super) shape: String,
+    pub at: u64,
+    /// Flags of its message.
+    pub flags: u32,
+    /// Sections of its message.
+    pub sections: Vec<u8>,
+    /// Name of the command.
+    pub command: String,
+    /// The command without its values.
+    pub shape: String,
     /// `None` where no answer was wanted.
-    pub(super) reply: Option<Reply>,
+    pub reply: Option<Reply>,
     /// Exchanges that must be through before: of the same session, and what made the cursor.
-    pub(super) requires: Vec<usize>,
+    pub requires: Vec<usize>,
     /// Whether a request of another connection was under way meanwhile that may have changed the answer.
-    pub(super) overlaps: bool,
+    pub overlaps: bool,
 }
 
 /// An answer.
-pub(super) struct Reply {
+pub struct Reply {
     /// When it came.
-    pub(super) at: u64,
-    pub(super) document: DocumentBuf,
+    pub at: u64,
+    /// The answer.
+    pub document: DocumentBuf,
 }
 
 impl Exchange {
     /// When it was over.
-    pub(super) fn ended(&self) -> u64 {
+    pub fn ended(&self) -> u64 {
         self.reply.as_ref().map_or(self.at, |reply| reply.at)
     }
 }
@@ -96,7 +104,7 @@ impl Script {
     ///
     /// # Errors
     /// It is none, or damaged.
-    pub(super) fn read(source: impl Read) -> Result<Script, String> {
+    pub fn read(source: impl Read) -> Result<Script, String> {
         let mut reader = Reader::open(source).map_err(|broken| broken.to_string())?;
         let mut building = Building::default();
         building.script.header = header(&reader);

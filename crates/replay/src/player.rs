@@ -4,9 +4,10 @@ use super::compare::{Comparison, outcome};
 use super::mapping::Mapping;
 use super::order::Order;
 use super::script::{Connection, Exchange, Script};
-use crate::options::Speed;
-use crate::recording::message::{MORE_TO_COME, Parts};
-use crate::recording::redact::Redactor;
+use crate::message::{MORE_TO_COME, Parts};
+use crate::redact::Redactor;
+use crate::upstream::choose;
+use std::io::Read;
 use std::time::{Duration, Instant};
 use wire::client::Client;
 use wire::uri::ConnectionString;
@@ -25,6 +26,78 @@ const SLEEP: Duration = Duration::from_millis(100);
 
 /// A thread's stack: nothing here is deep but documents, which nest 200 levels at most.
 const STACK: usize = 2 << 20;
+
+/// How fast a recording is sent again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Speed {
+    /// So many times as fast as it was.
+    Times(f64),
+    /// Each connection sends its next request when the last one is answered.
+    Max,
+}
+
+/// A recording that can be played, any number of times.
+pub struct Recording {
+    /// What is sent.
+    pub script: Script,
+    ranks: Ranks,
+}
+
+/// How a recording is played on one target.
+pub struct Round {
+    /// How fast.
+    pub speed: Speed,
+    /// Whether answers are compared, and order is kept between connections, too.
+    pub check: bool,
+    /// Whether outcomes say anything: a null server answers anything.
+    pub judged: bool,
+    /// Makes the ids of sessions, so that no server takes one for a retry of another round.
+    pub salt: [u8; 16],
+}
+
+impl Recording {
+    /// Reads a recording.
+    ///
+    /// # Errors
+    /// It is none, or broken where it begins.
+    pub fn read(source: impl Read) -> Result<Recording, String> {
+        let script = Script::read(source)?;
+        Ok(Recording { ranks: Ranks::of(&script), script })
+    }
+
+    /// Sends everything to a target, until `order` is stopped. It blocks.
+    ///
+    /// # Errors
+    /// None of the target's hosts answers.
+    pub fn play(
+        &self,
+        uri: &ConnectionString,
+        round: &Round,
+        order: &Order,
+    ) -> Result<(Vec<Observation>, Duration), String> {
+        let host = choose(uri)?.host;
+        let mapping = Mapping::new(round.salt, &self.script.made_by_server);
+        let redactor = Redactor::new(&self.script.header.redacted);
+        let play = Play {
+            script: &self.script,
+            uri,
+            host: &host,
+            speed: round.speed,
+            check: round.check,
+            judged: round.judged,
+            mapping: &mapping,
+            redactor: &redactor,
+            order,
+            ranks: &self.ranks,
+        };
+        Ok(play.run())
+    }
+
+    /// What ends a round early.
+    pub fn order(&self) -> Order {
+        Order::new(self.script.exchanges.len())
+    }
+}
 
 /// What a replay on one target needs.
 pub(super) struct Play<'a> {
@@ -77,15 +150,19 @@ impl Ranks {
 }
 
 /// What became of one exchange.
-pub(super) struct Observation {
-    pub(super) exchange: usize,
-    pub(super) latency: Duration,
-    pub(super) late: bool,
-    pub(super) result: Result<(), String>,
+pub struct Observation {
+    /// Its number in the script.
+    pub exchange: usize,
+    /// From sending it to its answer.
+    pub latency: Duration,
+    /// Whether it was sent more than a millisecond after it was due.
+    pub late: bool,
+    /// The error of a request that got no answer.
+    pub result: Result<(), String>,
     /// An outcome that isn't the recorded one.
-    pub(super) error_differs: Option<String>,
+    pub error_differs: Option<String>,
     /// Another answer of the same outcome.
-    pub(super) answer_differs: Option<String>,
+    pub answer_differs: Option<String>,
 }
 
 impl Play<'_> {

@@ -9,18 +9,18 @@ use wire::uri::ConnectionString;
 const REACH: Duration = Duration::from_secs(5);
 
 /// The host of a connection string that is spoken to.
-pub(crate) struct Upstream {
+pub struct Upstream {
     /// With its port.
-    pub(crate) host: String,
+    pub host: String,
     /// "MongoDB 8.0.4", "Vellum 0.1.0".
-    pub(crate) server: String,
+    pub server: String,
 }
 
 /// The first host that takes writes, or, if none says so, the first that answers. It blocks.
 ///
 /// # Errors
 /// None answers.
-pub(crate) fn choose(uri: &ConnectionString) -> Result<Upstream, String> {
+pub fn choose(uri: &ConnectionString) -> Result<Upstream, String> {
     let mut found: Option<Upstream> = None;
     let mut last = "the connection string names no host".to_string();
     for host in &uri.hosts {

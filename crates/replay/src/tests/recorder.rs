@@ -1,10 +1,10 @@
 //! The recorder between a client and a server of canned replies.
 
-use super::format::{Reader, What};
-use super::passage::{Shared, pass};
-use super::redact::Redactor;
-use super::sink::Sink;
-use crate::target::{Scratch, floor};
+use super::{Scratch, serve};
+use crate::format::{Reader, What};
+use crate::passage::{Shared, pass};
+use crate::redact::Redactor;
+use crate::sink::Sink;
 use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ use wire::uri::ConnectionString;
 async fn record(path: &Path, commands: &'static [&'static str]) -> Vec<u8> {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let host = server.local_addr().unwrap().to_string();
-    std::thread::spawn(move || floor::serve(&server));
+    std::thread::spawn(move || serve(&server));
     let sink = Sink::create(path, &DocumentBuf::empty(), 1 << 20).unwrap();
     let (redactor, hidden) = (Redactor::new(&["pin".to_string()]), Mutex::new(HashSet::new()));
     let shared = Arc::new(Shared { sink, redactor, host, tls: None, hidden });
@@ -46,7 +46,7 @@ fn whats(file: &[u8]) -> Vec<What> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_passes_is_written_down_but_for_secrets() {
-    let scratch = Scratch::temporary().unwrap();
+    let scratch = Scratch::new("passes");
     let file = record(
         &scratch.path().join("r"),
         &[

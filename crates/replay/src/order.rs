@@ -9,7 +9,7 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Tells threads when what they wait for is over. Things are numbered in the order they were over in the recording.
-pub(super) struct Order {
+pub struct Order {
     state: Mutex<State>,
 }
 
@@ -25,7 +25,7 @@ struct State {
 
 impl Order {
     /// Of so many things.
-    pub(super) fn new(count: usize) -> Order {
+    pub fn new(count: usize) -> Order {
         let (for_one, for_all) = (HashMap::new(), BTreeMap::new());
         Order {
             state: Mutex::new(State {
@@ -59,7 +59,7 @@ impl Order {
     }
 
     /// Nobody waits any more.
-    pub(super) fn stop(&self) {
+    pub fn stop(&self) {
         self.state().stopped = true;
     }
 

@@ -1,8 +1,8 @@
 //! Whether an answer is the recorded one: [what may differ](../../../../docs/lab.md) is passed over.
 
 use super::mapping::Mapping;
-use crate::recording::message::Parts;
-use crate::recording::redact::Redactor;
+use crate::message::Parts;
+use crate::redact::Redactor;
 use base::bson::extended_json::value_to_relaxed;
 use base::bson::{Array, Document, Value};
 

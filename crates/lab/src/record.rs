@@ -1,0 +1,91 @@
+//! `lab record`: the recorder's options, its first backup, and what it prints.
+
+use crate::error::{Error, Result};
+use crate::load::progress::signal;
+use crate::options::Record;
+use crate::report::figures;
+use crate::target::{backed_up, without_secrets};
+use replay::{Recorder, Settings};
+use std::io::{Write, stderr, stdout};
+use std::process::ExitCode;
+use wire::uri::ConnectionString;
+
+/// Records until a signal ends it. The exit code is 0 if the file holds everything up to then.
+///
+/// # Errors
+/// Wrong options, a server that does not answer, a file that exists.
+pub(crate) async fn run(options: &Record) -> Result<ExitCode> {
+    let uri = ConnectionString::parse(&options.upstream).map_err(|why| wrong(&why))?;
+    if uri.login.is_some() {
+        let why =
+            "it has a user: users are the application's, which logs in through the recorder; leave it out";
+        return Err(wrong(&why));
+    }
+    let from = uri.clone();
+    let chosen = tokio::task::spawn_blocking(move || replay::choose(&from)).await;
+    let chosen = chosen
+        .map_err(|error| wrong(&error))?
+        .map_err(|why| wrong(&format!("it can't be reached: {why}")))?;
+    if let Some(snapshot) = &options.snapshot {
+        if !chosen.server.starts_with("Vellum") {
+            let why = format!(
+                "--snapshot backs a Vellum up, and {} is {}: copy its data by its own means, and give replay \
+                 --start a server that has it",
+                chosen.host, chosen.server
+            );
+            return Err(Error::Input(why));
+        }
+        backed_up(&options.upstream, snapshot)?;
+    }
+    let settings = Settings {
+        file: options.file.clone(),
+        max_size: options.max_size,
+        redact: options.redact.clone(),
+        shown: without_secrets(&options.upstream),
+    };
+    let recorder = Recorder::start(&options.listen, &uri, &chosen, &settings).await.map_err(Error::Input)?;
+    let address = recorder.address().map_err(|error| wrong(&error))?;
+    // The first line is the connection string, as other programs that start this read it.
+    let _ = writeln!(
+        stdout(),
+        "mongodb://{address}/\nrecording {} at {} into {}; Ctrl-C ends it",
+        chosen.server,
+        chosen.host,
+        options.file.display()
+    );
+    let end = async {
+        tokio::select! {
+            () = signal() => {}
+            () = end_of_input(options.parent_pipe) => {}
+        }
+    };
+    let (written, connections) = recorder.record(end).await;
+    let early = written.why.as_ref().map(|why| format!("; it ended early: {why}")).unwrap_or_default();
+    let _ = writeln!(
+        stderr(),
+        "{}: {} of {}, {}{early}",
+        options.file.display(),
+        figures::plural(written.events, "event"),
+        figures::plural(connections.into(), "connection"),
+        figures::bytes(written.bytes)
+    );
+    Ok(if written.why.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn wrong(why: &dyn std::fmt::Display) -> Error {
+    Error::Input(format!("--upstream: {why}"))
+}
+
+/// Returns when standard input closes, if `wanted`.
+async fn end_of_input(wanted: bool) {
+    if !wanted {
+        return std::future::pending().await;
+    }
+    let (sender, closed) = tokio::sync::oneshot::channel();
+    // A thread, since the runtime would wait for its own at the end.
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = sender.send(());
+    });
+    let _ = closed.await;
+}
