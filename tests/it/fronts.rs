@@ -8,8 +8,8 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use storage::MemoryEngine;
-use storage::contract::Checked;
 use storage::store::{Local, LogOptions};
+use storage::testing::Checked;
 use storage::testing::Shared;
 
 /// The servers; dropping them stops them.

@@ -31,7 +31,7 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/storage/src/mutants.rs: ANY", "faults that tests switch on"),
     ("crates/storage/src/mutants.rs: CURRENT", "the same"),
     ("crates/storage/src/patience.rs: CURRENT", "how long whoever a thread works for waits"),
-    ("crates/storage/src/stretch.rs: FACTOR", "in debug builds, how slow code may be"),
+    ("crates/storage/src/cpu_slice.rs: FACTOR", "in debug builds, how slow code may be"),
 ];
 
 /// What tells a static that changes from a constant.

@@ -31,7 +31,7 @@ impl Database {
         log: Option<LogOptions>,
     ) -> Result<Arc<Database>> {
         #[cfg(debug_assertions)]
-        let engine: Arc<dyn Engine> = Arc::new(storage::contract::Checked::sampling(engine));
+        let engine: Arc<dyn Engine> = Arc::new(storage::testing::Checked::sampling(engine));
         let store = Local::new(engine, log).map_err(storage_error)?;
         Database::open_on(Arc::new(store), clock, seed)
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 #[cfg(debug_assertions)]
-use storage::stretch::{self, Stretch};
+use storage::cpu_slice::{self, CpuSlice};
 
 /// Runs a piece of work that may take long, so that the thread it runs on is not missed by
 /// others. Set by whoever owns the threads.
@@ -380,13 +380,13 @@ impl Operation {
     #[cfg(debug_assertions)]
     fn assert_asked_often(&self) {
         thread_local! {
-            static LAST: Cell<(u64, Stretch)> = Cell::default();
+            static LAST: Cell<(u64, CpuSlice)> = Cell::default();
         }
         let (serial, last) = LAST.get();
         if serial == self.serial {
-            last.assert_within(stretch::BETWEEN_CHECKS, "between two checks of an operation");
+            last.assert_within(cpu_slice::BETWEEN_CHECKS, "between two checks of an operation");
         }
-        LAST.set((self.serial, Stretch::begin()));
+        LAST.set((self.serial, CpuSlice::begin()));
     }
 
     /// Gives the thread's other clients away in the middle of work that nobody thought long: the

@@ -61,6 +61,7 @@ mod state;
 mod store;
 mod stream;
 mod sweep;
+#[cfg(any(debug_assertions, feature = "testing"))]
 pub mod testing;
 mod times;
 mod tls;

@@ -85,7 +85,7 @@ impl Batch {
     /// Adds [`Op::Put`] of a key that isn't in the tree before the batch, as the caller knows without looking: because a
     /// number is in it that was never given before, say. An engine then needn't look either, which spares it a page from the disk for
     /// each entry of a large index on random values. Where the key is there after all, counts are wrong from then on, and
-    /// what was there may come back: [`crate::contract::Checked`] and debug builds look.
+    /// what was there may come back: [`crate::testing::Checked`] and debug builds look.
     pub fn put_new(&mut self, ident: Ident, key: impl Into<Key>, value: impl Into<Value>) {
         self.new.push(self.ops.len() as u32);
         self.put(ident, key, value);

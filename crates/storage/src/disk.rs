@@ -68,9 +68,12 @@ use state::State;
 
 pub use archive::ArchiveOptions;
 pub use backup::{Backup, BackupDirectory, End, Kind, Part, PartWriter, Restore, Restored, Since, restore};
+#[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) use base::{entries, framed};
 pub use files::{BLOCK, File, Files, SystemFiles};
+#[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) use journal::SEGMENT_HEADER_BYTES;
+#[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) use record::{batch_bytes, batch_of, seal};
 pub use salvage::{Lost, Salvage};
 pub use still::Still;

@@ -2,7 +2,7 @@
 //!
 //! An engine holds any number of ordered trees, each known by a number. Trees are cheap: one per collection
 //! and one per index, created and dropped within ordinary batches. All calls are synchronous and may be made
-//! from many threads at once. [`crate::contract::Checked`] asserts what the traits promise.
+//! from many threads at once. [`crate::testing::Checked`] asserts what the traits promise.
 
 use std::cmp::Ordering;
 use std::ops::Bound;

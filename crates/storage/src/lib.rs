@@ -6,12 +6,13 @@
 //! 1. A writer fills a [`Batch`] with operations on numbered trees ([`Ident`]) and commits it whole.
 //! 2. A reader takes a [`Snapshot`], which is consistent over all trees and never changes, and asks it for
 //!    single keys or for a [`Cursor`] over a [`Range`].
-//! 3. [`contract::Checked`] wraps any engine and asserts what the traits promise; [`testing`] has doubles
-//!    that compare two engines or show the keys written.
+//!
+//! `testing` is for tests, and no part of a release build: `Checked` wraps any engine and asserts what the traits
+//! promise, other doubles compare two engines or show the keys written.
 
 mod batch;
 mod bytes;
-pub mod contract;
+pub mod cpu_slice;
 mod differences;
 pub mod disk;
 mod engine;
@@ -21,8 +22,8 @@ pub mod mutants;
 mod overlay;
 pub mod patience;
 pub mod store;
-pub mod stretch;
 pub mod sync;
+#[cfg(any(test, debug_assertions, feature = "testing"))]
 pub mod testing;
 mod wanted;
 mod working_set;

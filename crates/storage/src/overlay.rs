@@ -346,7 +346,7 @@ impl Cursor for OverlayCursor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Checked;
+    use crate::testing::Checked;
     use crate::{Engine, MemoryEngine};
     use proptest::prelude::*;
 

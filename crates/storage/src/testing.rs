@@ -3,8 +3,11 @@
 //!
 //! A test that runs on `Emit<Mirror<A, B>>` tests two engines for the price of one, and can print the keys
 //! that each step wrote. Both are ordinary [`Engine`](crate::Engine)s, so the layers above run on them
-//! unchanged.
+//! unchanged. [`Checked`] asserts what the traits promise; debug builds of the server run on it.
+//!
+//! Debug builds have this module. A release build has it with the feature `testing` alone.
 
+mod contract;
 mod emit;
 #[cfg(feature = "shuttle")]
 mod explore;
@@ -13,6 +16,7 @@ mod mirror;
 mod parse;
 mod shared;
 
+pub use contract::Checked;
 pub use emit::{Describe, Emit};
 #[cfg(feature = "shuttle")]
 pub use explore::{explore, fails};

@@ -45,6 +45,7 @@ use tree::{OpenTree, Tree, Walk};
 pub(super) use cache::CacheCounts;
 pub(super) use check::Found;
 pub(super) use merge::Source;
+#[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) use page::{entries, framed};
 pub(super) use pending::Share;
 pub(super) use table::BaseCursor;

@@ -121,6 +121,7 @@ impl Header {
 }
 
 /// Makes the checksums of frames right that lie one behind the other, for what is drawn at random.
+#[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) fn seal(mut bytes: &mut [u8]) {
     while let Some(header) = Header::read(bytes) {
         let (at, len) = (HEADER_BYTES, header.frame_len());
@@ -324,12 +325,14 @@ fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// The bytes of a batch as they stand in a frame, behind its header.
+#[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) fn batch_bytes(batch: &Batch) -> Result<Vec<u8>> {
     let mut bytes = Encoded::new(batch)?.bytes;
     Ok(bytes.split_off(HEADER_BYTES))
 }
 
 /// The batch in such bytes.
+#[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) fn batch_of(bytes: &[u8]) -> Option<Batch> {
     decode(bytes)
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{Bounds, Compression, DiskEngine, DiskOptions};
-use crate::contract::Checked;
+use crate::testing::Checked;
 use crate::testing::{FaultyFiles, Loss};
 use crate::{
     Batch, Direction, Durability, Engine, Error, Ident, Key, MemoryEngine, Op, Range, Result, Snapshot, Value,

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::node::LEAF_MAX;
 use super::{LARGE, MemoryEngine, Tree};
-use crate::contract::Checked;
+use crate::testing::Checked;
 use crate::{Batch, Cursor, Direction, Engine, Error, Ident, Key, Op, Range, Snapshot, Value};
 
 type Model = BTreeMap<Vec<u8>, u32>;

@@ -6,7 +6,7 @@ use super::recent::Recent;
 use super::{
     Beside, Build, Change, Claim, Counts, Exclusive, Expect, Outcome, Owner, Refusal, Sight, Store, Written,
 };
-use crate::stretch::{self, Stretch};
+use crate::cpu_slice::{self, CpuSlice};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, RwLock};
 use crate::{Durability, Engine, Ident, Position, Result, Snapshot, mutant};
@@ -19,7 +19,7 @@ const ASK: Duration = Duration::from_millis(10);
 
 /// How much CPU time a commit may use under the lock.
 fn most_under_lock(operations: usize) -> Duration {
-    stretch::UNDER_COMMIT_LOCK + stretch::PER_OPERATION * u32::try_from(operations).unwrap_or(u32::MAX)
+    cpu_slice::UNDER_COMMIT_LOCK + cpu_slice::PER_OPERATION * u32::try_from(operations).unwrap_or(u32::MAX)
 }
 
 /// An engine whose only user is this process.
@@ -60,7 +60,7 @@ struct Writer {
 struct Held<'a> {
     local: &'a Local,
     writer: MutexGuard<'a, Writer>,
-    stretch: Stretch,
+    slice: CpuSlice,
 }
 
 impl Local {
@@ -269,7 +269,7 @@ impl Exclusive for Held<'_> {
             applied(*self.local.generation.read());
             written
         };
-        self.stretch.assert_within(most, "under the commit lock, for a change of the catalog");
+        self.slice.assert_within(most, "under the commit lock, for a change of the catalog");
         Ok(Ok(written))
     }
 }
@@ -296,7 +296,7 @@ impl Store for Local {
     fn commit(&self, change: Change) -> Result<Outcome> {
         let operations = change.batch.len() + change.expect.len();
         let mut writer = self.writer.lock();
-        let stretch = Stretch::begin();
+        let slice = CpuSlice::begin();
         if self.frozen() > 0 && !mutant!("commits go on while they are held up") {
             return Ok(Err((Refusal::Frozen, change)));
         }
@@ -304,7 +304,7 @@ impl Store for Local {
             Some(refusal) => Err((refusal, change)),
             None => Ok(self.apply(&mut writer, change)?),
         };
-        stretch.assert_within(most_under_lock(operations), "under the commit lock");
+        slice.assert_within(most_under_lock(operations), "under the commit lock");
         Ok(outcome)
     }
 
@@ -313,7 +313,7 @@ impl Store for Local {
             self.wait_for_room(go_on)?;
             let writer = self.writer.lock();
             if self.frozen() == 0 {
-                return Ok(Some(Box::new(Held { local: self, writer, stretch: Stretch::begin() })));
+                return Ok(Some(Box::new(Held { local: self, writer, slice: CpuSlice::begin() })));
             }
             drop(writer);
             if !go_on() {

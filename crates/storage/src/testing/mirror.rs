@@ -176,7 +176,7 @@ impl Cursor for MirrorCursor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Checked;
+    use crate::testing::Checked;
     use crate::{Error, MemoryEngine};
 
     const TREE: Ident = Ident(1);

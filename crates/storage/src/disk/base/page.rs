@@ -14,6 +14,7 @@
 
 use std::cmp::Ordering;
 
+#[cfg(any(test, debug_assertions, feature = "testing"))]
 use super::run::Run;
 use crate::Compression;
 
@@ -380,6 +381,7 @@ pub(super) fn unframe(framed: &[u8], sum: u32) -> Option<Page> {
 }
 
 /// A page of entries in its frame, as the file has it.
+#[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) fn framed(entries: &[(&[u8], &[u8])], compression: Compression) -> Vec<u8> {
     let mut run = Run::default();
     entries.iter().for_each(|(key, value)| run.push(&[], key, value));
@@ -390,6 +392,7 @@ pub(crate) fn framed(entries: &[(&[u8], &[u8])], compression: Compression) -> Ve
 }
 
 /// The entries of a page in its frame, whatever its checksum would be.
+#[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) fn entries(framed: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let packed_len = u32::from_le_bytes(*framed.get(5..)?.first_chunk()?) as usize;
     let sum = crc32c::crc32c(framed.get(..FRAME.checked_add(packed_len)?)?);

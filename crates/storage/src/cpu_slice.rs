@@ -1,8 +1,7 @@
-//! How much CPU time a thread uses at a stretch: bounds that debug builds assert.
+//! The CPU time that a thread uses between two checks or under a lock: bounds that debug builds assert.
 //!
-//! Fairness can't be tested by the clock on machines that do other things besides. What can be asserted anywhere is
-//! how much of its own CPU time a thread uses before it asks whether others are waiting, and while it holds a lock that
-//! others need. Release builds measure nothing, nor do builds for a scheduler that runs all threads on one.
+//! A busy machine makes tests of fairness by the clock fail. The thread's own CPU time does not depend on other
+//! processes. Release builds measure nothing, nor do builds for a scheduler that runs all threads on one.
 
 use std::time::Duration;
 #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
@@ -16,7 +15,7 @@ pub const UNDER_COMMIT_LOCK: Duration = Duration::from_millis(2);
 pub const PER_OPERATION: Duration = Duration::from_micros(5);
 
 /// How much slower code is that the compiler hasn't optimised, and whose engine
-/// [`Checked`](crate::contract::Checked) reads after, on a slow machine whose processors others use, too. `VELLUM_OPTIMISED=1 cargo test --config profile.dev.opt-level=2`
+/// [`Checked`](crate::testing::Checked) reads after, on a slow machine whose processors others use, too. `VELLUM_OPTIMISED=1 cargo test --config profile.dev.opt-level=2`
 /// asserts the bounds themselves.
 #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
 const UNOPTIMISED: u32 = match option_env!("VELLUM_OPTIMISED") {
@@ -33,9 +32,9 @@ fn unoptimised() -> u32 {
     *FACTOR.get_or_init(|| said().unwrap_or(UNOPTIMISED))
 }
 
-/// A stretch of work on one thread.
+/// The beginning of some work on one thread.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Stretch {
+pub struct CpuSlice {
     #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
     begun: Duration,
     /// When it began. A thread uses no more CPU time than passes, but a virtual machine's kernel has counted 25 seconds too
@@ -45,13 +44,13 @@ pub struct Stretch {
 }
 
 #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
-impl Stretch {
+impl CpuSlice {
     /// Begins now, on this thread.
-    pub fn begin() -> Stretch {
-        Stretch { begun: used(), at: Some(Instant::now()) }
+    pub fn begin() -> CpuSlice {
+        CpuSlice { begun: used(), at: Some(Instant::now()) }
     }
 
-    /// How much CPU time this thread has used since it began the stretch.
+    /// How much CPU time this thread has used since it began the slice.
     pub fn used(self) -> Duration {
         let elapsed = self.at.map_or(Duration::MAX, |at| at.elapsed());
         used().saturating_sub(self.begun).min(elapsed)
@@ -65,10 +64,10 @@ impl Stretch {
 }
 
 #[cfg(any(not(debug_assertions), not(unix), feature = "shuttle"))]
-impl Stretch {
+impl CpuSlice {
     /// Begins nothing: release builds don't measure.
-    pub fn begin() -> Stretch {
-        Stretch::default()
+    pub fn begin() -> CpuSlice {
+        CpuSlice::default()
     }
 
     /// Nothing.
@@ -93,13 +92,13 @@ mod tests {
 
     #[test]
     fn a_sleeping_thread_uses_nothing_and_a_busy_one_is_caught() {
-        let stretch = Stretch::begin();
+        let slice = CpuSlice::begin();
         std::thread::sleep(Duration::from_millis(30));
-        stretch.assert_within(Duration::from_millis(1), "asleep");
+        slice.assert_within(Duration::from_millis(1), "asleep");
         let busy = std::thread::spawn(|| {
-            let stretch = Stretch::begin();
-            while stretch.used() <= Duration::from_millis(1) * UNOPTIMISED {}
-            stretch.assert_within(Duration::from_millis(1), "in a loop");
+            let slice = CpuSlice::begin();
+            while slice.used() <= Duration::from_millis(1) * UNOPTIMISED {}
+            slice.assert_within(Duration::from_millis(1), "in a loop");
         });
         assert!(busy.join().is_err());
     }
