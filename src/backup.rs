@@ -2,6 +2,7 @@
 //! before, in a directory of backups.
 
 use crate::cli::BackupOptions;
+use crate::data_errors::{Purpose, explained};
 use crate::reach;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use std::path::{Path, PathBuf};
@@ -23,8 +24,8 @@ pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
         ([uri, to], None) => (Some(uri.as_str()), to),
         _ => return Err("with --data there is one more directory to name, the one to write to".to_string()),
     };
-    let mut directory =
-        BackupDirectory::open(Arc::new(SystemFiles), Path::new(to)).map_err(|error| error.to_string())?;
+    let mut directory = BackupDirectory::open(Arc::new(SystemFiles), Path::new(to))
+        .map_err(|error| explained(&error, Path::new(to), Purpose::Target))?;
     let since = directory.since().filter(|_| !options.full);
     let mut part = directory.begin().map_err(|error| error.to_string())?;
     let made = match (uri, &options.data) {
@@ -65,12 +66,7 @@ fn from_directory(
         options.journal_archive.clone().map(|directory: PathBuf| ArchiveOptions { directory, keep: None });
     let journal_directory = options.journal_dir.clone();
     let still = Still::open(&DiskOptions { journal_directory, archive, ..DiskOptions::new(data) });
-    let still = still.map_err(|error| match error {
-        storage::Error::Unavailable(why) if why.contains("open") => {
-            format!("{why}: name that server by its connection string instead of --data")
-        }
-        error => error.to_string(),
-    })?;
+    let still = still.map_err(|error| explained(&error, data, Purpose::Backup))?;
     // Whatever is committed later is committed behind this second, as long as nobody serves the directory.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let mut backup = still.backup(since, (now << 32).saturating_sub(1)).map_err(|error| error.to_string())?;

@@ -281,6 +281,12 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "DIR", required_if_eq("engine", "disk"))]
     pub(crate) data: Option<PathBuf>,
 
+    /// Accept other files in a new --data
+    ///
+    /// Without it a directory that holds other files than Vellum's is refused. Logs, files of process ids, names that begin with a dot, lost+found and files that other options name may be there anyhow. MongoDB's files are refused in any case.
+    #[arg(long, requires = "data", hide_short_help = true)]
+    pub(crate) allow_other_files: bool,
+
     /// What a write survives
     ///
     /// It is for writes that don't ask for more. none: the journal is never synced unasked, for tests; relaxed: it is synced every so often, as MongoDB's; journaled: every write waits for a sync, which it shares with all that wait.
@@ -547,6 +553,7 @@ pub(crate) enum TlsMode {
 /// Options that mean something only with a data directory.
 pub(crate) const DISK_OPTIONS: &[&str] = &[
     "data",
+    "allow-other-files",
     "durability",
     "journal-commit-interval",
     "cache-size",

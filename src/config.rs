@@ -264,7 +264,24 @@ impl ServeOptions {
                 .clone()
                 .map(|directory| storage::ArchiveOptions { directory, keep: self.journal_archive_keep }),
             compression: self.compression.method(),
+            other_files: self.named_files(),
+            allow_other_files: self.allow_other_files,
         })
+    }
+
+    /// Files that the options name, which may lie in the data directory.
+    fn named_files(&self) -> Vec<PathBuf> {
+        let tls = &self.tls;
+        let named = [
+            &self.log_file,
+            &self.config,
+            &self.init_scripts,
+            &tls.tls_certificate_key_file,
+            &tls.tls_certificate_key_file_password_file,
+            &tls.tls_ca_file,
+            &tls.tls_crl_file,
+        ];
+        named.into_iter().flatten().cloned().collect()
     }
 }
 

@@ -71,7 +71,17 @@ fn start(config: &Config) -> Result<(Child, String), String> {
     let disk = config.disk.as_ref().ok_or("no data directory")?;
     let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
     command
-        .args(["serve", "--bind", "127.0.0.1", "--port", "0", "--parent-pipe", "--no-auth", "--data"])
+        .args([
+            "serve",
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--parent-pipe",
+            "--no-auth",
+            "--allow-other-files",
+            "--data",
+        ])
         .arg(&disk.directory);
     if let Some(journal) = &disk.journal_directory {
         command.arg("--journal-dir").arg(journal);

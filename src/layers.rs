@@ -152,7 +152,8 @@ fn is_flag(options: &Command, name: &str) -> bool {
     argument.is_some_and(|argument| matches!(argument.get_action(), ArgAction::SetTrue))
 }
 
-fn truth(text: &str) -> Option<bool> {
+/// The truth value that a text means, if it means one.
+pub(crate) fn truth(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Some(true),
         "0" | "false" | "no" | "off" => Some(false),

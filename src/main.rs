@@ -6,6 +6,7 @@ mod backup;
 mod banner;
 mod cli;
 mod config;
+mod data_errors;
 mod descriptors;
 mod first_user;
 mod heap;

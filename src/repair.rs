@@ -3,6 +3,7 @@
 //! As mongod does it, the process repairs and exits: 0 if anything was saved, whatever was lost.
 
 use crate::config::Config;
+use crate::data_errors::{Purpose, explained};
 use database::repair::{Repaired, repair as repair_database};
 use database::{Clock, SystemClock};
 use std::io::{self, Write};
@@ -12,7 +13,8 @@ use storage::{DiskEngine, Ident, Lost, Salvage};
 /// Repairs the data directory of a configuration.
 pub(crate) fn repair(config: &Config) -> Result<(), String> {
     let options = config.disk.as_ref().ok_or("--repair needs --data")?;
-    let salvage = DiskEngine::salvage(options).map_err(|error| error.to_string())?;
+    let salvage = DiskEngine::salvage(options)
+        .map_err(|error| explained(&error, &options.directory, Purpose::Repair))?;
     let now = SystemClock.now_millis();
     let repaired = repair_database(&**salvage.engine(), salvage.idents(), now, server::seed());
     let repaired = repaired.map_err(|error| format!("cannot repair the database: {error}"))?;

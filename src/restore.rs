@@ -1,6 +1,7 @@
 //! `vellum restore`: a data directory as of a moment, out of a backup and what was kept of the journal.
 
 use crate::cli::RestoreOptions;
+use crate::data_errors::{Purpose, explained};
 use jiff::Timestamp;
 use std::sync::Arc;
 use storage::Restore;
@@ -16,7 +17,8 @@ pub(crate) fn restore(options: &RestoreOptions) -> Result<String, String> {
         cache_bytes: options.cache_size,
     };
     let files: Arc<dyn Files> = Arc::new(SystemFiles);
-    let restored = storage::restore(&files, &what).map_err(|error| error.to_string())?;
+    let restored =
+        storage::restore(&files, &what).map_err(|error| explained(&error, &options.data, Purpose::Target))?;
     Ok(format!(
         "{}: {} and {} commits behind it, the last of {}",
         options.data.display(),

@@ -2,6 +2,7 @@
 
 use crate::banner::{self, Start};
 use crate::config::{Config, Greeting};
+use crate::data_errors::{Purpose, explained};
 use crate::{descriptors, init_scripts, mongod, signals};
 use base::bson::{Builder, Value};
 use database::{Clock, Database, SettableClock};
@@ -12,7 +13,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use storage::{DiskEngine, Engine, MemoryEngine};
+use storage::{DiskEngine, DiskOptions, Engine, MemoryEngine};
 
 /// Why a server didn't serve.
 #[derive(Debug)]
@@ -57,17 +58,17 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     }
     signals::watch(config.settings.tls.clone())
         .map_err(|error| Failure::new(Kind::Other, format!("cannot watch for signals: {error}")))?;
+    check_disk(&config)?;
     init_scripts::run(&config)?;
     let is_new = init_scripts::is_new(&config);
     let mut config = config;
-    if let Some(bearable) =
-        descriptors::raise().filter(|bearable| *bearable < config.settings.connections_max)
-    {
-        log::info!("at most {bearable} connections: the system allows this process no more open files");
-        config.settings.connections_max = bearable;
-    }
+    let bearable = descriptors::raise().filter(|bearable| *bearable < config.settings.connections_max);
+    config.settings.connections_max = bearable.unwrap_or(config.settings.connections_max);
     let (bind, port) = (config.settings.bind, config.settings.port);
     let disk = open_disk(&config)?;
+    if let Some(bearable) = bearable {
+        log::info!("at most {bearable} connections: the system allows this process no more open files");
+    }
     let start = match &disk {
         None if config.postgres.is_some() => Start::Shared,
         None => Start::Memory,
@@ -131,9 +132,22 @@ fn with_token(url: Option<String>, server: &Server) -> Option<String> {
 
 fn open_disk(config: &Config) -> Result<Option<Arc<DiskEngine>>, Failure> {
     let Some(options) = &config.disk else { return Ok(None) };
-    let failed = |message: String| Failure::new(Kind::Data, message);
-    let disk = DiskEngine::open(options).map_err(|error| failed(error.to_string()))?;
+    let disk = DiskEngine::open(options).map_err(|error| data_failure(&error, config, options))?;
     Ok(Some(Arc::new(disk)))
+}
+
+/// Refuses a data directory that isn't Vellum's, before anything is written.
+fn check_disk(config: &Config) -> Result<(), Failure> {
+    let Some(options) = &config.disk else { return Ok(()) };
+    DiskEngine::check(options).map_err(|error| data_failure(&error, config, options))
+}
+
+fn data_failure(error: &storage::Error, config: &Config, options: &DiskOptions) -> Failure {
+    let purpose = match config.greeting {
+        Greeting::Banner => Purpose::Serve,
+        Greeting::Nothing => Purpose::Mongod,
+    };
+    Failure::new(Kind::Data, explained(error, &options.directory, purpose))
 }
 
 fn open_postgres(

@@ -6,6 +6,7 @@
 
 use crate::cli::VerifyOptions;
 use crate::complain;
+use crate::data_errors::{Purpose, explained};
 use base::bson::{Builder, DocumentBuf, Value};
 use database::{Database, SystemClock};
 use server::{LocalConnection, Server, Settings};
@@ -29,6 +30,8 @@ struct Report {
 enum Failure {
     /// It can't be read at all, or not now.
     Unreadable(String),
+    /// It can't be read at all, or not now, for a reason of the storage engine.
+    Storage(storage::Error),
     /// It can't be opened since it is damaged.
     Damaged(String),
 }
@@ -37,7 +40,7 @@ impl From<storage::Error> for Failure {
     fn from(error: storage::Error) -> Self {
         match error {
             storage::Error::Corrupted(_) => Failure::Damaged(error.to_string()),
-            error => Failure::Unreadable(error.to_string()),
+            error => Failure::Storage(error),
         }
     }
 }
@@ -45,12 +48,7 @@ impl From<storage::Error> for Failure {
 /// Verifies, prints what was found, and says it by the exit code: 0 sound, 1 damaged, 2 not verified.
 pub(crate) fn verify(options: &VerifyOptions) -> ExitCode {
     let mut report = Report::default();
-    let has = |name: &str| options.place.join(name).exists();
-    if !has("vellum.backup") && !has("vellum.format") {
-        complain(&format!("{} is neither a data directory nor a backup", options.place.display()));
-        return ExitCode::from(2);
-    }
-    let verified = match has("vellum.backup") {
+    let verified = match options.place.join("vellum.backup").exists() {
         true => backup(options, &mut report),
         false => directory(&options.place, options, &mut report),
     };
@@ -59,6 +57,7 @@ pub(crate) fn verify(options: &VerifyOptions) -> ExitCode {
         Ok(()) => {}
         Err(Failure::Damaged(what)) => report.damages.push(what),
         Err(Failure::Unreadable(why)) => unreadable = Some(why),
+        Err(Failure::Storage(error)) => unreadable = Some(explained(&error, &options.place, Purpose::Verify)),
     }
     let text: String = report.read.iter().map(|line| format!("{line}\n")).collect();
     // Whoever closed standard output doesn't want to know.

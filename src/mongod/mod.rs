@@ -67,6 +67,9 @@ fn start(options: Options, words: &[OsString]) -> ExitCode {
         Ok(config) => config,
         Err(why) => return bad_options(&why),
     };
+    if let (Some(disk), Ok(value)) = (&mut config.disk, std::env::var("VELLUM_ALLOW_OTHER_FILES")) {
+        disk.allow_other_files = crate::layers::truth(&value).unwrap_or_default();
+    }
     // mongod has no such option: images say where scripts are.
     let scripts = std::env::var_os("VELLUM_INIT_SCRIPTS").filter(|_| config.disk.is_some());
     config.init_scripts = scripts.map(PathBuf::from);

@@ -16,6 +16,10 @@ use storage::{DiskOptions, Durability};
 /// Where mongod keeps data unless told.
 const DBPATH: &str = "/data/db";
 
+/// Options that name files, which may lie in the data directory.
+const FILE_OPTIONS: &[&str] =
+    &["config", "logpath", "pidfilepath", "keyFile", "tlsCertificateKeyFile", "tlsCAFile", "tlsCRLFile"];
+
 /// The least cache that the disk engine works with, in bytes.
 const CACHE_MIN: f64 = (16 << 20) as f64;
 
@@ -162,6 +166,8 @@ impl Options {
             }
             options.journal_commit_interval = Duration::from_millis(millis);
         }
+        options.other_files =
+            FILE_OPTIONS.iter().filter_map(|name| self.get(name)).map(PathBuf::from).collect();
         options.cache_bytes = CACHE;
         if let Some(gigabytes) = self.number::<f64>("wiredTigerCacheSizeGB")? {
             let bytes = gigabytes * f64::from(1 << 30);

@@ -248,8 +248,8 @@ fn a_backup_under_eight_writers_is_restored_to_any_moment() {
     // While a server has it, a directory isn't read beside it.
     let said = fails(&["backup", "--data", &last, &to], 1);
     assert!(said.contains("connection string"), "{said}");
-    assert!(fails(&["verify", &last], 2).contains("open"));
-    assert!(fails(&["restore", &to, "--data", &last], 1).contains("open"));
+    assert!(fails(&["verify", &last], 2).contains("another Vellum"));
+    assert!(fails(&["restore", &to, "--data", &last], 1).contains("isn't empty"));
     drop(again);
     let said = succeeds(&["backup", "--data", &last, &to]);
     assert!(said.contains("0 commits since"), "{said}");
@@ -335,7 +335,7 @@ fn a_backup_that_is_killed_is_known_to_be_incomplete() {
             match output.status.code() {
                 Some(0) => assert!(contents(Path::new(&target)) == expected),
                 _ => assert!(
-                    text.contains("a restore that was interrupted") || text.contains("another process"),
+                    text.contains("a restore that was interrupted") || text.contains("another Vellum"),
                     "{text}"
                 ),
             }

@@ -20,6 +20,7 @@
 //! - `interrupts`: killOp and maxTimeMS end whatever runs.
 //! - `log_history`: how far the log reaches back, and its terms.
 //! - `memory`: what happens as memory comes to its end.
+//! - `mistakes`: natural mistakes of a first start, and what is said about each.
 //! - `postgres_dropped`: large collections dropped over PostgreSQL, and removed by whoever lives.
 //! - `postgres_fronts`: two servers over one PostgreSQL schema.
 //! - `postgres_given_up`: statements that nobody waits for end at PostgreSQL, and nobody waits long for a connection.
@@ -63,6 +64,8 @@ mod log_history;
 #[cfg(unix)]
 mod memory;
 mod mirrored;
+#[cfg(unix)]
+mod mistakes;
 mod postgres_dropped;
 mod postgres_fronts;
 mod postgres_given_up;

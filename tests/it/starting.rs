@@ -121,7 +121,7 @@ fn the_banner_tells_what_one_wants_to_know() {
     let (code, said) = output(&mut vellum(&["ping", &uri]));
     assert!(code == Some(0) && said.contains("answers"), "{said}");
     let (code, said) = output(&mut vellum(&arguments));
-    assert!(code == Some(1) && said.contains(&format!("({pid})")), "{said}");
+    assert!(code == Some(1) && said.contains(&format!("(process {pid})")), "{said}");
     let log = server.end();
     assert!(log.contains("Waiting for connections") && log.contains(&format!("pid={pid}")), "{log}");
     let (code, said) = output(&mut vellum(&["ping", "--quiet", &uri]));

@@ -27,6 +27,7 @@ mod files;
 mod journal;
 mod keeper;
 mod latency;
+mod ownership;
 mod reader;
 mod record;
 mod recovery;
@@ -109,6 +110,10 @@ pub struct DiskOptions {
     pub archive: Option<ArchiveOptions>,
     /// How pages of the base are compressed that are written from now on.
     pub compression: Compression,
+    /// Files that may lie in a new data directory, such as a log or a certificate.
+    pub other_files: Vec<PathBuf>,
+    /// Whether a new data directory may hold any other files, except MongoDB's.
+    pub allow_other_files: bool,
 }
 
 /// How pages are compressed, if that makes them shorter by an eighth.
@@ -134,6 +139,8 @@ impl DiskOptions {
             cache_bytes: 256 << 20,
             archive: None,
             compression: Compression::default(),
+            other_files: Vec::new(),
+            allow_other_files: false,
         }
     }
 
@@ -167,10 +174,20 @@ pub struct DiskEngine {
 impl DiskEngine {
     /// Opens a data directory or makes one, and replays what its journal holds beyond the last checkpoint.
     ///
-    /// Fails with `Unavailable` if another process has the directory or a newer version wrote it, and with
-    /// `Corrupted` if stored bytes aren't what was written, naming the file and the place.
+    /// Fails with `Io` of the kind `ResourceBusy` if another process has the directory, with `Unavailable` if a newer
+    /// version wrote it, with
+    /// `Corrupted` if stored bytes aren't what was written, naming the file and the place, and as
+    /// [`DiskEngine::check`] does.
     pub fn open(options: &DiskOptions) -> Result<Self> {
         DiskEngine::open_on(Arc::new(SystemFiles), options)
+    }
+
+    /// Checks that a data directory can be opened or made: it is Vellum's, empty or missing. Writes nothing.
+    ///
+    /// Fails with `Io` of the kind `AlreadyExists` if MongoDB's files are in it, and of the kind `DirectoryNotEmpty`
+    /// if other files are.
+    pub fn check(options: &DiskOptions) -> Result<()> {
+        ownership::check(&SystemFiles, options)
     }
 
     /// Opens a data directory on another file system than the operating system's.
@@ -179,8 +196,7 @@ impl DiskEngine {
     }
 
     fn open_with(files: Arc<dyn Files>, options: &DiskOptions, bounds: Bounds) -> Result<Self> {
-        let journal = options.journal_directory.as_deref();
-        let directory = Directory::open(Arc::clone(&files), &options.directory, journal)?;
+        let directory = Directory::open(Arc::clone(&files), options)?;
         let control = Arc::new(Control::default());
         let cache = options.cache_bytes / CHANGES_SHARE * (CHANGES_SHARE - 1);
         let (path, compression) = (directory.base.clone(), options.compression);

@@ -6,9 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::base;
 use super::files::Files;
 use super::journal::{Segments, during};
+use super::{DiskOptions, base, ownership};
 use crate::{Error, Result};
 
 /// The version of the whole directory's format. A directory of another version is refused: Vellum has not been
@@ -18,6 +18,7 @@ pub(super) const FORMAT_FILE: &str = "vellum.format";
 pub(super) const LOCK_FILE: &str = "vellum.lock";
 pub(super) const BASE_FILE: &str = "base.vellum";
 pub(super) const NEW_BASE_FILE: &str = "base.new";
+pub(super) const NEW_FORMAT_FILE: &str = "vellum.format.new";
 pub(super) const JOURNAL_DIRECTORY: &str = "journal";
 
 /// What [`FORMAT_FILE`] says while a backup is being restored to a directory.
@@ -32,12 +33,13 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Opens a data directory, or sets one up in an empty or missing directory.
-    pub(super) fn open(files: Arc<dyn Files>, path: &Path, journal: Option<&Path>) -> Result<Self> {
-        let journal = journal.map_or_else(|| path.join(JOURNAL_DIRECTORY), Path::to_path_buf);
-        for directory in [path, &journal] {
-            files.create_directory(directory).map_err(|error| during("making", directory, error))?;
-        }
+    /// Opens a data directory, or sets one up in an empty or missing directory. A directory that is refused stays
+    /// as it was.
+    pub(super) fn open(files: Arc<dyn Files>, options: &DiskOptions) -> Result<Self> {
+        ownership::check(&*files, options)?;
+        let path = options.directory.as_path();
+        let journal = options.journal_directory.clone().unwrap_or_else(|| path.join(JOURNAL_DIRECTORY));
+        files.create_directory(path).map_err(|error| during("making", path, error))?;
         let lock = Directory::lock(&*files, path)?;
         let names = files.list(path).map_err(|error| during("reading", path, error))?;
         let mut segments = Segments { files: Arc::clone(&files), directory: journal, id: 0 };
@@ -65,11 +67,10 @@ fn locking(path: &Path, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => {
             // The error's text is the number that the other process has left, where it could be read.
-            let process = error.to_string().parse::<u32>().map(|id| format!(" ({id})")).unwrap_or_default();
-            Error::Unavailable(format!(
-                "another process{process} has the data directory {} open",
-                path.display()
-            ))
+            let process =
+                error.to_string().parse::<u32>().map(|id| format!(" (process {id})")).unwrap_or_default();
+            let message = format!("another Vellum{process} uses {}", path.display());
+            Error::Io { kind: io::ErrorKind::ResourceBusy, message }
         }
         _ => during("locking", path, error),
     }
@@ -79,7 +80,8 @@ fn locking(path: &Path, error: io::Error) -> Error {
 /// format.
 fn set_up(path: &Path, segments: &mut Segments) -> Result<()> {
     segments.id = RandomState::new().build_hasher().finish();
-    base::make(&*segments.files, &path.join(NEW_BASE_FILE))?;
+    let journal = &segments.directory;
+    segments.files.create_directory(journal).map_err(|error| during("making", journal, error))?;
     // A segment with frames belongs to somebody; one without is what an interrupted set-up leaves.
     for number in segments.list()? {
         let file = segments.path(number);
@@ -91,13 +93,14 @@ fn set_up(path: &Path, segments: &mut Segments) -> Result<()> {
         }
         segments.remove(number)?;
     }
+    base::make(&*segments.files, &path.join(NEW_BASE_FILE))?;
     segments.create(1)?;
     write_format(path, segments)
 }
 
 /// Writes the file that tells the format and the id, or replaces it.
 fn write_format(path: &Path, segments: &Segments) -> Result<()> {
-    let (file, new) = (path.join(FORMAT_FILE), path.join("vellum.format.new"));
+    let (file, new) = (path.join(FORMAT_FILE), path.join(NEW_FORMAT_FILE));
     let text = format!("Vellum data directory\nformat {FORMAT}\nid {:016x}\n", segments.id);
     let write = || {
         let opened = segments.files.open(&new, true)?;

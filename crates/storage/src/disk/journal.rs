@@ -63,15 +63,23 @@ impl Segments {
 
     /// The numbers of the segments there are, ascending. Other names in the directory are left alone.
     pub(super) fn list(&self) -> Result<Vec<u64>> {
-        let names = self.files.list(&self.directory)?;
+        let names = self.names()?;
         let mut numbers: Vec<u64> = names.iter().filter_map(|name| number_of(name)).collect();
         numbers.sort_unstable();
         Ok(numbers)
     }
 
+    /// The names in the directory; none if there is no directory.
+    fn names(&self) -> Result<Vec<String>> {
+        match self.files.list(&self.directory) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            names => names.map_err(|error| during("reading", &self.directory, error)),
+        }
+    }
+
     /// The names in the directory that could be taken for a segment's.
     pub(super) fn strays(&self) -> Result<Vec<String>> {
-        let mut names = self.files.list(&self.directory)?;
+        let mut names = self.names()?;
         names.retain(|name| name.ends_with(SUFFIX) && number_of(name).is_none());
         Ok(names)
     }

@@ -17,7 +17,7 @@ use super::journal::{SEGMENT_HEADER_BYTES, Segments};
 use super::recovery;
 use super::state::Table;
 use super::swap::{self, Places};
-use super::{DiskEngine, DiskOptions, SystemFiles};
+use super::{DiskEngine, DiskOptions, SystemFiles, ownership};
 use crate::{Batch, Compression, Durability, Engine, Error, Ident, Key, Op, Result, Value};
 
 /// A batch of entries being copied is committed when it has so many, or so many bytes.
@@ -50,7 +50,8 @@ pub struct Salvage {
 impl DiskEngine {
     /// Saves what is sound in a data directory that perhaps cannot be opened any more.
     ///
-    /// Fails with `Unavailable` if another process has the directory or a newer version wrote it, with
+    /// Fails with `Io` of the kind `ResourceBusy` if another process has the directory, with `Unavailable` if a newer
+    /// version wrote it, with
     /// `Corrupted` if nothing in it can be read, and with `Full` and `Io`, changing nothing.
     pub fn salvage(options: &DiskOptions) -> Result<Salvage> {
         DiskEngine::salvage_on(Arc::new(SystemFiles), options)
@@ -59,6 +60,7 @@ impl DiskEngine {
     /// The same on another file system.
     pub fn salvage_on(files: Arc<dyn Files>, options: &DiskOptions) -> Result<Salvage> {
         let places = Places::of(options);
+        ownership::check_is_salvageable(&*files, &options.directory)?;
         let lock = Directory::lock(&*files, &options.directory)?;
         swap::resume(&*files, &places)?;
         let mut lost = Vec::new();

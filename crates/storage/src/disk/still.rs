@@ -15,7 +15,7 @@ use super::directory::{self, BASE_FILE, Directory, JOURNAL_DIRECTORY};
 use super::files::Files;
 use super::journal::{Segments, during};
 use super::state::State;
-use super::{Backup, CHANGES_SHARE, DiskOptions, Since, SystemFiles, archive, of_state, recovery};
+use super::{Backup, CHANGES_SHARE, DiskOptions, Since, SystemFiles, archive, of_state, ownership, recovery};
 use crate::{Batch, Engine, Ident, Position, Result, Snapshot, Statistics};
 
 /// An engine over a directory that it leaves as it is.
@@ -34,7 +34,7 @@ pub struct Still {
 impl Still {
     /// Opens a data directory to be read.
     ///
-    /// Fails with `Unavailable` if another process has it, or a newer version wrote it, with `Corrupted` if stored
+    /// Fails with `Io` of the kind `ResourceBusy` if another process has it, with `Unavailable` if a newer version wrote it, with `Corrupted` if stored
     /// bytes aren't what was written, naming the file and the place, and where there is no data.
     pub fn open(options: &DiskOptions) -> Result<Still> {
         Still::open_on(Arc::new(SystemFiles), options)
@@ -43,6 +43,7 @@ impl Still {
     /// The same on another file system.
     pub fn open_on(files: Arc<dyn Files>, options: &DiskOptions) -> Result<Still> {
         let path = &options.directory;
+        ownership::check_is_ours(&*files, path)?;
         let id = directory::read_id(&*files, path)?;
         let lock = Directory::lock(&*files, path)?;
         let journal = options.journal_directory.clone().unwrap_or_else(|| path.join(JOURNAL_DIRECTORY));

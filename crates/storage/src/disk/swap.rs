@@ -8,7 +8,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::DiskOptions;
-use super::directory::{BASE_FILE, FORMAT_FILE, JOURNAL_DIRECTORY, LOCK_FILE, NEW_BASE_FILE};
+use super::directory::{
+    BASE_FILE, FORMAT_FILE, JOURNAL_DIRECTORY, LOCK_FILE, NEW_BASE_FILE, NEW_FORMAT_FILE,
+};
 use super::files::Files;
 use super::journal::{SUFFIX, during};
 use crate::{Error, Result};
@@ -173,7 +175,7 @@ pub(super) fn clear(files: &dyn Files, places: &Places) -> Result<()> {
         remove(files, &places.new_journal.join(segment))?;
     }
     // The marks in this order, so that none tells of what isn't there any more.
-    let known = [BASE_FILE, NEW_BASE_FILE, FORMAT_FILE, "vellum.format.new", LOCK_FILE, COMPLETE, MOVED];
+    let known = [BASE_FILE, NEW_BASE_FILE, FORMAT_FILE, NEW_FORMAT_FILE, LOCK_FILE, COMPLETE, MOVED];
     for name in known {
         if has(files, &places.new, name)? {
             remove(files, &places.new.join(name))?;

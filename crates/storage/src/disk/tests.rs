@@ -8,6 +8,7 @@ mod salvage;
 mod sharing;
 mod space;
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -318,7 +319,7 @@ fn a_second_opening_is_refused_until_the_first_is_closed() {
     let first = open(&files).unwrap();
     let refused = open(&files).err();
     assert!(
-        matches!(&refused, Some(Error::Unavailable(message)) if message.contains("/data")),
+        matches!(&refused, Some(Error::Io { kind: ErrorKind::ResourceBusy, message }) if message.contains("/data")),
         "{refused:?}"
     );
     drop(first);
@@ -370,7 +371,7 @@ fn it_works_on_real_files() {
         ..DiskOptions::new(root.join("data"))
     };
     let engine = DiskEngine::open(&options).unwrap();
-    assert!(matches!(DiskEngine::open(&options), Err(Error::Unavailable(_))));
+    assert!(matches!(DiskEngine::open(&options), Err(Error::Io { kind: ErrorKind::ResourceBusy, .. })));
     start(&engine);
     let position = engine.commit(batch([put(1, b"key", b"value")])).unwrap();
     engine.wait_journaled(position).unwrap();

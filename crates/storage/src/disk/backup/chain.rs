@@ -13,6 +13,7 @@ use super::part::{Kind, Part};
 use crate::disk::directory::LOCK_FILE;
 use crate::disk::files::{File, Files};
 use crate::disk::journal::during;
+use crate::disk::ownership;
 use crate::{Error, Result};
 
 const FORMAT_FILE: &str = "vellum.backup";
@@ -50,15 +51,15 @@ impl BackupDirectory {
     ///
     /// Errors: a directory that holds anything else, and one that another process writes to.
     pub fn open(files: Arc<dyn Files>, path: &Path) -> Result<Self> {
-        files.create_directory(path).map_err(|error| during("making", path, error))?;
-        let names = files.list(path).map_err(|error| during("reading", path, error))?;
-        let is_ours = names.iter().any(|name| name == FORMAT_FILE);
-        let known = [LOCK_FILE, FORMAT_FILE, NEW_FORMAT_FILE, "lost+found"];
-        let foreign = names.iter().find(|name| !known.contains(&name.as_str()));
-        if let (false, Some(foreign)) = (is_ours, foreign) {
-            let what = format!("{} has other files, such as {foreign}, and no backup", path.display());
-            return Err(refused(what));
+        let is_ours = match files.list(path) {
+            Ok(names) => names.iter().any(|name| name == FORMAT_FILE),
+            // It is made below. Another error comes again there, with the path.
+            Err(_) => false,
+        };
+        if !is_ours {
+            ownership::check_target(&*files, path, &[LOCK_FILE, FORMAT_FILE, NEW_FORMAT_FILE])?;
         }
+        files.create_directory(path).map_err(|error| during("making", path, error))?;
         let lock = files.lock(&path.join(LOCK_FILE)).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => {
                 refused(format!("another backup is being written to {}", path.display()))

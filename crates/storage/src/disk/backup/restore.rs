@@ -18,7 +18,7 @@ use crate::disk::journal::{Segments, during};
 use crate::disk::reader::Reader;
 use crate::disk::record::Frame;
 use crate::disk::swap::{self, Places};
-use crate::disk::{DiskEngine, DiskOptions};
+use crate::disk::{DiskEngine, DiskOptions, ownership};
 use crate::{Batch, Durability, Engine, Error, Result};
 
 /// What to restore, and where to.
@@ -148,14 +148,10 @@ fn places(to: &Path) -> Places {
 
 /// Makes sure that the target is nobody's, and that no server takes it for a data directory meanwhile.
 fn claim(files: &Arc<dyn Files>, to: &Path) -> Result<Box<dyn std::any::Any + Send + Sync>> {
+    ownership::check_target(&**files, to, &[LOCK_FILE])?;
     files.create_directory(to).map_err(|error| during("making", to, error))?;
-    let names = || files.list(to).map_err(|error| during("reading", to, error));
-    // Nothing is left in a directory that was never Vellum's.
-    if !names()?.iter().any(|name| name == LOCK_FILE) {
-        check_empty(to, &names()?)?;
-    }
     let lock = Directory::lock(&**files, to)?;
-    check_empty(to, &names()?)?;
+    ownership::check_target(&**files, to, &[LOCK_FILE])?;
     let path = to.join(FORMAT_FILE);
     let mark = || {
         let file = files.open(&path, true)?;
@@ -169,14 +165,6 @@ fn claim(files: &Arc<dyn Files>, to: &Path) -> Result<Box<dyn std::any::Any + Se
         during("writing", &path, error)
     })?;
     Ok(lock)
-}
-
-fn check_empty(to: &Path, names: &[String]) -> Result<()> {
-    let known = [LOCK_FILE, "lost+found"];
-    let Some(other) = names.iter().find(|name| !known.contains(&name.as_str())) else { return Ok(()) };
-    let what =
-        format!("{} isn't empty: it has {other}; a restore needs a directory of its own", to.display());
-    Err(refused(what))
 }
 
 /// Makes the new directory.

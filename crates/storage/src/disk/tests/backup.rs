@@ -268,7 +268,7 @@ fn nothing_of_others_is_overwritten() {
     back_up(&files, &engine).unwrap();
     for to in ["/data", BACKUP] {
         let error = restore_to(&files, to, None, &[]).unwrap_err().to_string();
-        assert!(error.contains("isn't empty") || error.contains("another process"), "{error}");
+        assert!(error.contains("isn't empty") || error.contains("another Vellum"), "{error}");
     }
     engine.close().unwrap();
     let error = restore_to(&files, "/data", None, &[]).unwrap_err().to_string();
@@ -286,7 +286,7 @@ fn a_directory_that_nobody_serves_is_read_as_it_is() {
     engine.checkpoint().unwrap();
     engine.commit(batch([put(0, b"last", b"1")])).unwrap();
     let error = Still::open_on(shared(&files), &options()).err().map(|error| error.to_string());
-    assert!(error.is_some_and(|error| error.contains("has the data directory")));
+    assert!(error.is_some_and(|error| error.contains("another Vellum uses /data")));
     drop(engine.core.journal.sync());
     let files = files.restart(Loss::Nothing);
     let contents = |files: &FaultyFiles| -> Vec<_> {

@@ -1,0 +1,192 @@
+//! The owner of a directory, by the names in it: Vellum, MongoDB or something else.
+//!
+//! The checks write nothing, so that a refused directory stays exactly as it was.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::DiskOptions;
+use super::directory::{
+    BASE_FILE, FORMAT_FILE, JOURNAL_DIRECTORY, LOCK_FILE, NEW_BASE_FILE, NEW_FORMAT_FILE, read_id,
+};
+use super::files::Files;
+use super::journal::{SUFFIX, during};
+use crate::{Error, Result};
+
+/// Names that an interrupted set-up, or a repair that saved nothing, leaves in a data directory.
+const SET_UP: &[&str] = &[JOURNAL_DIRECTORY, LOCK_FILE, NEW_BASE_FILE, NEW_FORMAT_FILE, "_tmp", "repair.tmp"];
+
+/// Errors name at most this many files.
+const NAMED: usize = 3;
+
+/// Whether MongoDB gives this name to a file of its data directory.
+fn is_mongodb(name: &str) -> bool {
+    name.starts_with("WiredTiger")
+        || name.ends_with(".wt")
+        // The files of MMAPv1, MongoDB's engine before WiredTiger.
+        || matches!(name, "storage.bson" | "mongod.lock" | "diagnostic.data" | "local.0" | "local.ns")
+}
+
+/// Whether a file of this name may lie in any directory: a file system, a log or a process id made it.
+fn is_harmless(name: &str) -> bool {
+    name == "lost+found"
+        || name.starts_with('.')
+        || name.ends_with(".pid")
+        || name.ends_with(".log")
+        || name.contains(".log.")
+        || matches!(name, "log" | "logs")
+}
+
+/// Checks a data directory before it is opened or made. Writes nothing.
+pub(super) fn check(files: &dyn Files, options: &DiskOptions) -> Result<()> {
+    let path = &options.directory;
+    let names = names(files, path)?;
+    let has = |name: &str| names.iter().any(|other| other == name);
+    if has(FORMAT_FILE) {
+        return read_id(files, path).map(drop);
+    }
+    if has(BASE_FILE) {
+        return Err(Error::Corrupted(format!("{} has data but no file {FORMAT_FILE}", path.display())));
+    }
+    let journal = options.journal_directory.as_ref();
+    let archive = options.archive.as_ref().map(|archive| &archive.directory);
+    let expected = [Some(path), journal, archive].into_iter().flatten().chain(&options.other_files);
+    let expected: Vec<PathBuf> = expected.map(|path| resolved(path)).collect();
+    let check = |directory: &Path, names: &[String]| {
+        refuse_mongodb(directory, names)?;
+        if options.allow_other_files {
+            return Ok(());
+        }
+        let real = resolved(directory);
+        let is_known = |name: &str| {
+            is_harmless(name)
+                || SET_UP.contains(&name)
+                || name.ends_with(SUFFIX)
+                || expected.iter().any(|path| path.starts_with(real.join(name)))
+        };
+        refuse_others(directory, names, is_known)
+    };
+    check(path, &names)?;
+    match journal {
+        Some(journal) => check(journal, &self::names(files, journal)?),
+        None => Ok(()),
+    }
+}
+
+/// Checks that a directory has no file but its own, those of `own` and harmless ones. Writes nothing.
+pub(super) fn check_target(files: &dyn Files, path: &Path, own: &[&str]) -> Result<()> {
+    let names = names(files, path)?;
+    refuse_mongodb(path, &names)?;
+    refuse_others(path, &names, |name| is_harmless(name) || own.contains(&name))
+}
+
+/// Refuses a directory that is not a data directory of Vellum, for calls that only read it.
+pub(super) fn check_is_ours(files: &dyn Files, path: &Path) -> Result<()> {
+    let names = files.list(path).map_err(|error| during("reading", path, error))?;
+    if names.iter().any(|name| name == FORMAT_FILE) {
+        return Ok(());
+    }
+    refuse_mongodb(path, &names)?;
+    let message =
+        format!("{} is not a data directory of Vellum: it has no file {FORMAT_FILE}", path.display());
+    Err(Error::Io { kind: ErrorKind::NotFound, message })
+}
+
+/// Refuses a directory of MongoDB's that holds nothing of Vellum's. Writes nothing.
+pub(super) fn check_is_salvageable(files: &dyn Files, path: &Path) -> Result<()> {
+    let names = files.list(path).map_err(|error| during("reading", path, error))?;
+    let is_ours = |name: &String| matches!(name.as_str(), FORMAT_FILE | BASE_FILE);
+    match names.iter().any(is_ours) {
+        true => Ok(()),
+        false => refuse_mongodb(path, &names),
+    }
+}
+
+/// The names in a directory; none if there is no directory.
+fn names(files: &dyn Files, path: &Path) -> Result<Vec<String>> {
+    match files.list(path) {
+        Ok(names) => Ok(names),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(during("reading", path, error)),
+    }
+}
+
+/// A path without links, as far as it exists, so that two spellings of one place compare equal.
+fn resolved(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    match (absolute.parent(), absolute.file_name()) {
+        (Some(parent), Some(name)) => {
+            parent.canonicalize().map_or(absolute.clone(), |parent| parent.join(name))
+        }
+        _ => absolute,
+    }
+}
+
+fn refuse_mongodb(path: &Path, names: &[String]) -> Result<()> {
+    let mut found: Vec<&str> = names.iter().map(String::as_str).filter(|name| is_mongodb(name)).collect();
+    found.sort_unstable();
+    if found.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "{} holds MongoDB's files ({}). Vellum cannot read them, and has changed nothing. Copy the data with \
+         mongodump and mongorestore, as docs/moving.md says, and choose another directory",
+        path.display(),
+        listed(&found)
+    );
+    Err(Error::Io { kind: ErrorKind::AlreadyExists, message })
+}
+
+fn refuse_others(path: &Path, names: &[String], is_known: impl Fn(&str) -> bool) -> Result<()> {
+    let mut found: Vec<&str> = names.iter().map(String::as_str).filter(|name| !is_known(name)).collect();
+    found.sort_unstable();
+    if found.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "{} isn't empty: it holds {}. Choose a new or empty directory",
+        path.display(),
+        listed(&found)
+    );
+    Err(Error::Io { kind: ErrorKind::DirectoryNotEmpty, message })
+}
+
+/// The first few names, and how many more there are.
+fn listed(names: &[&str]) -> String {
+    let first = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_the_owner() {
+        for name in
+            ["WiredTiger", "WiredTiger.lock", "collection-0-1.wt", "storage.bson", "mongod.lock", "local.0"]
+        {
+            assert!(is_mongodb(name) && !is_harmless(name), "{name}");
+        }
+        for name in
+            ["lost+found", ".gitkeep", "mongod.log", "mongod.log.2026-11-25T10-00-00", "vellum.pid", "logs"]
+        {
+            assert!(is_harmless(name) && !is_mongodb(name), "{name}");
+        }
+        for name in ["Cargo.toml", "src", "catalogue", "wt"] {
+            assert!(!is_harmless(name) && !is_mongodb(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_error_names_a_few_files() {
+        assert_eq!(listed(&["a", "b", "c"]), "a, b, c");
+        assert_eq!(listed(&["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
+    }
+}
