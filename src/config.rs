@@ -197,6 +197,7 @@ impl ServeOptions {
                 replica_set: self.replset,
                 advertise: self.advertise,
                 engine: engine.name(),
+                data: disk.as_ref().map(|disk| disk.directory.clone()),
                 shared: engine == Engine::Postgres,
                 ephemeral: engine == Engine::Memory,
                 syncs: self.durability != Durability::None,

@@ -121,8 +121,8 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
         .and(closed.map_err(|error| Failure::new(Kind::Data, format!("closing the data directory: {error}"))))
 }
 
-/// Where HTTP is served, with what is needed to change something: for whoever reads the terminal, and no log. Browsers
-/// don't send what stands behind the `#`.
+/// The page's address with the token that its changes need. Browsers do not send the part behind `#`. The log has it,
+/// too: without users a reader of the log can change everything by the database's own port.
 fn with_token(url: Option<String>, server: &Server) -> Option<String> {
     url.map(|url| match server.http_token() {
         Some(token) => format!("{url}#{token}"),
@@ -166,10 +166,10 @@ fn announce(address: SocketAddr, config: &Config, start: Start, server: &Server)
     for warning in config.warnings.iter().chain(&of_tls) {
         server::logging::startup_warning(warning);
     }
-    let http = server.http_url();
+    let http = with_token(server.http_url(), server);
     banner::log_start(address, config, start, server.awaits_initiation(), http.as_deref());
     if config.greeting == Greeting::Banner {
-        let text = banner::banner(address, config, start, with_token(http, server).as_deref());
+        let text = banner::banner(address, config, start, http.as_deref());
         let mut out = io::stdout();
         // Whoever closed standard output doesn't want to know.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

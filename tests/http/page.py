@@ -1,4 +1,4 @@
-"""Opens the page of --http in a browser, at three widths and in the dark: figures there, nothing wider than the window,
+"""Opens the page of --http in a browser, at four widths and in the dark: figures there, nothing wider than the window,
 slow queries sorted, an operation ended, a user logged in and out. Leaves screenshots.
 
     page.py VELLUM FOLDER
@@ -23,7 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lab"))
 
 import browser  # noqa: E402
 
-VIEWS = [("wide", 1280, 900, False), ("tablet", 768, 1024, False), ("phone", 360, 780, False), ("dark", 1280, 900, True)]
+VIEWS = [("1280", 1280, 900, False), ("768", 768, 1024, False), ("390", 390, 844, False), ("360", 360, 780, False), ("dark", 1280, 900, True)]
 SECONDS_MOST = 120
 
 LOOK = """({
@@ -32,6 +32,11 @@ LOOK = """({
   tiles: document.querySelectorAll('.tile').length,
   paper: getComputedStyle(document.body).backgroundColor,
   unnamed: [...document.querySelectorAll('button, input')].filter(each => !(each.textContent || each.ariaLabel || each.closest('label'))).length,
+  facts: Object.fromEntries([...document.querySelectorAll('#facts div')].map(each => [...each.children].map(one => one.textContent))),
+  // Regions that scroll but do not say so, and anything that hides what does not fit.
+  cut: [...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth + 1 && !each.parentElement.querySelector('.hint')?.checkVisibility())
+    .concat([...document.querySelectorAll('main *')].filter(each => each.checkVisibility() && each.scrollWidth > each.clientWidth + 1 && ['hidden', 'clip'].includes(getComputedStyle(each).overflowX)))
+    .map(each => each.ariaLabel || each.id || each.tagName),
   headings: [...document.querySelectorAll('h2')].filter(each => each.checkVisibility()).map(each => each.textContent),
 })"""
 
@@ -140,26 +145,31 @@ def open_page(vellum, folder, page):
             page.open("about:blank", width, height, dark)
             page.open(server.url, width, height, dark)
             # The second look knows what happened since the first.
-            until(page, "document.querySelectorAll('#commands tbody tr').length > 3 && document.querySelector('#throughput polyline')?.points.length > 1", "no figures")
+            until(page, "document.querySelectorAll('#commands tbody tr').length > 2 && document.querySelector('#throughput polyline')?.points.length > 1", "no figures")
             seen = page.evaluate(LOOK)
             page.screenshot(folder / f"page-{name}.png")
+            assert not seen["cut"], f"{name}: cut without a hint: {seen['cut']}"
             assert seen["overflow"] <= 0, f"{name}: {seen['overflow']} pixels wider than the window"
             assert not seen["trouble"] and seen["tiles"] >= 7 and not seen["unnamed"], f"{name}: {seen}"
             assert len(seen["headings"]) == 6, f"{name}: {seen['headings']}"
             assert not strange_requests(page, server.url), f"{name}: {strange_requests(page, server.url)}"
             papers[name] = seen["paper"]
-        assert papers["wide"] != papers["dark"], "dark and light look the same"
+        check_facts(seen["facts"], {"Address": address(server), "Data": "in memory", "Replica set": "none", "Durability": "memory"})
+        check_history(page, server)
+        assert papers["1280"] != papers["dark"], "dark and light look the same"
         assert page.evaluate("location.hash") == "", "the token is still in the address"
         assert set(rows(page, "collections", 0)) == {"shop.orders", "shop.people"}, rows(page, "collections", 0)
-        assert "Durability: memory" in page.evaluate("document.querySelector('#durability').textContent")
+        shown = rows(page, "commands", 0)
+        assert "find" in shown and not {"hello", "currentOp", "vellumSlowQueries", "vellumWorkingSet"} & set(shown), shown
+        assert all(word in page.evaluate("document.body.innerText") for word in ["p50", "p99", "Operations per second"])
         sort_slow(page)
         end_operation(page, server, folder)
-    until(page, "document.querySelector('#trouble').textContent.includes('doesn')", "the end of the server is not told")
+    until(page, "document.querySelector('#trouble').textContent.includes('does not answer')", "the end of the server is not told")
 
 
 def open_disk(vellum, folder, page):
     """A data directory has a cache, whose curve is shown."""
-    with tempfile.TemporaryDirectory() as data, Server(vellum, "--data", data, "--cache-size", "16M") as server:
+    with tempfile.TemporaryDirectory() as data, Server(vellum, "--data", data, "--cache-size", "16M", "--replset", "rs0") as server:
         client = Client(server.uri)
         for thousand in range(20):
             documents = [{"_id": thousand * 1000 + n, "text": "x" * 900} for n in range(1000)]
@@ -175,13 +185,37 @@ def open_disk(vellum, folder, page):
             page.evaluate("document.querySelector('#workingset').scrollIntoView()")
             seen = page.evaluate(LOOK)
             page.screenshot(folder / f"page-curve-{name}.png")
+            assert not seen["cut"], f"{name}: cut without a hint: {seen['cut']}"
             assert seen["overflow"] <= 0 and not seen["trouble"] and len(seen["headings"]) == 7, f"{name}: {seen}"
             assert not strange_requests(page, server.url), f"{name}: {strange_requests(page, server.url)}"
+        check_facts(seen["facts"], {"Address": address(server), "Data": data, "Replica set": "rs0", "Durability": "relaxed"})
+        tiles = page.evaluate("[...document.querySelectorAll('.tile dt')].map(each => each.textContent)")
+        assert {"Cache hit ratio", "Journal sync p99", "Oplog window"} <= set(tiles), tiles
         assert set(rows(page, "hits", 0)) == {"shop.events", "shop.events, index _id_"}, rows(page, "hits", 0)
         words = page.evaluate("document.querySelector('#advice').textContent")
         assert "beyond that nothing more is gained" in words and "NaN" not in words, words
         labels = page.evaluate("[...document.querySelectorAll('#curve text')].map(each => each.textContent)")
         assert "now 16 MiB" in labels and "100 %" in labels and len(labels) >= 6, labels
+
+
+def address(server):
+    """Host and port as the header shows them."""
+    return server.uri.removeprefix("mongodb://").split("/")[0]
+
+
+def check_facts(facts, expected):
+    """The header: all of these, a version and the time since the start."""
+    assert facts.items() >= expected.items() and facts["Version"].count(".") == 2 and facts["Up for"], facts
+
+
+def check_history(page, server):
+    """The curves begin with the server: operations from before the page was opened are in them."""
+    before = json.load(urllib.request.urlopen(server.url.split("#")[0] + "history"))
+    # What `fill` did was over before the browser opened the page.
+    assert before["seconds"] == 2 and sum(before["operations"]) >= 16 and sum(before["writes"]) >= 2, before
+    page.open("about:blank", 1280, 900)
+    page.open(server.url, 1280, 900)
+    until(page, f"document.querySelector('#throughput polyline')?.points.length >= {len(before['operations'])}", "the history is gone")
 
 
 def sort_slow(page):
@@ -214,6 +248,22 @@ def end_operation(page, server, folder):
     thread.join(20)
     assert replies and b"Interrupted" in replies[0], replies
     until(page, f"!{button}", "the operation is still shown")
+
+
+def open_from_log(vellum, page):
+    """The address in the log works as the one of the banner does: operations can be ended."""
+    command = [vellum, "--port", "0", "--http", "0", "--parent-pipe", "--log-format", "json"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        url = next(json.loads(line)["attr"]["url"] for line in process.stderr if "HTTP is served" in line)
+        page.open("about:blank", 1280, 900)
+        page.open(url, 1280, 900)
+        until(page, "document.querySelectorAll('.tile').length >= 7", "no figures")
+        assert not page.evaluate("document.querySelector('#token').checkVisibility()"), "the page asks for a token"
+    finally:
+        process.stdin.close()
+        process.stderr.close()
+        process.wait(20)
 
 
 def log_in(vellum, folder, page):
@@ -252,6 +302,7 @@ def main(vellum, folder):
     with browser.Browser() as page:
         open_page(vellum, folder, page)
         open_disk(vellum, folder, page)
+        open_from_log(vellum, page)
         log_in(vellum, folder, page)
     print(json.dumps({"pages": "look right", "screenshots": str(folder)}))
 

@@ -116,6 +116,7 @@ async fn listen(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Res
             log::warn!("storing the configuration of the replica set: {error}");
         }
     }
+    server.http.server.get_or_init(|| dialled(address));
     web::listen(server).await?;
     ready(address);
     let mut stop = server.stop.listen(0);

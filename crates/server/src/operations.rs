@@ -18,7 +18,7 @@ const DATABASES_MAX: usize = 64;
 pub(crate) const SPANS: usize = 22;
 
 /// The span of the first bound, as a power of two in microseconds.
-const FIRST_BOUND: u32 = 4;
+pub(crate) const FIRST_BOUND: u32 = 4;
 
 /// The bounds of all spans but the last, in seconds.
 pub(crate) fn bounds() -> impl Iterator<Item = f64> {

@@ -44,6 +44,8 @@ pub struct Settings {
     pub advertise: Option<String>,
     /// The engine's name, as serverStatus shows it.
     pub engine: &'static str,
+    /// The data directory, where there is one.
+    pub data: Option<std::path::PathBuf>,
     /// Whether the store is another server's, which other processes may use, too.
     pub shared: bool,
     /// Whether the engine keeps data in memory alone.
@@ -90,6 +92,7 @@ impl Default for Settings {
             awaits_initiation: false,
             advertise: None,
             engine: "memory",
+            data: None,
             shared: false,
             ephemeral: true,
             syncs: true,

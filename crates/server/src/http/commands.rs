@@ -33,6 +33,15 @@ pub(super) fn session(server: &Server, request: &Request<'_>, peer: Peer) -> Ans
         out.append("user", &identity.user.id());
     }
     out.append_optional("token", guest.token.as_deref());
+    if may(Action::ServerStatus) {
+        let settings = &server.settings;
+        out.append_optional("server", server.http.server.get().map(String::as_str));
+        out.append_optional("set", settings.replica_set.as_deref());
+        out.append_optional(
+            "data",
+            settings.data.as_ref().map(|folder| folder.display().to_string()).as_deref(),
+        );
+    }
     out.append("mayKill", may(Action::Killop)).append("maySeeAll", may(Action::Inprog));
     json(out.finish().view())
 }
@@ -189,6 +198,6 @@ fn run(guest: &mut Guest<'_>, command: Document<'_>) -> Result<DocumentBuf, Resp
     Err(Response::text(if is_forbidden { 403 } else { 500 }, why))
 }
 
-fn json(document: Document<'_>) -> Answer {
+pub(super) fn json(document: Document<'_>) -> Answer {
     Response::new(200, "application/json", value_to_relaxed(Value::Document(document))).into()
 }

@@ -8,6 +8,7 @@ mod commands;
 mod exposition;
 mod gate;
 mod health;
+mod history;
 mod metrics;
 mod page;
 mod request;
@@ -18,6 +19,7 @@ mod users;
 use crate::counters::Counter;
 use crate::operations::Times;
 use crate::server::Server;
+pub(crate) use history::INTERVAL as HISTORY_INTERVAL;
 pub(crate) use request::{Malformed, Request};
 pub(crate) use response::Response;
 use std::net::SocketAddr;
@@ -47,6 +49,10 @@ pub fn request_length(bytes: &[u8]) -> Option<usize> {
 pub(crate) struct Http {
     /// Where it is served, once it is.
     pub(crate) address: OnceLock<SocketAddr>,
+    /// The address of MongoDB's protocol, as clients on this machine dial it.
+    pub(crate) server: OnceLock<String>,
+    /// Operations over time.
+    pub(crate) history: history::History,
     /// Connections open now.
     pub(crate) connections: AtomicUsize,
     /// Connections refused for their number.
@@ -67,9 +73,10 @@ struct Answers {
 }
 
 /// What can be asked for.
-const PATHS: [&str; 11] = [
+const PATHS: [&str; 12] = [
     "/",
     "/healthz",
+    "/history",
     "/kill",
     "/login",
     "/logout",
@@ -152,6 +159,7 @@ fn route(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
     }
     match request.path {
         "/" => page::answer().into(),
+        "/history" => history::answer(server, request, peer),
         "/kill" => commands::kill(server, request, peer),
         "/login" => commands::log_in(server, request, peer),
         "/logout" => commands::log_out(server, request, peer),

@@ -7,11 +7,11 @@ use crate::http::{self, Answer, Malformed, Peer, Request, Response};
 use crate::server::Server;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, timeout};
 
 /// How many connections there may be at once.
 const CONNECTIONS_MAX: usize = 64;
@@ -41,8 +41,20 @@ pub(super) async fn listen(server: &Arc<Server>) -> io::Result<()> {
     socket.bind(options.address).map_err(explained)?;
     let listener = socket.listen(BACKLOG).map_err(explained)?;
     server.http.address.get_or_init(|| listener.local_addr().unwrap_or(options.address));
+    tokio::spawn(sample(Arc::downgrade(server)));
     tokio::spawn(accept(listener, server.clone()));
     Ok(())
+}
+
+/// Samples the operations for as long as there is a server.
+async fn sample(server: Weak<Server>) {
+    let mut ticks = tokio::time::interval(http::HISTORY_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        let Some(server) = server.upgrade() else { return };
+        server.http.history.sample(&server);
+    }
 }
 
 async fn accept(listener: TcpListener, server: Arc<Server>) {
