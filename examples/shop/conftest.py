@@ -40,10 +40,11 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_terminal_summary(terminalreporter, config):
+    failed = len(terminalreporter.stats.get("failed", []) + terminalreporter.stats.get("error", []))
     total = time.perf_counter() - CLOCK.begin
     each = CLOCK.cleaning / max(CLOCK.tests, 1) * 1000
     terminalreporter.write_line(
-        f"| {config.getoption('--clean')} | {CLOCK.tests} | {total:.1f} s | {CLOCK.cleaning:.2f} s | {each:.2f} ms |"
+        f"| {config.getoption('--clean')} | {CLOCK.tests} | {failed} | {total:.1f} s | {CLOCK.cleaning:.2f} s | {each:.2f} ms |"
     )
 
 
