@@ -142,7 +142,8 @@ pub(super) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answ
     let samples = server.http.history.0.lock();
     let mut out = Builder::new();
     out.append("seconds", samples.seconds());
-    let columns: [(&str, fn(&Counts) -> Option<i64>); 4] = [
+    type Column = fn(&Counts) -> Option<i64>;
+    let columns: [(&str, Column); 4] = [
         ("operations", |counts| Some(counts.operations() as i64)),
         ("writes", |counts| Some(counts.writes as i64)),
         ("p50", |counts| counts.percentile(50)),
