@@ -16,6 +16,7 @@
 //! - `durability`: what a server with a data directory keeps when it is killed.
 //! - `fairness`: long work keeps nobody waiting.
 //! - `files`: how many descriptors connections may take.
+//! - `front_door`: `./test` goes on after a failed part, and its table.
 //! - `http`: figures for Prometheus, and health.
 //! - `interrupts`: killOp and maxTimeMS end whatever runs.
 //! - `log_history`: how far the log reaches back, and its terms.
@@ -55,6 +56,8 @@ mod fairness;
 mod fidelity;
 #[cfg(unix)]
 mod files;
+#[cfg(unix)]
+mod front_door;
 mod fronts;
 mod http;
 #[cfg(unix)]
