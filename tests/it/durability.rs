@@ -103,6 +103,80 @@ fn a_statement_that_was_not_carried_out_is_carried_out_when_sent_again() {
     assert_eq!(number(&counted, "n"), 2);
 }
 
+const TRANSACTION: &str = "lsid: {id: UUID('00000009-0000-4000-8000-000000000000')}, autocommit: false";
+
+/// A command of the session's transaction of this number.
+fn within(number: i64, command: &str) -> String {
+    format!("{{{command}, {TRANSACTION}, txnNumber: {{$numberLong: '{number}'}}}}")
+}
+
+fn commit(server: &Server, number: i64) -> DocumentBuf {
+    run(server, &within(number, "commitTransaction: 1, $db: 'admin'"))
+}
+
+/// The one document of `config.transactions`.
+fn record(server: &Server) -> DocumentBuf {
+    let found = run(server, "{find: 'transactions', sort: {_id: 1}, $db: 'config'}");
+    let cursor = found.view().get("cursor").and_then(|cursor| cursor.as_document()).unwrap();
+    let batch = cursor.get("firstBatch").and_then(|batch| batch.as_array()).unwrap();
+    assert_eq!(batch.iter().count(), 1, "{found:?}");
+    batch.iter().next().and_then(|document| document.as_document()).unwrap().to_owned()
+}
+
+/// The outcome of a committed transaction is known after a kill, as MongoDB knows it by `config.transactions`.
+fn commit_sent_again_after_a_kill(durability: &str) {
+    let data = Scratch::new("transactions");
+    let options = [&SET[..], &["--durability", durability]].concat();
+    let start = || Server::start_on(&data, &options).unwrap();
+    let server = start();
+    assert_eq!(number(&run(&server, "{insert: 'c', documents: [{_id: 1, n: 0}], $db: 'test'}"), "ok"), 1);
+    let update = |server: &Server, of: i64| {
+        let update =
+            "update: 'c', updates: [{q: {_id: 1}, u: {$inc: {n: 1}}}], startTransaction: true, $db: 'test'";
+        assert_eq!(number(&run(server, &within(of, update)), "ok"), 1);
+    };
+    update(&server, 3);
+    assert_eq!(number(&commit(&server, 3), "ok"), 1);
+    drop(server);
+    let server = start();
+    assert_eq!(number(&commit(&server, 3), "ok"), 1);
+    let abort = run(&server, &within(3, "abortTransaction: 1, $db: 'admin'"));
+    assert_eq!(number(&abort, "code"), 256, "{abort:?}");
+    assert_eq!(number(&commit(&server, 2), "code"), 225);
+    let shown = record(&server);
+    let shown = shown.view();
+    let names: Vec<_> = shown.iter().map(|element| element.name().to_string()).collect();
+    assert_eq!(names, ["_id", "txnNum", "lastWriteOpTime", "lastWriteDate", "state"]);
+    assert_eq!(shown.get("txnNum").and_then(|number| number.as_i64()), Some(3));
+    assert_eq!(shown.get("state").and_then(|state| state.as_str()), Some("committed"));
+    let time = shown.get("lastWriteOpTime").and_then(|time| time.as_document()).unwrap().get("ts");
+    let logged = "{find: 'oplog.rs', filter: {txnNumber: 3}, $db: 'local'}";
+    assert!(format!("{:?}", run(&server, logged)).contains(&format!("{:?}", time.unwrap())));
+    // One that was never committed is unknown; the next number goes on.
+    update(&server, 4);
+    drop(server);
+    let server = start();
+    let lost = commit(&server, 4);
+    assert_eq!(number(&lost, "code"), 251, "{lost:?}");
+    assert!(format!("{lost:?}").contains("TransientTransactionError"), "{lost:?}");
+    update(&server, 5);
+    assert_eq!(number(&commit(&server, 5), "ok"), 1);
+    let found = run(&server, "{find: 'c', $db: 'test'}");
+    assert!(format!("{found:?}").contains("\"n\": Int32(2)"), "{found:?}");
+    for (refused, of) in [
+        ("{insert: 'transactions', documents: [{}], $db: 'config'}", 20),
+        ("{count: 'transactions', $db: 'config'}", -1),
+    ] {
+        assert_eq!(number(&run(&server, refused), "code"), of, "{refused}");
+    }
+}
+
+#[test]
+fn a_commit_sent_again_after_a_kill_succeeds() {
+    commit_sent_again_after_a_kill("relaxed");
+    commit_sent_again_after_a_kill("journaled");
+}
+
 /// The files below a directory with their contents.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();

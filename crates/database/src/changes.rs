@@ -211,6 +211,11 @@ impl Changes {
         self.change.batch.put(RETRIES, key, value);
     }
 
+    /// The same on a store of one process, which adds the commit's time.
+    pub(crate) fn stamp_retry(&mut self, key: Key, value: Value) {
+        self.change.stamped.push((RETRIES, key, value));
+    }
+
     /// Expects the record of a retryable statement to be as it was seen.
     pub(crate) fn expect_retry(&mut self, key: Key, value: Option<Value>) {
         self.retries.push(self.change.expect.len());

@@ -104,6 +104,21 @@ impl Database {
         self.store.latest_position()
     }
 
+    /// The position of a commit at or after each commit that a read so far may have shown, or whose time was given.
+    pub fn shown_position(&self) -> Position {
+        self.store.shown_position()
+    }
+
+    /// Whether what was committed at `position` would survive a crash.
+    pub fn is_journaled(&self, position: Position) -> bool {
+        self.engine().durable() >= position
+    }
+
+    /// The time up to which all commits would survive a crash, on a store that keeps a log.
+    pub fn durable_time(&self) -> u64 {
+        self.store.log_sight(self.earliest_cluster_time()).1
+    }
+
     /// Waits until what was committed at `position` would survive a crash. Returns at once on an
     /// engine without a journal.
     pub fn wait_journaled(&self, position: Position) -> Result<()> {

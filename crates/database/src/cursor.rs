@@ -58,6 +58,8 @@ pub struct Cursor {
     pub await_data: bool,
     /// Never closed for idleness.
     pub no_timeout: bool,
+    /// Each batch of it may show only what no crash undoes.
+    pub durable: bool,
     /// What stops its loops.
     pub operation: Arc<Operation>,
     /// Whether the end is found out by looking one document ahead, so that no client is given a
@@ -98,6 +100,7 @@ impl Cursor {
             session: None,
             transaction: None,
             tailable: false,
+            durable: false,
             await_data: false,
             no_timeout: false,
             operation,

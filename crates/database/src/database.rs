@@ -39,6 +39,9 @@ const BUILD_MEMORY: usize = 200 * 1024 * 1024;
 /// The name under which the log is read.
 const OPLOG: &str = "local.oplog.rs";
 
+/// The collection that shows the sessions' latest committed transactions and retryable writes.
+const TRANSACTIONS: &str = "config.transactions";
+
 /// Everything a server needs to store and find documents. Shared by all connections.
 pub struct Database {
     /// Where everything lies.
@@ -550,6 +553,16 @@ impl Database {
     /// Whether a namespace is that of the log, and there is one.
     pub fn is_oplog(&self, namespace: &Namespace) -> bool {
         self.logs && namespace.as_str() == OPLOG
+    }
+
+    /// Whether a namespace is that of the sessions' records, and records are kept.
+    pub fn is_transactions(&self, namespace: &Namespace) -> bool {
+        self.keeps_retries && namespace.as_str() == TRANSACTIONS
+    }
+
+    /// Whether a namespace is read from what the store keeps for itself, and not from a collection.
+    pub(crate) fn is_virtual(&self, namespace: &Namespace) -> bool {
+        self.is_oplog(namespace) || self.is_transactions(namespace)
     }
 
     /// Whether changes are logged.

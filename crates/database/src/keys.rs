@@ -5,7 +5,7 @@
 //! | the catalog, ident 0 | the namespace | the collection's entry as BSON |
 //! | the catalog, ident 0 | zero, `snapshot`, zero, database, zero, name | a saved state: what it is called, when it was taken |
 //! | the catalog, ident 0 | the same, zero, collection | the entry of a collection in it |
-//! | retryable writes, the greatest ident | session, then statement | the write's number, time, the answer |
+//! | retryable writes, the greatest ident | session, then statement | the write's number, time, the answer, the commit's time |
 //! | a collection | record id, eight bytes big endian | the document |
 //! | a unique index | key string | record id, then type bits |
 //! | another index | key string, then record id | type bits |

@@ -13,6 +13,12 @@ use storage::{Batch, Direction, Engine, Ident, Key, Range, Value};
 /// The session's UUID and the statement in a record's key. The digest of a user follows; nobody's doesn't.
 const KEY_BYTES: usize = 16 + 4;
 
+/// The bytes of a commit's time behind a record.
+const TIME_BYTES: usize = 8;
+
+/// The statement number of the record of a committed transaction. Clients send no such number.
+pub(crate) const COMMIT: i32 = i32::MIN;
+
 /// How often a tree is tried to be made that others make, too, and the pause between.
 const MAKE_ATTEMPTS: usize = 500;
 const MAKE_PAUSE: Duration = Duration::from_millis(20);
@@ -37,12 +43,20 @@ pub struct StoredRetry {
     pub millis: i64,
     /// What it answered.
     pub answer: DocumentBuf,
+    /// The time of its commit. `None` where the store gives no time before the commit (PostgreSQL), and in records
+    /// of earlier versions.
+    pub time: Option<u64>,
 }
 
 /// What has been read of sessions' records, where other processes may write them.
 pub(crate) type SeenRetries = Mutex<HashMap<SessionId, Vec<(Key, Value)>>>;
 
 impl RetryKey {
+    /// Whether the record is that of a committed transaction, and no retryable statement's.
+    pub fn is_commit(&self) -> bool {
+        self.statement == COMMIT
+    }
+
     /// The key of the statement's record.
     pub(crate) fn to_key(self) -> Key {
         let mut key = [0; KEY_BYTES + 32];
@@ -56,7 +70,7 @@ impl RetryKey {
     }
 }
 
-/// What a record holds.
+/// What a record holds. The store of one process appends the commit's time.
 pub(crate) fn to_value(number: i64, millis: i64, answer: Document<'_>) -> Value {
     let answer = if answer.is_empty() { &[][..] } else { answer.bytes() };
     Value::from([&number.to_le_bytes(), &millis.to_le_bytes(), answer].concat())
@@ -73,13 +87,24 @@ pub(crate) fn from_entry(key: &[u8], value: &[u8]) -> Result<StoredRetry> {
         };
         let (number, rest) = value.split_first_chunk::<8>()?;
         let (millis, answer) = rest.split_first_chunk::<8>()?;
+        // An answer begins with its length, and none is as short as a time.
+        let length = match answer {
+            [] => 0,
+            time if time.len() == TIME_BYTES => 0,
+            answer => usize::try_from(i32::from_le_bytes(*answer.first_chunk()?)).ok()?,
+        };
+        let (answer, time) = answer.split_at_checked(length)?;
+        let time = match time {
+            [] => None,
+            time => Some(u64::from_le_bytes(time.try_into().ok()?)),
+        };
         let answer = match answer {
             [] => DocumentBuf::empty(),
             answer => DocumentBuf::from_valid(answer.to_vec()),
         };
         let statement = i32::from_be_bytes(*statement);
         let key = RetryKey { session, number: i64::from_le_bytes(*number), statement };
-        Some(StoredRetry { key, millis: i64::from_le_bytes(*millis), answer })
+        Some(StoredRetry { key, millis: i64::from_le_bytes(*millis), answer, time })
     };
     read().ok_or_else(|| corrupted("record of a retryable write"))
 }

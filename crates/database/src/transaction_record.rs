@@ -1,16 +1,19 @@
-//! Records of transactions that are committed, where several processes share a store: whoever doesn't know what
-//! became of a commit asks another process, as drivers do when the first one is gone.
+//! Records of committed transactions: a driver whose connection broke sends `commitTransaction` again, to the server
+//! that has started again, or to another process of the same store.
 //!
-//! A transaction claims its session's record before it commits, and writes its number there with its changes. Who asks
-//! for a number that isn't there writes that it never will be: then the claim fails, and with it the commit. So
-//! the answer stays true, whoever is first.
+//! A commit writes its session's record in its own batch, so that a crash keeps both or neither. The server's sessions
+//! take the records up at the start, as those of retryable writes.
+//!
+//! Several processes that share a store have no sessions in common. There a transaction claims its session's record
+//! before it commits. A process that is asked for a number that isn't recorded writes that it never will be: then the
+//! claim fails, and with it the commit. So the answer stays true, whichever comes first.
 
 use crate::commit::Committed;
 use crate::database::Database;
 use crate::keys::RETRIES;
 use crate::open_transaction::OpenTransaction;
 use crate::operation::Operation;
-use crate::retry_record::{RetryKey, from_entry, to_value};
+use crate::retry_record::{COMMIT, RetryKey, from_entry, to_value};
 use crate::session_id::SessionId;
 use crate::storage_error;
 use base::Result;
@@ -18,27 +21,29 @@ use base::bson::{Builder, Document};
 use query::Interrupt;
 use storage::store::{Change, Claim, Expect};
 
-/// The statement that the record stands for: no statement has this number.
-const COMMIT: i32 = i32::MIN;
-
 impl Database {
     /// Whether other processes may carry out a session's writes.
     pub(crate) fn shares_retries(&self) -> bool {
         self.keeps_retries && self.store.known_generation().is_some()
     }
 
-    /// Adds the record to what a transaction is about to commit.
+    /// Adds the record to what a transaction is about to commit. A transaction that has written nothing has none, as
+    /// in MongoDB.
     ///
-    /// Errors: WriteConflict where somebody has asked for it, the store's.
+    /// Errors: WriteConflict where another process has asked for the record, the store's.
     pub(crate) fn record_transaction(&self, transaction: &OpenTransaction) -> Result<()> {
         let mut inner = transaction.inner.lock();
-        let Some(retry) = inner.retry.filter(|_| self.shares_retries() && !inner.change.batch.is_empty())
-        else {
-            return Ok(());
-        };
+        let writes = self.keeps_retries && !inner.change.batch.is_empty();
+        let Some(retry) = inner.retry.filter(|_| writes) else { return Ok(()) };
         let key = RetryKey { statement: COMMIT, ..retry }.to_key();
-        transaction.claim(&inner, &[Claim::Key(RETRIES, key.clone())], &[])?;
-        inner.change.batch.put(RETRIES, key, to_value(retry.number, self.now_millis(), Document::EMPTY));
+        let value = to_value(retry.number, self.now_millis(), Document::EMPTY);
+        match self.shares_retries() {
+            true => {
+                transaction.claim(&inner, &[Claim::Key(RETRIES, key.clone())], &[])?;
+                inner.change.batch.put(RETRIES, key, value);
+            }
+            false => inner.change.stamped.push((RETRIES, key, value)),
+        }
         Ok(())
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Call<'a> {
     pub(crate) notes: Option<Notes>,
     /// Set by a handler that reads a change stream.
     pub(crate) reads_stream: bool,
+    /// Whether the cursor that it reads may show only what no crash undoes.
+    pub(crate) durable: bool,
     /// The commit that has to be in the journal before the reply goes out.
     pub(crate) unsynced: Option<Position>,
 }

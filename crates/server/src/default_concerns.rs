@@ -37,6 +37,11 @@ impl DefaultConcerns {
         self.custom.read().clone()
     }
 
+    /// The level of a read that asks for none, where one was set.
+    pub(crate) fn read(&self) -> Option<ReadConcern> {
+        self.custom.read().read
+    }
+
     /// The write concern of a write that asks for none.
     pub(crate) fn write(&self, is_replica_set: bool) -> (WriteConcern, Provenance) {
         if !is_replica_set {
@@ -59,7 +64,7 @@ impl Server {
             let batch = reply.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
             let batch = batch.and_then(|batch| batch.as_array());
             let stored = batch.and_then(|batch| batch.iter().next()).and_then(|first| first.as_document());
-            stored.map_or_else(|| Ok(Custom::default()), Custom::read)
+            stored.map_or_else(|| Ok(Custom::default()), Custom::parse)
         });
         match loaded {
             Ok(custom) => *self.default_concerns.custom.write() = custom,
@@ -85,7 +90,7 @@ impl Server {
 
 impl Custom {
     /// Reads the stored document.
-    fn read(stored: Document<'_>) -> Result<Custom> {
+    fn parse(stored: Document<'_>) -> Result<Custom> {
         let document = |name: &str| stored.get(name).and_then(|value| value.as_document());
         let level = document("defaultReadConcern").and_then(|concern| concern.get("level"));
         let updated = match (stored.get("updateOpTime"), stored.get("updateWallClockTime")) {
@@ -170,7 +175,7 @@ mod tests {
         assert_eq!((second.read, second.updated), (Some(ReadConcern::Majority), Some((9, 10))));
         let mut stored = Builder::new();
         second.append_to(&mut stored);
-        assert_eq!(Custom::read(stored.finish().view()).unwrap().read, second.read);
+        assert_eq!(Custom::parse(stored.finish().view()).unwrap().read, second.read);
         let code = |result: Result<Custom>| result.unwrap_err().code().number();
         assert_eq!(code(second.clone().changed(None, concern("{}"), (0, 0))), 20);
         assert_eq!(code(second.clone().changed(None, concern("{w: 0}"), (0, 0))), 2);

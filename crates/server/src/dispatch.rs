@@ -9,6 +9,7 @@ use crate::connection::{self, Began, ConnectionState};
 use crate::fail_point::{Failure, Target};
 use crate::net;
 use crate::profiler::{self, Finished, Notes, Setting};
+use crate::read_concern::ReadConcern;
 use crate::reply::{self, LabelContext};
 use crate::server::Server;
 use crate::transaction_rules::{self, Part};
@@ -16,7 +17,7 @@ use crate::waits;
 use crate::wire::Request;
 use crate::write_concern::Effective;
 use base::bson::{Builder, Document, DocumentBuf, Value};
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Namespace, Result, err};
 use database::{OpenTransaction, Position, patience};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -297,6 +298,9 @@ impl<'a> Run<'a> {
         if command.kind == Kind::Write && self.names_oplog() {
             return Err(err!(IllegalOperation, "local.oplog.rs is the log, which nobody writes to"));
         }
+        if command.kind == Kind::Write && self.names_transactions() {
+            return Err(err!(IllegalOperation, "config.transactions is written by the server alone"));
+        }
         let is_resumed = state.began.is_some();
         self.begin(state, &arguments)?;
         let mut failure = match is_resumed {
@@ -379,6 +383,7 @@ impl<'a> Run<'a> {
             self.write_concern_error = concern.unsatisfiable(|| self.server.members());
         }
         let is_of_transaction = arguments.transaction.is_some();
+        let level = arguments.read_concern.level.or_else(|| self.default_level());
         let transaction = self.enter_transaction(state, &arguments)?;
         let in_transaction = transaction.is_some();
         let operation_id = state.began.map_or(0, |began| began.operation_id);
@@ -396,6 +401,7 @@ impl<'a> Run<'a> {
             notes: self.notes.take(),
             reads_stream: false,
             unsynced: None,
+            durable: false,
         };
         let before = self.server.database.latest_position();
         let answer = loop {
@@ -411,6 +417,7 @@ impl<'a> Run<'a> {
             }
         };
         let streams = call.streams;
+        let durable = call.durable || level.is_some_and(ReadConcern::is_durable);
         self.notes = call.notes.take();
         self.unsynced = call.unsynced.take();
         self.context.change_stream |= call.reads_stream;
@@ -439,9 +446,40 @@ impl<'a> Run<'a> {
                     reply.begin_document("recoveryToken").append("recoveryShardId", "postgres").end();
                 }
                 append_cluster_time(self.server, state, reply);
+                if durable {
+                    self.hold_shown(state)?;
+                }
                 Ok(Ran::Done(streams))
             }
         }
+    }
+
+    /// The read concern of a read that asks for none, where it matters.
+    fn default_level(&self) -> Option<ReadConcern> {
+        let matters = self.command.takes_read_concern && self.server.database.always_journals();
+        matters.then(|| self.server.default_concerns.read()).flatten()
+    }
+
+    /// Holds the reply back until the journal has all commits that it may show, `operationTime` included, where commits
+    /// are shown before the journal has them. Reads over PostgreSQL have waited before (`Call::confirm_read`).
+    ///
+    /// Errors: the store's, where such a commit may be lost.
+    fn hold_shown(&mut self, state: &ConnectionState) -> Result<()> {
+        let database = &self.server.database;
+        if self.server.settings.shared || !database.always_journals() {
+            return Ok(());
+        }
+        let position = database.shown_position();
+        if database.is_journaled(position) {
+            return Ok(());
+        }
+        if state.holds_replies && self.notes.is_none() {
+            self.unsynced = self.unsynced.max(Some(position));
+            return Ok(());
+        }
+        let mut waited = Ok(());
+        net::in_place(&mut || waited = database.wait_journaled(position));
+        waited
     }
 
     /// The transaction that the command is a statement of; `None` for the commands that end one.
@@ -547,6 +585,13 @@ impl<'a> Run<'a> {
     /// Whether the command is about the log.
     fn names_oplog(&self) -> bool {
         self.server.is_replica_set() && self.request.database == "local" && self.collection() == "oplog.rs"
+    }
+
+    /// Whether the command is about the sessions' records.
+    fn names_transactions(&self) -> bool {
+        self.request.database == "config"
+            && Namespace::new("config", self.collection())
+                .is_ok_and(|namespace| self.server.database.is_transactions(&namespace))
     }
 
     /// What the fail points make of this command before anything else does.

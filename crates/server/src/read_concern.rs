@@ -1,5 +1,5 @@
-//! Read concerns: how settled the data must be that a command reads. On one node all levels read the same,
-//! but a snapshot.
+//! Read concerns: how settled the data must be that a command reads. On one node all levels but snapshot read the same
+//! view. At the durability level `journaled` the reply of a majority, linearizable or snapshot read waits for the journal.
 
 use crate::command::Command;
 use base::bson::{Document, Value};
@@ -39,6 +39,11 @@ impl ReadConcern {
             ReadConcern::Linearizable => "linearizable",
             ReadConcern::Snapshot => "snapshot",
         }
+    }
+
+    /// Whether it promises that no crash undoes what is read.
+    pub(crate) fn is_durable(self) -> bool {
+        matches!(self, ReadConcern::Majority | ReadConcern::Linearizable | ReadConcern::Snapshot)
     }
 
     /// Reads a level.

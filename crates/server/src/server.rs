@@ -184,7 +184,7 @@ impl Server {
         let seconds = (now_millis() / 1000) as u32;
         let process = std::array::from_fn(|i| (seed >> (8 * i)) as u8);
         let sessions = Arc::new(Sessions::new(seed, database.clock().clone()));
-        sessions.restore(database.take_retries());
+        sessions.restore(database.take_retries(), settings.shared);
         database.wait_through(crate::net::in_place);
         let server = Server {
             database,

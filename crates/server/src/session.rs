@@ -11,7 +11,7 @@ use crate::turn::{HasLine, Line};
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::random::Random;
 use base::{Result, err};
-use database::{Clock, RetryKey, SessionId, StoredRetry};
+use database::{Clock, Committed, RetryKey, SessionId, StoredRetry};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -204,9 +204,12 @@ impl Sessions {
     }
 
     /// Takes up the sessions that an earlier process left records of, as old as their last writes.
-    pub(crate) fn restore(&self, records: Vec<StoredRetry>) {
+    ///
+    /// Where several processes share the store, only the number of a committed transaction is taken up: the store is
+    /// asked for its outcome.
+    pub(crate) fn restore(&self, records: Vec<StoredRetry>, shared: bool) {
         let (now, now_millis) = (self.seconds(), self.clock.now_millis());
-        for StoredRetry { key, millis, answer } in records {
+        for StoredRetry { key, millis, answer, time } in records {
             let unused = now_millis.saturating_sub(millis).max(0) as u64 / 1000;
             if unused >= TIMEOUT_SECONDS {
                 continue;
@@ -214,20 +217,26 @@ impl Sessions {
             // Beyond the most that there may be they are forgotten, as if they had ended.
             let Ok(session) = self.touch(key.session) else { return };
             let newest = session.newest_write();
-            if newest.is_none() {
+            if newest.is_none() && !session.has_transaction() {
                 session.last_use.store(now - unused, Ordering::Relaxed);
             }
             session.last_use.fetch_max(now - unused, Ordering::Relaxed);
+            if key.is_commit() && !shared {
+                let cluster_time = time.unwrap_or_default();
+                session.restore_transaction(key.number, Committed { cluster_time, ..Committed::default() });
+                continue;
+            }
             if newest.is_none_or(|newest| newest <= key.number) && session.begin_write(key.number).is_ok() {
                 session.record(key.number, key.statement, answer);
             }
         }
     }
 
-    /// Whether a session remembers this statement: its record is still wanted.
+    /// Whether a session remembers this statement: its record is still wanted. That of a transaction is wanted for as
+    /// long as its session lives.
     pub(crate) fn remembers(&self, key: &RetryKey) -> bool {
-        let session = self.sessions.lock().get(&key.session).cloned();
-        session.and_then(|session| session.newest_write()).is_some_and(|newest| newest <= key.number)
+        let Some(session) = self.get(&key.session) else { return false };
+        key.is_commit() || session.newest_write().is_some_and(|newest| newest <= key.number)
     }
 
     /// The session with this number, made if need be, marked as used now.
@@ -404,10 +413,12 @@ mod tests {
         let record = |session, number, statement, minutes: i64| StoredRetry {
             key: RetryKey { session: id(session), number, statement },
             millis: now - minutes * 60_000,
-            answer: answer(statement as usize),
+            answer: answer(statement.max(0) as usize),
+            time: Some(7),
         };
         let stale = record(1, 4, 2, 3);
-        sessions.restore(vec![record(1, 5, 0, 2), record(1, 5, 1, 1), stale.clone(), record(2, 9, 0, 31)]);
+        sessions
+            .restore(vec![record(1, 5, 0, 2), record(1, 5, 1, 1), stale.clone(), record(2, 9, 0, 31)], false);
         assert_eq!(sessions.len(), 1);
         let session = sessions.touch(id(1)).unwrap();
         assert!(!session.begin_write(5).unwrap());
@@ -417,6 +428,22 @@ mod tests {
         assert!(sessions.remembers(&record(1, 5, 0, 2).key));
         assert!(!sessions.remembers(&stale.key));
         assert!(!sessions.remembers(&record(2, 9, 0, 31).key));
+    }
+
+    #[test]
+    fn a_committed_transaction_of_an_earlier_process_is_known() {
+        let sessions = Sessions::new(1, Arc::new(SystemClock));
+        let key = RetryKey { session: id(1), number: 3, statement: i32::MIN };
+        let millis = SystemClock.now_millis() - 60_000;
+        let record = StoredRetry { key, millis, answer: DocumentBuf::empty(), time: Some(7) };
+        sessions.restore(vec![record.clone()], true);
+        assert!(!sessions.touch(id(1)).unwrap().has_transaction());
+        sessions.end(&id(1));
+        assert!(!sessions.remembers(&key));
+        sessions.restore(vec![record], false);
+        let session = sessions.touch(id(1)).unwrap();
+        assert!(session.has_transaction() && session.newest_write().is_none());
+        assert!(sessions.remembers(&key));
     }
 
     #[test]

@@ -67,6 +67,16 @@ pub(crate) struct TransactionFigures {
 }
 
 impl Session {
+    /// Takes up the transaction that an earlier process has committed last.
+    pub(crate) fn restore_transaction(&self, number: i64, committed: Committed) {
+        *self.transaction.lock() = Transaction { number: Some(number), state: State::Committed(committed) };
+    }
+
+    /// Whether it has had any transaction.
+    pub(crate) fn has_transaction(&self) -> bool {
+        self.transaction.lock().number.is_some()
+    }
+
     /// Begins or goes on with a transaction for one of its statements.
     ///
     /// Errors: TransactionTooOld, NoSuchTransaction, TransactionCommitted, ConflictingOperationInProgress; those

@@ -211,6 +211,9 @@ pub struct Change {
     pub expect: SmallVec<[Expect; 3]>,
     /// What is stored then.
     pub batch: Batch,
+    /// Entries that are stored with the batch, each value followed by the commit's time in eight bytes. Only
+    /// stores of one process take them.
+    pub stamped: Vec<(Ident, Key, Value)>,
     /// What happens at the same moment.
     pub beside: SmallVec<[Beside; 1]>,
     /// The parts of the log's entry, by number, where a log is kept.
@@ -437,6 +440,11 @@ pub trait Store: Send + Sync {
 
     /// The position of the latest commit.
     fn latest_position(&self) -> Position;
+
+    /// The position of a commit at or after each commit that a snapshot or a time may have shown before this call.
+    fn shown_position(&self) -> Position {
+        self.latest_position()
+    }
 
     /// The time of the latest commit, and `earliest` if that is later.
     fn time(&self, earliest: u64) -> u64;

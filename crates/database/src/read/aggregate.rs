@@ -2,6 +2,7 @@
 
 use super::collections::OtherCollections;
 use super::oplog::{OplogScan, Order};
+use super::transactions::TransactionsScan;
 use super::{Documents, Nothing, metadata};
 use crate::collection::Collection;
 use crate::cursor::{Cursor, Opener};
@@ -283,6 +284,11 @@ impl Database {
             let every = Arc::new(Matcher::parse(Document::EMPTY, context)?);
             pipeline.refuse_text(&"")?;
             let scan = OplogScan::new(self, operation, every, filter, Order::Forward, context)?;
+            return pipeline.run(Box::new(Documents(Box::new(scan))), environment);
+        }
+        if self.is_transactions(namespace) && pipeline.reads_collection() {
+            pipeline.refuse_text(&"")?;
+            let scan = TransactionsScan::new(self, operation, view.snapshot.as_ref())?;
             return pipeline.run(Box::new(Documents(Box::new(scan))), environment);
         }
         let collection = view.catalog.get(namespace).cloned();

@@ -27,7 +27,7 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<u64> {
         let matcher = Arc::new(Matcher::parse_query(filter, context)?);
-        if self.is_oplog(namespace) {
+        if self.is_virtual(namespace) {
             let all = self.count_view(operation, namespace, filter, context)?.saturating_sub(skip);
             return Ok(if limit == 0 { all } else { all.min(limit) });
         }

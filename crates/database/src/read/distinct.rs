@@ -30,7 +30,7 @@ impl Database {
         let view = self.view_for(operation);
         let mut values = Values::new(Path::new(key), &context.collation);
         let found = view.catalog.get(namespace).cloned();
-        let through_pipeline = self.is_oplog(namespace) || found.as_ref().is_some_and(|it| it.is_view());
+        let through_pipeline = self.is_virtual(namespace) || found.as_ref().is_some_and(|it| it.is_view());
         let mut source: Box<dyn Stage> = if through_pipeline {
             let mut out = Builder::new();
             out.begin_array("pipeline").push_document().append("$match", filter).end().end();

@@ -153,6 +153,9 @@ impl Database {
         if self.is_oplog(namespace) {
             return self.find_in_oplog(operation, namespace, request, (read, projection), context);
         }
+        if self.is_transactions(namespace) {
+            return self.find_in_transactions(operation, namespace, request, context);
+        }
         let view = self.view_for(operation);
         let found = self.find_on(&view, operation, namespace, request, (read, projection), context);
         self.confirmed(&view, found)
@@ -234,6 +237,23 @@ impl Database {
         Ok(cursor)
     }
 
+    /// The same over the sessions' records, through a pipeline.
+    fn find_in_transactions(
+        self: &Arc<Self>,
+        operation: &Arc<Operation>,
+        namespace: &Namespace,
+        request: &FindRequest<'_>,
+        context: &Arc<Context>,
+    ) -> Result<Cursor> {
+        if request.tailable {
+            return Err(uncapped_tail(namespace));
+        }
+        let pipeline = request.to_pipeline()?;
+        let allow_disk_use = request.allow_disk_use;
+        let request = AggregateRequest { allow_disk_use, ..AggregateRequest::new(stages(&pipeline)) };
+        self.aggregate(operation, namespace, &request, context)
+    }
+
     fn tail(
         self: &Arc<Self>,
         operation: &Arc<Operation>,
@@ -245,11 +265,7 @@ impl Database {
             return Err(err!(BadValue, "text and tailable cursor not allowed in same query"));
         }
         if collection.options.capped.is_none() {
-            return Err(err!(
-                BadValue,
-                "error processing query: ns={} tailable cursor requested on non capped collection",
-                collection.namespace
-            ));
+            return Err(uncapped_tail(&collection.namespace));
         }
         if read.sort.as_ref().is_some_and(|sort| sort.natural() != Some(true)) {
             return Err(unsorted_tail());
@@ -262,6 +278,14 @@ impl Database {
 pub(crate) fn stages(holder: &DocumentBuf) -> base::bson::Array<'_> {
     let value = holder.view().get("pipeline");
     value.and_then(|value| value.as_array()).unwrap_or(base::bson::Array::EMPTY)
+}
+
+/// The error of tailing a collection that isn't capped.
+fn uncapped_tail(namespace: &Namespace) -> base::Error {
+    err!(
+        BadValue,
+        "error processing query: ns={namespace} tailable cursor requested on non capped collection"
+    )
 }
 
 /// The error of tailing in any order but the collection's own.

@@ -10,6 +10,7 @@ mod metadata;
 mod oplog;
 mod out;
 mod tail;
+mod transactions;
 
 pub use aggregate::{AggregateRequest, Sources};
 pub(crate) use aggregate::{Front, check_first_stage};

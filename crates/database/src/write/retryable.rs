@@ -45,7 +45,10 @@ impl Database {
         {
             self.expect_retry(changes, key);
             let value = to_value(key.number, self.now_millis(), answer);
-            changes.put_retry(key.to_key(), value);
+            match self.shares_retries() {
+                true => changes.put_retry(key.to_key(), value),
+                false => changes.stamp_retry(key.to_key(), value),
+            }
         }
     }
 
@@ -172,6 +175,7 @@ mod tests {
             [key(1, 2, 0), key(1, 1, 1), key(2, 1, 0)]
         );
         assert!(found.iter().all(|found| found.millis == 5_000 && found.answer == DocumentBuf::empty()));
+        assert!(found.iter().all(|found| found.time.is_some_and(|time| time >> 32 == 5)));
         assert!(database.take_retries().is_empty());
         assert_eq!(database.reap_retries(&|key| key.session == nobody(1) && key.number == 2).unwrap(), 2);
         drop(database);
@@ -196,11 +200,16 @@ mod tests {
             assert_eq!(key.to_key().len(), length);
             for answer in [DocumentBuf::empty(), delete_answer(1)] {
                 let (stored, value) = (key.to_key(), to_value(key.number, 12, answer.view()));
-                assert_eq!(from_entry(&stored, &value).unwrap(), StoredRetry { key, millis: 12, answer });
+                assert_eq!(
+                    from_entry(&stored, &value).unwrap(),
+                    StoredRetry { key, millis: 12, answer, time: None }
+                );
+                let stamped = [&value[..], &7u64.to_le_bytes()].concat();
+                assert_eq!(from_entry(&stored, &stamped).unwrap().time, Some(7));
             }
         }
-        for (key, value) in [(19, 16), (21, 16), (51, 16), (53, 16), (20, 15)] {
-            assert!(from_entry(&[0; 53][..key], &[0; 16][..value]).is_err());
+        for (key, value) in [(19, 16), (21, 16), (51, 16), (53, 16), (20, 15), (20, 20)] {
+            assert!(from_entry(&[0; 53][..key], &[0; 24][..value]).is_err());
         }
     }
 }

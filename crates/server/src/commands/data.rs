@@ -244,10 +244,7 @@ impl Call<'_> {
     ///
     /// Errors: the store's; those of an operation that was ended.
     pub(crate) fn confirm_read(&self, before: Position) -> Result<()> {
-        let asks = matches!(
-            self.arguments.read_concern.level,
-            Some(ReadConcern::Majority | ReadConcern::Linearizable | ReadConcern::Snapshot)
-        );
+        let asks = self.arguments.read_concern.level.is_some_and(ReadConcern::is_durable);
         if !asks || !self.server.settings.shared || self.transaction.is_some() {
             return Ok(());
         }

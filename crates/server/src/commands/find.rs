@@ -5,6 +5,7 @@ use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
+use crate::read_concern::ReadConcern;
 use base::bson::Document;
 use base::{Namespace, Result, err};
 use database::language::Collation;
@@ -44,6 +45,9 @@ fn find(call: &mut Call<'_>) -> Result<Answer> {
         return Ok(Answer::Done);
     }
     cursor.no_timeout = parts.no_timeout;
+    // Any other cursor reads the view of its first batch to its end, and its first reply waits.
+    cursor.durable =
+        cursor.tailable && call.arguments.read_concern.level.is_some_and(ReadConcern::is_durable);
     cursor_reply::first(call, cursor, parts.batch_size, parts.single_batch)?;
     Ok(Answer::Done)
 }

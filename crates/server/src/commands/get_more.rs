@@ -131,6 +131,7 @@ fn answer(
         call.server.fail_points.check_max_time()?;
     }
     call.adopt(&cursor.operation);
+    call.durable = cursor.durable;
     // Watching begins before looking, so that no insert falls between the two.
     let watch = waits(cursor).then(|| InsertWatch::new(call, cursor));
     if let Some(watch) = watch

@@ -274,8 +274,9 @@ pub(crate) fn append_set_status(call: &mut Call<'_>) {
 /// that it has stepped down for.
 fn append_set(call: &mut Call<'_>, set: &ReplicaSet, is_primary: bool) {
     let address = own_address(call);
+    // Asked for first, so that it isn't the later of the two.
+    let durable = call.server.database.durable_time();
     let time = call.server.cluster_time();
-    let seconds = (time >> 32) as i64;
     let (config, term) = (set.config(), set.term());
     call.reply.begin_array("hosts").push(&address).end();
     call.reply.append("setName", &set.name).append("setVersion", config.version);
@@ -291,9 +292,10 @@ fn append_set(call: &mut Call<'_>, set: &ReplicaSet, is_primary: bool) {
         call.reply.append("electionId", set.election_id());
     }
     call.reply.begin_document("lastWrite");
-    for (op_time, date) in [("opTime", "lastWriteDate"), ("majorityOpTime", "majorityWriteDate")] {
+    let names = [("opTime", "lastWriteDate", time), ("majorityOpTime", "majorityWriteDate", durable)];
+    for (op_time, date, time) in names {
         call.reply.begin_document(op_time).append("ts", Value::Timestamp(time)).append("t", term).end();
-        call.reply.append(date, Value::DateTime(seconds * 1000));
+        call.reply.append(date, Value::DateTime((time >> 32) as i64 * 1000));
     }
     call.reply.end();
 }

@@ -31,6 +31,7 @@ pub(crate) const GET_STATUS: Command = Command::new(
 .admin_only();
 
 /// What both the set's and the member's status tell.
+#[derive(Clone, Copy)]
 struct Status {
     primary: bool,
     /// The time of the last write.
@@ -75,8 +76,11 @@ fn get_status(call: &mut Call<'_>) -> Result<Answer> {
     let set = replica_set(call)?;
     let primary = set.is_primary(call.server);
     let standing = set.standing();
+    // Asked for first, so that it isn't the later of the two.
+    let durable_time = call.server.database.durable_time();
     let time = call.server.cluster_time();
     let status = Status { primary, time, term: standing.term, elected: standing.elected };
+    let durable = Status { time: durable_time, ..status };
     let config = set.config();
     let address = own_address(call);
     let uptime = i32::try_from(call.server.started.elapsed().as_secs()).unwrap_or(i32::MAX);
@@ -91,14 +95,16 @@ fn get_status(call: &mut Call<'_>) -> Result<Answer> {
         reply.append(count, 1);
     }
     reply.begin_document("optimes");
-    status.append_optimes(reply, &["lastCommittedOpTime"]);
-    status.append_dates(reply, &["lastCommittedWallTime"]);
-    status.append_optimes(
-        reply,
-        &["readConcernMajorityOpTime", "appliedOpTime", "durableOpTime", "writtenOpTime"],
-    );
-    status.append_dates(reply, &["lastAppliedWallTime", "lastDurableWallTime", "lastWrittenWallTime"]);
-    reply.end().append("lastStableRecoveryTimestamp", Value::Timestamp(time));
+    durable.append_optimes(reply, &["lastCommittedOpTime"]);
+    durable.append_dates(reply, &["lastCommittedWallTime"]);
+    durable.append_optimes(reply, &["readConcernMajorityOpTime"]);
+    status.append_optimes(reply, &["appliedOpTime"]);
+    durable.append_optimes(reply, &["durableOpTime"]);
+    status.append_optimes(reply, &["writtenOpTime"]);
+    status.append_dates(reply, &["lastAppliedWallTime"]);
+    durable.append_dates(reply, &["lastDurableWallTime"]);
+    status.append_dates(reply, &["lastWrittenWallTime"]);
+    reply.end().append("lastStableRecoveryTimestamp", Value::Timestamp(durable_time));
     if primary {
         append_election(reply, &status, config.priority(), config.setting("electionTimeoutMillis"));
     }
@@ -108,10 +114,9 @@ fn get_status(call: &mut Call<'_>) -> Result<Answer> {
     status.append_optimes(reply, &["optime"]);
     status.append_dates(reply, &["optimeDate"]);
     status.append_optimes(reply, &["optimeWritten"]);
-    status.append_dates(
-        reply,
-        &["optimeWrittenDate", "lastAppliedWallTime", "lastDurableWallTime", "lastWrittenWallTime"],
-    );
+    status.append_dates(reply, &["optimeWrittenDate", "lastAppliedWallTime"]);
+    durable.append_dates(reply, &["lastDurableWallTime"]);
+    status.append_dates(reply, &["lastWrittenWallTime"]);
     reply.append("syncSourceHost", "").append("syncSourceId", -1).append("infoMessage", "");
     if primary {
         reply.append("electionTime", Value::Timestamp(status.elected.0));

@@ -9,7 +9,7 @@ use super::{
 use crate::cpu_slice::{self, CpuSlice};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, RwLock};
-use crate::{Durability, Engine, Ident, Position, Result, Snapshot, mutant};
+use crate::{Durability, Engine, Ident, Position, Result, Snapshot, Value, mutant};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl Local {
             }
         };
         Ok(Local {
-            writer: Mutex::new(Writer { log, ..Writer::default() }),
+            writer: Mutex::new(Writer { log, synced_time: engine.latest_time(), ..Writer::default() }),
             generation: RwLock::new(0),
             time: AtomicU64::new(engine.latest_time()),
             position: AtomicU64::new(0),
@@ -163,12 +163,15 @@ impl Local {
 
     /// Applies a change that nothing stands in the way of.
     fn apply(&self, writer: &mut Writer, change: Change) -> Result<Written> {
-        let Change { mut batch, beside, log, ticks, earliest, owner, .. } = change;
+        let Change { mut batch, stamped, beside, log, ticks, earliest, owner, .. } = change;
         let step = u64::from(!mutant!("times are given twice"));
         // Taken before the commit, so that whoever asks for the time from now on begins behind it.
         let after = |latest: u64| (latest + step).max(earliest) + u64::from(ticks.saturating_sub(1));
         let taken = self.time.fetch_update(Ordering::AcqRel, Ordering::Acquire, |latest| Some(after(latest)));
         let time = after(taken.unwrap_or_else(|latest| latest));
+        for (ident, key, value) in stamped {
+            batch.put(ident, key, Value::from([&value[..], &time.to_le_bytes()].concat()));
+        }
         let logged = match &writer.log {
             Some(present) if !log.is_empty() => Some(present.extend(&mut batch, time, log)),
             _ => None,
@@ -408,6 +411,12 @@ impl Store for Local {
 
     fn latest_position(&self) -> Position {
         Position(self.position.load(Ordering::Acquire))
+    }
+
+    /// A commit gets its time before a snapshot shows it, and notes its position after that, all under the lock.
+    fn shown_position(&self) -> Position {
+        let _writer = self.writer.lock();
+        self.latest_position()
     }
 
     fn time(&self, earliest: u64) -> u64 {

@@ -89,6 +89,7 @@ fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> 
         notes: None,
         reads_stream: false,
         unsynced: None,
+        durable: false,
     };
     match (row.run)(&mut inner)? {
         Answer::Done => Ok(()),
