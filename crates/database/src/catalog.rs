@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use crate::collection::Options;
     use base::Namespace;
-    use storage::stretch::Stretch;
+    use storage::cpu_slice::CpuSlice;
 
     fn collection(number: usize) -> Arc<Collection> {
         let namespace = Namespace::parse(&format!("d{}.c{number}", number % 7)).unwrap();
@@ -117,12 +117,12 @@ mod tests {
 
     /// The CPU time of 1,000 changes, each of a catalog that a reader holds.
     fn thousand(catalog: &mut Arc<Catalog>, from: usize) -> std::time::Duration {
-        let stretch = Stretch::begin();
+        let slice = CpuSlice::begin();
         for number in from..from + 1000 {
             let _reader = catalog.clone();
             Arc::make_mut(catalog).put(collection(number)).unwrap();
         }
-        stretch.used()
+        slice.used()
     }
 
     #[test]
