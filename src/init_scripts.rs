@@ -98,7 +98,8 @@ fn start(config: &Config) -> Result<(Child, String), String> {
     // At the output's end, or an error, there is no such line.
     let _ = output.read_line(&mut uri);
     // Whatever it still prints must not fill the pipe.
-    std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+    storage::threads::spawn("vellum-init", None, move || std::io::copy(&mut output, &mut std::io::sink()))
+        .map_err(|error| error.to_string())?;
     match uri.starts_with("mongodb://") {
         true => Ok((server, uri.trim_end().to_string())),
         false => Err("it did not start".to_string()),

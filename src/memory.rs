@@ -1,11 +1,13 @@
 //! How much memory the process may have: what an option says, else nine tenths of what its control group has, or
-//! the machine.
+//! the machine. Of a limited address space (`ulimit -v`) it may fill half.
 //!
 //! The kernel ends a process that goes beyond its control group's memory, whatever it was doing for whom. A tenth is
-//! left to what the kernel counts besides, and to the time that it takes to notice.
+//! left to what the kernel counts besides, and to the time that it takes to notice. Of an address space stacks and the
+//! allocator's reserves take much that is never resident.
 
 use server::MemoryLimit;
 use std::path::Path;
+use storage::threads;
 
 /// Where control groups are mounted, and where it says which are this process's.
 const GROUPS: &str = "/sys/fs/cgroup";
@@ -26,10 +28,19 @@ pub(crate) fn limit(asked: Option<u64>) -> Option<MemoryLimit> {
         (Some(group), machine) if machine.is_none_or(|machine| group < machine) => (group, "control group's"),
         (_, machine) => (machine?, "machine's"),
     };
-    Some(MemoryLimit {
-        bytes: bytes / 10 * 9,
-        from: format!("nine tenths of the {whose} {} MB", bytes >> 20),
-    })
+    let from = format!("nine tenths of the {whose} {} MB", bytes >> 20);
+    Some(within_space(MemoryLimit { bytes: bytes / 10 * 9, from }, threads::address_space()))
+}
+
+/// The lower of a limit and half of the address space.
+fn within_space(limit: MemoryLimit, space: Option<u64>) -> MemoryLimit {
+    match space {
+        Some(space) if space / 2 < limit.bytes => {
+            let from = format!("half of the address space of {} MB (ulimit -v)", space >> 20);
+            MemoryLimit { bytes: space / 2, from }
+        }
+        _ => limit,
+    }
 }
 
 /// The least limit of the control groups around the process, in bytes.
@@ -95,6 +106,14 @@ mod tests {
         file("memory/memory.limit_in_bytes", "700\n");
         assert_eq!(of_groups(&folder, "3:cpu,memory:/docker/x\n"), Some(700));
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn half_of_the_address_space_is_enough() {
+        let limit = MemoryLimit { bytes: 1000, from: "x".to_string() };
+        assert_eq!(within_space(limit.clone(), None), limit);
+        assert_eq!(within_space(limit.clone(), Some(2000)), limit);
+        assert_eq!(within_space(limit, Some(1000)).bytes, 500);
     }
 
     #[test]

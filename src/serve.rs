@@ -13,7 +13,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use storage::{DiskEngine, DiskOptions, Engine, MemoryEngine};
+use storage::{DiskEngine, DiskOptions, Engine, MemoryEngine, threads};
 
 /// Why a server didn't serve.
 #[derive(Debug)]
@@ -107,7 +107,8 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     }
     let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
     if config.parent_pipe {
-        stop_with_parent(server.clone());
+        stop_with_parent(server.clone())
+            .map_err(|error| Failure::new(Kind::Options, format!("--parent-pipe: {error}")))?;
     }
     let served = server::serve(&server, |address| announce(address, &config, start, &server));
     let served = served.map_err(|error| Failure::new(Kind::Address, explain(&error, bind, port)));
@@ -250,13 +251,16 @@ fn explain(error: &io::Error, bind: IpAddr, port: u16) -> String {
 }
 
 /// Stops the server when standard input ends, as it does when the parent process does.
-fn stop_with_parent(server: Arc<Server>) {
-    std::thread::spawn(move || {
+///
+/// Errors: those of starting a thread.
+fn stop_with_parent(server: Arc<Server>) -> io::Result<()> {
+    let watch = move || {
         let mut buffer = [0; 256];
         while let Ok(1..) = io::stdin().read(&mut buffer) {}
         log::info!("standard input closed: stopping");
         server.stop();
-    });
+    };
+    threads::spawn("vellum-parent", None, watch).map(drop)
 }
 
 /// Panics go to the log, so that getLog shows them; the connection concerned is closed.

@@ -17,7 +17,7 @@ pub(crate) fn watch(tls: Option<Arc<Tls>>) -> io::Result<()> {
     use server::logging;
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
     let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGUSR1, SIGTERM, SIGINT])?;
-    std::thread::Builder::new().name("vellum-signals".to_string()).spawn(move || {
+    storage::threads::spawn("vellum-signals", None, move || {
         let mut is_stopping = false;
         for signal in signals.forever() {
             if matches!(signal, SIGTERM | SIGINT) {

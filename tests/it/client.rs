@@ -48,7 +48,17 @@ impl Client {
 
     /// Sends a command (with its `$db`) and waits for the reply.
     pub(crate) fn command(&mut self, command: &DocumentBuf) -> io::Result<DocumentBuf> {
-        self.send(command, 0)?;
+        self.ask(command)?;
+        self.reply()
+    }
+
+    /// Sends a command without waiting for its reply.
+    pub(crate) fn ask(&mut self, command: &DocumentBuf) -> io::Result<()> {
+        self.send(command, 0)
+    }
+
+    /// Waits for the reply to the command sent last.
+    pub(crate) fn reply(&mut self) -> io::Result<DocumentBuf> {
         let mut header = [0; HEADER_LENGTH];
         self.stream.read_exact(&mut header)?;
         let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;

@@ -2,7 +2,7 @@
 //! has gone don't hold any.
 
 use crate::client::Client;
-use crate::server::Server;
+use crate::server::{Scratch, Server};
 use base::bson::extended_json::parse;
 use base::bson::{Builder, DocumentBuf};
 use std::thread;
@@ -153,6 +153,30 @@ fn reads_end_with_their_client() {
         assert!(left.elapsed() < PATIENCE, "it goes on for nobody");
         thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Each waiting insert may want a thread. In an address space with room for few threads all inserts are carried out.
+#[test]
+fn waiting_inserts_need_no_thread_each() {
+    const CLIENTS: usize = 2000;
+    let data = Scratch::new("threads");
+    let Some(server) = Server::start_bounded_on(&data, SPACE / 8, &["--durability", "journaled"]) else {
+        return;
+    };
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect().unwrap()).collect();
+    for concern in ["{w: 1, j: true}", "{w: 1, j: true, wtimeout: 60000}"] {
+        let text = format!("{{insert: 'c', documents: [{{a: 1}}], writeConcern: {concern}}}");
+        let mut sent = Builder::new();
+        sent.append_all(parse(&text).unwrap().view()).append("$db", "test");
+        let insert = sent.finish();
+        clients.iter_mut().for_each(|client| client.ask(&insert).unwrap());
+        for client in &mut clients {
+            let reply = client.reply().unwrap();
+            assert_eq!((number(&reply, "ok"), number(&reply, "n")), (1, 1), "{reply} {}", server.log_tail());
+        }
+    }
+    assert_eq!(number(&command(&mut clients[0], "{count: 'c'}"), "n"), 2 * CLIENTS as i64);
+    assert!(!server.log().contains("panicked"), "{}", server.log());
 }
 
 /// Each pattern and thread used to have a megabyte of stack: where 20,000 of them had no room, the thread panicked. In

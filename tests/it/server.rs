@@ -113,6 +113,11 @@ impl Server {
         Server::launch(options, None, Some(format!("-v {kilobytes} && export VELLUM_UNOPTIMISED=1000")))
     }
 
+    /// The same with its data in this directory.
+    pub(crate) fn start_bounded_on(data: &Path, kilobytes: u64, options: &[&str]) -> Option<Server> {
+        Server::launch(options, Some(data), Some(format!("-v {kilobytes} && export VELLUM_UNOPTIMISED=1000")))
+    }
+
     /// Starts a server that may have so many files and connections open, with its data in this directory.
     pub(crate) fn start_with_files(data: &Path, soft: u64, hard: u64) -> Option<Server> {
         Server::launch(&[], Some(data), Some(format!("-Sn {soft} && ulimit -Hn {hard}")))

@@ -32,6 +32,7 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/storage/src/mutants.rs: CURRENT", "the same"),
     ("crates/storage/src/patience.rs: CURRENT", "how long whoever a thread works for waits"),
     ("crates/storage/src/cpu_slice.rs: FACTOR", "in debug builds, how slow code may be"),
+    ("crates/storage/src/threads.rs: LIMIT", "the limit of the process's address space, read once"),
 ];
 
 /// What tells a static that changes from a constant.

@@ -81,7 +81,7 @@ pub use saved_state::{SavedState, StateName};
 pub use session_id::{NOBODY, SessionId};
 pub use statistics::CollectionStatistics;
 pub use storage::store::{Acknowledged, Among, Elsewhere, Member, Reached};
-pub use storage::{Awaited, Position, Reads, Span, patience};
+pub use storage::{Awaited, Position, Reads, Span, patience, threads};
 pub use strict::{StrictReport, filter_shape};
 pub use view::View;
 pub use watch::{Interest, Wake, Watch};

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use storage::Ident;
+use storage::{Ident, threads};
 
 /// How often the thread that renews the lease looks around.
 const TICK: Duration = Duration::from_secs(1);
@@ -109,7 +109,7 @@ impl Front {
         let background = control.uncounted(3);
         let renewing =
             (lease.clone(), background.clone(), statements.clone(), sessions.clone(), times.clone());
-        let spawned = std::thread::Builder::new().name("postgres-lease".to_string()).spawn(move || {
+        let spawned = threads::spawn("postgres-lease", None, move || {
             let (lease, control, statements, sessions, times) = renewing;
             renew(&lease, &control, &statements, (&sessions, &times));
         });

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use storage::store::{Change, LOG, LOG_TREES};
-use storage::{Cursor, Direction, Ident, Key, Lent, Range, Value};
+use storage::{Cursor, Direction, Ident, Key, Lent, Range, Value, threads};
 
 /// How often somebody looks for what other fronts have written, while anybody waits for it.
 const POLL: Duration = Duration::from_millis(20);
@@ -115,7 +115,7 @@ impl Follower {
         let follow = move || {
             while follower.round(&front, &barriers, &*anybody, &*grown).is_some() {}
         };
-        if let Err(error) = std::thread::Builder::new().name("postgres-log".to_string()).spawn(follow) {
+        if let Err(error) = threads::spawn("postgres-log", None, follow) {
             log::error!("nobody looks for what other fronts write: {error}");
         }
     }

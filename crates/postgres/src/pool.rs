@@ -12,7 +12,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use storage::patience;
+use storage::{patience, threads};
 
 /// How long somebody waits for a connection before he is told that there is none.
 const WAIT: Duration = Duration::from_secs(30);
@@ -233,7 +233,7 @@ impl Pool {
             // What nobody waits for any longer goes back to the pool.
             drop(tell.send(lent(&pool, opened)));
         };
-        if let Err(error) = std::thread::Builder::new().name("postgres-connect".to_string()).spawn(connect) {
+        if let Err(error) = threads::spawn("postgres-connect", None, connect) {
             self.closed();
             return Err(Failure::Lost(error.to_string()));
         }
@@ -255,7 +255,7 @@ impl Pool {
             connection.end_statement();
             pool.closed();
         };
-        if std::thread::Builder::new().name("postgres-cancel".to_string()).spawn(end).is_err() {
+        if threads::spawn("postgres-cancel", None, end).is_err() {
             // The connection is gone with what was to be done; the server notices by itself.
             self.closed();
         }

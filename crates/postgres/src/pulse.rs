@@ -8,6 +8,7 @@ use crate::members::Standbys;
 use crate::pool::Place;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use storage::threads;
 
 /// How often the question is asked.
 const BEAT: Duration = Duration::from_secs(1);
@@ -35,7 +36,7 @@ pub(crate) fn start(place: &Arc<Place>, lease: &Arc<Lease>) {
             pulse.beat();
         }
     };
-    if let Err(error) = std::thread::Builder::new().name("postgres-pulse".to_string()).spawn(beat) {
+    if let Err(error) = threads::spawn("postgres-pulse", None, beat) {
         log::error!("nobody notices when PostgreSQL answers no more: {error}");
     }
 }
@@ -52,7 +53,7 @@ pub(crate) fn start_survey(place: &Arc<Place>, standbys: &Arc<Standbys>, lease: 
             standbys.rest(SURVEY);
         }
     };
-    if let Err(error) = std::thread::Builder::new().name("postgres-survey".to_string()).spawn(survey) {
+    if let Err(error) = threads::spawn("postgres-survey", None, survey) {
         log::error!("nobody notices when another PostgreSQL server is promoted: {error}");
     }
 }

@@ -11,6 +11,7 @@ use crate::pool::{Pool, ask};
 use crate::schema::Statements;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use storage::threads;
 
 /// How many rows are removed at a time.
 const AT_ONCE: i64 = 2000;
@@ -40,7 +41,7 @@ pub(crate) fn start(pool: &Arc<Pool>, statements: &Arc<Statements>, lease: &Arc<
             };
         }
     };
-    if let Err(error) = std::thread::Builder::new().name("postgres-sweep".to_string()).spawn(sweep) {
+    if let Err(error) = threads::spawn("postgres-sweep", None, sweep) {
         log::error!("what is dropped stays in PostgreSQL until another front removes it: {error}");
     }
 }

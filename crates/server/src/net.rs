@@ -23,21 +23,23 @@ use crate::tls::{Tls, TlsMode};
 use crate::wire::{Trouble, frame_length};
 #[cfg(unix)]
 pub(crate) use brisk::Threads;
-use database::{Awaited, Position};
+use database::{Awaited, Position, threads};
 use first::First;
 use std::future::{pending, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use stream::{Line, Stream};
 use tls_stream::TlsStream;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::runtime::{Builder, Handle, RuntimeFlavor};
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use wire::busy_poll::BusyPoll;
 
 /// How many connections may wait to be accepted.
@@ -64,36 +66,60 @@ const GRACE_INTERRUPTED: Duration = Duration::from_secs(2);
 ///
 /// Errors: those of starting, above all an address in use.
 pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(network_threads())
-        .thread_name("vellum-net")
-        // A command that waits (for a transaction's end, for fsyncUnlock) has a thread of its own meanwhile.
-        .max_blocking_threads(server.settings.connections_max.max(BLOCKING_MIN))
-        .thread_stack_size(STACK_SIZE)
-        .enable_all()
-        .build()?;
+    let (runtime, spare) = start_runtime(server)?;
     let background = Arc::downgrade(server);
-    std::thread::Builder::new()
-        .name("vellum-background".to_string())
-        .stack_size(STACK_SIZE)
-        .spawn(move || crate::background::run(&background))?;
+    threads::spawn("vellum-background", Some(STACK_SIZE), move || crate::background::run(&background))?;
     if let Some(limit) = server.settings.memory_limit.clone() {
         let watched = Arc::downgrade(server);
-        std::thread::Builder::new()
-            .name("vellum-memory".to_string())
-            .spawn(move || crate::memory::watch(&watched, limit))?;
+        threads::spawn("vellum-memory", None, move || crate::memory::watch(&watched, limit))?;
     }
     let result = runtime.block_on(listen(server, ready));
+    drop(spare);
     // Connections that are idle by now are closed by dropping their tasks.
     runtime.shutdown_timeout(Duration::from_millis(100));
     result
 }
 
+/// Starts the network threads, and a spare one that does nothing until its sender is dropped.
+///
+/// The runtime panics if the system refuses it a thread while it has no spare one, and goes on without the new
+/// thread otherwise.
+///
+/// Errors: those of starting threads.
+fn start_runtime(server: &Server) -> io::Result<(Runtime, Sender<()>)> {
+    let waiting = server.settings.connections_max.max(BLOCKING_MIN);
+    let workers = network_threads();
+    if !threads::has_room(STACK_SIZE * (workers + 1)) {
+        return Err(io::Error::other("the address space (ulimit -v) has no room for the network's threads"));
+    }
+    let mut builder = Builder::new_multi_thread();
+    builder
+        .worker_threads(workers)
+        .thread_name("vellum-net")
+        // A command that waits (for a transaction's end, for fsyncUnlock) has a thread of its own meanwhile.
+        .max_blocking_threads(threads_most().map_or(waiting, |most| most.min(waiting)))
+        .thread_stack_size(STACK_SIZE)
+        .enable_all();
+    let start = || -> io::Result<(Runtime, Sender<()>)> {
+        let runtime = builder.build()?;
+        let (spare, end) = channel();
+        runtime.spawn_blocking(move || _ = end.recv());
+        Ok((runtime, spare))
+    };
+    std::panic::catch_unwind(AssertUnwindSafe(start))
+        .unwrap_or_else(|_| Err(io::Error::other("the system refuses the network's threads")))
+}
+
+/// How many threads may wait for clients or commands; `None` if as many as there are connections.
+pub(crate) fn threads_most() -> Option<usize> {
+    threads::most(STACK_SIZE)
+}
+
 /// Runs work that may take long: the network thread's other connections move to another thread
-/// meanwhile. Elsewhere the work just runs.
+/// meanwhile. Elsewhere the work just runs, and so it does where no further thread can start.
 pub(crate) fn in_place(work: &mut dyn FnMut()) {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        Ok(RuntimeFlavor::MultiThread) if threads::has_spare_room(Some(STACK_SIZE)) => tokio::task::block_in_place(work),
         _ => work(),
     }
 }

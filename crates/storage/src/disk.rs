@@ -46,11 +46,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::threads;
 use crate::{
     Awaited, Batch, Curve, Durability, Engine, Error, Position, Reads, Result, Snapshot, Span, Statistics,
     WorkingSet,
@@ -254,7 +255,7 @@ impl DiskEngine {
     }
 
     fn spawn(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
-        let thread = thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        let thread = threads::spawn(name, None, run)?;
         self.threads.lock().push(thread);
         Ok(())
     }

@@ -25,6 +25,7 @@ pub mod store;
 pub mod sync;
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 pub mod testing;
+pub mod threads;
 mod wanted;
 mod working_set;
 

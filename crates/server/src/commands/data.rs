@@ -9,9 +9,8 @@ use base::bson::Document;
 use base::{Error, Namespace, Result, err};
 use database::language::Interrupt;
 use database::language::{Arena, Collation, Context, Expression};
-use database::{Acknowledged, Committed, Hint, Operation, Position, Reached};
+use database::{Acknowledged, Committed, Hint, Operation, Position, Reached, threads};
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// The surroundings in which a command on documents is parsed and run.
@@ -261,21 +260,19 @@ impl Call<'_> {
 /// Errors: those of the wait.
 fn wait_within(
     timeout: Option<Duration>,
-    wait: impl FnOnce() -> Result<()> + Send + 'static,
+    wait: impl Fn() -> Result<()> + Clone + Send + 'static,
 ) -> Result<bool> {
-    let mut wait = Some(wait);
     let mut waited = Ok(true);
     net::in_place(&mut || {
-        let Some(wait) = wait.take() else { return };
-        waited = match timeout {
-            None => wait().map(|()| true),
-            // Nobody can call a sync off: who gives up leaves it to a thread of its own.
-            Some(timeout) => {
-                let (tell, told) = mpsc::sync_channel(1);
-                thread::spawn(move || tell.send(wait()));
-                told.recv_timeout(timeout).map_or(Ok(false), |waited| waited.map(|()| true))
-            }
-        };
+        // A sync cannot be called off: a timeout leaves it to another thread.
+        let in_time = timeout.filter(|_| threads::has_spare_room(None)).and_then(|timeout| {
+            let (tell, told) = mpsc::sync_channel(1);
+            let other = wait.clone();
+            threads::spawn("vellum-journal", None, move || tell.send(other())).ok()?;
+            Some(told.recv_timeout(timeout).map_or(Ok(false), |waited| waited.map(|()| true)))
+        });
+        // Without another thread the reply comes late, and is true.
+        waited = in_time.unwrap_or_else(|| wait().map(|()| true));
     });
     waited
 }
@@ -319,7 +316,7 @@ mod tests {
     #[test]
     fn waits_end_in_time() {
         let slow = || {
-            thread::sleep(Duration::from_millis(200));
+            std::thread::sleep(Duration::from_millis(200));
             Ok(())
         };
         assert!(wait_within(None, || Ok(())).unwrap());

@@ -10,7 +10,7 @@
 //! threads, and none has while more ask for one.
 
 use super::stream::{Stream, is_readable};
-use super::{Begun, Busy, Connection, in_place};
+use super::{Begun, Busy, Connection, in_place, threads_most};
 use crate::buffers;
 use crate::connection::{ConnectionState, Outcome, handle};
 use crate::server::Server;
@@ -59,9 +59,11 @@ impl Threads {
     /// None yet, of a server that asks another one for everything, or of one that has the data itself.
     pub(crate) fn new(is_shared: bool) -> Threads {
         let processors = std::thread::available_parallelism().map_or(1, |processors| processors.get());
+        // Half of the threads that the address space allows stay free for all other clients.
+        let most = threads_most().map_or(MOST_SHARED, |most| (most / 2).min(MOST_SHARED));
         Threads {
             count: AtomicUsize::new(0),
-            most: if is_shared { MOST_SHARED } else { MOST_EACH * processors },
+            most: if is_shared { most } else { most.min(MOST_EACH * processors) },
             gives_way: !is_shared,
             since: Instant::now(),
             crowded_until: AtomicU64::new(0),

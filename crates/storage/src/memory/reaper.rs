@@ -5,9 +5,9 @@
 
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Sender};
-use std::thread;
 
 use super::table::Table;
+use crate::threads;
 
 /// Trees with more entries than this are freed in the background.
 const BIG: usize = 4096;
@@ -36,5 +36,5 @@ impl Reaper {
 fn start() -> Option<Sender<Table>> {
     let (sender, receiver) = mpsc::channel();
     let run = move || receiver.into_iter().for_each(drop);
-    thread::Builder::new().name("storage-reaper".to_owned()).spawn(run).ok().map(|_| sender)
+    threads::spawn("storage-reaper", None, run).ok().map(|_| sender)
 }
