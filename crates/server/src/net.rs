@@ -8,6 +8,7 @@
 #[cfg(unix)]
 mod brisk;
 mod first;
+mod places;
 mod stream;
 mod tls_stream;
 mod web;
@@ -25,6 +26,7 @@ use crate::wire::{Trouble, frame_length};
 pub(crate) use brisk::Threads;
 use database::{Awaited, Position, threads};
 use first::First;
+pub(crate) use places::Places;
 use std::future::{pending, poll_fn};
 use std::io;
 use std::net::SocketAddr;

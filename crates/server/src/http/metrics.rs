@@ -337,12 +337,7 @@ fn collections(server: &Server, guest: &Guest<'_>, out: &mut Exposition) -> Resu
 
 fn http(server: &Server, out: &mut Exposition) {
     let http = &server.http;
-    out.single(
-        "vellum_http_connections",
-        Gauge,
-        "Connections of HTTP that are open.",
-        http.connections.load(Ordering::Relaxed),
-    );
+    out.single("vellum_http_connections", Gauge, "Connections of HTTP that are open.", http.places.count());
     out.single("vellum_http_rejected_total", Counter, "Those refused for their number.", http.rejected.get());
     let named = || PATHS.iter().copied().chain(["other"]).zip(&http.requests);
     let mut family =

@@ -17,6 +17,7 @@ mod sessions;
 mod users;
 
 use crate::counters::Counter;
+use crate::net::Places;
 use crate::operations::Times;
 use crate::server::Server;
 pub(crate) use history::INTERVAL as HISTORY_INTERVAL;
@@ -25,7 +26,6 @@ pub(crate) use response::Response;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 /// Where to serve HTTP, and by which names.
@@ -53,8 +53,8 @@ pub(crate) struct Http {
     pub(crate) server: OnceLock<String>,
     /// Operations over time.
     pub(crate) history: history::History,
-    /// Connections open now.
-    pub(crate) connections: AtomicUsize,
+    /// The places for connections.
+    pub(crate) places: Places,
     /// Connections refused for their number.
     pub(crate) rejected: Counter,
     /// What was asked for: as [`PATHS`] has it, then anything else.

@@ -1,20 +1,17 @@
-//! HTTP's sockets: few at once, each with little memory and little time.
+//! HTTP's sockets: few at once (`places.rs`), each with little memory and little time.
 
+use super::places::Place;
 use super::stream::Stream;
 use super::tls_stream::TlsStream;
-use super::{in_place, stream};
+use super::{in_place, race, stream};
 use crate::http::{self, Answer, Malformed, Peer, Request, Response};
 use crate::server::Server;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{MissedTickBehavior, timeout};
-
-/// How many connections there may be at once.
-const CONNECTIONS_MAX: usize = 64;
 
 /// How many may wait to be accepted.
 const BACKLOG: u32 = 128;
@@ -70,39 +67,41 @@ async fn accept(listener: TcpListener, server: Arc<Server>) {
 }
 
 fn admit(socket: TcpStream, client: SocketAddr, server: &Arc<Server>) {
-    let Some(place) = Place::take(server) else {
+    let Some(place) = server.http.places.take(client.ip()) else {
         server.http.rejected.add(1);
         return;
     };
+    let taken = Taken { place, server: server.clone() };
     let Ok(local) = socket.local_addr() else { return };
     if let Err(error) = socket.set_nodelay(true) {
         log::debug!("TCP_NODELAY for {client}: {error}");
     }
     tokio::spawn(async move {
         let peer = Peer { client, local, is_encrypted: false, has_waited: false };
-        let mut visit =
-            Visit { stream: Stream::Plain(Arc::new(socket)), peer, server: &place.0, input: Vec::new() };
-        if let Err(error) = visit.run().await {
+        let (place, server) = (&*taken.place, &*taken.server);
+        let stream = Stream::Plain(Arc::new(socket));
+        let mut visit = Visit { stream, peer, server, place, input: Vec::new() };
+        let lost = async {
+            place.lost().await;
+            server.http.rejected.add(1);
+            Err(io::Error::other("another connection has its place"))
+        };
+        if let Err(error) = race(visit.run(), lost).await {
             log::debug!("HTTP from {client}: {error}");
         }
         visit.stream.close();
     });
 }
 
-/// One of the places for connections.
-struct Place(Arc<Server>);
-
-impl Place {
-    fn take(server: &Arc<Server>) -> Option<Place> {
-        let place = Place(server.clone());
-        let others = server.http.connections.fetch_add(1, Ordering::AcqRel);
-        (others < CONNECTIONS_MAX).then_some(place)
-    }
+/// The place of a connection, given back at its end.
+struct Taken {
+    place: Arc<Place>,
+    server: Arc<Server>,
 }
 
-impl Drop for Place {
+impl Drop for Taken {
     fn drop(&mut self) {
-        self.0.http.connections.fetch_sub(1, Ordering::AcqRel);
+        self.server.http.places.leave(&self.place);
     }
 }
 
@@ -111,6 +110,7 @@ struct Visit<'a> {
     stream: Stream,
     peer: Peer,
     server: &'a Server,
+    place: &'a Place,
     /// What has come and isn't answered.
     input: Vec<u8>,
 }
@@ -158,6 +158,9 @@ impl Visit<'_> {
                 return Ok(false);
             }
         };
+        if !self.place.answer() {
+            return Ok(false);
+        }
         let bytes: Vec<u8> = self.input.drain(..length).collect();
         let Ok(Some((request, _))) = Request::read(&bytes) else { return Ok(false) };
         let mut peer = self.peer;
@@ -205,6 +208,9 @@ impl Visit<'_> {
     }
 
     async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if !self.place.wait() {
+            return Ok(());
+        }
         timeout(STEP_MAX, self.stream.send(bytes)).await.map_err(|_| io::ErrorKind::TimedOut)?
     }
 }
