@@ -59,6 +59,7 @@ mod files;
 #[cfg(unix)]
 mod front_door;
 mod fronts;
+mod first_user;
 mod http;
 #[cfg(unix)]
 mod init_scripts;

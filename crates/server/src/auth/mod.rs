@@ -23,7 +23,7 @@ use crate::command::Command;
 use crate::connection::ConnectionState;
 use crate::parameters::Setting;
 use crate::server::Server;
-use base::{Result, err};
+use base::{Error, Result, err};
 use delays::Delays;
 use names::UserName;
 use parking_lot::Mutex;
@@ -137,7 +137,7 @@ impl Auth {
     pub(crate) fn check(&self, server: &Server, state: &ConnectionState, command: &Command) -> Result<()> {
         match command.without_auth || !self.is_stranger(state) || self.localhost_exception(server, state) {
             true => Ok(()),
-            false => Err(err!(Unauthorized, "Command {} requires authentication", command.name)),
+            false => Err(unauthorized(command)),
         }
     }
 
@@ -145,6 +145,33 @@ impl Auth {
     pub(crate) fn localhost_exception(&self, server: &Server, state: &ConnectionState) -> bool {
         let is_allowed = self.enabled && server.settings.localhost_exception;
         is_allowed && state.activity.client.ip().is_loopback() && !self.has_any(server)
+    }
+
+    /// Carries out what may make the first user, for somebody who has not logged in. The localhost exception is looked
+    /// at again here, since only one client may use it. Called while [`changing`](Self::changing) is locked. Servers
+    /// that share the data agree by a document, which another server takes over if the first one has died.
+    ///
+    /// Errors: Unauthorized if there is a user by now, or another server is making one; those of the work.
+    pub(crate) fn make_first<T>(
+        &self,
+        server: &Server,
+        state: &ConnectionState,
+        command: &Command,
+        make: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        if !self.is_stranger(state) {
+            return make();
+        }
+        if !server.settings.shared {
+            return self.check(server, state, command).and_then(|()| make());
+        }
+        if !store::claim_first(server)? {
+            return Err(unauthorized(command));
+        }
+        *self.has_any.lock() = None;
+        let made = self.check(server, state, command).and_then(|()| make());
+        store::release_first(server)?;
+        made
     }
 
     /// Whether there is any user, or any role that isn't built in. What can't be read counts as there: nobody gets in
@@ -170,6 +197,10 @@ impl Auth {
     pub(crate) fn generation(&self, server: &Server) -> u64 {
         server.database.access_generation()
     }
+}
+
+fn unauthorized(command: &Command) -> Error {
+    err!(Unauthorized, "Command {} requires authentication", command.name)
 }
 
 #[cfg(test)]

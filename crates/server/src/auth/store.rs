@@ -3,7 +3,7 @@
 use super::names::UserName;
 use crate::direct;
 use crate::server::Server;
-use base::bson::{Builder, Document, DocumentBuf};
+use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{ErrorCode, Namespace, Result};
 use database::FindRequest;
 use database::language::Context;
@@ -90,6 +90,47 @@ fn find_once(
         found.extend(documents.filter_map(|document| Some(document.as_document()?.to_owned())));
     }
     Ok(found)
+}
+
+/// The `_id` of the document in `admin.system.version` that a server writes while it makes the first user.
+const FIRST: &str = "localhostException";
+
+/// How long such a document keeps other servers out, in milliseconds.
+const FIRST_LASTS: i64 = 30_000;
+
+/// Claims the making of the first user for this server; `false` if another server has claimed it.
+///
+/// Errors: the store's.
+pub(super) fn claim_first(server: &Server) -> Result<bool> {
+    let now = server.database.now_millis();
+    let mut claim = Builder::new();
+    claim.append("update", "system.version").begin_array("updates").push_document();
+    claim.begin_document("q").append("_id", FIRST).begin_document("at");
+    claim.append("$lt", Value::DateTime(now - FIRST_LASTS)).end().end();
+    claim.begin_document("u").begin_document("$set").append("at", Value::DateTime(now)).end().end();
+    claim.append("upsert", true).end().end().append("$db", "admin");
+    match run(server, claim.finish().view()) {
+        Ok(_) => Ok(true),
+        Err(error) if error.code() == ErrorCode::DuplicateKey => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives the claim back.
+///
+/// Errors: the store's.
+pub(super) fn release_first(server: &Server) -> Result<()> {
+    let mut delete = Builder::new();
+    delete.append("delete", "system.version").begin_array("deletes").push_document();
+    delete
+        .begin_document("q")
+        .append("_id", FIRST)
+        .end()
+        .append("limit", 1)
+        .end()
+        .end()
+        .append("$db", "admin");
+    run(server, delete.finish().view()).map(drop)
 }
 
 /// Runs a command of the server's own, `$db` included.

@@ -166,13 +166,15 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
         return Err(err!(BadValue, "User document needs 'user' field to be non-empty"));
     }
     let _changing = call.server.auth.changing.lock();
-    role::check_exist(call.server, &wanted)?;
-    prepare_store(call)?;
-    let mut insert = Builder::new();
-    insert.append("insert", store::USERS).begin_array("documents").push(&document.finish()).end();
-    store::run(call.server, admin(insert).view()).map_err(|error| match error.code() {
-        ErrorCode::DuplicateKey => err!(51003, "User \"{user}\" already exists"),
-        _ => error,
+    call.server.auth.make_first(call.server, call.connection, call.command, || {
+        role::check_exist(call.server, &wanted)?;
+        prepare_store(call)?;
+        let mut insert = Builder::new();
+        insert.append("insert", store::USERS).begin_array("documents").push(&document.finish()).end();
+        store::run(call.server, admin(insert).view()).map_err(|error| match error.code() {
+            ErrorCode::DuplicateKey => err!(51003, "User \"{user}\" already exists"),
+            _ => error,
+        })
     })?;
     call.acknowledge(None)?;
     Ok(Answer::Done)
