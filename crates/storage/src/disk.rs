@@ -27,6 +27,7 @@ mod files;
 mod journal;
 mod keeper;
 mod latency;
+mod mark;
 mod ownership;
 mod reader;
 mod record;

@@ -27,6 +27,7 @@ use std::time::Instant;
 
 use super::files::{BLOCK, File, Files};
 use super::latency::Latency;
+use super::mark::Mark;
 use super::record::Encoded;
 use super::unwritten::{Part, Unwritten};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -234,6 +235,8 @@ pub(super) struct Journal {
     waited: AtomicBool,
     /// The frames that syncs write, where commits don't.
     unwritten: Option<Mutex<Unwritten>>,
+    /// What was synced last, for the next start.
+    mark: Mark,
     /// Called when `durable` has advanced.
     wake: Mutex<Option<Wake>>,
     /// Called when nobody syncs and somebody waits who can't do so himself.
@@ -278,6 +281,7 @@ impl Journal {
             files: vec![Arc::clone(&appender.file)],
             broken: None,
         };
+        let mark = Mark::open(&segments);
         Journal {
             segments,
             syncing: Mutex::new(syncing),
@@ -287,6 +291,7 @@ impl Journal {
             bytes: AtomicU64::new(appender.len),
             waited: AtomicBool::new(false),
             unwritten: None,
+            mark,
             wake: Mutex::default(),
             left: Mutex::default(),
             latency: Latency::default(),
@@ -554,6 +559,9 @@ impl Journal {
             false => appended,
         };
         self.latency.note(started.elapsed());
+        if result.is_ok() {
+            self.mark.note(appended);
+        }
         self.finish(appended, &files, result)
     }
 

@@ -5,11 +5,12 @@
 //! follows is cut off, unless something shows that the frame was sound once: a later frame that says that
 //! it was durable by then, or sound frames behind it and no block of zeros between, as a write that never
 //! reached the disk leaves: a whole one, or the end of the one that the frame begins in. Then stored bytes have changed,
-//! and opening fails with file and offset.
+//! and opening fails with file and offset. It fails as well if the journal ends before the synced mark (`mark.rs`).
 
 use std::sync::Arc;
 
 use super::journal::{Appender, SEGMENT_HEADER_BYTES, Segments, during};
+use super::mark;
 use super::reader::Reader;
 use crate::{Batch, Error, Result};
 
@@ -37,7 +38,9 @@ pub(super) fn recover(
         )));
     }
     let mut walk = Walk { segments, read, last: base, lenient: false, replay };
-    match walk.run()? {
+    let end = walk.run()?;
+    mark::check(segments, walk.last)?;
+    match end {
         Some(end) => cut(segments, &mut walk.read, end, walk.last),
         None => go_on(segments, &walk.read, walk.last),
     }
@@ -54,7 +57,9 @@ pub(super) fn read(
         let directory = segments.directory.display();
         return Err(Error::Corrupted(format!("there is no journal in {directory}; is it elsewhere?")));
     }
-    Walk { segments, read, last: base, lenient: false, replay }.run().map(drop)
+    let mut walk = Walk { segments, read, last: base, lenient: false, replay };
+    walk.run()?;
+    mark::check(segments, walk.last)
 }
 
 /// Where a journal ends for somebody who takes what he can get.
@@ -85,8 +90,8 @@ pub(super) fn salvage(
         let first = walk.beyond(Place { segment: 0, offset: 0 })?;
         walk.last = first.map_or(0, |beyond| beyond.next.1.saturating_sub(1));
     }
-    let damage = match walk.run() {
-        Ok(_) => None,
+    let damage = match walk.run().and_then(|_| mark::check(segments, walk.last)) {
+        Ok(()) => None,
         Err(Error::Corrupted(what)) => Some(what),
         Err(error) => return Err(error),
     };
@@ -300,7 +305,13 @@ fn cut(segments: &Segments, read: &mut [Reader], end: Place, position: u64) -> R
         _ => false,
     };
     if !ahead {
-        log::warn!("the journal's end was torn: {lost} bytes that were never synced are cut off");
+        let synced = match mark::read(segments) {
+            Some(synced) => format!("and commits up to {synced} had been synced"),
+            None => "and nothing tells what had been synced".to_string(),
+        };
+        log::warn!(
+            "the journal's end was torn: the last sound commit is {position}, {synced}; {lost} bytes behind it are cut off"
+        );
     }
     // The last ones first, so that there is no gap if this is interrupted.
     for segment in read.iter().skip(end.segment + 1).rev() {

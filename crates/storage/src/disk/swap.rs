@@ -13,6 +13,7 @@ use super::directory::{
 };
 use super::files::Files;
 use super::journal::{SUFFIX, during};
+use super::mark;
 use crate::{Error, Result};
 
 /// Where the new directory is made.
@@ -89,10 +90,10 @@ fn read(files: &dyn Files, path: &Path) -> Result<Vec<u8>> {
     read().map_err(|error| during("reading", path, error))
 }
 
-/// The segments in a directory.
+/// The segments in a directory, and their mark.
 fn segments(files: &dyn Files, directory: &Path) -> Result<Vec<String>> {
     let mut names = names(files, directory)?;
-    names.retain(|name| name.ends_with(SUFFIX));
+    names.retain(|name| name.ends_with(SUFFIX) || name == mark::NAME);
     Ok(names)
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::disk::Still;
 
 /// A directory whose engine was killed after some commits, the first ones journaled.
 fn killed() -> FaultyFiles {
@@ -211,9 +212,9 @@ fn strays_in_the_journals_folder_are_left_alone() {
         drop(engine);
         assert!(left_alone(&files), "{round}: {:?}", files.paths());
     }
-    // One segment beside them: the others were removed once they were superfluous.
+    // One segment and the mark beside them: other segments were removed once they were superfluous.
     let all = files.paths().iter().filter(|path| path.starts_with("/data/journal")).count();
-    assert_eq!(all, strays.len() + 1, "{:?}", files.paths());
+    assert_eq!(all, strays.len() + 2, "{:?}", files.paths());
 }
 
 /// A text in the place of a segment that is needed hides nothing.
@@ -238,4 +239,50 @@ fn a_segment_that_was_written_over_is_missed() {
     files.tamper(&first, |bytes| bytes.fill(b'x'));
     let error = open(&files).err();
     assert!(matches!(&error, Some(Error::Corrupted(_))), "{error:?}");
+}
+
+/// What remains of a journal that lost its end after a sync looks like one whose end was never synced.
+#[test]
+fn a_journal_that_lost_synced_frames_is_damaged() {
+    for durability in [Durability::None, Durability::Journaled] {
+        let files = FaultyFiles::new();
+        let engine = open_as(&files, durability).unwrap();
+        engine.commit(batch([Op::Create(Ident(1)), put(1, b"a", b"first")])).unwrap();
+        engine.core.journal.sync().unwrap();
+        let segment = engine.core.journal.segments.path(1);
+        let early = written(&files, &segment);
+        for number in 0..200u8 {
+            engine.commit(batch([put(1, &[number], b"synced")])).unwrap();
+        }
+        engine.core.journal.sync().unwrap();
+        let late = written(&files, &segment);
+        let found = files.restart(Loss::Nothing);
+        drop(engine);
+        let still = |files: &FaultyFiles| Still::open_on(Arc::new(files.clone()), &options()).map(drop);
+        // Without the zeros behind the last frame, it is sound.
+        let sound = found.restart(Loss::Nothing);
+        sound.tamper(&segment, |bytes| bytes.truncate(late));
+        still(&sound).unwrap();
+        // Cut, or overwritten with zeros: both are noticed, by starts and by those who only look.
+        let cut = |bytes: &mut Vec<u8>| bytes.truncate(early);
+        let zeroed = |bytes: &mut Vec<u8>| bytes.iter_mut().skip(early).for_each(|byte| *byte = 0);
+        for damage in [&cut as &dyn Fn(&mut Vec<u8>), &zeroed] {
+            let files = found.restart(Loss::Nothing);
+            files.tamper(&segment, |bytes| damage(bytes));
+            for opened in [still(&files), open(&files).map(drop)] {
+                let Err(Error::Corrupted(what)) = opened else { panic!("{opened:?}") };
+                assert!(what.contains("commits up to 201 had been synced"), "{what}");
+            }
+            let salvage = DiskEngine::salvage_on(Arc::new(files.clone()), &options()).unwrap();
+            assert!(salvage.lost().iter().any(|lost| lost.what.contains("had been synced")));
+            salvage.finish().unwrap();
+            let repaired = open(&files).unwrap();
+            assert_eq!(repaired.snapshot().entries(Ident(1)).unwrap(), 1);
+        }
+        // An older journal has no mark.
+        let old = found.restart(Loss::Nothing);
+        old.tamper(&segment, |bytes| bytes.truncate(early));
+        old.tamper(&segment.with_file_name("synced.mark"), Vec::clear);
+        assert_eq!(open(&old).unwrap().snapshot().entries(Ident(1)).unwrap(), 1);
+    }
 }

@@ -45,7 +45,11 @@ fn repaired(files: &FaultyFiles) -> (Everything, Vec<super::super::Lost>) {
 
 fn segment(files: &FaultyFiles) -> std::path::PathBuf {
     let journal = Path::new("/data/journal");
-    files.paths().into_iter().rfind(|path| path.parent() == Some(journal)).unwrap()
+    files
+        .paths()
+        .into_iter()
+        .rfind(|path| path.parent() == Some(journal) && !path.ends_with("synced.mark"))
+        .unwrap()
 }
 
 #[test]
