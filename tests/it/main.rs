@@ -56,10 +56,10 @@ mod fairness;
 mod fidelity;
 #[cfg(unix)]
 mod files;
+mod first_user;
 #[cfg(unix)]
 mod front_door;
 mod fronts;
-mod first_user;
 mod http;
 #[cfg(unix)]
 mod init_scripts;
@@ -73,6 +73,7 @@ mod mistakes;
 mod postgres_dropped;
 mod postgres_fronts;
 mod postgres_given_up;
+mod postgres_restart;
 #[cfg(unix)]
 mod postgres_standby;
 mod postgres_start;

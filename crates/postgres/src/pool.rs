@@ -17,7 +17,7 @@ use storage::{patience, threads};
 /// How long somebody waits for a connection before he is told that there is none.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// How long a connection string of several hosts is tried while none takes writes, as during a promotion.
+/// How long the hosts are tried while none takes writes, as during a restart or a promotion.
 const FAILOVER: Duration = Duration::from_secs(10);
 
 /// How often meanwhile.
@@ -88,7 +88,13 @@ impl Place {
         Ok(connection)
     }
 
-    /// The same, and again while a standby may be about to take the primary's place, for as long as `is_wanted`.
+    /// Whether a server that is gone is waited for: the primary is, with its restart or another host's promotion. A
+    /// single standby is not, since others answer in its place.
+    fn is_waited_for(&self) -> bool {
+        self.life.is_some() || self.config.hosts.len() > 1
+    }
+
+    /// The same, and again while the primary may be about to come back, or to be replaced, for as long as `is_wanted`.
     fn connect_patiently(
         &self,
         trips: &Arc<AtomicU64>,
@@ -100,7 +106,7 @@ impl Place {
             match self.connect(trips) {
                 Err(failure)
                     if failure.ends_connection()
-                        && self.config.hosts.len() > 1
+                        && self.is_waited_for()
                         && Instant::now() < end
                         && is_wanted() =>
                 {

@@ -3,14 +3,15 @@
 use crate::config::{Config, Wanted};
 use crate::connection::{Connection, Statement};
 use crate::lives::Lives;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// A server that runs as long as this is held.
 pub struct Cluster {
     /// Closing it ends the server, also when this process is killed.
-    _keep: Option<ChildStdin>,
+    keep: Option<ChildStdin>,
+    out: Option<BufReader<ChildStdout>>,
     guard: Child,
     port: u16,
 }
@@ -61,13 +62,29 @@ impl Cluster {
             .spawn()
             .map_err(|error| error.to_string())?;
         let keep = guard.stdin.take();
-        let mut line = String::new();
-        if let Some(out) = guard.stdout.take() {
-            let _ = BufReader::new(out).read_line(&mut line);
+        let out = guard.stdout.take().map(BufReader::new);
+        let mut cluster = Cluster { keep, out, guard, port };
+        match cluster.is_ready() {
+            true => Ok(Some(cluster)),
+            false => Err(format!("the PostgreSQL server in {} did not start", bin.display())),
         }
-        match line.trim() {
-            "ready" => Ok(Some(Cluster { _keep: keep, guard, port })),
-            _ => Err(format!("the PostgreSQL server in {} did not start", bin.display())),
+    }
+
+    /// Waits until the server has started; `false` if it does not.
+    fn is_ready(&mut self) -> bool {
+        let mut line = String::new();
+        let read = self.out.as_mut().map(|out| out.read_line(&mut line));
+        matches!(read, Some(Ok(_))) && line.trim() == "ready"
+    }
+
+    /// Stops the server in order and starts it again, with a second between the two.
+    ///
+    /// Errors: what keeps it from starting, in words.
+    pub fn restart(&mut self) -> Result<(), String> {
+        let asked = self.keep.as_mut().map(|keep| keep.write_all(b"restart\n"));
+        match matches!(asked, Some(Ok(()))) && self.is_ready() {
+            true => Ok(()),
+            false => Err("the PostgreSQL server did not start again".to_string()),
         }
     }
 
@@ -117,7 +134,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        drop(self._keep.take());
+        drop(self.keep.take());
         // Its directory is removed by then.
         let _ = self.guard.wait();
     }

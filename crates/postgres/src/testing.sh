@@ -4,7 +4,7 @@
 #   testing.sh BIN PORT FILES [-c NAME=VALUE…]
 #
 # BIN has PostgreSQL's programs; FILES is a folder of files to lie beside the data, pg_hba.conf in its place, or
-# nothing. Prints "ready", and ends the server when standard input ends. `initdb` refuses to run as root. Where
+# nothing. Prints "ready", restarts the server for each line "restart", and ends it when standard input ends. `initdb` refuses to run as root. Where
 # VELLUM_TEST_PRIMARY is a port, the server is a standby of the one there.
 set -e
 bin=$1 port=$2 files=$3
@@ -31,16 +31,28 @@ if [ -n "$files" ]; then
     chmod 600 "$directory"/*.*
     [ "$(id -u)" != 0 ] || chown -R postgres "$directory"
 fi
-as "$bin/postgres" -D "$directory/data" -p "$port" -k "" -h 127.0.0.1 -c fsync=off -c max_connections=300 \
-    -c shared_buffers=64MB -c logging_collector=off -c log_min_messages=error "$@" \
-    2>"$directory/log" &
-server=$!
-for _ in $(seq 300); do
-    if "$bin/pg_isready" -q -h 127.0.0.1 -p "$port"; then break; fi
-    if ! kill -0 $server 2>/dev/null; then cat "$directory/log" >&2; exit 1; fi
-    sleep 0.1
+start() {
+    as "$bin/postgres" -D "$directory/data" -p "$port" -k "" -h 127.0.0.1 -c fsync=off -c max_connections=300 \
+        -c shared_buffers=64MB -c logging_collector=off -c log_min_messages=error "$@" \
+        2>"$directory/log" &
+    server=$!
+    for _ in $(seq 300); do
+        if "$bin/pg_isready" -q -h 127.0.0.1 -p "$port"; then break; fi
+        if ! kill -0 $server 2>/dev/null; then cat "$directory/log" >&2; exit 1; fi
+        sleep 0.1
+    done
+    echo ready
+}
+stop() {
+    kill -INT "$(head -1 "$directory/data/postmaster.pid")"
+    wait $server || true
+}
+start "$@"
+while read -r line; do
+    [ "$line" = restart ] || continue
+    stop
+    # Clients are to find nothing that listens.
+    sleep 1
+    start "$@"
 done
-echo ready
-cat >/dev/null || true
-kill -INT "$(head -1 "$directory/data/postmaster.pid")"
-wait $server || true
+stop

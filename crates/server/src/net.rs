@@ -121,7 +121,9 @@ pub(crate) fn threads_most() -> Option<usize> {
 /// meanwhile. Elsewhere the work just runs, and so it does where no further thread can start.
 pub(crate) fn in_place(work: &mut dyn FnMut()) {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) if threads::has_spare_room(Some(STACK_SIZE)) => tokio::task::block_in_place(work),
+        Ok(RuntimeFlavor::MultiThread) if threads::has_spare_room(Some(STACK_SIZE)) => {
+            tokio::task::block_in_place(work)
+        }
         _ => work(),
     }
 }

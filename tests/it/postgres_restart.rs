@@ -1,0 +1,76 @@
+//! A restart of PostgreSQL, with one host in the connection string, under clients that retry once as drivers do.
+
+use crate::client::Client;
+use crate::say;
+use crate::server::Server;
+use base::bson::DocumentBuf;
+use base::bson::extended_json::parse;
+use postgres::testing::Cluster;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+const CLIENTS: usize = 8;
+
+fn is_ok(reply: &DocumentBuf) -> bool {
+    let field = |name: &str| reply.view().get(name).and_then(|value| value.as_i64());
+    field("ok") == Some(1) && reply.view().get("writeErrors").is_none()
+}
+
+/// Runs a command, and once more if it fails with HostUnreachable; how often it was sent.
+fn run(client: &mut Client, command: &str) -> usize {
+    let command = parse(command).unwrap();
+    let first = client.command(&command).unwrap();
+    if is_ok(&first) {
+        return 1;
+    }
+    assert_eq!(first.view().get("code").and_then(|code| code.as_i64()), Some(6), "{}", first.view());
+    let again = client.command(&command).unwrap();
+    assert!(is_ok(&again), "{} and then {}", first.view(), again.view());
+    2
+}
+
+#[test]
+fn a_restart_of_one_host_costs_one_retry() {
+    let Some(mut cluster) = Cluster::start().unwrap() else {
+        return say("a restart of PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+    };
+    let Some(server) = Server::on_schema(&cluster.connection_string(), "restart") else { return };
+    run(&mut server.connect().unwrap(), "{create: 'c', $db: 'test'}");
+    let (is_over, inserted) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let work = |number: usize| {
+        let mut client = server.connect().unwrap();
+        let mut count = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            count += 1;
+            let session = format!("lsid: {{id: UUID('01234567-89ab-cdef-0123-{number:012}')}}");
+            let insert = format!("documents: [{{_id: '{number}-{count}'}}], txnNumber: NumberLong({count})");
+            run(&mut client, &format!("{{insert: 'c', {insert}, {session}, $db: 'test'}}"));
+            run(&mut client, &format!("{{find: 'c', filter: {{_id: '{number}-{count}'}}, $db: 'test'}}"));
+            inserted.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        (0..CLIENTS).for_each(|number| _ = scope.spawn(move || work(number)));
+        // Whatever goes wrong here or in a client, all end.
+        struct End<'a>(&'a AtomicBool);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let _end = End(&is_over);
+        for _ in 0..2 {
+            let before = inserted.load(Ordering::Relaxed);
+            cluster.restart().unwrap();
+            let begin = std::time::Instant::now();
+            while inserted.load(Ordering::Relaxed) < before + 4 * CLIENTS {
+                assert!(begin.elapsed().as_secs() < 40, "the clients do not go on");
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+        }
+    });
+    let count = "{count: 'c', $db: 'test'}";
+    let counted = server.connect().unwrap().command(&parse(count).unwrap()).unwrap();
+    let counted = counted.view().get("n").and_then(|n| n.as_i64());
+    assert_eq!(counted, i64::try_from(inserted.load(Ordering::Relaxed)).ok());
+}
