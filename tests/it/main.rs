@@ -44,6 +44,7 @@ mod advice;
 mod authority;
 mod backup;
 mod bombs;
+mod bursts;
 mod change_streams;
 mod client;
 mod compatibility;

@@ -176,6 +176,11 @@ impl Server {
         &self.address
     }
 
+    /// The number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
     /// Sends it SIGHUP.
     #[cfg(unix)]
     pub(crate) fn hang_up(&self) {

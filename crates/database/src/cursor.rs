@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// The most bytes of documents in one batch: a reply must stay a valid document.
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The size of a batch in bytes beyond which it ends where memory is scarce.
+const BATCH_BYTES_SCARCE: usize = 64 * 1024;
 /// The most bytes of one document, with MongoDB's allowance for what servers add to it.
 const RESULT_MAX: usize = BATCH_BYTES_MAX + 16 * 1024;
 /// How many cursors over dropped collections are known as such; older ones are as if they had never been.
@@ -65,6 +67,8 @@ pub struct Cursor {
     /// Whether the end is found out by looking one document ahead, so that no client is given a
     /// cursor that yields nothing more; MongoDB does so only where it knows the end beforehand.
     pub looks_ahead: bool,
+    /// Whether a batch may have fewer documents than were asked for, as others follow.
+    pub may_end_early: bool,
     /// Whether the collection isn't there, so that there is nothing to come.
     pub missing: bool,
     /// Whose commits may bring more, where it waits for more.
@@ -105,6 +109,7 @@ impl Cursor {
             no_timeout: false,
             operation,
             looks_ahead: false,
+            may_end_early: false,
             missing: false,
             writes: false,
             opener: Opener::List,
@@ -163,6 +168,16 @@ impl Cursor {
         batch
     }
 
+    /// Whether the batch had better end before it grows by a document, as memory is scarce and the rest can follow.
+    fn ends_early(&self, out: &Builder, length: usize) -> bool {
+        // A buffer that is full becomes twice as large.
+        let more = match out.len() + length > out.capacity() {
+            true => out.capacity().max(length),
+            false => 0,
+        };
+        self.may_end_early && !self.operation.reserve_memory(more)
+    }
+
     fn introduce(&self, error: Error) -> Error {
         match self.opener {
             // What is wrong with the request, and found out late.
@@ -197,7 +212,9 @@ impl Cursor {
             let length = document.view().bytes().len();
             check_size(length)?;
             let size = out.len() - start + length;
-            if appended > 0 && size > BATCH_BYTES_MAX {
+            // Where replies that nobody has read yet take much memory, this one stays small.
+            let ends = || size > BATCH_BYTES_SCARCE && self.ends_early(out, length);
+            if appended > 0 && (size > BATCH_BYTES_MAX || ends()) {
                 self.pending = Some(document);
                 return Ok((appended, false));
             }

@@ -285,6 +285,21 @@ impl Database {
         self.operations.full.store(refused, Relaxed);
     }
 
+    /// Sets how much memory operations, open cursors and waiting messages may take together, in bytes.
+    pub fn set_memory_room(&self, bytes: u64) {
+        self.operations.ledger.set_room(bytes);
+    }
+
+    /// How much memory they take, in bytes, as far as it has been entered.
+    pub fn memory_held(&self) -> u64 {
+        self.operations.ledger.held()
+    }
+
+    /// Enters that messages which are being sent or received take so many bytes more, or less.
+    pub fn count_messages(&self, bytes: i64) {
+        self.operations.ledger.add(bytes);
+    }
+
     /// How many keys and documents have been examined since the start, and how many sorts no index has done.
     pub fn examined(&self) -> (u64, u64, u64) {
         let Shared { keys_examined, docs_examined, sorts, .. } = &*self.operations;

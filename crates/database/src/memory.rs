@@ -9,6 +9,7 @@ use base::memory;
 use base::{Result, err};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 use storage::Engine;
 
 /// The server parameter that bounds one operation's memory.
@@ -27,6 +28,64 @@ pub(crate) struct Shared {
     pub(crate) sorts: AtomicU64,
     /// What data goes into.
     engine: Option<Arc<dyn Engine>>,
+    /// What all operations hold together.
+    pub(crate) ledger: Ledger,
+}
+
+/// What operations, open cursors and waiting messages hold together, and what they may hold.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    /// In bytes, as of the last look at each operation.
+    held: AtomicI64,
+    /// In bytes; zero without a limit.
+    room: AtomicI64,
+    /// How many operations are running that hold much.
+    large: AtomicUsize,
+}
+
+/// An operation is entered in the ledger again whenever it holds so many bytes more or less.
+const ENTRY: i64 = 256 << 10;
+
+/// The shares of the room beyond which operations wait before they become large, and batches end early.
+const BUSY_SHARE: i64 = 2;
+const BATCH_SHARE: i64 = 4;
+
+/// What a large operation is expected to take at least, in bytes: so many begin at once that half of the room would do.
+const EXPECTED: i64 = 16 << 20;
+
+/// How long an operation waits for room, and how often it looks.
+const WAIT: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(2);
+
+impl Ledger {
+    /// Enters a change, in bytes.
+    pub(crate) fn add(&self, bytes: i64) {
+        self.held.fetch_add(bytes, Relaxed);
+    }
+
+    /// The sum, in bytes.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Relaxed).max(0).unsigned_abs()
+    }
+
+    /// Sets how much there is room for, in bytes.
+    pub(crate) fn set_room(&self, bytes: u64) {
+        self.room.store(i64::try_from(bytes).unwrap_or(i64::MAX), Relaxed);
+    }
+
+    /// Whether more than this share of the room is taken.
+    fn exceeds(&self, share: i64) -> bool {
+        let room = self.room.load(Relaxed);
+        room > 0 && self.held.load(Relaxed) > room / share
+    }
+
+    /// Whether one more large operation had better wait.
+    fn is_busy(&self) -> bool {
+        let (room, large) = (self.room.load(Relaxed), self.large.load(Relaxed));
+        let expected = EXPECTED.saturating_mul(i64::try_from(large).unwrap_or(i64::MAX).saturating_add(1));
+        // One may always go on: what is taken then may be replies and cursors at rest.
+        room > 0 && large > 0 && self.held.load(Relaxed).max(expected) > room / BUSY_SHARE
+    }
 }
 
 /// The engine's counts are of keys and values; its trees, and what one allocation costs beside its bytes, come to at
@@ -81,6 +140,12 @@ pub(crate) struct Account {
     held: AtomicI64,
     /// Bytes of the engine at the last closer look; the greatest number before the first.
     engine: AtomicU64,
+    /// What that had taken at the last entry in the ledger.
+    entered_at: AtomicI64,
+    /// The bytes that are entered there.
+    entered: AtomicI64,
+    /// Whether it is one of the large ones there.
+    is_large: AtomicBool,
 }
 
 impl Account {
@@ -94,6 +159,9 @@ impl Account {
             seen: AtomicI64::new(memory::taken()),
             held: AtomicI64::new(0),
             engine: AtomicU64::new(u64::MAX),
+            entered_at: AtomicI64::new(memory::taken()),
+            entered: AtomicI64::new(0),
+            is_large: AtomicBool::new(false),
         }
     }
 
@@ -112,10 +180,126 @@ impl Account {
     #[inline]
     pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
         let taken = memory::taken();
+        let change = taken.wrapping_sub(self.entered_at.load(Relaxed));
+        if (-ENTRY..=ENTRY).contains(&change) && taken <= self.look_at.load(Relaxed) {
+            return Ok(());
+        }
+        self.enter(shared)?;
         if taken <= self.look_at.load(Relaxed) {
             return Ok(());
         }
         self.look(taken, shared)
+    }
+
+    /// Enters what is held in the ledger.
+    ///
+    /// Errors: ExceededMemoryLimit where all operations together hold more than they may.
+    #[cold]
+    fn enter(&self, shared: &Shared) -> Result<()> {
+        // Another thread's: the closer look finds that out.
+        if self.thread.load(Relaxed) != memory::thread() {
+            return Ok(());
+        }
+        let grows = self.note_entry(shared) > 0;
+        if !grows || self.limit == i64::MAX || !shared.ledger.exceeds(1) {
+            return Ok(());
+        }
+        // The engine may have kept some of it.
+        self.leave_to_engine(memory::taken(), shared);
+        self.note_entry(shared);
+        match shared.ledger.exceeds(1) && self.held() > ENTRY.unsigned_abs() {
+            true => Err(err!(
+                ExceededMemoryLimit,
+                "operations and replies hold all the memory that they may (--memory-limit): this operation would take \
+                 more"
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Enters what is held, and returns by how many bytes that is more than before.
+    fn note_entry(&self, shared: &Shared) -> i64 {
+        self.entered_at.store(memory::taken(), Relaxed);
+        let held = self.publish();
+        let more = held - self.entered.swap(held, Relaxed);
+        shared.ledger.add(more);
+        more
+    }
+
+    /// Whether it has just become large while others hold much of the room: it waits then, once.
+    #[inline]
+    pub(crate) fn must_wait(&self, shared: &Shared) -> bool {
+        let becomes_large = self.entered.load(Relaxed) > ENTRY && !self.is_large.load(Relaxed);
+        becomes_large && self.limit != i64::MAX && self.begins_large(shared)
+    }
+
+    #[cold]
+    fn begins_large(&self, shared: &Shared) -> bool {
+        let is_busy = shared.ledger.is_busy();
+        if !is_busy {
+            self.become_large(shared);
+        }
+        is_busy
+    }
+
+    fn become_large(&self, shared: &Shared) {
+        if !self.is_large.swap(true, Relaxed) {
+            shared.ledger.large.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Enters that a reply is about to grow by so many bytes; `false` if it had better not, as memory is scarce.
+    pub(crate) fn reserve(&self, bytes: usize, shared: &Shared) -> bool {
+        let room = shared.ledger.room.load(Relaxed);
+        if bytes == 0 || room == 0 || self.thread.load(Relaxed) != memory::thread() {
+            return true;
+        }
+        self.note_entry(shared);
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        // Entered before it is looked at, so that of many at once not all find room.
+        let all = shared.ledger.held.fetch_add(bytes, Relaxed).saturating_add(bytes);
+        if all > room / BATCH_SHARE {
+            shared.ledger.add(-bytes);
+            return false;
+        }
+        self.entered.fetch_add(bytes, Relaxed);
+        true
+    }
+
+    /// Waits until there is room for one more large operation; `go_on` says whether the operation goes on.
+    ///
+    /// Errors: ExceededMemoryLimit after too long.
+    pub(crate) fn wait(&self, shared: &Shared, go_on: &dyn Fn() -> bool) -> Result<()> {
+        let end = Instant::now() + WAIT;
+        while self.begins_large(shared) && go_on() {
+            if Instant::now() >= end {
+                if !shared.ledger.exceeds(BUSY_SHARE) {
+                    self.become_large(shared);
+                    return Ok(());
+                }
+                return Err(err!(
+                    ExceededMemoryLimit,
+                    "other operations and replies hold much of the memory that they may (--memory-limit), and still do \
+                     after {} seconds",
+                    WAIT.as_secs()
+                ));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Ends being one of the large operations.
+    fn rest_large(&self, shared: &Shared) {
+        if self.is_large.swap(false, Relaxed) {
+            shared.ledger.large.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Takes it out of the ledger.
+    pub(crate) fn end(&self, shared: &Shared) {
+        shared.ledger.add(-self.entered.swap(0, Relaxed));
+        self.rest_large(shared);
     }
 
     #[cold]
@@ -156,7 +340,8 @@ impl Account {
         if taken.saturating_sub(self.seen.load(Relaxed)) > NOTEWORTHY {
             self.leave_to_engine(taken, shared);
         }
-        self.publish();
+        self.note_entry(shared);
+        self.rest_large(shared);
     }
 
     /// Notes what is held, for [`held`](Self::held); called on the operation's thread.
@@ -178,6 +363,7 @@ impl Account {
         self.thread.store(memory::thread(), Relaxed);
         self.base.store(taken.saturating_sub(held), Relaxed);
         self.seen.store(taken, Relaxed);
+        self.entered_at.store(taken, Relaxed);
         self.look_later(taken);
     }
 
@@ -231,6 +417,7 @@ mod tests {
     fn what_the_engine_keeps_is_not_the_operations() {
         let engine = Arc::new(storage::MemoryEngine::new());
         let shared = Shared::of_engine(engine.clone());
+        shared.ledger.set_room(3 << 20);
         let mut account = Account::new();
         account.limit(4 << 20);
         for number in 0..100_000u64 {
@@ -244,5 +431,37 @@ mod tests {
         }
         shared.full.store(true, Relaxed);
         assert_eq!(shared.check_room().unwrap_err().code(), ErrorCode::ExceededMemoryLimit);
+    }
+
+    #[test]
+    fn together_operations_hold_no_more_than_there_is_room_for() {
+        let shared = Shared::default();
+        shared.ledger.set_room(8 << 20);
+        let account = || {
+            let mut account = Account::new();
+            account.limit(64 << 20);
+            account
+        };
+        // What one thread takes counts for each of its accounts.
+        let (one, other) = (account(), account());
+        let held: Vec<u8> = vec![1; 3 << 20];
+        one.check(&shared).unwrap();
+        assert!(!one.must_wait(&shared) && !one.reserve(1, &shared) && one.reserve(0, &shared));
+        other.check(&shared).unwrap();
+        // More than half is taken, and one is large.
+        assert!(other.must_wait(&shared));
+        let asked = std::cell::Cell::new(0);
+        let go_on = || asked.replace(asked.get() + 1) < 3;
+        other.wait(&shared, &go_on).unwrap();
+        assert_eq!(asked.get(), 4);
+        one.rest(&shared);
+        assert!(!other.must_wait(&shared) && other.is_large.load(Relaxed));
+        let more: Vec<u8> = vec![1; 3 << 20];
+        assert_eq!(other.check(&shared).unwrap_err().code(), ErrorCode::ExceededMemoryLimit);
+        drop((held, more));
+        other.check(&shared).unwrap();
+        one.end(&shared);
+        other.end(&shared);
+        assert_eq!((shared.ledger.held(), shared.ledger.large.load(Relaxed)), (0, 0));
     }
 }

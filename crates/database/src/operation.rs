@@ -124,8 +124,9 @@ const PLANS_MAX: usize = 32;
 const CHECKS_PER_LOOK: u32 = 16;
 
 impl Drop for Operation {
-    /// What it has examined counts from now on.
+    /// What it has examined counts from now on, and what it held no longer.
     fn drop(&mut self) {
+        self.memory.end(&self.shared);
         for (mine, all) in [
             (&self.keys_examined, &self.shared.keys_examined),
             (&self.docs_examined, &self.shared.docs_examined),
@@ -411,6 +412,21 @@ impl Operation {
         Ok(())
     }
 
+    /// Waits, before it takes much, while others hold much of the memory.
+    ///
+    /// Errors: those of whatever ends it; ExceededMemoryLimit after too long.
+    #[cold]
+    fn wait_for_memory(&self) -> Result<()> {
+        let go_on = || self.ending().is_none();
+        self.blocking(|| self.memory.wait(&self.shared, &go_on)).unwrap_or(Ok(()))?;
+        self.ending().map_or(Ok(()), |reason| Err(ended(reason)))
+    }
+
+    /// Takes room for so many bytes more of a reply; `false` if memory is scarce, so that the batch had better end.
+    pub(crate) fn reserve_memory(&self, bytes: usize) -> bool {
+        self.memory.reserve(bytes, &self.shared)
+    }
+
     /// Runs work that may take long without starving other clients of the thread.
     fn blocking<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let mut work = Some(work);
@@ -481,6 +497,9 @@ impl Interrupt for Operation {
             return Err(err!(InterruptedAtShutdown, "interrupted at shutdown"));
         }
         self.memory.check(&self.shared)?;
+        if self.memory.must_wait(&self.shared) {
+            self.wait_for_memory()?;
+        }
         let deadline = self.deadline.load(Relaxed);
         // Only the thread that runs the operation counts; where two do, a lost count delays a look at the clock.
         let checks = self.checks.load(Relaxed).wrapping_add(1);

@@ -7,7 +7,7 @@ use crate::auth::names::UserName;
 use crate::usage::Usage;
 use base::ErrorCode;
 use base::bson::Document;
-use database::{Operation, SessionId};
+use database::{Database, Operation, SessionId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -116,11 +116,14 @@ impl Activity {
         }
     }
 
-    /// Notes how many bytes the connection's buffers take while it waits for its client.
-    pub(crate) fn hold(&self, bytes: usize) {
+    /// Notes how many bytes the connection's buffers take while it waits for its client, for all who want to know how
+    /// much there is.
+    pub(crate) fn hold(&self, bytes: usize, database: &Database) {
         let many = if bytes > FEW { bytes as u64 } else { 0 };
-        if self.buffered.load(Ordering::Relaxed) != many {
+        let before = self.buffered.load(Ordering::Relaxed);
+        if before != many {
             self.buffered.store(many, Ordering::Relaxed);
+            database.count_messages(many.cast_signed().wrapping_sub(before.cast_signed()));
         }
     }
 

@@ -4,6 +4,10 @@
 //! limit what holds most is ended, one after the other: a running operation gets an error, a cursor that nobody
 //! reads is closed, a connection whose client doesn't read its reply or never ends its message is cut. What the
 //! memory engine keeps can't be ended: as it comes near the limit, writes that make it grow are refused.
+//!
+//! That comes too late for bursts. So operations and messages are entered in a ledger as they grow
+//! (`database/memory.rs`), and this thread sets how much room there is for them: an operation waits before it becomes
+//! large while others hold half of the room, batches end early beyond a quarter, and beyond all of it growth is refused.
 
 use crate::activity::Activity;
 use crate::counters::Counter;
@@ -32,7 +36,7 @@ impl MemoryLimit {
     }
 
     /// What the memory engine's data may take, in bytes.
-    fn of_data(&self) -> u64 {
+    pub(crate) fn of_data(&self) -> u64 {
         self.bytes / 8 * 7
     }
 
@@ -61,6 +65,9 @@ const KEEP_TIMES: u32 = 10;
 
 /// What is smaller isn't worth ending: this share of the limit.
 const LEAST_SHARE: u64 = 128;
+
+/// Operations, cursors and messages may always take this share of the limit.
+const OPERATIONS_SHARE: u64 = 4;
 
 /// How often the log tells that nothing can be ended.
 const TELL_EVERY: Duration = Duration::from_secs(60);
@@ -120,6 +127,10 @@ impl Watcher {
             self.give_back = Instant::now() + (begun.elapsed() * KEEP_TIMES).max(KEEP);
         }
         server.ended.resident.store(now, Relaxed);
+        // What is kept leaves less for operations, and they always have a share.
+        let kept = now.saturating_sub(server.database.memory_held());
+        let room = self.limit.of_data().saturating_sub(kept).max(self.limit.bytes / OPERATIONS_SHARE);
+        server.database.set_memory_room(room);
         if now < self.limit.of_data_again() && !server.database.refuses_growth() {
             return now;
         }

@@ -73,6 +73,7 @@ pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result
     threads::spawn("vellum-background", Some(STACK_SIZE), move || crate::background::run(&background))?;
     if let Some(limit) = server.settings.memory_limit.clone() {
         let watched = Arc::downgrade(server);
+        server.database.set_memory_room(limit.of_data());
         threads::spawn("vellum-memory", None, move || crate::memory::watch(&watched, limit))?;
     }
     let result = runtime.block_on(listen(server, ready));
@@ -268,6 +269,7 @@ struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
+        self.activity.hold(0, &self.server.database);
         self.server.activities.close(&self.activity);
     }
 }
@@ -394,7 +396,7 @@ impl Connection {
 
     /// Waits for bytes and reads what is there; `false` at the end of the stream.
     async fn fill(&mut self, input: &mut Vec<u8>) -> io::Result<bool> {
-        self.state.activity.hold(input.capacity());
+        self.state.activity.hold(input.capacity(), &self.server.database);
         let id = self.state.activity.connection_id;
         self.busy_poll.look(id, &self.server.latest, || self.stream.is_readable());
         let read = self.stream.fill(input).await?;
@@ -546,9 +548,10 @@ impl Connection {
                 outcome = handle_here(&mut self.state, &self.server, frame, &mut out);
             }
             if let Some(rest @ [_, ..]) = out.get(sent..) {
-                self.state.activity.hold(out.capacity() + frame.len());
+                let database = &self.server.database;
+                self.state.activity.hold(out.capacity() + frame.len(), database);
                 self.stream.send(rest).await?;
-                self.state.activity.hold(0);
+                self.state.activity.hold(0, database);
                 self.server.counters.bytes_out.add(rest.len() as u64);
             }
             buffers::give(out);

@@ -14,6 +14,7 @@ pub(crate) fn first(
 ) -> Result<()> {
     let namespace = cursor.namespace.clone();
     let snapshot = cursor.operation.snapshot().map(|(time, _)| *time);
+    cursor.may_end_early = !single_batch;
     call.reply.begin_document("cursor").begin_array("firstBatch");
     let (count, ended) = cursor.next_batch(batch_size, call.reply)?;
     call.reply.end();

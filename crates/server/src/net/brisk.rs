@@ -315,7 +315,9 @@ fn serve_one(
                 _ = server.database.wait_journaled(position);
                 outcome = handle(state, server, frame, &mut out);
             }
+            state.activity.hold(out.capacity(), &server.database);
             let sent = socket.send(&out)?;
+            state.activity.hold(0, &server.database);
             server.counters.bytes_out.add(sent as u64);
             drop(busy);
             if sent < out.len() || !matches!(outcome, Outcome::Reply | Outcome::NoReply) {
@@ -338,7 +340,7 @@ fn serve_one(
         if server.brisk.is_crowded() {
             return Ok(Served::Idle);
         }
-        state.activity.hold(input.capacity());
+        state.activity.hold(input.capacity(), &server.database);
         if !server.settings.shared {
             let id = state.activity.connection_id;
             busy_poll.look(id, &server.latest, || socket.stream.is_readable());
