@@ -66,7 +66,7 @@ pub(crate) fn log_start(
 ) {
     let settings = &config.settings;
     if settings.ephemeral {
-        server::logging::startup_warning(
+        server::logging::startup_note(
             "This is Vellum with its memory engine: all data is lost when this server ends",
         );
     }

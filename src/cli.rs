@@ -22,7 +22,7 @@ use std::time::Duration;
     disable_help_flag = true,
     max_term_width = 120,
     after_help = "Each option can also stand in the environment (VELLUM_PORT=27018) or in the\n\
-        file of --config (port = 27018).\n\n\
+        file of --config (port = 27018). vellum --help-all explains all options.\n\n\
         Examples:\n  \
         vellum                             mongodb://127.0.0.1:27017/\n  \
         vellum --port 0 --parent-pipe      a free port; ends with its parent process\n  \
@@ -458,9 +458,9 @@ pub(crate) struct ServeOptions {
 
     /// How much to log
     ///
-    /// error, warn, info, debug or trace.
-    #[arg(long, value_name = "LEVEL", value_enum, hide_possible_values = true, default_value_t = LogLevel::Info)]
-    pub(crate) log_level: LogLevel,
+    /// error, warn, info, debug or trace. Unless said, info; warn if the log goes to a terminal.
+    #[arg(long, value_name = "LEVEL", value_enum, hide_possible_values = true)]
+    pub(crate) log_level: Option<LogLevel>,
 
     /// Log lines as text or json
     ///
@@ -483,6 +483,10 @@ pub(crate) struct ServeOptions {
     /// Print this
     #[arg(long, short, action = ArgAction::HelpShort)]
     help: Option<bool>,
+
+    /// Print all options, and more about each
+    #[arg(long, hide_short_help = true, action = ArgAction::HelpLong)]
+    help_all: Option<bool>,
 }
 
 /// The options of TLS that --help leaves to the man page.

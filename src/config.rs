@@ -9,6 +9,7 @@ use clap::CommandFactory;
 use clap::error::ErrorKind;
 use server::logging::{self, Destination};
 use server::{HttpOptions, Settings, Tls};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,6 +131,14 @@ impl LogLevel {
     }
 }
 
+/// The level of the log unless said. On a terminal the banner has what the lines of the start say.
+fn usual_level(on_standard_error: bool) -> LogLevel {
+    match on_standard_error && std::io::stderr().is_terminal() {
+        true => LogLevel::Warn,
+        false => LogLevel::Info,
+    }
+}
+
 impl ServeOptions {
     /// Decides what to do. Fails where options contradict one another.
     ///
@@ -167,7 +176,7 @@ impl ServeOptions {
             Err(why) => return refused(ErrorKind::InvalidValue, why),
         };
         let log = logging::Options {
-            level: self.log_level.filter(),
+            level: self.log_level.unwrap_or_else(|| usual_level(self.log_file.is_none())).filter(),
             json: self.log_format == LogFormat::Json,
             to: self
                 .log_file

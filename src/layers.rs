@@ -5,6 +5,7 @@
 //! keeps its name: `--cache-size` is `VELLUM_CACHE_SIZE` and `cache-size = "1G"`.
 
 use crate::cli::{DISK_OPTIONS, ServeOptions};
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, Command};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -33,14 +34,15 @@ pub(crate) struct Expanded {
 
 /// Completes the command line of `serve`; that of any other verb stays as it is.
 ///
-/// Fails on a file that can't be read. Options in it that don't exist are found with those that were
-/// typed, so that the nearest right one is told of either.
+/// Fails on a file that can't be read, and on an option in it that doesn't exist, with the line and the nearest name.
 pub(crate) fn expand(
     words: Vec<OsString>,
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<Expanded, String> {
     let verb = words.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
-    let asks = words.iter().any(|word| ["--help", "-h", "--version", "-V"].iter().any(|asked| word == asked));
+    let asks = words
+        .iter()
+        .any(|word| ["--help", "-h", "--help-all", "--version", "-V"].iter().any(|asked| word == asked));
     if verb.is_some_and(|verb| verb != "serve") || asks {
         return Ok(Expanded { words, origins: Vec::new() });
     }
@@ -126,8 +128,14 @@ fn from_file(path: &Path, options: &Command) -> Result<Vec<Lower>, String> {
     let table: toml::Table = text.parse().map_err(|error| format!("{shown}: {error}"))?;
     let mut found = Vec::new();
     for (key, value) in table {
-        if matches!(key.as_str(), "config" | "help") {
+        if matches!(key.as_str(), "config" | "help" | "help-all") {
             return Err(format!("{shown}: '{key}' is for the command line alone"));
+        }
+        if !is_option(options, &key) {
+            let line = line_of(&text, &key).map(|line| format!(":{line}")).unwrap_or_default();
+            let nearest =
+                nearest(options, &key).map(|name| format!(". Is '{name}' meant?")).unwrap_or_default();
+            return Err(format!("{shown}{line}: there is no option '{key}'{nearest}"));
         }
         let word = match (&value, is_flag(options, &key)) {
             (toml::Value::Boolean(on), true) => on.then(|| format!("--{key}").into()),
@@ -143,8 +151,29 @@ fn from_file(path: &Path, options: &Command) -> Result<Vec<Lower>, String> {
     Ok(found)
 }
 
+/// The line of a file that sets a key, counted from 1.
+fn line_of(text: &str, key: &str) -> Option<usize> {
+    let name = |line: &str| {
+        let name = line.split('=').next().unwrap_or_default().trim();
+        name.trim_matches(['"', '\'', '[', ']']).to_string()
+    };
+    text.lines().position(|line| name(line) == key).map(|at| at + 1)
+}
+
+/// The option whose name is nearest to another one, as clap sees it.
+fn nearest(options: &Command, name: &str) -> Option<String> {
+    let words = [format!("--{name}")];
+    let error =
+        options.clone().disable_help_flag(true).no_binary_name(true).try_get_matches_from(words).err()?;
+    match error.get(ContextKind::SuggestedArg)? {
+        ContextValue::String(option) => Some(option.trim_start_matches('-').to_string()),
+        _ => None,
+    }
+}
+
 fn is_option(options: &Command, name: &str) -> bool {
-    name != "help" && options.get_arguments().any(|argument| argument.get_long() == Some(name))
+    !matches!(name, "help" | "help-all")
+        && options.get_arguments().any(|argument| argument.get_long() == Some(name))
 }
 
 fn is_flag(options: &Command, name: &str) -> bool {

@@ -26,6 +26,7 @@ mod top;
 mod verify;
 
 use clap::Parser;
+use clap::error::{ContextKind, ContextValue};
 use cli::{Cli, Verb};
 use first_user::FirstUser;
 use std::ffi::{OsStr, OsString};
@@ -34,7 +35,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let words: Vec<OsString> = std::env::args_os().collect();
+    let words: Vec<OsString> = in_options(std::env::args_os().collect());
     let name = words.first().and_then(|word| Path::new(word).file_stem());
     if name == Some(OsStr::new("mongod")) {
         return mongod::run(words.get(1..).unwrap_or_default());
@@ -83,8 +84,46 @@ fn main() -> ExitCode {
     }
 }
 
+/// Rewrites the words `help`, `help VERB` and `version` as the options of these names.
+fn in_options(mut words: Vec<OsString>) -> Vec<OsString> {
+    match words.get(1).and_then(|word| word.to_str()) {
+        Some("help") => {
+            words.remove(1);
+            words.truncate(2);
+            words.push("--help".into());
+        }
+        Some("version") if words.len() == 2 => words = vec![words.remove(0), "--version".into()],
+        _ => {}
+    }
+    words
+}
+
+/// The remedy for a connection string or a path in the place of a verb.
+fn misplaced(error: &clap::Error) -> Option<String> {
+    let word =
+        [ContextKind::InvalidSubcommand, ContextKind::InvalidArg].iter().find_map(|kind| {
+            match error.get(*kind)? {
+                ContextValue::String(word) => Some(word),
+                _ => None,
+            }
+        })?;
+    if word.starts_with("mongodb://") || word.starts_with("mongodb+srv://") {
+        return Some(format!(
+            "'{word}' is the address of a server. To see whether it answers: vellum ping '{word}'. To see what it \
+             does: vellum top '{word}'"
+        ));
+    }
+    let is_path = !word.starts_with('-') && (word.contains(['/', '\\', '.']) || Path::new(word).exists());
+    is_path
+        .then(|| format!("'{word}' looks like a directory. To keep documents in it: vellum --data '{word}'"))
+}
+
 /// Tells an error of the command line, and what else was set that nobody typed.
 fn give_up(error: &clap::Error, origins: &[String]) -> ! {
+    if let Some(remedy) = misplaced(error) {
+        complain(&remedy);
+        std::process::exit(2);
+    }
     if error.use_stderr() && !origins.is_empty() {
         complain(&format!("beside the command line there is {}", origins.join(", ")));
     }

@@ -3,6 +3,7 @@
 //! Saying hello needs no user. Where the connection string has one, it is also shown that they can log in.
 
 use crate::cli::PingOptions;
+use crate::reach::unreached;
 use base::bson::Builder;
 use std::time::{Duration, Instant};
 use wire::client::Client;
@@ -23,7 +24,7 @@ pub(crate) fn ping(options: &PingOptions) -> Result<String, String> {
             Err(error) => failures.push(format!("{host}: {error}")),
         }
     }
-    Err(failures.join("; "))
+    Err(unreached(&failures, &uri))
 }
 
 /// One hello, and what it told.

@@ -2,7 +2,7 @@
 
 use crate::cli::Asked;
 use std::time::{Duration, Instant};
-use wire::client::Client;
+use wire::client::{Client, NO_SERVER};
 use wire::uri::ConnectionString;
 
 /// Connects to the server that the options name. Also returns its name.
@@ -21,5 +21,16 @@ pub(crate) fn connect(uri: &ConnectionString, timeout: u64) -> Result<(Client, S
             Err(error) => failures.push(format!("{host}: {error}")),
         }
     }
-    Err(failures.join("; "))
+    Err(unreached(&failures, uri))
+}
+
+/// Why none of the servers could be reached, and how to start one where none listens.
+pub(crate) fn unreached(failures: &[String], uri: &ConnectionString) -> String {
+    let text = failures.join("; ");
+    let port = uri.hosts.first().and_then(|host| host.rsplit_once(':')).map_or("27017", |(_, port)| port);
+    match (text.contains(NO_SERVER), port) {
+        (false, _) => text,
+        (true, "27017") => format!("{text}. Start one with: vellum"),
+        (true, port) => format!("{text}. Start one with: vellum --port {port}"),
+    }
 }

@@ -24,7 +24,12 @@ pub(crate) fn repair(config: &Config) -> Result<(), String> {
         salvage.discard().map_err(|error| error.to_string())?;
         Err(format!("nothing could be saved; {} is as it was", options.directory.display()))
     } else {
+        let trees = salvage.idents().len();
         let old = salvage.finish().map_err(|error| error.to_string())?;
+        if report.is_empty() {
+            report.push("lost: nothing".to_string());
+        }
+        report.insert(0, format!("read: {}: {trees} trees", options.directory.display()));
         report.extend(summary(&repaired, &old));
         Ok(())
     };
@@ -67,6 +72,9 @@ fn summary(repaired: &Repaired, old: &Path) -> Vec<String> {
         let indexes = collection.idents.len().saturating_sub(1);
         let (namespace, records) = (&collection.namespace, collection.records);
         lines.push(format!("kept: {namespace}: {records} documents, {indexes} indexes built anew"));
+    }
+    if lines.is_empty() {
+        lines.push("kept: no documents, since there were no collections".to_string());
     }
     lines.push(format!("the old files are in {}", old.display()));
     lines

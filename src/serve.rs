@@ -47,6 +47,11 @@ impl Failure {
 /// The share of the process's memory that an index build's sorters hold before they spill.
 const BUILD_SHARE: u64 = 16;
 
+/// The way in where users have to log in and there are none.
+const NO_USERS: &str = "There are no users yet (--auth). Make the first one on this machine, in mongosh: use admin, then \
+    db.createUser({user: 'root', pwd: passwordPrompt(), roles: ['root']}); or start a new server with \
+    MONGO_INITDB_ROOT_USERNAME and MONGO_INITDB_ROOT_PASSWORD in its environment";
+
 /// Serves until told to stop.
 pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     server::logging::start(&config.log)
@@ -104,6 +109,9 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     set_parameters(&server, &config.parameters)?;
     if let Some(user) = config.first_user.as_ref().filter(|_| is_new) {
         user.make(&server).map_err(|why| Failure::new(Kind::Options, why))?;
+    }
+    if config.settings.auth && config.greeting == Greeting::Banner && !has_users(&server) {
+        config.warnings.push(NO_USERS.to_string());
     }
     let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
     if config.parent_pipe {
@@ -202,6 +210,15 @@ fn set_parameters(server: &Arc<Server>, parameters: &[(String, String)]) -> Resu
         }
     }
     Ok(())
+}
+
+/// Whether somebody can log in.
+fn has_users(server: &Arc<Server>) -> bool {
+    let mut command = Builder::new();
+    command.append("count", "system.users").append("$db", "admin");
+    let reply = LocalConnection::of_server(server).command(command.finish().view());
+    let count = reply.and_then(|reply| reply.view().get("n").and_then(|count| count.as_i64()));
+    count != Some(0)
 }
 
 /// A file with the process's number, gone when the server has ended.

@@ -172,6 +172,11 @@ impl Report {
             }
             text.push_str(&plot::plot(&span.curve, self.cache));
         }
+        if self.start.reads == 0 {
+            text.push_str(
+                "\nThere is nothing to advise from: run your application's usual reads for some minutes, then ask again.\n",
+            );
+        }
         if !self.parts.is_empty() {
             text.push_str(&self.table());
         }

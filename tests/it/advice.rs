@@ -24,7 +24,12 @@ fn advice_is_given_for_a_data_directory() {
     let scratch = Scratch::new("advice");
     let Some(server) = Server::start_on(&scratch.join("data"), &["--cache-size", "16M"]) else { return };
     let (good, said) = advise(&server, &[]);
-    assert!(good && said.contains("--cache-size 16M") && said.contains(" 0 pages read."), "{said}");
+    assert!(
+        good && said.contains("--cache-size 16M")
+            && said.contains(" 0 pages read.")
+            && said.contains("then ask again"),
+        "{said}"
+    );
     for thousand in 0..4 {
         let ids =
             (0..1000).map(|at| format!("{{_id: {}, text: '{}'}}", thousand * 1000 + at, "x".repeat(900)));

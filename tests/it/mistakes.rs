@@ -1,6 +1,7 @@
 //! Natural mistakes of a first start: exit code and message of each.
 
 use std::fs;
+use std::io::{BufRead, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -170,4 +171,104 @@ fn a_directory_in_use_names_the_process() {
     }
     drop(server);
     fs::remove_dir_all(format!("{}.backup", data.display())).unwrap();
+}
+
+#[test]
+fn help_and_version_are_verbs_too() {
+    let scratch = directory("verbs", &[]);
+    for (verb, option) in [("help", "--help"), ("version", "--version")] {
+        let text = vellum(&scratch, &[verb]);
+        assert!(text.starts_with("0: "), "{text}");
+        assert_eq!(text, vellum(&scratch, &[option]));
+    }
+    let (short, all) = (vellum(&scratch, &["--help"]), vellum(&scratch, &["--help-all"]));
+    let options = |text: &str| text.lines().filter(|line| line.trim_start().starts_with("--")).count();
+    assert!(short.contains("--help-all") && !short.contains("--busy-poll"), "{short}");
+    assert!(all.contains("--busy-poll") && options(&all) > options(&short) + 15, "{all}");
+    assert_eq!(vellum(&scratch, &["help", "ping"]), vellum(&scratch, &["ping", "--help"]));
+}
+
+#[test]
+fn a_path_or_an_address_in_the_place_of_a_verb_names_the_option() {
+    let scratch = directory("verb", &[]);
+    for arguments in [&["./mydata"][..], &["serve", "./mydata"]] {
+        assert_eq!(
+            vellum(&scratch, arguments),
+            "2: vellum: './mydata' looks like a directory. To keep documents in it: vellum --data './mydata'"
+        );
+    }
+    assert_eq!(
+        vellum(&scratch, &["mongodb://localhost/"]),
+        "2: vellum: 'mongodb://localhost/' is the address of a server. To see whether it answers: vellum ping \
+         'mongodb://localhost/'. To see what it does: vellum top 'mongodb://localhost/'"
+    );
+    let text = vellum(&scratch, &["pin"]);
+    assert!(text.starts_with("2: error: unrecognized subcommand 'pin'"), "{text}");
+}
+
+#[test]
+fn a_wrong_name_in_a_file_has_its_line_and_the_nearest_name() {
+    let scratch = directory("config", &[]);
+    fs::write(scratch.join("bad.toml"), "# options\nreplset = \"rs0\"\nprot = 27018\n").unwrap();
+    assert_eq!(
+        vellum(&scratch, &["--config", "DIR/bad.toml"]),
+        "2: vellum: DIR/bad.toml:3: there is no option 'prot'. Is 'port' meant?"
+    );
+}
+
+#[test]
+fn a_ping_without_a_server_says_how_to_start_one() {
+    let scratch = directory("ping", &[]);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    assert_eq!(
+        vellum(&scratch, &["ping", &format!("mongodb://{address}/")]),
+        format!(
+            "1: vellum: {address}: no server listens there (connection refused). Start one with: vellum --port {}",
+            address.port()
+        )
+    );
+}
+
+#[test]
+fn a_used_port_of_http_is_explained_as_any_other() {
+    let scratch = directory("http", &[]);
+    let used = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = used.local_addr().unwrap().to_string();
+    let text = vellum(&scratch, &["--port", "0", "--log-level", "error", "--http", &address]);
+    assert_eq!(
+        text,
+        format!(
+            "1: vellum: cannot listen: --http {address}: Address already in use. Choose another with --http, or --http 0 \
+             for a free one."
+        )
+    );
+}
+
+#[test]
+fn a_server_without_users_says_how_the_first_is_made() {
+    let mut server = Server::start_with(&["--auth"]).unwrap();
+    let log = server.end();
+    assert!(log.contains("There are no users yet (--auth). Make the first one on this machine"), "{log}");
+}
+
+#[test]
+fn a_terminal_shows_the_banner_alone() {
+    let terminal = nix::pty::openpty(None, None).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(["--port", "0", "--parent-pipe"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::from(terminal.slave))
+        .spawn()
+        .unwrap();
+    let mut banner = std::io::BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(banner.any(|line| line.starts_with("try: ")));
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    // The end is an error: the other side is closed.
+    let mut log = Vec::new();
+    let _ = fs::File::from(terminal.master).read_to_end(&mut log);
+    assert_eq!(String::from_utf8_lossy(&log), "");
 }

@@ -155,7 +155,7 @@ fn options_come_from_the_environment_and_a_file() {
     server.end();
     fs::write(&file, "prot = 1\n").unwrap();
     let (code, said) = output(&mut vellum(&["--config", &file]));
-    assert!(code == Some(2) && said.contains("'--port'") && said.contains("prot in "), "{said}");
+    assert!(code == Some(2) && said.contains("vellum.toml:1: there is no option 'prot'"), "{said}");
     let (code, said) = output(vellum(&[]).env("VELLUM_PORT", "99999"));
     assert!(code == Some(2) && said.contains("VELLUM_PORT") && said.contains("99999"), "{said}");
     let (code, said) = output(vellum(&[]).env("MONGO_INITDB_ROOT_USERNAME", "me"));

@@ -12,6 +12,8 @@ const OP_MSG = 2013;
 /** Header, flags and the kind of the section. */
 const PREFIX = 21;
 const MESSAGE_MAX = 48_000_000;
+/** How long a server may take to accept a connection. */
+const CONNECT_MS = 4000;
 
 /** What the server answered, as MongoDB's driver has it. */
 class CommandError extends Error {
@@ -86,7 +88,14 @@ class Connection {
     // Nobody is named by an address.
     const servername = net.isIP(address.host) ? "" : address.host;
     const socket = how ? tls.connect({ servername, ...address, ...how }) : net.connect(address);
+    const { host = "127.0.0.1", port, path } = address;
+    const late = setTimeout(() => {
+      socket.destroy(new Error(`no server answers at ${path ?? `${host}:${port}`}`));
+    }, CONNECT_MS);
+    late.unref();
+    socket.once("connect", () => clearTimeout(late));
     const ended = (error) => {
+      clearTimeout(late);
       if (this.#socket === socket) this.#socket = undefined;
       this.#settle("reject", error ?? new Error("the server has closed the connection"));
     };

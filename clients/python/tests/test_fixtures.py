@@ -1,5 +1,7 @@
 """The fixtures as a suite uses them: fresh databases, templates built once, workers that share a server."""
 
+import socket
+
 import pytest
 
 TEMPLATE = """
@@ -90,3 +92,15 @@ def test_a_running_server_may_be_used(pytester, vellum_uri):
         """
     )
     run(pytester, "--vellum-uri", vellum_uri).assert_outcomes(passed=1)
+
+
+def test_a_server_that_is_not_running_is_named(pytester):
+    with socket.socket() as unused:
+        # Bound and not listening: a connection is refused.
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        pytester.makepyfile("def test_one(mongo_db): pass\ndef test_two(mongo_db): pass")
+        result = run(pytester, "--vellum-uri", f"mongodb://someone:secret@{address}/")
+    said = result.stdout.str() + result.stderr.str()
+    assert result.ret == 3 and f"no server answers at {address}" in said and "secret" not in said
+    assert "Timeout: 3.0s" in said, "the wait of the driver, which is 30 s unless set"

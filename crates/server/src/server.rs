@@ -119,6 +119,8 @@ pub struct Server {
     pub(crate) settings: Settings,
     pub(crate) auth: Auth,
     pub(crate) activities: Activities,
+    /// Whether a client with empty metadata has been logged.
+    pub(crate) warned_of_empty_metadata: AtomicBool,
     /// The connection that had the latest request.
     pub(crate) latest: Latest,
     pub(crate) sessions: Arc<Sessions>,
@@ -189,6 +191,7 @@ impl Server {
         let server = Server {
             database,
             activities: Activities::default(),
+            warned_of_empty_metadata: AtomicBool::new(false),
             latest: Latest::default(),
             sessions,
             counters: Counters::default(),

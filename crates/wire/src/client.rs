@@ -197,6 +197,9 @@ impl Client {
     }
 }
 
+/// What [`Client::connect`] says of an address where no server listens.
+pub const NO_SERVER: &str = "no server listens there (connection refused)";
+
 fn reach(host: &str, deadline: Instant) -> Result<TcpStream, String> {
     let mut last = "the name has no address".to_string();
     for address in host.to_socket_addrs().map_err(|error| error.to_string())? {
@@ -206,6 +209,7 @@ fn reach(host: &str, deadline: Instant) -> Result<TcpStream, String> {
                 socket.set_nodelay(true).map_err(|error| error.to_string())?;
                 return Ok(socket);
             }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => last = NO_SERVER.to_string(),
             Err(error) => last = error.to_string(),
         }
     }

@@ -40,6 +40,8 @@ except ImportError:
 _numbers = itertools.count(1)
 
 NAME_BYTES_MAX = 63
+#: How long the server of --vellum-uri may take to answer, in milliseconds.
+REACH_MS = 3000
 #: The snapshot that changes are told since, and a collection that has a database be there for it.
 BEFORE = "vellum_before"
 
@@ -82,12 +84,15 @@ def _vellum(
         # Each worker has a folder of its own inside the session's.
         folder = folder.parent
     options = request.config
+    running = options.getoption("--vellum-uri")
+    if running is not None:
+        _reach(running)
     try:
         shared = SharedServer(
             folder,
             vellum_args,
             options.getoption("--vellum-binary"),
-            options.getoption("--vellum-uri"),
+            running,
             vellum_user,
             vellum_uri_options,
         )
@@ -95,6 +100,27 @@ def _vellum(
         pytest.exit(f"vellum did not start: {error}", returncode=3)
     yield shared
     shared.close()
+
+
+def _reach(uri: str) -> None:
+    """End the session if no server answers at a connection string: otherwise each test would wait for one."""
+    import pymongo
+    import pymongo.errors
+    import pymongo.uri_parser
+
+    client: Any = pymongo.MongoClient(uri, serverSelectionTimeoutMS=REACH_MS)
+    try:
+        client.admin.command("ping")
+    except pymongo.errors.ServerSelectionTimeoutError as error:
+        # Not the connection string, which may hold a password.
+        hosts = ", ".join(f"{host}:{port}" for host, port in pymongo.uri_parser.parse_uri(uri)["nodelist"])
+        why = str(error).split(", Topology")[0]
+        pytest.exit(f"--vellum-uri: no server answers at {hosts}. Start it, or leave the option out: {why}", returncode=3)
+    except pymongo.errors.PyMongoError:
+        # A server is there. What it refuses, the tests show.
+        pass
+    finally:
+        client.close()
 
 
 @pytest.fixture(scope="session")

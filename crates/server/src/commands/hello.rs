@@ -15,6 +15,7 @@ use crate::session::TIMEOUT_MINUTES;
 use crate::wire::{Compressor, MAX_MESSAGE_SIZE};
 use base::bson::{Document, MAX_DOCUMENT_SIZE, Value};
 use base::{Result, err};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The newest protocol version spoken: MongoDB 8.0's.
@@ -151,10 +152,24 @@ fn remember_client(call: &mut Call<'_>, client: Document<'_>) -> Result<()> {
             "The client metadata document may only be sent in the first hello"
         ));
     }
-    check_client(client)?;
+    match client.iter().next() {
+        Some(_) => check_client(client)?,
+        None => warn_of_empty_metadata(call),
+    }
     call.connection.metadata = Some(Box::new(client.to_owned()));
     log::debug!(c = "NETWORK"; "connection {} is {client:?}", call.connection.activity.connection_id);
     Ok(())
+}
+
+/// Logs once per server that a client says nothing of itself. MongoDB refuses this. MongoDB's Node driver 7 sends it
+/// inside Jest, which gives tests another class `Map` than the driver expects.
+fn warn_of_empty_metadata(call: &Call<'_>) {
+    if !call.server.warned_of_empty_metadata.swap(true, Ordering::Relaxed) {
+        log::warn!(
+            c = "NETWORK";
+            "A client sent empty metadata, as MongoDB's Node driver does inside Jest. MongoDB refuses such a client"
+        );
+    }
 }
 
 fn check_client(client: Document<'_>) -> Result<()> {

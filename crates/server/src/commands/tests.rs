@@ -8,6 +8,7 @@ use crate::wire::{compression, message, query};
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use database::{Database, SystemClock};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use storage::store::LogOptions;
 
 /// One client of a server in memory.
@@ -165,6 +166,24 @@ fn client_metadata_is_taken_once() {
     assert!(is_ok(&hello("app")));
     assert_eq!(code(&hello("app")), Some(186));
     assert_eq!(client.state.app_name(), "app");
+}
+
+#[test]
+fn empty_client_metadata_is_accepted_and_a_part_of_it_is_not() {
+    let mut client = Client::standalone();
+    let hello = |client: &mut Client, part: bool| {
+        client.run(move |b| {
+            b.append("hello", 1).begin_document("client");
+            if part {
+                b.begin_document("driver").append("name", "d").end();
+            }
+            b.end();
+        })
+    };
+    assert_eq!(code(&hello(&mut client, true)), Some(183));
+    assert!(!client.server.warned_of_empty_metadata.load(Ordering::Relaxed));
+    assert!(is_ok(&hello(&mut client, false)));
+    assert!(client.server.warned_of_empty_metadata.load(Ordering::Relaxed));
 }
 
 #[test]

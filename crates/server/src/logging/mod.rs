@@ -141,6 +141,16 @@ pub fn rotate() -> io::Result<Option<PathBuf>> {
 /// Logs something that whoever connects with a shell should be told: `getLog startupWarnings`.
 pub fn startup_warning(what: &str) {
     log::warn!(c = "CONTROL"; "{what}");
+    keep_for_shells(what);
+}
+
+/// The same for what the banner says already, and needs no action: shells show it, a terminal doesn't.
+pub fn startup_note(what: &str) {
+    log::info!(c = "CONTROL"; "{what}");
+    keep_for_shells(what);
+}
+
+fn keep_for_shells(what: &str) {
     let record_at = now_millis();
     WARNINGS.lock().push(line::plain(record_at, what));
 }

@@ -30,8 +30,15 @@ const TLS_RECORD: u8 = 0x16;
 /// Errors: those of listening, above all an address in use.
 pub(super) async fn listen(server: &Arc<Server>) -> io::Result<()> {
     let Some(options) = &server.settings.http else { return Ok(()) };
-    let explained =
-        |error: io::Error| io::Error::new(error.kind(), format!("--http {}: {error}", options.address));
+    let explained = |error: io::Error| {
+        let why = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                "Address already in use. Choose another with --http, or --http 0 for a free one.".to_string()
+            }
+            _ => error.to_string(),
+        };
+        io::Error::new(error.kind(), format!("--http {}: {why}", options.address))
+    };
     let socket = if options.address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
