@@ -101,6 +101,7 @@ impl Store for PostgresStore {
     }
 
     fn commit(&self, change: Change) -> Result<Outcome> {
+        debug_assert!(change.stamped.is_empty(), "the time of a commit is not known before it ends");
         if self.frozen() > 0 {
             return Ok(Err((Refusal::Frozen, change)));
         }
