@@ -1,5 +1,6 @@
 //! Writes the man pages and the shells' completions into a folder: what packages carry beside the
-//! program. `cargo run --example pages -- OUT`; packaging/build does.
+//! program. `cargo run --package pages -- OUT`; packaging/build does. A package of its own, so that only clap is
+//! compiled for it.
 
 #[allow(dead_code)]
 #[path = "../src/cli.rs"]

@@ -10,10 +10,13 @@ import io
 import json
 import os
 import pathlib
+import platform as machine
 import re
 import shutil
 import subprocess
 import tarfile
+import threading
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CACHE = pathlib.Path(os.environ.get("VELLUM_TEST_CACHE", ROOT / ".test-cache")) / "packaging"
@@ -56,6 +59,19 @@ PLATFORMS = {
     ]
 }
 
+# Seconds until a tool's progress is shown, and between lines of it.
+PROGRESS_FIRST = 10
+PROGRESS_EVERY = 30
+
+
+def here() -> str | None:
+    """The name of this machine's platform, if packages are built for it."""
+    systems = {"Linux": "linux", "Darwin": "darwin", "Windows": "win32"}
+    processors = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
+    name = f"{systems.get(machine.system())}-{processors.get(machine.machine().lower())}"
+    return name if name in PLATFORMS else None
+
+
 # What a package is made from: each platform's folder with vellum, and perhaps vellum-lab.
 Programs = dict[Platform, pathlib.Path]
 
@@ -92,18 +108,31 @@ def lab(platform: Platform, folder: pathlib.Path) -> pathlib.Path | None:
 
 @functools.cache
 def pages() -> pathlib.Path:
-    """A folder with the man pages and the shells' completions."""
+    """A folder with the man pages and the shells' completions, made from src/cli.rs: no server is compiled for them."""
     out = CACHE / "pages"
     shutil.rmtree(out, ignore_errors=True)
-    run(["cargo", "run", "--quiet", "--example", "pages", "--", str(out)], cwd=ROOT)
+    run(["cargo", "run", "--quiet", "--package", "pages", "--", str(out)], cwd=ROOT)
     return out
 
 
 def run(command: list[str], cwd: pathlib.Path | None = None, env: dict[str, str] | None = None) -> None:
-    """Run a tool; what it says is shown where it fails."""
-    done = subprocess.run(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)}:\n{done.stdout.decode('utf-8', 'replace')}")
+    """Run a tool. Its output is shown if it fails; after ten seconds its last line is shown as progress."""
+    begin, said = time.monotonic(), []
+    with subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        reader = threading.Thread(target=lambda: said.extend(process.stdout), daemon=True)
+        reader.start()
+        wait = PROGRESS_FIRST
+        while True:
+            try:
+                process.wait(wait)
+                break
+            except subprocess.TimeoutExpired:
+                wait = PROGRESS_EVERY
+                last = said[-1].decode("utf-8", "replace").strip()[-80:] if said else pathlib.Path(command[0]).name
+                print(f"   {time.monotonic() - begin:.0f} s: {last}", flush=True)
+        reader.join()
+    if process.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}:\n{b''.join(said).decode('utf-8', 'replace')}")
 
 
 def tar(files: dict[str, tuple[bytes, int]], links: dict[str, str] | None = None,

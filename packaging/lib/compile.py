@@ -33,7 +33,7 @@ def programs(platform: common.Platform) -> pathlib.Path:
     for package in ["vellum", "lab"]:
         # One after the other: together they would share the features of what both need.
         print(f"-- {package} for {platform.name}", flush=True)
-        command = ["cargo", "zigbuild", "--quiet", "--profile", "dist", "--package", package, "--bins",
+        command = ["cargo", "zigbuild", "--profile", "dist", "--package", package, "--bins",
                    "--target", f"{platform.triple}.{GLIBC}"]
         common.run(command, common.ROOT, environment)
     folder = target / platform.triple / "dist"
@@ -41,22 +41,42 @@ def programs(platform: common.Platform) -> pathlib.Path:
     return folder
 
 
+def installs(platform: common.Platform) -> list[str]:
+    """What compiling for a platform would download, where it is not there yet."""
+    missing = []
+    if not has_tools():
+        missing.append(f"PyPI's {' and '.join(REQUIREMENTS)} into {common.CACHE / 'zig'} (400 MB)")
+    if not has_target(platform.triple):
+        missing.append(f"Rust's standard library for {platform.triple} (30 MB, rustup target add)")
+    return missing
+
+
+def has_tools() -> bool:
+    """Whether zig and cargo-zigbuild are there, in these versions."""
+    stamp = common.CACHE / "zig" / "ready"
+    return stamp.exists() and stamp.read_text() == "\n".join(REQUIREMENTS)
+
+
+def has_target(triple: str) -> bool:
+    """Whether the compiler has the target's standard library."""
+    sysroot = subprocess.run(["rustc", "--print", "sysroot"], cwd=common.ROOT, capture_output=True, text=True, check=True)
+    return (pathlib.Path(sysroot.stdout.strip()) / "lib" / "rustlib" / triple).exists()
+
+
 def tools() -> dict[str, str]:
     """An environment in which cargo finds zig."""
     home = common.CACHE / "zig"
-    stamp = home / "ready"
-    if not stamp.exists() or stamp.read_text() != "\n".join(REQUIREMENTS):
+    if not has_tools():
         shutil.rmtree(home, ignore_errors=True)
         common.run([sys.executable, "-m", "venv", str(home)])
         common.run([str(home / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", *REQUIREMENTS])
-        stamp.write_text("\n".join(REQUIREMENTS))
+        (home / "ready").write_text("\n".join(REQUIREMENTS))
     return {**os.environ, "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
 def add_target(triple: str) -> None:
     """The target's standard library, where rustup has to bring it."""
-    sysroot = subprocess.run(["rustc", "--print", "sysroot"], cwd=common.ROOT, capture_output=True, text=True, check=True)
-    if not (pathlib.Path(sysroot.stdout.strip()) / "lib" / "rustlib" / triple).exists():
+    if not has_target(triple):
         common.run(["rustup", "target", "add", triple], common.ROOT)
 
 
