@@ -117,9 +117,9 @@ pub(crate) struct AdviseOptions {
     #[command(flatten)]
     pub(crate) asked: Asked,
 
-    /// Also write the curve as a picture
-    #[arg(long, value_name = "FILE")]
-    pub(crate) svg: Option<PathBuf>,
+    /// Print the whole curves as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 
     /// Print this
     #[arg(long, short, action = ArgAction::HelpShort)]

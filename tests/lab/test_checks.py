@@ -25,7 +25,7 @@ def report():
                for name, promise in [("floor", "nothing"), ("memory", "memory")]]
     rows = [copy.deepcopy(ROW), copy.deepcopy(ROW) | {"target": "memory"}]
     section = {"id": "s", "title": "S", "kind": "bars", "rows": rows}
-    return {"format": 1, "errors": [], "targets": targets, "warnings": [], "findings": ["so"], "seed": 7,
+    return {"format": 1, "errors": [], "targets": targets, "warnings": [], "seed": 7,
             "command": "vellum lab x --seed 7", "sections": [section]}
 
 
@@ -63,7 +63,7 @@ class Check(unittest.TestCase):
 @unittest.skipUnless(browser.find(), "no browser")
 class Pages(unittest.TestCase):
     def test_what_is_wrong_with_a_page_is_found(self):
-        html = """<!doctype html><main><section id=s><h2>S</h2><div style="width: 3000px">x</div>
+        html = """<!doctype html><main><section id=s><h2>S</h2><div class="numbers" style="width: 3000px">x</div>
           <script>console.log("here"); nowhere()</script></section></main>"""
         with tempfile.TemporaryDirectory() as folder, browser.Browser() as page:
             path = pathlib.Path(folder, "bad.html")

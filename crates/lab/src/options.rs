@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Measures a server: the experiments behind Vellum's claims, and load of your own.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
-        vellum lab all --report page.html                   everything, on one page to pass on\n  \
+        vellum lab all --report page.html                   everything, on one page\n  \
         vellum lab clean                                    Vellum at each notch of its dial, against the floor\n  \
         vellum lab write-concern --target mine=mongodb://127.0.0.1:27017/ --report out.html\n  \
         vellum lab inserts --postgres-here                  beside PostgreSQL with fsync on, off and on a RAM disk\n  \
@@ -27,26 +27,31 @@ pub struct Options {
 /// What the lab can do.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum Verb {
-    /// All of the next six, in one report whose first screen tells what each has found
+    /// All of the next six, in one report (about 75 minutes)
     All(Common),
-    /// Cleaning between tests: delete, drop and recreate, reset, fork, restore; per second
+    /// Cleaning between tests: delete, drop and recreate, reset, fork, restore (5 minutes)
     Clean(Common),
-    /// Latency by write concern: w 0, 1, 2, majority, with and without the journal
+    /// Latency by write concern: w 0, 1, 2, majority, with and without the journal (3 minutes)
     WriteConcern(Common),
-    /// 10,000 single inserts, on one connection and on eight
+    /// 10,000 single inserts, on one connection and on eight (4 minutes)
     Inserts(Common),
-    /// Gets by index with the focus on 1 %, 10 % and all of collections of growing size
+    /// Gets by index with the focus on 1 %, 10 % and all of collections of growing size (20 minutes)
     WorkingSet(Common),
-    /// An error tracker's life: creates and searches, in blocks, as the data grows
+    /// An error tracker's life: creates and searches, in blocks, as the data grows (30 minutes)
     ErrorTracker(Common),
-    /// Point reads and writes, batches, scans, group, sort, index build, connections, start-up
+    /// Point reads and writes, batches, scans, group, sort, index build, connections, start-up (10 minutes)
     Micro(Common),
-    /// A mix of operations that a file describes
+    /// A workload that a file describes (each case takes its own time, times targets and rounds)
     Run {
         /// The workload: see docs/lab.md
         workload: PathBuf,
         #[command(flatten)]
         common: Common,
+    },
+    /// Print the file of an experiment, to begin a workload of your own with
+    Workload {
+        /// clean, error-tracker, inserts, micro, working-set or write-concern
+        name: String,
     },
     /// Stand between an application and a server, and record what passes
     Record(Record),
@@ -125,7 +130,7 @@ pub(crate) struct Common {
     /// Makes the same documents and the same order of operations again
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// No progress bars
+    /// No progress
     #[arg(long)]
     pub(crate) quiet: bool,
 }

@@ -35,11 +35,9 @@ pub(crate) struct Report {
     pub(crate) targets: Vec<TargetInfo>,
     /// Tables, in the order they were measured.
     pub(crate) sections: Vec<Section>,
-    /// Where it is of several experiments: what each is about, and what it means.
+    /// Where it is of several experiments: what each is about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) parts: Vec<Part>,
-    /// What it means: plain sentences, made from the figures.
-    pub(crate) findings: Vec<String>,
     /// What a reader must know before believing a figure.
     pub(crate) warnings: Vec<String>,
     /// What went wrong; figures of before are kept.
@@ -53,31 +51,21 @@ pub(crate) struct Part {
     pub(crate) experiment: String,
     pub(crate) title: String,
     pub(crate) about: String,
-    pub(crate) findings: Vec<String>,
 }
 
 fn one() -> f64 {
     1.0
 }
 
-/// How the warning of a machine that was busy begins.
-pub(crate) const BUSY: &str = "This machine was busy with something else";
-
 /// Below this scale a run shows that everything works, and not how fast it is.
 const SMOKE: f64 = 0.2;
 
 impl Report {
-    /// Whether the machine was busy with something else while it was measured.
-    pub(crate) fn was_busy(&self) -> bool {
-        self.warnings.iter().any(|warning| warning.starts_with(BUSY))
-    }
-
     /// What a reader of a run too small to measure anything must know, if it is one.
     pub(crate) fn smoke_test(&self) -> Option<String> {
         (self.scale < SMOKE).then(|| {
             format!(
-                "This is a smoke test (--scale {}): at so small a size figures show that everything works, not how \
-                 fast it is.",
+                "This is a smoke test (--scale {}): its figures do not show how fast anything is.",
                 self.scale
             )
         })
@@ -129,6 +117,21 @@ pub(crate) enum Promise {
     Interval,
     /// The end of the machine.
     Journaled,
+}
+
+impl Promise {
+    /// A short name for tables.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Promise::Unknown => "unknown",
+            Promise::Nothing => "stores nothing",
+            Promise::Memory => "in memory",
+            Promise::Delayed => "journaled later",
+            Promise::Process => "survives the process",
+            Promise::Interval => "survives the machine, after a while",
+            Promise::Journaled => "survives the machine",
+        }
+    }
 }
 
 /// Figures that are compared with one another: one table, one group of charts.

@@ -4,7 +4,6 @@
 use crate::environment;
 use crate::error::{Error, Result};
 use crate::experiment::{self, Experiment};
-use crate::load::Until;
 use crate::load::effort::Effort;
 use crate::load::progress::Progress;
 use crate::load::suspicion::{OTHERS_SHARE, Suspicions};
@@ -12,7 +11,7 @@ use crate::options::{Common, Verb};
 use crate::record;
 use crate::replay::Replay;
 use crate::report;
-use crate::result::{BUSY, FORMAT, Report, TargetInfo};
+use crate::result::{FORMAT, Report, TargetInfo};
 use crate::target::{self, Scratch, Target, Workspace};
 use base::random::Random;
 use jiff::Timestamp;
@@ -60,24 +59,9 @@ impl Lab {
         Lab { common: common.clone(), seed, targets, beside, report, progress, suspicions, experiment, lost }
     }
 
-    /// A number of the experiment's own, in the size that the options ask for; never 0.
-    pub(crate) fn scaled(&self, number: u64) -> u64 {
-        ((number as f64 * self.common.scale).round() as u64).max(1)
-    }
-
     /// The experiment's own numbers of connections, unless the options say one.
     pub(crate) fn connections(&self, own: &[u32]) -> Vec<u32> {
         self.common.connections.map_or_else(|| own.to_vec(), |one| vec![one])
-    }
-
-    /// So many seconds, in the size that the options ask for.
-    pub(crate) fn seconds(&self, seconds: f64) -> Until {
-        Until::Seconds((seconds * self.common.scale).max(0.05))
-    }
-
-    /// So many operations, in the size that the options ask for.
-    pub(crate) fn operations(&self, operations: u64) -> Until {
-        Until::Operations(self.scaled(operations))
     }
 
     /// What a reader must know before believing a figure.
@@ -114,29 +98,41 @@ pub(crate) fn verb(verb: Verb) -> ExitCode {
     };
     runtime.block_on(async {
         match verb {
-            Verb::Micro(common) => run(common, experiment::Micro).await,
-            Verb::Run { workload, common } => match experiment::Run::open(&workload) {
-                Ok(experiment) => run(common, experiment).await,
-                Err(error) => complain(&error),
-            },
-            Verb::Clean(common) => run(common, experiment::Clean).await,
-            Verb::WriteConcern(common) => run(common, experiment::WriteConcern).await,
-            Verb::Inserts(common) => run(common, experiment::Inserts).await,
-            Verb::WorkingSet(common) => run(common, experiment::WorkingSet).await,
-            Verb::ErrorTracker(common) => run(common, experiment::ErrorTracker).await,
+            Verb::Run { workload, common } => read(experiment::Run::open(&workload), common).await,
+            Verb::Clean(common) => read(experiment::Run::own("clean"), common).await,
+            Verb::WriteConcern(common) => read(experiment::Run::own("write-concern"), common).await,
+            Verb::Inserts(common) => read(experiment::Run::own("inserts"), common).await,
+            Verb::WorkingSet(common) => read(experiment::Run::own("working-set"), common).await,
+            Verb::ErrorTracker(common) => read(experiment::Run::own("error-tracker"), common).await,
+            Verb::Micro(common) => read(experiment::Run::own("micro"), common).await,
+            Verb::Workload { name } => show(&name),
             Verb::All(common) => run(common, experiment::All).await,
             Verb::Suite { command, common } => run(common, experiment::Suite::new(command)).await,
             Verb::Record(record) => match record::run(&record).await {
                 Ok(code) => code,
                 Err(error) => complain(&error),
             },
-            Verb::Replay { recording, replay, common } => match Replay::open(&recording, replay) {
-                Ok(experiment) => run(common, experiment).await,
-                Err(error) => complain(&error),
-            },
+            Verb::Replay { recording, replay, common } => {
+                read(Replay::open(&recording, replay), common).await
+            }
             Verb::Compare(compare) => report::compare::run(&compare),
         }
     })
+}
+
+/// An experiment whose file has been read.
+async fn read<E: Experiment>(experiment: Result<E>, common: Common) -> ExitCode {
+    match experiment {
+        Ok(experiment) => run(common, experiment).await,
+        Err(error) => complain(&error),
+    }
+}
+
+/// Prints the file of one of the lab's own experiments.
+fn show(name: &str) -> ExitCode {
+    let printed =
+        experiment::Run::own(name).and_then(|own| report::print(&mut std::io::stdout(), own.text()));
+    printed.map_or_else(|error| complain(&error), |()| ExitCode::SUCCESS)
 }
 
 /// Says on the error stream why nothing was measured.
@@ -171,7 +167,7 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
     let seed = common.seed.unwrap_or_else(fresh);
     let id = run_id();
     let scratch = Scratch::temporary()?;
-    progress.begin("starting".to_string());
+    progress.begin("targets", "starting".to_string());
     progress.stop_on_signals();
     let targets = tokio::select! {
         targets = targets(common, &scratch) => targets?,
@@ -190,8 +186,7 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
         servers.and_then(|servers| effort.others_since(servers)).filter(|share| *share > OTHERS_SHARE)
     {
         lab.warn(format!(
-            "{BUSY}: over the run others than the lab and its targets used {:.0} % of its \
-             processors",
+            "This machine was busy: other processes used {:.0} % of its processors during the run",
             share * 100.0
         ));
     }
@@ -199,7 +194,6 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
         lab.fail(Error::Input("ended early, on request: what is missing was not measured".to_string()));
     }
     remove_workspaces(&mut lab, workspaces).await;
-    lab.report.findings = experiment.findings(&lab.report);
     lab.report.seconds = began.elapsed().as_secs_f64();
     Ok(lab.report)
 }
@@ -314,7 +308,6 @@ pub(crate) fn empty_report<E: Experiment>(
         targets,
         sections: Vec::new(),
         parts: Vec::new(),
-        findings: Vec::new(),
         warnings: Vec::new(),
         errors: Vec::new(),
     }

@@ -3,8 +3,7 @@
 use crate::error::Result;
 use crate::target::{Sources, Target};
 use mongodb::bson::{Document, doc};
-use mongodb::error::ErrorKind;
-use mongodb::{Client, Collection, Database, IndexModel};
+use mongodb::{Client, Collection, Database};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,15 +24,6 @@ impl Link {
         Ok(Link { target: target.clone(), client, database })
     }
 
-    /// One for each worker.
-    pub(super) async fn open_all(target: &Target, connections: u32) -> Result<Vec<Link>> {
-        let mut links = Vec::new();
-        for _ in 0..connections {
-            links.push(Link::open(target).await?);
-        }
-        Ok(links)
-    }
-
     pub(super) fn collection<T: Send + Sync>(&self, name: &str) -> Collection<T> {
         self.database.collection(name)
     }
@@ -51,21 +41,6 @@ impl Link {
     /// Runs a command on `admin`.
     pub(super) async fn admin(&self, command: Document) -> Result<Document> {
         self.named(self.client.database("admin").run_command(command).await)
-    }
-
-    /// Drops a collection of the run's own, if it is there.
-    pub(super) async fn drop(&self, collection: &str) -> Result<()> {
-        let dropped = self.collection::<Document>(collection).drop().await;
-        // The driver knows MongoDB's error for a collection that isn't there, and passes over it.
-        // mongo-java-server's has no code, so that the driver can't even read it.
-        let unread = |error: &mongodb::error::Error| matches!(*error.kind, ErrorKind::InvalidResponse { .. });
-        if dropped.as_ref().is_err_and(unread) {
-            let names = self.named(self.database.list_collection_names().await)?;
-            if !names.iter().any(|name| name == collection) {
-                return Ok(());
-            }
-        }
-        self.named(dropped)
     }
 
     /// Fills a collection with documents numbered from 0, in batches of 1,000.
@@ -91,20 +66,20 @@ impl Link {
     }
 }
 
-/// Which targets have what a section needs, so that it is loaded once and not in every round.
+/// Which places have what a section needs, so that it is loaded once and not in every round.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Loaded(Arc<Mutex<BTreeSet<String>>>);
 
 impl Loaded {
-    /// Whether this target is asked for the first time; it counts as loaded from now on.
-    pub(super) fn first_time(&self, target: &Target) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(target.name.clone())
+    /// Whether this place is asked for the first time; it counts as loaded from now on.
+    pub(super) fn first_time(&self, place: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(place.to_string())
     }
-}
 
-/// An ascending or descending index on these fields.
-pub(super) fn index(keys: Document) -> IndexModel {
-    IndexModel::builder().keys(keys).build()
+    /// It no longer holds what was loaded.
+    pub(super) fn forget(&self, place: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(place);
+    }
 }
 
 /// PostgreSQL's result with the target's name in its error.

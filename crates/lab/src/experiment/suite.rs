@@ -1,11 +1,10 @@
 //! `suite`: how long a command takes, such as an application's tests, with each target in turn behind `MONGODB_URI`.
 
 use super::Experiment;
-use super::sentences::{self, Apart};
 use crate::error::{Error, Result};
 use crate::options::Common;
 use crate::report::figures;
-use crate::result::{Kind, Report, Round, Row};
+use crate::result::{Kind, Round, Row};
 use crate::run::Lab;
 use crate::target::{Protocol, Scratch, Target};
 use nix::sys::signal::{Signal, killpg};
@@ -71,32 +70,11 @@ impl Experiment for Suite {
             for turn in 0..targets.len() {
                 let which = (turn + round as usize) % targets.len();
                 self.visit(lab, (section, which), &targets[which], scratch.path()).await;
-                lab.progress.end();
+                lab.progress.end(None);
             }
         }
         Ok(())
     }
-
-    fn findings(&self, report: &Report) -> Vec<String> {
-        let rows = report.sections.iter().filter(|section| section.id == SECTION).flat_map(|s| &s.rows);
-        let mut rows: Vec<&Row> = rows.filter(|row| row.operations > 0).collect();
-        rows.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
-        let [first, .., last] = rows.as_slice() else { return Vec::new() };
-        let all: Vec<String> =
-            rows.iter().map(|row| format!("{} {}", row.target, figures::seconds(mean(row)))).collect();
-        let apart = sentences::apart(first, last, |round| round.seconds);
-        let how_sure = if apart == Apart::Sure { " for sure".to_string() } else { apart.caveat() };
-        let gap = (apart != Apart::No).then(|| {
-            let times = figures::times(mean(last) / mean(first));
-            format!("; {} takes {times} as long as {}{how_sure}", last.target, first.target)
-        });
-        let gap = gap.unwrap_or_default();
-        vec![format!("The suite takes: {}{gap}.", figures::list(&all))]
-    }
-}
-
-fn mean(row: &Row) -> f64 {
-    row.seconds / row.operations.max(1) as f64
 }
 
 /// How a command ended.
@@ -122,7 +100,7 @@ impl Suite {
             row.note = Some("the run was ended early".to_string());
             return;
         }
-        lab.progress.begin(format!("{}: {}", target.name, self.command.join(" ")));
+        lab.progress.begin(&target.name, self.command.join(" "));
         let output = scratch.join(format!("output-{at}"));
         let before = target.usage();
         let began = Instant::now();
@@ -214,29 +192,6 @@ fn last_line(output: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_told_from_the_shortest_on() {
-        let told = |slow: &[u64], fast: &[u64]| {
-            let mut report = crate::report::testing::report();
-            let row = |name: &str, seconds: &[u64]| {
-                let mut row = Row::new(name, "pytest", 1);
-                seconds.iter().for_each(|each| add(&mut row, Duration::from_secs(*each), None));
-                row
-            };
-            let section = &mut report.sections[0];
-            (section.id, section.rows) = (SECTION.to_string(), vec![row("slow", slow), row("fast", fast)]);
-            Suite::new(vec!["pytest".to_string()]).findings(&report).join(" ")
-        };
-        let begin = "The suite takes: fast 10.5 s and slow 21.0 s";
-        assert_eq!(
-            told(&[20, 22], &[10, 11]),
-            format!("{begin}; slow takes 2.00× as long as fast; by 2 rounds, too few to be sure.")
-        );
-        let sure = format!("{begin}; slow takes 2.00× as long as fast for sure.");
-        assert_eq!(told(&[20, 22, 21], &[10, 11, 10, 11]), sure);
-        assert_eq!(told(&[20, 10], &[10, 11]), "The suite takes: fast 10.5 s and slow 15.0 s.");
-    }
 
     #[test]
     fn the_last_line_tells_why() {

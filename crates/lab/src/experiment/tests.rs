@@ -94,7 +94,7 @@ impl Worker for Pinger {
 
 fn lab(arguments: &[&str], fakes: &[&Fake]) -> Lab {
     let common = common(arguments);
-    let report = empty_report(&super::Clean, "id".to_string(), 1, &common, Vec::new());
+    let report = empty_report(&super::Run::own("clean").unwrap(), "id".to_string(), 1, &common, Vec::new());
     let targets = fakes.iter().map(|fake| fake.target.clone()).collect();
     Lab::new(&common, 1, targets, report, Progress::new(true))
 }

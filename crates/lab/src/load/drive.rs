@@ -1,12 +1,13 @@
 //! One drive: workers run a load to its end, to a stop, or until the target is found broken.
 
 use super::effort::{Effort, Shares};
-use super::progress::{Progress, rate_text};
+use super::progress::Progress;
 use super::recorder::{Recorders, Sampler};
 use super::schedule::{Schedule, Turn};
 use super::{Load, Worker};
 use crate::error::Error;
 use crate::histogram::Latencies;
+use crate::report::figures;
 use crate::result::Moment;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -209,7 +210,8 @@ impl Supervisor<'_> {
         }
         let (done, p99) = self.sampler.glance();
         let of = self.shared.schedule.total().map_or(String::new(), |total| format!(" of {total}"));
-        self.progress.show(format!("{}, {done}{of}, p99 {:.2} ms", rate_text(done, elapsed), p99 / 1000.0));
+        let rate = figures::number(done as f64 / elapsed.as_secs_f64().max(1e-9));
+        self.progress.show(&format!("{rate}/s, {done}{of}, p99 {}", figures::latency(p99)));
     }
 
     fn outcome(mut self, open: bool) -> Outcome {

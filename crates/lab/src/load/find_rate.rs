@@ -120,7 +120,7 @@ impl Lab {
                 let row = first + at * targets.len() + which;
                 let usable = self.report.sections[section].rows[row].note.is_none();
                 if usable && !self.progress.stopped() && self.lost(target).is_none() {
-                    self.progress.begin(format!("{}: highest rate of {}", target.name, case.name));
+                    self.progress.begin(&target.name, format!("{}, highest rate", case.name));
                     let found = self.search_one(rates, case, target, limit).await;
                     let name = format!("highest rate with p99 within {limit} ms, 1/s");
                     match found {
@@ -128,7 +128,7 @@ impl Lab {
                         Err(error) => self.fail(error),
                     }
                 }
-                self.progress.end();
+                self.progress.end(None);
             }
         }
         self.tell_suspicions();

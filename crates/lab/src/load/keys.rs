@@ -12,8 +12,10 @@ pub(crate) enum Keys {
     Zipfian(Zipf),
     /// The last ones inserted are the popular ones.
     Latest(Zipf),
-    /// This share of operations goes to the first `keys` share of the keys.
-    Focused { keys: f64, operations: f64 },
+    /// This share of operations goes to a share of the keys: to the first, or to some here and there.
+    Focused { keys: f64, operations: f64, scattered: bool },
+    /// Every so many operations add a key, the others repeat one: the count is the operation's number.
+    Growing { every: u64 },
 }
 
 impl Keys {
@@ -24,11 +26,15 @@ impl Keys {
             Keys::Uniform => dice.below(count),
             Keys::Zipfian(zipf) => scatter(zipf.rank(dice, count), count),
             Keys::Latest(zipf) => last - zipf.rank(dice, count).min(last),
-            Keys::Focused { keys, operations } => {
+            Keys::Focused { keys, operations, scattered } => {
                 let focus = ((count as f64 * keys).ceil() as u64).clamp(1, count.max(1));
                 let inside = focus == count || dice.share() < *operations;
                 let key = if inside { dice.below(focus) } else { focus + dice.below(count - focus) };
-                key.min(last)
+                if *scattered { scatter(key.min(last), count) } else { key.min(last) }
+            }
+            Keys::Growing { every } => {
+                let newest = count / every;
+                if count.is_multiple_of(*every) { newest } else { dice.below(newest + 1) }
             }
         }
     }
@@ -107,11 +113,11 @@ mod tests {
 
     #[test]
     fn a_focus_gets_its_share() {
-        let seen = counts(&Keys::Focused { keys: 0.1, operations: 0.99 }, 1000, 20_000);
+        let seen = counts(&Keys::Focused { keys: 0.1, operations: 0.99, scattered: false }, 1000, 20_000);
         let inside: u64 = seen[..100].iter().sum();
         assert!((19_700..19_900).contains(&inside), "{inside}");
         assert!(seen[100..].iter().any(|&count| count > 0));
-        let all = counts(&Keys::Focused { keys: 1.0, operations: 0.99 }, 10, 10_000);
+        let all = counts(&Keys::Focused { keys: 1.0, operations: 0.99, scattered: true }, 10, 10_000);
         assert!(all.iter().all(|&count| count > 800), "{all:?}");
     }
 

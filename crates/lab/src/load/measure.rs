@@ -8,6 +8,7 @@
 use super::drive::{Ended, Outcome, drive};
 use super::{Load, Pace, Until, Worker};
 use crate::error::{Error, Result};
+use crate::report::figures::plural;
 use crate::result::{Kind, Round, Row, Section};
 use crate::run::Lab;
 use crate::target::{Protocol, Storage, Target};
@@ -156,14 +157,15 @@ impl Lab {
             *kind = Kind::Rates;
         }
         let first = self.add_rows(section, &cases);
-        self.progress.expect(cases.len() * targets.len() * self.common.rounds as usize);
         for round in 0..self.common.rounds {
             for (at, case) in cases.iter().enumerate() {
                 for turn in 0..targets.len() {
                     let which = (turn + at + round as usize) % targets.len();
                     let place = Place { section, row: first + at * targets.len() + which };
                     self.visit(place, *case, &targets[which], round).await;
-                    self.progress.end();
+                    let row = self.row(place);
+                    let last = row.rounds.last().map(|last| (last.rate(), last.latency.p99));
+                    self.progress.end(last);
                 }
             }
         }
@@ -173,6 +175,12 @@ impl Lab {
             let cases: Vec<&Case<B>> = cases.iter().map(|paced| paced.case).collect();
             self.find_rates(section, first, &cases, limit).await;
         }
+    }
+
+    /// How many measurements these cases are.
+    pub(crate) fn measurements<B>(&self, cases: &[Case<B>]) -> usize {
+        let paced: usize = cases.iter().map(|case| self.paced(case).len()).sum();
+        paced * self.targets.len() * self.common.rounds as usize
     }
 
     /// A case at each rate of the options, or at none.
@@ -214,7 +222,13 @@ impl Lab {
             return self.cut(place, &why);
         }
         let rounds = self.common.rounds;
-        self.progress.begin(format!("{}: {} (round {} of {rounds})", target.name, case.name, round + 1));
+        let what = format!(
+            "{}, {}, round {} of {rounds}",
+            case.name,
+            plural(case.connections.into(), "connection"),
+            round + 1
+        );
+        self.progress.begin(&target.name, what);
         let progress = self.progress.clone();
         let visit = Visit { connections: case.connections, round };
         let prepared = tokio::select! {

@@ -1,27 +1,53 @@
-//! What a person sees while it runs, and how a person ends it.
+//! What is seen while a run is on, and how it is ended early.
 
+use crate::report::figures;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write, stderr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// The line of progress on the terminal, and the wish to stop.
+/// How often a line is written where standard error is no terminal.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// A table on the terminal, or a line now and then in a file; and the wish to stop.
 #[derive(Clone)]
 pub(crate) struct Progress {
     bar: ProgressBar,
+    state: Arc<Mutex<State>>,
     stop: watch::Receiver<bool>,
     // Kept so that the receiver never finds its sender gone.
-    _sender: std::sync::Arc<watch::Sender<bool>>,
+    sender: Arc<watch::Sender<bool>>,
+}
+
+struct State {
+    began: Instant,
+    /// When the next line is due; `None` where none is written.
+    due: Option<Instant>,
+    target: String,
+    what: String,
+    /// By target: what was measured last, and its figures.
+    last: BTreeMap<String, String>,
 }
 
 impl Progress {
-    /// Draws on the terminal's error stream, if it is one; `quiet`: nothing.
+    /// Draws on the terminal's error stream, writes lines if it is none; `quiet`: nothing.
     pub(crate) fn new(quiet: bool) -> Progress {
-        let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(8) };
+        let draws = !quiet && stderr().is_terminal();
+        let target = if draws { ProgressDrawTarget::stderr_with_hz(8) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(0), target);
-        let style = ProgressStyle::with_template("{elapsed:>4} [{bar:24}] {pos}/{len} {prefix} {wide_msg}");
+        let style = ProgressStyle::with_template("{elapsed:>4} [{bar:24}] {pos}/{len} {prefix}\n{msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
         let (sender, stop) = watch::channel(false);
-        Progress { bar, stop, _sender: std::sync::Arc::new(sender) }
+        let began = Instant::now();
+        let due = (!quiet && !draws).then_some(began);
+        let state = State { began, due, target: String::new(), what: String::new(), last: BTreeMap::new() };
+        Progress { bar, state: Arc::new(Mutex::new(state)), stop, sender: Arc::new(sender) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// So many measurements are still to come, beside those told before.
@@ -30,29 +56,67 @@ impl Progress {
     }
 
     /// One of them begins.
-    pub(crate) fn begin(&self, what: String) {
-        self.bar.set_prefix(what);
-        self.bar.set_message("");
+    pub(crate) fn begin(&self, target: &str, what: String) {
+        let mut state = self.state();
+        (state.target, state.what) = (target.to_string(), what);
+        drop(state);
+        self.show("");
     }
 
-    /// One of them is over.
-    pub(crate) fn end(&self) {
+    /// One of them is over, with so many operations a second and this p99.
+    pub(crate) fn end(&self, figures: Option<(f64, f64)>) {
         self.bar.inc(1);
+        let mut state = self.state();
+        let figures = figures
+            .map(|(rate, p99)| format!("  {}/s, p99 {}", figures::number(rate), figures::latency(p99)));
+        let line = format!("{}{}", state.what, figures.unwrap_or_default());
+        let target = state.target.clone();
+        state.last.insert(target, line);
+        let now = Instant::now();
+        if state.due.is_some_and(|due| due <= now) {
+            state.due = Some(now + EVERY);
+            let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+            let last = state.last.get(&state.target).map_or("", String::as_str);
+            let _ = writeln!(stderr(), "{done}/{all}, {}: {}: {last}", self.estimate(&state), state.target);
+        }
+    }
+
+    /// How much longer it takes, if the rest goes on as it went.
+    fn estimate(&self, state: &State) -> String {
+        let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        let elapsed = state.began.elapsed().as_secs_f64();
+        match done {
+            0 => "estimating".to_string(),
+            _ => format!(
+                "about {} left",
+                figures::seconds(elapsed / done as f64 * all.saturating_sub(done) as f64)
+            ),
+        }
     }
 
     /// How the one that runs is doing.
-    pub(crate) fn show(&self, message: String) {
-        self.bar.set_message(message);
+    pub(crate) fn show(&self, message: &str) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        let state = self.state();
+        let wide = state.last.keys().chain([&state.target]).map(String::len).max().unwrap_or(0);
+        let line = |name: &str, text: &str| format!("  {name:<wide$}  {text}");
+        let others = state.last.iter().filter(|(name, _)| **name != state.target);
+        let mut lines: Vec<String> = others.map(|(name, text)| line(name, text)).collect();
+        lines.insert(0, line(&state.target, &format!("{}  {message}", state.what)));
+        self.bar.set_prefix(self.estimate(&state));
+        self.bar.set_message(lines.join("\n"));
     }
 
-    /// Takes the line away, before tables are printed.
+    /// Takes the table away, before the report is printed.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }
 
     /// Asks everything to end early, keeping what there is.
     pub(crate) fn stop(&self) {
-        self._sender.send_replace(true);
+        self.sender.send_replace(true);
     }
 
     /// Whether that was asked.
@@ -82,7 +146,6 @@ impl Progress {
 }
 
 /// Returns when the process is asked to end.
-#[cfg(unix)]
 pub(crate) async fn signal() {
     use tokio::signal::unix::{SignalKind, signal};
     match signal(SignalKind::terminate()) {
@@ -94,18 +157,19 @@ pub(crate) async fn signal() {
     }
 }
 
-/// Returns when the process is asked to end.
-#[cfg(not(unix))]
-pub(crate) async fn signal() {
-    drop(tokio::signal::ctrl_c().await);
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// A rate for people: three digits.
-pub(crate) fn rate_text(operations: u64, elapsed: Duration) -> String {
-    let rate = operations as f64 / elapsed.as_secs_f64().max(1e-9);
-    match rate {
-        _ if rate >= 100_000.0 => format!("{:.0}k/s", rate / 1000.0),
-        _ if rate >= 1000.0 => format!("{:.1}k/s", rate / 1000.0),
-        _ => format!("{rate:.0}/s"),
+    #[test]
+    fn the_rest_is_estimated_from_what_is_done() {
+        let progress = Progress::new(true);
+        progress.expect(4);
+        assert_eq!(progress.estimate(&progress.state()), "estimating");
+        progress.begin("a", "insert".to_string());
+        progress.end(Some((1234.0, 500.0)));
+        progress.state().began = Instant::now() - Duration::from_secs(100);
+        assert_eq!(progress.estimate(&progress.state()), "about 5.00 min left");
+        assert_eq!(progress.state().last["a"], "insert  1,230/s, p99 500 µs");
     }
 }

@@ -31,27 +31,13 @@ pub(crate) const OTHERS_SHARE: f64 = 0.2;
 const LAGGING_SHARE: f64 = 0.01;
 
 impl Doubt {
-    fn sentence(self, places: &str) -> String {
+    /// What it says of figures.
+    fn says(self) -> &'static str {
         match self {
-            Doubt::Lagging => format!(
-                "The load generator was the bottleneck in {places}: it sent operations more than a millisecond \
-                 late though connections were free. Their latencies are upper limits; use a lower rate or a \
-                 machine of its own for the generator"
-            ),
-            Doubt::OwnLimit => format!(
-                "The load generator was the bottleneck in {places}: it used nearly all of this machine's \
-                 processors itself. Their rates are lower limits"
-            ),
-            Doubt::MachineFull => format!(
-                "No processor time was left on this machine in {places}: latencies there hold the waiting of \
-                 generator and server for one another"
-            ),
-            Doubt::Others => format!(
-                "This machine was too busy in {places}: others than the load generator and the server measured used more \
-                 than {:.0} % of its processors meanwhile. Measure again when it is quiet, or believe ratios and \
-                 processor times only",
-                OTHERS_SHARE * 100.0
-            ),
+            Doubt::Lagging => "The load generator sent operations late (latencies are upper limits)",
+            Doubt::OwnLimit => "The load generator used nearly all processors (rates are lower limits)",
+            Doubt::MachineFull => "No processor time was left on this machine",
+            Doubt::Others => "Other processes used much of this machine's processor time",
         }
     }
 }
@@ -87,7 +73,7 @@ impl Lab {
     /// Writes the doubts into the report, and forgets them.
     pub(super) fn tell_suspicions(&mut self) {
         for (doubt, places) in std::mem::take(&mut self.suspicions).0 {
-            self.warn(doubt.sentence(&list(&places)));
+            self.warn(format!("{}: {}", doubt.says(), list(&places)));
         }
     }
 }
@@ -124,6 +110,6 @@ mod tests {
     fn places_are_named_until_they_are_many() {
         let places: Vec<String> = (1..=6).map(|n| format!("a: case {n}")).collect();
         assert_eq!(list(&places[..2]), "a: case 1; a: case 2");
-        assert!(Doubt::OwnLimit.sentence(&list(&places)).contains("a: case 4 and 2 more"));
+        assert!(list(&places).ends_with("a: case 4 and 2 more"));
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(super) const RECORDED: &str = "recorded";
 
 /// The figure of differences that an order explains which the recording doesn't tell.
-pub(super) const DEPENDING: &str = "depend on an order";
+const DEPENDING: &str = "depend on an order";
 
 /// Shapes that have a row of their own; the others share one.
 const SHAPES_MAX: usize = 16;

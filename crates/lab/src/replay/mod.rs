@@ -11,11 +11,11 @@ use crate::experiment::Experiment;
 use crate::load::progress::Progress;
 use crate::options::{Common, ReplayOptions as Options};
 use crate::report::figures::{count, plural};
-use crate::result::{Fingerprint, Report, TargetInfo};
+use crate::result::{Fingerprint, TargetInfo};
 use crate::run::Lab;
 use crate::target::Target;
 use base::random::Random;
-use figures::{Around, DEPENDING, Grouping, RECORDED};
+use figures::{Around, Grouping, RECORDED};
 use mongodb::bson::doc;
 use replay::{Observation, Recording, Round, Script, Speed};
 use std::collections::hash_map::RandomState;
@@ -245,59 +245,17 @@ impl Experiment for Replay {
                 if lab.progress.stopped() || lab.lost(target).is_some() {
                     continue;
                 }
-                lab.progress.begin(format!("{} (round {} of {})", target.name, round + 1, lab.common.rounds));
+                lab.progress.begin(&target.name, format!("round {} of {}", round + 1, lab.common.rounds));
                 if let Err(error) = self.round(lab, target, round).await {
                     lab.lose(target, "it failed before");
                     lab.fail(error);
                 }
-                lab.progress.end();
+                lab.progress.end(None);
             }
         }
         self.shared.grouping.add_recorded(&mut lab.report.sections, self.script());
         Ok(())
     }
-
-    fn findings(&self, report: &Report) -> Vec<String> {
-        let Some(section) = report.sections.first() else { return Vec::new() };
-        let seconds = self.script().length as f64 / 1e6;
-        let mut found = Vec::new();
-        for row in section.rows.iter().filter(|row| row.operations > 0) {
-            let differ = |name: &str| row.extra.get(name).copied();
-            let Some(errors) = differ("errors differ") else { continue };
-            let all = plural(row.operations, "request");
-            let rounds = row.rounds.len().max(1) as f64;
-            let took =
-                format!("{} a round, recorded in {}", in_words(row.seconds / rounds), in_words(seconds));
-            let order = match differ(DEPENDING) {
-                Some(some) => {
-                    format!(
-                        ", but for {} that overlapped with writes when they were recorded",
-                        count(some as u64)
-                    )
-                }
-                None => String::new(),
-            };
-            found.push(match (errors, differ("answers differ")) {
-                (0.0, Some(0.0)) => format!("{}: {all} answered as recorded{order} ({took}).", row.target),
-                (0.0, None) => {
-                    format!("{}: {all} succeeded and failed as recorded{order} ({took}).", row.target)
-                }
-                (errors, answers) => format!(
-                    "{}: of {all}, {} ended otherwise than recorded{}{order} ({took}).",
-                    row.target,
-                    count(errors as u64),
-                    answers
-                        .map(|answers| format!(", and {} had another answer", count(answers as u64)))
-                        .unwrap_or_default()
-                ),
-            });
-        }
-        found
-    }
-}
-
-fn in_words(seconds: f64) -> String {
-    crate::report::figures::seconds(seconds)
 }
 
 /// What a reason of the script reads like in a sentence.

@@ -1,9 +1,9 @@
-//! A section as a table of text: what the terminal, Markdown and the page's raw numbers show.
+//! A section as a table of text: what the terminal, Markdown and the page show.
 //!
 //! Columns come by themselves: one that no row has anything for is left out.
 
 use super::{figures, groups};
-use crate::result::{Kind, Ratio, Row, Section};
+use crate::result::{Kind, Ratio, Report, Row, Section};
 use std::collections::BTreeSet;
 
 /// What stands for "not measured".
@@ -26,8 +26,6 @@ pub(crate) struct Line {
     pub(crate) target: String,
     /// As many as [`Grid::heads`].
     pub(crate) cells: Vec<String>,
-    /// The rate as a share of the largest of its case, 0 to 1.
-    pub(crate) share: f64,
     /// The number of its note, from 1.
     pub(crate) note: Option<usize>,
 }
@@ -48,8 +46,9 @@ struct Column<'a> {
 }
 
 impl Grid {
-    /// The table of a section; `floor` is the name of the target that only answers.
-    pub(crate) fn new(section: &Section, floor: Option<&str>, detail: Detail) -> Grid {
+    /// The table of a section.
+    pub(crate) fn new(report: &Report, section: &Section, detail: Detail) -> Grid {
+        let floor = groups::floor(report);
         let columns = columns(section, floor, detail);
         let used = columns.into_iter().filter(|column| {
             section.rows.iter().any(|row| row.operations > 0 && !(column.cell)(row).is_empty())
@@ -58,7 +57,6 @@ impl Grid {
         let mut grid =
             Grid { heads: columns.iter().map(|c| c.head.clone()).collect(), lines: vec![], notes: vec![] };
         for group in groups::groups(section) {
-            let most = group.rows.iter().map(|row| row.rate()).fold(0.0, f64::max);
             for (at, row) in group.rows.iter().enumerate() {
                 let cell = |column: &Column| match (column.cell)(row) {
                     text if text.is_empty() || row.operations == 0 => NOTHING.to_string(),
@@ -67,10 +65,9 @@ impl Grid {
                 let line = Line {
                     case: group.label.clone(),
                     opens: at == 0,
-                    target: groups::marked(row),
+                    target: groups::marked(report, section, row),
                     cells: columns.iter().map(cell).collect(),
-                    share: if most > 0.0 { row.rate() / most } else { 0.0 },
-                    note: grid.note(row),
+                    note: grid.note(row, groups::noise(report, section, row)),
                 };
                 grid.lines.push(line);
             }
@@ -79,7 +76,7 @@ impl Grid {
     }
 
     /// The number of the row's note, which is listed once however many rows carry it.
-    fn note(&mut self, row: &Row) -> Option<usize> {
+    fn note(&mut self, row: &Row, noise: Option<&str>) -> Option<usize> {
         let text = match (&row.note, row.partial) {
             (Some(note), true) => format!("partial: {note}"),
             (Some(note), false) => note.clone(),
@@ -87,7 +84,7 @@ impl Grid {
             (None, false) if row.is_shortened() => {
                 "shortened: it fell so far behind its schedule that the rest was never sent".to_string()
             }
-            (None, false) => return None,
+            (None, false) => format!("noise: faster than {}, which keeps less", noise?),
         };
         if let Some(at) = self.notes.iter().position(|known| *known == text) {
             return Some(at + 1);
@@ -125,7 +122,7 @@ fn columns<'a>(section: &'a Section, floor: Option<&'a str>, detail: Detail) -> 
         columns.push(column("seconds", |row| figures::number(row.seconds)));
         columns.push(column("rounds", |row| row.rounds.len().to_string()));
     }
-    columns.push(column("per second", |row| figures::number(row.rate())));
+    columns.push(column("ops/s", |row| figures::number(row.rate())));
     if full {
         columns.push(column("min", |row| figures::latency(row.latency.summary().min)));
     }
@@ -191,10 +188,13 @@ fn extras<'a>(section: &Section) -> Vec<Column<'a>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::testing;
+    use crate::report::tests as testing;
 
     fn grid(section: usize, detail: Detail) -> Grid {
-        Grid::new(&testing::report().sections[section], Some("floor"), detail)
+        {
+            let report = testing::report();
+            Grid::new(&report, &report.sections[section], detail)
+        }
     }
 
     fn cell<'a>(grid: &'a Grid, line: usize, head: &str) -> &'a str {

@@ -1,6 +1,6 @@
 //! Which rows of a section belong beside one another, and which target is the floor.
 //!
-//! Tables, charts and sentences all go through here, so that they group and name alike.
+//! Tables and charts go through here, so that they group and name alike.
 
 use super::figures;
 use crate::result::{Promise, Report, Row, Section};
@@ -25,9 +25,17 @@ pub(crate) fn groups(section: &Section) -> Vec<Group<'_>> {
     found
 }
 
-/// The target of a row, with a mark behind it if its figures are of less than was asked.
-pub(crate) fn marked(row: &Row) -> String {
-    if row.is_shortened() { format!("{} {}", row.target, super::SHORTENED) } else { row.target.clone() }
+/// What stands behind the name of a target whose figures are of less than was asked.
+const SHORTENED: &str = "†";
+
+/// What stands behind the name of a target whose figures contradict another's.
+const NOISY: &str = "~";
+
+/// The target of a row, with marks behind it if its figures are doubtful.
+pub(crate) fn marked(report: &Report, section: &Section, row: &Row) -> String {
+    let shortened = row.is_shortened().then_some(SHORTENED);
+    let noisy = noise(report, section, row).map(|_| NOISY);
+    [Some(row.target.as_str()), shortened, noisy].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// What a row is about, without its target.
@@ -54,61 +62,34 @@ pub(crate) fn over_floor(section: &Section, row: &Row, floor: Option<&str>) -> O
     (row.latency.count() > 0 && theirs > 0.0).then(|| mine / theirs)
 }
 
-/// The smallest and largest of what the rounds of a row had.
-pub(crate) fn spread(row: &Row, of: impl Fn(&crate::result::Round) -> f64) -> Option<(f64, f64)> {
-    let values: Vec<f64> = row.rounds.iter().map(of).collect();
-    let low = values.iter().copied().min_by(f64::total_cmp)?;
-    let high = values.iter().copied().max_by(f64::total_cmp)?;
-    Some((low, high))
-}
-
-/// A line of a chart: a target's rows along [`Row::x`].
-pub(crate) struct Series<'a> {
-    pub(crate) target: &'a str,
-    /// Rows with an x and figures, by x.
-    pub(crate) rows: Vec<&'a Row>,
-}
-
-/// The charts of a section whose rows stand along a number: each with a caption and its lines.
-///
-/// Where a case is found at several x, each case is a chart; where each x is a case of its own
-/// ("1,000 documents"), all are one.
-pub(crate) fn along_x(section: &Section) -> Vec<(String, Vec<Series<'_>>)> {
-    let recurring = section.rows.iter().any(|row| {
-        section.rows.iter().any(|other| {
-            (&other.target, &other.case, other.connections) == (&row.target, &row.case, row.connections)
-                && other.x != row.x
-        })
+/// The target that a row contradicts: one of the same server that keeps less when the machine fails, and yet is slower in
+/// every round. The machine was busy with something else in either.
+pub(crate) fn noise<'a>(report: &'a Report, section: &Section, row: &Row) -> Option<&'a str> {
+    let info = |name: &str| report.targets.iter().find(|target| target.name == name);
+    let own = &info(&row.target)?.fingerprint;
+    let same = section.rows.iter().filter(|other| {
+        (&other.case, other.connections, other.x) == (&row.case, row.connections, row.x)
+            && other.operations > 0
     });
-    let caption = |row: &Row| match (recurring, section.rows.iter().any(|o| o.connections != row.connections))
-    {
-        (true, _) => label(section, row),
-        (false, true) => figures::plural(row.connections.into(), "connection"),
-        (false, false) => String::new(),
+    let contradicts = |other: &&Row| {
+        let Some(print) = info(&other.target).map(|info| &info.fingerprint) else { return false };
+        let (mine, theirs) = (row.rounds.iter(), other.rounds.iter());
+        let slowest = mine.map(|round| round.rate()).fold(f64::INFINITY, f64::min);
+        let fastest = theirs.map(|round| round.rate()).fold(0.0, f64::max);
+        let kept = (Promise::Memory..own.promise).contains(&print.promise) && print.server == own.server;
+        kept && row.operations > 0 && slowest > fastest * NOISE
     };
-    let mut charts: Vec<(String, Vec<Series>)> = Vec::new();
-    for row in section.rows.iter().filter(|row| row.x.is_some() && row.operations > 0) {
-        let caption = caption(row);
-        let at = charts.iter().position(|(known, _)| *known == caption).unwrap_or_else(|| {
-            charts.push((caption, Vec::new()));
-            charts.len() - 1
-        });
-        let lines = &mut charts[at].1;
-        match lines.iter_mut().find(|line| line.target == row.target) {
-            Some(line) => line.rows.push(row),
-            None => lines.push(Series { target: &row.target, rows: vec![row] }),
-        }
-    }
-    for series in charts.iter_mut().flat_map(|(_, lines)| lines) {
-        series.rows.sort_by(|a, b| a.x.unwrap_or(0.0).total_cmp(&b.x.unwrap_or(0.0)));
-    }
-    charts
+    let found = same.into_iter().find(contradicts)?;
+    info(&found.target).map(|info| info.name.as_str())
 }
+
+/// A target that keeps more may be so much faster by chance.
+const NOISE: f64 = 1.1;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::testing;
+    use crate::report::tests as testing;
 
     #[test]
     fn connections_are_named_where_they_differ() {
@@ -130,11 +111,19 @@ mod tests {
     }
 
     #[test]
-    fn cases_that_differ_in_x_alone_make_one_chart() {
-        let report = testing::report();
-        let charts = along_x(&report.sections[1]);
-        assert_eq!(charts.len(), 1);
-        let x: Vec<_> = charts[0].1[0].rows.iter().filter_map(|row| row.x).collect();
-        assert!(x.len() > 3 && x.is_sorted(), "{x:?}");
+    fn a_target_that_keeps_more_and_is_faster_is_noise() {
+        let mut report = testing::report();
+        let of = |report: &Report, at: usize| {
+            let section = &report.sections[0];
+            noise(report, section, &section.rows[at]).map(str::to_string)
+        };
+        assert_eq!((of(&report, 0), of(&report, 3)), (None, None));
+        report.sections[0].rows[3] = testing::row("journaled", "insert", 1, 40.0, 3);
+        assert_eq!(of(&report, 3).as_deref(), Some("memory"));
+        let section = &report.sections[0];
+        assert_eq!(marked(&report, section, &section.rows[3]), "journaled ~");
+        // A slow round among them leaves it open.
+        report.sections[0].rows[3].rounds[0].seconds *= 9.0;
+        assert_eq!(of(&report, 3), None);
     }
 }

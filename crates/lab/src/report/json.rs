@@ -45,13 +45,13 @@ fn parse(text: &str) -> std::result::Result<Report, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::testing;
+    use crate::report::tests as testing;
 
     #[test]
     fn what_is_written_is_read_again() {
         let before = testing::report();
         let after = parse(&render(&before).unwrap()).unwrap();
-        assert_eq!(after.findings, before.findings);
+        assert_eq!(after.warnings, before.warnings);
         for (after, before) in after.sections.iter().zip(&before.sections) {
             assert!(after.rows.len() == before.rows.len() && after.kind == before.kind);
             for (after, before) in after.rows.iter().zip(&before.rows) {

@@ -1,7 +1,7 @@
 //! The report as Markdown: the terminal's tables where they are to be pasted.
 
 use super::grid::{Detail, Grid};
-use super::{groups, terminal};
+use super::terminal;
 use crate::result::Report;
 use std::fmt::Write as _;
 
@@ -10,13 +10,11 @@ pub(crate) fn render(report: &Report) -> String {
     let mut text = format!("# {}\n\n{}\n", escape(&report.title), escape(&report.about));
     let _ = writeln!(text, "\nRun {}, started {}, seed {}:\n", report.id, report.started, report.seed);
     let _ = writeln!(text, "    {}", report.command.replace('\n', " "));
-    list(&mut text, "What it means", &report.findings);
     list(&mut text, "Warnings", &report.warnings);
     list(&mut text, "What went wrong", &report.errors);
-    let floor = groups::floor(report);
     for section in &report.sections {
         let _ = writeln!(text, "\n## {}\n\n{}\n", escape(&section.title), escape(&section.about));
-        text += &table(&Grid::new(section, floor, Detail::Brief));
+        text += &table(&Grid::new(report, section, Detail::Brief));
     }
     let targets = report.targets.iter();
     let targets: Vec<_> =
@@ -70,7 +68,7 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::testing;
+    use crate::report::tests as testing;
 
     #[test]
     fn tables_have_as_many_cells_in_each_line() {

@@ -1,10 +1,10 @@
-//! The report on a terminal: targets and warnings first, a table per section, findings last.
+//! The report on a terminal: targets and warnings first, a table per section.
 //!
 //! Width is respected by moving columns into a second table beneath the first, never by cutting
 //! figures. Colour only marks what is read first, and only where a person reads.
 
+use super::figures;
 use super::grid::{Detail, Grid, Line};
-use super::{figures, groups, promise};
 use crate::result::{Report, TargetInfo};
 use console::{Alignment, Style, Term, measure_text_width, pad_str};
 use std::fmt::Write as _;
@@ -56,16 +56,14 @@ impl Page {
 /// The whole report as text.
 pub(crate) fn render(report: &Report, page: Page) -> String {
     let mut text = opening(report, page);
-    let floor = groups::floor(report);
     for section in &report.sections {
         let _ = write!(text, "\n{}", page.bold(&section.title));
         let _ = writeln!(text, "  {}", page.dim(&format!("[{}]", section.id)));
         for line in wrap(&section.about, page.width) {
             let _ = writeln!(text, "{}", page.dim(&line));
         }
-        text += &table(&Grid::new(section, floor, Detail::Brief), page);
+        text += &table(&Grid::new(report, section, Detail::Brief), page);
     }
-    text += &page.list("What it means", "•", Style::new().cyan(), &report.findings);
     text += &page.list("What went wrong", "✗", Style::new().red(), &report.errors);
     text
 }
@@ -95,9 +93,9 @@ pub(crate) fn opening(report: &Report, page: Page) -> String {
 pub(crate) fn describe(target: &TargetInfo) -> String {
     let print = &target.fingerprint;
     let engine = if print.engine.is_empty() { String::new() } else { format!(", {}", print.engine) };
-    let mut text = format!("{}{engine}: {}", print.server, promise::words(print.promise));
+    let mut text = format!("{}{engine}: {}", print.server, print.promise.label());
     if let Some(sync) = print.sync_microseconds {
-        let _ = write!(text, "; fdatasync takes {} there", figures::latency(sync));
+        let _ = write!(text, "; fdatasync {}", figures::latency(sync));
     }
     text
 }
@@ -119,15 +117,6 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
         lines.push(line);
     }
     lines
-}
-
-const BAR: usize = 10;
-
-/// A bar of a share (0 to 1) of [`BAR`] characters, in eighths of one.
-fn bar(share: f64) -> String {
-    let eighths = (share.clamp(0.0, 1.0) * (BAR * 8) as f64).round() as usize;
-    let part = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"].get(eighths % 8).copied().unwrap_or("");
-    format!("{}{part}", "█".repeat(eighths / 8))
 }
 
 /// What stands left of a table's figures, by line.
@@ -166,11 +155,9 @@ pub(crate) fn table(grid: &Grid, page: Page) -> String {
     let beside = labels.width();
     let widths: Vec<usize> = (0..grid.heads.len()).map(|at| column_width(grid, at)).collect();
     let mut text = String::new();
-    let drawn = grid.lines.iter().any(|line| line.share > 0.0);
     let mut from = 0;
     while from < widths.len() {
-        let bars = if from == 0 && drawn { BAR + 2 } else { 0 };
-        let to = fitting(&widths, from, page.width.saturating_sub(beside + bars));
+        let to = fitting(&widths, from, page.width.saturating_sub(beside));
         text += &piece(grid, &labels, from..to, &widths, page);
         from = to;
     }
@@ -201,7 +188,7 @@ fn fitting(widths: &[usize], from: usize, room: usize) -> usize {
     to
 }
 
-/// Some columns of the table; the first piece carries the bars of the rates.
+/// Some columns of the table.
 fn piece(
     grid: &Grid,
     labels: &Labels,
@@ -229,9 +216,6 @@ fn piece(
         for at in columns.clone() {
             rest += &padded(line.cells.get(at), widths.get(at));
         }
-        if columns.start == 0 {
-            let _ = write!(rest, "  {}", page.paint(Style::new().cyan(), &bar(line.share)));
-        }
         let _ = writeln!(text, "{}", rest.trim_end());
     }
     text
@@ -246,20 +230,19 @@ fn padded(cell: Option<&String>, width: Option<&usize>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::testing;
+    use crate::report::tests as testing;
 
     fn text(width: usize) -> String {
         render(&testing::report(), Page { width, colour: false })
     }
 
     #[test]
-    fn warnings_stand_before_figures_and_findings_after() {
+    fn warnings_stand_before_figures_and_errors_after() {
         let text = text(160);
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));
-        assert!(at("the lab itself was busy") < at("per second"));
+        assert!(at("the lab itself was busy") < at("ops/s"));
         assert!(at("Vellum 0.1.0, memory: ") < at("the lab itself was busy"));
-        assert!(at("What it means") > at("[rates]"));
-        assert!(at("What went wrong") > at("What it means"));
+        assert!(at("What went wrong") > at("[rates]"));
     }
 
     #[test]
@@ -276,11 +259,11 @@ mod tests {
     #[test]
     fn columns_stand_under_one_another() {
         let text = text(160);
-        let lines: Vec<&str> = text.lines().skip_while(|line| !line.contains("per second")).take(6).collect();
+        let lines: Vec<&str> = text.lines().skip_while(|line| !line.contains("ops/s")).take(6).collect();
         let column = |line: &str, part: &str| {
             line.find(part).map(|at| line[..at].chars().count() + part.chars().count())
         };
-        let end = column(lines[0], "per second").unwrap();
+        let end = column(lines[0], "ops/s").unwrap();
         for line in &lines[1..] {
             let before: String = line.chars().take(end).collect();
             assert!(before.ends_with(|c: char| c.is_ascii_digit()), "{before:?}");
@@ -291,12 +274,5 @@ mod tests {
     fn plain_text_has_no_escapes_and_coloured_text_has() {
         assert!(!text(80).contains('\u{1b}'));
         assert!(render(&testing::report(), Page { width: 80, colour: true }).contains('\u{1b}'));
-    }
-
-    #[test]
-    fn bars_grow_in_eighths() {
-        assert_eq!(bar(0.0), "");
-        assert_eq!(bar(1.0).chars().count(), BAR);
-        assert_eq!(bar(0.05), "▌");
     }
 }

@@ -10,7 +10,8 @@
 
 pub(crate) mod documents;
 
-use base::bson::{Builder, DocumentBuf};
+use base::bson::DocumentBuf;
+use base::bson::extended_json::parse;
 use documents::Documents;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Read, Write};
@@ -30,12 +31,6 @@ const OP_MSG: i32 = 2013;
 
 /// The flag of a message to which no reply is wanted.
 const MORE_TO_COME: i32 = 1 << 1;
-
-/// As many documents as a message may hold.
-const BATCH_MAX: i32 = 100_000;
-
-/// MongoDB 8.0's.
-const WIRE_VERSION: i32 = 25;
 
 /// Serves on a free loopback port, which the first line printed tells, until standard input ends.
 pub fn run() -> ExitCode {
@@ -131,56 +126,10 @@ struct Replies {
 
 impl Replies {
     fn new() -> Replies {
-        let known: Vec<Reply> = vec![
-            (&["find", "aggregate"], cursor("firstBatch", true)),
-            (
-                &["insert"],
-                document(|reply| {
-                    // The official driver sends again what wasn't inserted: so all of it was.
-                    reply.append("n", BATCH_MAX);
-                }),
-            ),
-            (
-                &["delete"],
-                document(|reply| {
-                    reply.append("n", 1);
-                }),
-            ),
-            (
-                &["update"],
-                document(|reply| {
-                    reply.append("n", 1).append("nModified", 1);
-                }),
-            ),
-            (&["findAndModify", "findandmodify"], document(found_and_modified)),
-            (&["hello", "isMaster", "ismaster"], document(hello)),
-            (&["getMore"], cursor("nextBatch", false)),
-            (
-                &["count"],
-                document(|reply| {
-                    reply.append("n", 1);
-                }),
-            ),
-            (
-                &["distinct"],
-                document(|reply| {
-                    reply.begin_array("values").end();
-                }),
-            ),
-            (&["listCollections", "listIndexes"], cursor("firstBatch", false)),
-            (&["listDatabases"], document(databases)),
-            (&["createIndexes"], document(indexes_created)),
-            (&["bulkWrite"], document(bulk_written)),
-            (&["buildInfo", "buildinfo"], document(build_info)),
-            (
-                &["serverStatus"],
-                document(|reply| {
-                    reply.append("pid", i64::from(std::process::id()));
-                }),
-            ),
-            (&["collStats", "dbStats", "collstats", "dbstats"], document(statistics)),
-        ];
-        Replies { known, other: document(|_| {}), documents: RwLock::new(None) }
+        let known = KNOWN.iter().map(|(names, reply)| (*names, document(reply)));
+        let pid = format!("{{pid: NumberLong({}), ok: 1.0}}", std::process::id());
+        let known = known.chain([(&["serverStatus"][..], document(&pid))]);
+        Replies { known: known.collect(), other: document("{ok: 1.0}"), documents: RwLock::new(None) }
     }
 
     /// Appends the reply to a message; false if it wants none, `None` if it is none of the protocol.
@@ -228,66 +177,59 @@ impl Replies {
     }
 }
 
-fn document(fill: impl FnOnce(&mut Builder)) -> DocumentBuf {
-    let mut builder = Builder::new();
-    fill(&mut builder);
-    builder.append("ok", 1.0);
-    builder.finish()
+/// An empty document if the text is none, which the tests rule out.
+fn document(text: &str) -> DocumentBuf {
+    parse(text).unwrap_or_else(|_| DocumentBuf::empty())
 }
 
-fn cursor(batch: &str, holds_one: bool) -> DocumentBuf {
-    document(|reply| {
-        reply.begin_document("cursor").append("id", 0_i64).append("ns", "floor.floor").begin_array(batch);
-        if holds_one {
-            reply.push_document().append("_id", 1).append("n", 1).end();
-        }
-        reply.end().end();
-    })
-}
-
-fn hello(reply: &mut Builder) {
-    reply.append("helloOk", true).append("ismaster", true).append("isWritablePrimary", true);
-    reply.append("maxBsonObjectSize", 16 << 20).append("maxMessageSizeBytes", MESSAGE_MAX as i32);
-    reply.append("maxWriteBatchSize", BATCH_MAX).append("logicalSessionTimeoutMinutes", 30);
-    reply.append("connectionId", 1).append("minWireVersion", 0).append("maxWireVersion", WIRE_VERSION);
-    reply.append("readOnly", false);
-}
-
-fn found_and_modified(reply: &mut Builder) {
-    reply.begin_document("lastErrorObject").append("n", 1).append("updatedExisting", true).end();
-    reply.begin_document("value").append("_id", 1).append("n", 1).end();
-}
-
-fn databases(reply: &mut Builder) {
-    reply.begin_array("databases").end().append("totalSize", 0_i64).append("totalSizeMb", 0_i64);
-}
-
-fn indexes_created(reply: &mut Builder) {
-    reply.append("numIndexesBefore", 1).append("numIndexesAfter", 2);
-}
-
-fn bulk_written(reply: &mut Builder) {
-    reply.begin_document("cursor").append("id", 0_i64).begin_array("firstBatch").end();
-    reply.append("ns", "admin.$cmd.bulkWrite").end();
-    reply.append("nErrors", 0).append("nInserted", 1).append("nMatched", 1).append("nModified", 1);
-    reply.append("nUpserted", 0).append("nDeleted", 1);
-}
-
-fn build_info(reply: &mut Builder) {
-    reply.append("version", "8.0.0").append("vellumFloor", env!("CARGO_PKG_VERSION"));
-    reply.append("maxBsonObjectSize", 16 << 20);
-}
-
-fn statistics(reply: &mut Builder) {
-    for name in ["collections", "objects", "count", "size", "dataSize", "storageSize", "totalIndexSize"] {
-        reply.append(name, 0_i64);
-    }
-}
+/// What commands are answered. Of inserts all did: the official driver sends again what wasn't inserted. MongoDB 8.0's
+/// wire version.
+const KNOWN: &[(&[&str], &str)] = &[
+    (
+        &["find", "aggregate"],
+        "{cursor: {id: NumberLong(0), ns: 'floor.floor', firstBatch: [{_id: 1, n: 1}]}, ok: 1.0}",
+    ),
+    (&["insert"], "{n: 100000, ok: 1.0}"),
+    (&["delete", "count"], "{n: 1, ok: 1.0}"),
+    (&["update"], "{n: 1, nModified: 1, ok: 1.0}"),
+    (
+        &["findAndModify", "findandmodify"],
+        "{lastErrorObject: {n: 1, updatedExisting: true}, value: {_id: 1, n: 1}, ok: 1.0}",
+    ),
+    (
+        &["hello", "isMaster", "ismaster"],
+        "{helloOk: true, ismaster: true, isWritablePrimary: true, maxBsonObjectSize: 16777216, \
+         maxMessageSizeBytes: 48000000, maxWriteBatchSize: 100000, logicalSessionTimeoutMinutes: 30, connectionId: 1, \
+         minWireVersion: 0, maxWireVersion: 25, readOnly: false, ok: 1.0}",
+    ),
+    (&["getMore"], "{cursor: {id: NumberLong(0), ns: 'floor.floor', nextBatch: []}, ok: 1.0}"),
+    (&["distinct"], "{values: [], ok: 1.0}"),
+    (
+        &["listCollections", "listIndexes"],
+        "{cursor: {id: NumberLong(0), ns: 'floor.floor', firstBatch: []}, ok: 1.0}",
+    ),
+    (&["listDatabases"], "{databases: [], totalSize: NumberLong(0), totalSizeMb: NumberLong(0), ok: 1.0}"),
+    (&["createIndexes"], "{numIndexesBefore: 1, numIndexesAfter: 2, ok: 1.0}"),
+    (
+        &["bulkWrite"],
+        "{cursor: {id: NumberLong(0), firstBatch: [], ns: 'admin.$cmd.bulkWrite'}, nErrors: 0, nInserted: 1, \
+         nMatched: 1, nModified: 1, nUpserted: 0, nDeleted: 1, ok: 1.0}",
+    ),
+    (
+        &["buildInfo", "buildinfo"],
+        "{version: '8.0.0', vellumFloor: true, maxBsonObjectSize: 16777216, ok: 1.0}",
+    ),
+    (
+        &["collStats", "dbStats", "collstats", "dbstats"],
+        "{collections: NumberLong(0), objects: NumberLong(0), count: NumberLong(0), size: NumberLong(0), \
+         dataSize: NumberLong(0), storageSize: NumberLong(0), totalIndexSize: NumberLong(0), ok: 1.0}",
+    ),
+];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::bson::Document;
+    use base::bson::{Builder, Document};
 
     fn message(flags: i32, command: &str) -> Vec<u8> {
         let mut body = Builder::new();
@@ -315,6 +257,13 @@ mod tests {
         base::bson::validate(&reply[HEADER + 5..]).unwrap();
         let document = Document::from_valid(&reply[HEADER + 5..]);
         assert!(document.get("cursor").is_some());
+    }
+
+    #[test]
+    fn every_reply_is_a_document() {
+        for (names, reply) in KNOWN {
+            assert!(parse(reply).is_ok(), "{names:?}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::load::random::Dice;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, DateTime, Document};
+use std::collections::BTreeMap;
 use toml::de::DeValue;
 
 /// How a value comes about.
@@ -22,6 +23,8 @@ pub(super) enum Maker {
     Sequence {
         start: i64,
         step: i64,
+        /// Begins again at 0 from here on.
+        modulo: i64,
     },
     Integer {
         min: i64,
@@ -63,15 +66,30 @@ pub(super) enum Maker {
         max: u64,
     },
     Nested(Vec<(String, Maker)>),
-    /// The field of the document that the operation is about.
+    /// A date: `from` + `step` × number, milliseconds.
+    Clock {
+        from: i64,
+        step: i64,
+    },
+    /// The field of the document that the operation is about; in a document, a field before this one.
     Key {
         field: String,
     },
-    /// A string: this, and what another maker makes.
-    Prefixed {
-        prefix: String,
-        of: Box<Maker>,
+    /// What an operation has kept under a name, or a field of it.
+    Saved {
+        name: String,
+        field: Option<String>,
     },
+    /// One of so many words, none of which is part of another.
+    Word {
+        below: u64,
+    },
+    /// A document whose field names are made, too.
+    Object(Vec<(Maker, Maker)>),
+    /// A string of all these, the values of arrays with spaces between them.
+    Text(Vec<Maker>),
+    /// The name of the lab's database.
+    Database,
 }
 
 /// What a value may depend on.
@@ -79,8 +97,11 @@ pub(super) struct Scene<'a> {
     pub(super) dice: Dice,
     /// The number of the document, or of the operation.
     pub(super) number: u64,
-    /// In operations: the document that it is about.
+    /// The document that an operation is about, or whose fields are made.
     pub(super) key: Option<(&'a Template, u64)>,
+    /// What the operation has kept.
+    pub(super) saved: BTreeMap<String, Bson>,
+    pub(super) database: &'a str,
 }
 
 /// Fields of documents, each with a stream of random numbers of its own.
@@ -130,7 +151,11 @@ impl Maker {
     pub(super) fn keys(&self) -> Vec<&str> {
         match self {
             Maker::Key { field } => vec![field],
-            Maker::Prefixed { of, .. } | Maker::Array { of, .. } => of.keys(),
+            Maker::Array { of, .. } => of.keys(),
+            Maker::Text(of) => of.iter().flat_map(Maker::keys).collect(),
+            Maker::Object(of) => {
+                of.iter().flat_map(|(name, value)| [name.keys(), value.keys()].concat()).collect()
+            }
             Maker::Choice { of, .. } => of.iter().flat_map(|(_, each)| each.keys()).collect(),
             Maker::Nested(fields) => fields.iter().flat_map(|(_, each)| each.keys()).collect(),
             _ => Vec::new(),
@@ -142,8 +167,13 @@ impl Maker {
         let dice = &mut scene.dice;
         match self {
             Maker::Constant(value) => value.clone(),
-            Maker::Sequence { start, step } => {
-                Bson::Int64(start.wrapping_add(step.wrapping_mul(scene.number as i64)))
+            Maker::Sequence { start, step, modulo } => {
+                Bson::Int64(start.wrapping_add(step.wrapping_mul(scene.number as i64)).wrapping_rem(*modulo))
+            }
+            Maker::Clock { from, step } => {
+                // The numbers of a warm-up are far away.
+                let number = (scene.number & 0xFFFF_FFFF) as i64;
+                Bson::DateTime(DateTime::from_millis(from.saturating_add(step.saturating_mul(number))))
             }
             Maker::Integer { min, max } => Bson::Int64(min.wrapping_add(dice.below(span(*min, *max)) as i64)),
             Maker::Float { min, max } => Bson::Double(min + (max - min) * dice.share()),
@@ -177,7 +207,22 @@ impl Maker {
             Maker::Key { field } => {
                 scene.key.and_then(|(template, number)| template.field(field, number)).unwrap_or(Bson::Null)
             }
-            Maker::Prefixed { prefix, of } => Bson::String(format!("{prefix}{}", plain(&of.make(scene)))),
+            Maker::Saved { name, field } => {
+                let saved = scene.saved.get(name);
+                let value = match field {
+                    Some(field) => saved.and_then(Bson::as_document).and_then(|document| document.get(field)),
+                    None => saved,
+                };
+                value.cloned().unwrap_or(Bson::Null)
+            }
+            // Letters that the number decides.
+            Maker::Word { below } => Bson::String(format!("w{}", Dice::of(1, dice.below(*below)).letters(7))),
+            Maker::Object(fields) => {
+                let field = |(name, value): &(Maker, Maker)| (plain(&name.make(scene)), value.make(scene));
+                Bson::Document(fields.iter().map(field).collect())
+            }
+            Maker::Text(of) => Bson::String(of.iter().map(|each| plain(&each.make(scene))).collect()),
+            Maker::Database => Bson::String(scene.database.to_string()),
         }
     }
 }
@@ -237,6 +282,7 @@ fn plain(value: &Bson) -> String {
         Bson::String(text) => text.clone(),
         Bson::Int64(number) => number.to_string(),
         Bson::Int32(number) => number.to_string(),
+        Bson::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(" "),
         other => other.to_string(),
     }
 }
@@ -253,6 +299,7 @@ fn generator(mut fields: Fields, depth: usize) -> Result<Maker> {
         "sequence" => Maker::Sequence {
             start: fields.take("start").map_or(Ok(0), |start| start.integer())?,
             step: fields.take("step").map_or(Ok(1), |step| step.integer())?,
+            modulo: fields.take("modulo").map_or(Ok(i64::MAX), |modulo| Ok(modulo.at_least(1)? as i64))?,
         },
         "int" => {
             let (min, max) = (fields.need("min")?.integer()?, fields.need("max")?.integer()?);
@@ -279,6 +326,24 @@ fn generator(mut fields: Fields, depth: usize) -> Result<Maker> {
             in_order(&fields, from, to)?;
             Maker::Date { from, to }
         }
+        "clock" => Maker::Clock {
+            from: fields.need("from")?.date()?,
+            step: (fields.need("seconds")?.number()? * 1000.0) as i64,
+        },
+        "saved" => Maker::Saved {
+            name: fields.need("name")?.string()?,
+            field: fields.take("field").map(|field| field.string()).transpose()?,
+        },
+        "word" => Maker::Word { below: fields.need("below")?.at_least(1)? },
+        "text" => Maker::Text(several(&fields.need("of")?, depth)?),
+        "object" => {
+            let pair = |pair: &Item| match several(pair, depth)?.as_slice() {
+                [name, value] => Ok((name.clone(), value.clone())),
+                _ => Err(pair.wrong("must be a name and a value")),
+            };
+            Maker::Object(fields.need("of")?.items()?.iter().map(pair).collect::<Result<_>>()?)
+        }
+        "database" => Maker::Database,
         "objectid" => Maker::ObjectId,
         "binary" => Maker::Binary { bytes: lengths(&mut fields, "bytes", BYTES_MAX)?.0 },
         "array" => {
@@ -290,15 +355,20 @@ fn generator(mut fields: Fields, depth: usize) -> Result<Maker> {
             Maker::Key { field: fields.take("field").map_or(Ok("_id".to_string()), |field| field.string())? }
         }
         other => {
-            let known = "sequence, int, float, zipf, words, choice, bool, date, objectid, binary, array, key";
+            let known = "sequence, int, float, zipf, words, word, text, choice, bool, date, clock, objectid, binary, \
+                         array, object, key, saved, database";
             return Err(kind.wrong(format!("'{other}' is no generator; there are {known}")));
         }
     };
     fields.end()?;
     Ok(match prefix {
-        Some(prefix) => Maker::Prefixed { prefix, of: Box::new(maker) },
+        Some(prefix) => Maker::Text(vec![Maker::Constant(Bson::String(prefix)), maker]),
         None => maker,
     })
+}
+
+fn several(item: &Item, depth: usize) -> Result<Vec<Maker>> {
+    item.items()?.iter().map(|each| Maker::read_below(each, depth)).collect()
 }
 
 fn in_order<T: PartialOrd>(fields: &Fields, low: T, high: T) -> Result<()> {
@@ -323,8 +393,7 @@ pub(super) fn theta(fields: &mut Fields) -> Result<f64> {
 
 fn choice(fields: &mut Fields, depth: usize) -> Result<Maker> {
     let of = fields.need("of")?;
-    let makers: Result<Vec<Maker>> = of.items()?.iter().map(|each| Maker::read_below(each, depth)).collect();
-    let makers = makers?;
+    let makers = several(&of, depth)?;
     let weights = match fields.take("weights") {
         Some(weights) => {
             weights.items()?.iter().map(|each| each.share(f64::MAX)).collect::<Result<Vec<f64>>>()?
@@ -341,7 +410,7 @@ impl Template {
     /// Documents of these fields; without `_id` among them, they are numbered.
     pub(super) fn new(seed: u64, mut fields: Vec<(String, Maker)>) -> Template {
         if !fields.iter().any(|(name, _)| name == "_id") {
-            fields.insert(0, ("_id".to_string(), Maker::Sequence { start: 0, step: 1 }));
+            fields.insert(0, ("_id".to_string(), Maker::Sequence { start: 0, step: 1, modulo: i64::MAX }));
         }
         Template { seed, fields }
     }
@@ -353,7 +422,7 @@ impl Template {
     }
 
     /// A field of the document of this number; dots lead into nested ones.
-    fn field(&self, path: &str, number: u64) -> Option<Bson> {
+    pub(super) fn field(&self, path: &str, number: u64) -> Option<Bson> {
         let mut names = path.split('.');
         let first = names.next()?;
         let at = self.fields.iter().position(|(name, _)| name == first)?;
@@ -364,6 +433,17 @@ impl Template {
         Some(value)
     }
 
+    /// A field that takes a key from one that doesn't stand before it.
+    pub(super) fn misplaced(&self) -> Option<&str> {
+        let known = |at: usize, key: &str| {
+            let name = key.split('.').next().unwrap_or(key);
+            self.fields.iter().take(at).any(|(field, _)| field == name)
+        };
+        let mut fields = self.fields.iter().enumerate();
+        let found = fields.find(|(at, (_, maker))| maker.keys().iter().any(|key| !known(*at, key)));
+        found.map(|(_, (name, _))| name.as_str())
+    }
+
     /// Whether documents have this field.
     pub(super) fn has(&self, path: &str) -> bool {
         self.field(path, 0).is_some()
@@ -371,7 +451,8 @@ impl Template {
 
     fn make(&self, at: usize, number: u64) -> Bson {
         let dice = Dice::of(self.seed.wrapping_add(at as u64 + 1), number);
-        let mut scene = Scene { dice, number, key: None };
+        let key = Some((self, number));
+        let mut scene = Scene { dice, number, key, saved: BTreeMap::new(), database: "" };
         self.fields.get(at).map_or(Bson::Null, |(_, maker)| maker.make(&mut scene))
     }
 }

@@ -1,41 +1,56 @@
-//! `run`: a mix of operations that a file describes.
+//! Workloads: operations that a file describes, such as those that the lab's own experiments are.
 
+mod bare;
+mod cache;
+mod concern;
 mod fields;
 mod file;
 mod maker;
+mod sql;
+mod steps;
 #[cfg(test)]
 mod tests;
+mod worker;
 
+use super::Experiment;
 use super::parts::{Link, Loaded};
-use super::{Experiment, sentences};
 use crate::error::{Error, Result};
 use crate::histogram::Latencies;
-use crate::load::Worker;
+use crate::load::Until;
 use crate::load::measure::{Bench, Case, Prepared, Visit};
-use crate::load::random::Dice;
+use crate::options::Common;
 use crate::report::figures;
-use crate::result::{Kind as Shape, Report, Round, Row, Section};
+use crate::result::{Kind as Shape, Round, Row};
 use crate::run::Lab;
-use crate::target::{Protocol, Target};
+use crate::target::{FLOOR_ANSWERS, Protocol, Scratch, Target, another};
+use bare::{Bare, Sent};
+use cache::Cache;
 use fields::Source;
-use file::{Kind, Operation, Workload};
-use maker::{Maker, Scene};
-use mongodb::bson::{Bson, Document, doc};
+use file::{Kind, Operation, Section, Size, Step, Workload};
+use mongodb::bson::{Document, doc};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use worker::{By, Mixer};
+
+/// The experiments that are files: name and text.
+pub(crate) const OWN: &[(&str, &str)] = &[
+    ("clean", include_str!("../../../workloads/clean.toml")),
+    ("error-tracker", include_str!("../../../workloads/error-tracker.toml")),
+    ("inserts", include_str!("../../../workloads/inserts.toml")),
+    ("micro", include_str!("../../../workloads/micro.toml")),
+    ("working-set", include_str!("../../../workloads/working-set.toml")),
+    ("write-concern", include_str!("../../../workloads/write-concern.toml")),
+];
 
 /// The experiment.
 pub(crate) struct Run {
-    path: PathBuf,
+    name: &'static str,
+    file: String,
     text: String,
-    title: String,
-    about: String,
+    workload: Workload,
 }
-
-const CASE: &str = "mix";
 
 impl Run {
     /// A workload's file, checked before anything is started.
@@ -45,106 +60,216 @@ impl Run {
     pub(crate) fn open(path: &Path) -> Result<Run> {
         let wrong =
             |error: std::io::Error| Error::Input(format!("{} can't be read: {error}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(wrong)?;
-        let mut run = Run { path: path.to_path_buf(), text, title: String::new(), about: String::new() };
-        let workload = run.workload(0, 1.0)?;
-        (run.title, run.about) = (workload.title.clone(), workload.about);
-        Ok(run)
+        Run::read("run", path.display().to_string(), std::fs::read_to_string(path).map_err(wrong)?)
     }
 
-    fn workload(&self, seed: u64, scale: f64) -> Result<Workload> {
-        let name = self.path.display().to_string();
-        Workload::read(Source { name: &name, text: &self.text }, seed, scale)
+    /// One of the lab's own.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub(crate) fn own(name: &str) -> Result<Run> {
+        let found = OWN.iter().find(|(known, _)| *known == name);
+        let (name, text) = found.ok_or_else(|| Error::Input(format!("there is no workload {name}")))?;
+        Run::read(name, format!("{name}.toml"), (*text).to_string())
+    }
+
+    /// Its file.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn read(name: &'static str, file: String, text: String) -> Result<Run> {
+        let workload = Workload::read(Source { name: &file, text: &text }, Size { seed: 0, scale: 1.0 })?;
+        Ok(Run { name, file, text, workload })
     }
 }
 
 impl Experiment for Run {
     fn name(&self) -> &'static str {
-        "run"
+        self.name
     }
 
     fn title(&self) -> String {
-        self.title.clone()
+        self.workload.title.clone()
     }
 
     fn about(&self) -> String {
-        self.about.clone()
+        self.workload.about.clone()
+    }
+
+    fn check(&self, common: &Common) -> Result<()> {
+        let mut refused: Vec<&str> = self.workload.refuse.iter().map(String::as_str).collect();
+        let sections = &self.workload.sections;
+        if sections.iter().any(|section| section.blocks > 0) {
+            refused.extend(["--find-rate", "--duration"]);
+        }
+        common.refuse(&refused, &format!("{} has sizes of its own", self.name))?;
+        let grows = sections.iter().any(|section| section.blocks > 0 || section.documents.len() > 1);
+        match common.rate.len() > 1 && grows {
+            true => Err(Error::Input(format!(
+                "{}'s axis is the size of the data: give --rate one number",
+                self.name
+            ))),
+            false => Ok(()),
+        }
     }
 
     async fn measure(&self, lab: &mut Lab) -> Result<()> {
-        let workload = Arc::new(self.workload(lab.seed, lab.common.scale)?);
-        let about = format!(
-            "An operation is one of: {}. The collection begins with {}.",
-            shares(&workload.operations),
-            figures::plural(workload.documents, "document")
-        );
-        let section = lab.section("run", &workload.title, &about, Shape::Bars);
-        let (seed, loaded) = (lab.seed, Loaded::default());
-        let until = workload.until;
-        let mix = |connections: u32| {
-            let (workload, loaded) = (Arc::clone(&workload), loaded.clone());
-            let mix =
-                Mix { workload, seed, connections, loaded, state: Arc::default(), rows: Arc::default() };
-            Case::new(CASE, until, mix).on(connections)
-        };
-        let cases: Vec<_> = lab.connections(&workload.connections).into_iter().map(mix).collect();
-        lab.measure(section, &cases).await;
-        let about = "The same operations by kind, each timed from when it was sent.";
-        let section = lab.section(BY_KIND, "By kind of operation", about, Shape::Bars);
-        for at in 0..workload.operations.len() {
-            for case in &cases {
-                let rows = lock(&case.bench.rows);
-                let rows = lab.targets.iter().filter_map(|target| rows.get(&target.name)?.get(at));
-                lab.report.sections[section].rows.extend(rows.filter(|row| row.operations > 0).cloned());
+        let size = Size { seed: lab.seed, scale: lab.common.scale };
+        let workload = Workload::read(Source { name: &self.file, text: &self.text }, size)?;
+        let mut places = BTreeMap::new();
+        let all = workload
+            .sections
+            .iter()
+            .flat_map(|section| section.documents.iter().map(move |size| (section, size)));
+        for (section, documents) in all {
+            let cases =
+                cases(lab, section, &Arc::new(Shared::new(lab, section, *documents, Loaded::default())));
+            lab.progress.expect(lab.measurements(&cases));
+        }
+        let most = workload.sections.iter().map(|section| section.documents.len()).max().unwrap_or(0);
+        // Sections of the same collection share its documents, whose size grows.
+        let loaded = Loaded::default();
+        for step in 0..most {
+            for section in workload.sections.iter().filter(|section| step < section.documents.len()) {
+                let shared = Shared::new(lab, section, section.documents[step], loaded.clone());
+                let place = *places.entry(section.id.clone()).or_insert_with(|| {
+                    let about = shared.about();
+                    lab.section(&section.id, &section.title, &about, section.shape)
+                });
+                measure_section(lab, place, &Arc::new(shared)).await;
             }
         }
         Ok(())
-    }
-
-    fn findings(&self, report: &Report) -> Vec<String> {
-        let Some(section) = report.sections.iter().find(|section| section.id == BY_KIND) else {
-            return Vec::new();
-        };
-        let mut connections: Vec<u32> = section.rows.iter().map(|row| row.connections).collect();
-        connections.sort_unstable();
-        connections.dedup();
-        let targets = sentences::targets(section);
-        let each = targets.iter().flat_map(|target| connections.iter().map(move |on| (*target, *on)));
-        each.filter_map(|(target, on)| slowest(section, target, on)).collect()
     }
 }
 
 /// The section that tells operations apart.
 const BY_KIND: &str = "operations";
 
-/// "find by key 70 %, insert 30 %".
-fn shares(operations: &[Operation]) -> String {
-    let sum: f64 = operations.iter().map(|operation| operation.weight).sum();
-    let share = |operation: &Operation| {
-        format!("{} {} %", operation.name, figures::number(100.0 * operation.weight / sum))
-    };
-    operations.iter().map(share).collect::<Vec<_>>().join(", ")
+fn cases(lab: &Lab, section: &Section, shared: &Arc<Shared>) -> Vec<Case<Mix>> {
+    let mut cases = Vec::new();
+    for connections in lab.connections(&section.connections) {
+        if !section.each {
+            cases.push(shared.case("mix", None, 0, connections));
+            continue;
+        }
+        for block in 0..section.blocks.max(1) {
+            for (at, operation) in section.operations.iter().enumerate() {
+                let case = shared.case(&operation.name, Some(at), block, connections);
+                cases.push(if section.shape == Shape::Growth { case.at(shared.x(block)) } else { case });
+            }
+        }
+    }
+    cases
 }
 
-/// Which kind of operation a target takes longest for.
-fn slowest(section: &Section, target: &str, connections: u32) -> Option<String> {
-    let rows = section.rows.iter().filter(|row| row.target == target && row.connections == connections);
-    let times = rows.filter_map(|row| Some((sentences::p99(row)?, &row.case)));
-    let (p99, name) = times.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    Some(format!(
-        "{target}, {}: the slowest of the mix is '{name}', of which one in a hundred takes {} or longer.",
-        figures::plural(connections.into(), "connection"),
-        figures::latency(p99)
-    ))
+async fn measure_section(lab: &mut Lab, place: usize, shared: &Arc<Shared>) {
+    let section = &shared.section;
+    let cases = cases(lab, section, shared);
+    lab.measure(place, &cases).await;
+    if section.each || section.operations.len() < 2 {
+        return;
+    }
+    let about = "The same operations by kind, each timed from when it was sent.";
+    let place = lab.section(BY_KIND, "By kind of operation", about, Shape::Bars);
+    for at in 0..section.operations.len() {
+        for case in &cases {
+            let rows = lock(&case.bench.rows);
+            let rows = lab.targets.iter().filter_map(|target| rows.get(&target.name)?.get(at));
+            lab.report.sections[place].rows.extend(rows.filter(|row| row.operations > 0).cloned());
+        }
+    }
 }
 
-/// The mix on one number of connections.
-#[derive(Clone)]
-struct Mix {
-    workload: Arc<Workload>,
+/// What all cases of a section share.
+struct Shared {
+    section: Section,
     seed: u64,
-    connections: u32,
+    /// Documents that are there before.
+    documents: u64,
     loaded: Loaded,
+    promises: BTreeMap<String, crate::result::Promise>,
+}
+
+impl Shared {
+    fn new(lab: &Lab, section: &Section, documents: u64, loaded: Loaded) -> Shared {
+        let infos = lab.report.targets.iter();
+        let promises = infos.map(|info| (info.name.clone(), info.fingerprint.promise)).collect();
+        Shared { section: section.clone(), seed: lab.seed, documents, loaded, promises }
+    }
+
+    fn about(&self) -> String {
+        let Section { about, operations, each, .. } = &self.section;
+        let mut parts = vec![about.clone()];
+        if !each {
+            let sum: f64 = operations.iter().map(|operation| operation.weight).sum();
+            let share =
+                |of: &Operation| format!("{} {} %", of.name, figures::number(100.0 * of.weight / sum));
+            let shares: Vec<String> = operations.iter().map(share).collect();
+            parts.push(format!("An operation is one of: {}.", shares.join(", ")));
+        }
+        if self.documents > 0 && self.section.documents.len() == 1 {
+            parts
+                .push(format!("The collection begins with {}.", figures::plural(self.documents, "document")));
+        }
+        parts.retain(|part| !part.is_empty());
+        parts.join(" ")
+    }
+
+    /// Where a block stands on the axis: how much there is after it, or the size of the collection.
+    fn x(&self, block: u64) -> f64 {
+        if self.section.blocks > 0 { ((block + 1) * self.block()) as f64 } else { self.documents as f64 }
+    }
+
+    /// Operations of a block.
+    fn block(&self) -> u64 {
+        if let Until::Operations(operations) = self.section.until { operations } else { 0 }
+    }
+
+    fn case(self: &Arc<Self>, name: &str, at: Option<usize>, block: u64, connections: u32) -> Case<Mix> {
+        let mix = Mix {
+            shared: Arc::clone(self),
+            at,
+            block,
+            connections,
+            state: Arc::default(),
+            rows: Arc::default(),
+        };
+        let case = Case::new(name, self.section.until, mix).on(connections);
+        let operation = at.and_then(|at| self.section.operations.get(at));
+        let exactly = operation.and_then(|operation| operation.exactly);
+        let exactly = exactly.or((self.section.blocks > 0).then(|| self.block()));
+        let Some(exactly) = exactly else { return case };
+        let warm_up = operation.and_then(|operation| operation.warm_up).unwrap_or(exactly / 10);
+        let case = case.exactly(exactly, warm_up);
+        if self.section.blocks > 0 { case.paced() } else { case }
+    }
+
+    /// The operations of a case.
+    fn operations(&self, at: Option<usize>) -> &[Operation] {
+        let all = self.section.operations.as_slice();
+        at.map_or(all, |at| all.get(at..=at).unwrap_or_default())
+    }
+
+    /// The names of the section's collections.
+    fn collections(&self) -> Vec<String> {
+        let Section { collection, collections, .. } = &self.section;
+        match collections {
+            0 => vec![collection.clone()],
+            several => (0..*several).map(|number| format!("{collection}{number}")).collect(),
+        }
+    }
+}
+
+/// A case: one kind of operation, or the mix of all, on one number of connections.
+#[derive(Clone)]
+pub(super) struct Mix {
+    shared: Arc<Shared>,
+    /// The place of the operation, where it is one.
+    at: Option<usize>,
+    block: u64,
+    connections: u32,
     /// Of the round that runs.
     state: Arc<State>,
     /// By target: a row for each operation.
@@ -154,8 +279,12 @@ struct Mix {
 /// What the workers of a round share.
 #[derive(Default)]
 struct State {
-    /// Documents that were made so far: the number of the next one.
+    /// The number of the next document that is made.
     documents: AtomicU64,
+    /// Of operations without answers.
+    sent: Sent,
+    /// The cache's counters before the round.
+    cache: Mutex<Option<Cache>>,
     /// Time in the server by kind of operation, warm-up left out.
     latencies: Mutex<Vec<Latencies>>,
 }
@@ -164,173 +293,261 @@ impl Bench for Mix {
     type Worker = Mixer;
 
     async fn prepare(&self, target: &Target, visit: &Visit) -> Result<Prepared<Mixer>> {
-        if target.protocol == Protocol::Postgres {
-            return Ok(Prepared::Cannot("workloads are of MongoDB's protocol".to_string()));
+        let (shared, section) = (&self.shared, &self.shared.section);
+        let operations = shared.operations(self.at);
+        if let Some(why) = self.unfit(target).await? {
+            return Ok(Prepared::Cannot(why));
         }
-        let links = Link::open_all(target, visit.connections).await?;
-        let Some(link) = links.first() else { return Ok(Prepared::Ready(Vec::new())) };
-        let workload = &self.workload;
-        if self.loaded.first_time(target) || workload.moves() {
-            link.drop(&workload.collection).await?;
-            link.run(doc! { "create": &workload.collection }).await?;
-            if !workload.indexes.is_empty() {
-                let collection = link.collection::<Document>(&workload.collection);
-                link.named(collection.create_indexes(workload.indexes.clone()).await)?;
-            }
-            link.fill(&workload.collection, workload.documents, |number| workload.template.document(number))
-                .await?;
+        let place = format!("{} {} {}", target.name, section.collection, shared.documents);
+        let moves = operations.iter().any(Operation::moves);
+        let begins = match section.blocks {
+            0 => shared.loaded.first_time(&place) || moves,
+            _ => self.block == 0 && self.at == Some(0),
+        };
+        if begins {
+            self.load(target).await?;
         }
-        self.state.documents.store(workload.documents, Relaxed);
-        *lock(&self.state.latencies) = workload.operations.iter().map(|_| Latencies::new()).collect();
-        let workers = links.into_iter().map(|link| Mixer { link, mix: self.clone() });
-        Ok(Prepared::Ready(workers.collect()))
+        if moves {
+            // Other kinds of operation load again.
+            shared.loaded.forget(&place);
+        }
+        self.state.documents.store(shared.documents, Relaxed);
+        self.state.sent.clear();
+        *lock(&self.state.latencies) = section.operations.iter().map(|_| Latencies::new()).collect();
+        let mut workers = Vec::new();
+        let kind = |wanted| operations.iter().any(|each| each.steps.iter().any(|step| step.kind == wanted));
+        if kind(Kind::Start) {
+            return self.starters(target).await;
+        }
+        if kind(Kind::Connect) {
+            return Ok(Prepared::Ready(vec![Mixer::new(self, By::Connecting(target.clone()), visit)]));
+        }
+        if let Some(why) = self.begin(target).await? {
+            return Ok(Prepared::Cannot(why));
+        }
+        for _ in 0..visit.connections {
+            let by = match target.protocol {
+                Protocol::Postgres => {
+                    let sql = operations.first().map_or(&[][..], |operation| &operation.sql);
+                    By::Postgres(Box::new(sql::Session::open(target, sql).await?))
+                }
+                Protocol::Mongo if self.is_unacknowledged() => {
+                    match Bare::connect(target, self.state.sent.clone()).await? {
+                        Ok(bare) => By::Bare { bare, database: target.database()?.to_string() },
+                        Err(why) => return Ok(Prepared::Cannot(why)),
+                    }
+                }
+                Protocol::Mongo => By::Mongo(Box::new(Link::open(target).await?)),
+            };
+            workers.push(Mixer::new(self, by, visit));
+        }
+        if section.cache {
+            *lock(&self.state.cache) = cache::counters(target, &section.collection).await;
+        }
+        Ok(Prepared::Ready(workers))
     }
 
     async fn finish(&self, target: &Target, row: &mut Row) -> Result<()> {
+        let (shared, section) = (&self.shared, &self.shared.section);
+        self.count_kinds(target, row);
+        if let [operation] = shared.operations(self.at) {
+            if let (Some(touches), Some(cpu)) = (operation.touches, row.cpu_microseconds) {
+                let each = cpu / touches.of(shared.documents).max(1) as f64;
+                row.extra.insert("CPU per document, µs".to_string(), each);
+            }
+            if operation.steps.iter().any(|step| step.kind == Kind::Start) {
+                // What was looked at is the server that ran already, which had nothing to do.
+                (row.cpu_microseconds, row.resident_bytes) = (None, None);
+                row.rounds.iter_mut().for_each(|round| round.cpu_microseconds = None);
+            }
+        }
+        if target.is_floor {
+            return Link::open(target).await?.admin(doc! { FLOOR_ANSWERS: 0_i64 }).await.map(drop);
+        }
+        if target.protocol == Protocol::Mongo {
+            let link = Link::open(target).await?;
+            self.steps(&link, |operation| &operation.after).await?;
+            self.count_arrived(&link, row).await?;
+        }
+        if section.cache {
+            row.extra.extend(cache::sizes(target, &section.collection).await?);
+            let operations = row.rounds.last().map_or(0, |round| round.operations);
+            let before = lock(&self.state.cache).take();
+            if let (Some(before), Some(after)) = (before, cache::counters(target, &section.collection).await)
+            {
+                row.extra.extend(after.since(&before, operations));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Mix {
+    /// The next document.
+    fn fresh(&self) -> Document {
+        self.shared.section.template.document(self.state.documents.fetch_add(1, Relaxed))
+    }
+
+    fn is_unacknowledged(&self) -> bool {
+        let concern = self.shared.operations(self.at).iter().find_map(|operation| operation.concern.as_ref());
+        concern.is_some_and(concern::Concern::is_unacknowledged)
+    }
+
+    /// Why this target can't take part.
+    async fn unfit(&self, target: &Target) -> Result<Option<String>> {
+        let operations = self.shared.operations(self.at);
+        let starts = |step: &Step| matches!(step.kind, Kind::Connect | Kind::Start);
+        let speaks = operations.iter().all(|each| !each.sql.is_empty() || each.steps.iter().all(starts));
+        if target.protocol == Protocol::Postgres && (!speaks || operations.len() > 1) {
+            return Ok(Some("this is of MongoDB's protocol".to_string()));
+        }
+        let own = operations.iter().any(|operation| operation.is_vellums);
+        if own && !Link::open(target).await?.is_vellum().await? {
+            return Ok(Some("there is no such command".to_string()));
+        }
+        Ok(None)
+    }
+
+    /// Makes the section's documents.
+    async fn load(&self, target: &Target) -> Result<()> {
+        let section = &self.shared.section;
+        if target.protocol == Protocol::Postgres {
+            let Some(plan) = &section.postgres else { return Ok(()) };
+            return sql::load(target, section, plan, self.shared.documents).await;
+        }
+        let link = Link::open(target).await?;
+        link.named(link.database.drop().await)?;
+        let names = self.shared.collections();
+        let each = self.shared.documents.div_ceil(names.len().max(1) as u64);
+        for (number, name) in (0..).zip(&names) {
+            link.run(doc! { "create": name }).await?;
+            if !section.indexes.is_empty() {
+                let collection = link.collection::<Document>(name);
+                link.named(collection.create_indexes(section.indexes.clone()).await)?;
+            }
+            if !target.is_floor {
+                link.fill(name, each, |at| section.template.document(number * each + at)).await?;
+            }
+        }
+        for step in &section.setup {
+            self.step(&link, step).await?;
+        }
+        if self.shared.documents > 0 {
+            // A checkpoint would otherwise fall into the measurement. Servers without the command have nothing to write.
+            let _ = link.admin(doc! { "fsync": 1 }).await;
+        }
+        Ok(())
+    }
+
+    /// What comes before a round; why it isn't measured, if so.
+    async fn begin(&self, target: &Target) -> Result<Option<String>> {
+        if target.protocol == Protocol::Postgres {
+            if let Some(before) = self.shared.section.postgres.as_ref().and_then(|plan| plan.before.as_ref())
+            {
+                let client = target.postgres().await?;
+                super::parts::named(target, client.batch_execute(before).await)?;
+            }
+            return Ok(None);
+        }
+        let link = Link::open(target).await?;
+        self.steps(&link, |operation| &operation.before).await?;
+        let [operation] = self.shared.operations(self.at) else { return Ok(None) };
+        if target.is_floor
+            && let Some(step) = operation.steps.iter().find(|step| step.expect.is_some())
+        {
+            // As many documents of the same size: what client and kernel cost then is the floor.
+            let wanted = step.expect.map_or(0, |wanted| wanted.of(self.shared.documents)) as i64;
+            let whole = self.shared.section.template.document(0).to_vec().map_or(0, |bytes| bytes.len());
+            let bytes = if step.kind == Kind::Aggregate { 60 } else { whole as i64 };
+            if matches!(step.kind, Kind::Find | Kind::Aggregate) {
+                link.admin(doc! { FLOOR_ANSWERS: wanted, "bytes": bytes }).await?;
+            }
+        }
+        let Some(concern) = &operation.concern else { return Ok(None) };
+        let promise = self.shared.promises.get(&target.name).copied().unwrap_or_default();
+        let document = self.shared.section.template.document(u64::MAX >> 1);
+        let insert = doc! { "insert": &self.shared.section.collection, "documents": [document] };
+        let why = concern.refusal(&link, promise, insert).await?;
+        let everything =
+            doc! { "delete": &self.shared.section.collection, "deletes": [{ "q": {}, "limit": 0 }] };
+        link.run(everything).await?;
+        Ok(why)
+    }
+
+    async fn steps(&self, link: &Link, of: fn(&Operation) -> &Vec<Step>) -> Result<()> {
+        for step in self.shared.operations(self.at).iter().flat_map(of) {
+            self.step(link, step).await?;
+        }
+        Ok(())
+    }
+
+    /// One step outside of what is measured.
+    async fn step(&self, link: &Link, step: &Step) -> Result<()> {
+        let doing = steps::Doing { link, mix: self };
+        let mut scene = worker::scene(self, 0, 0, link.database.name());
+        match doing.step(step, &mut scene).await {
+            // What is to be removed need not be there.
+            Err(Error::Target { message, .. })
+                if message.contains("ns not found") || message.contains("index not found") =>
+            {
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    async fn starters(&self, target: &Target) -> Result<Prepared<Mixer>> {
+        let scratch = Scratch::temporary()?;
+        let visit = Visit { connections: 1, round: 0 };
+        Ok(match another(target, scratch.path()).await {
+            Some(started) => {
+                drop(started?);
+                let by = By::Starting { like: target.clone(), started: Vec::new(), scratch };
+                Prepared::Ready(vec![Mixer::new(self, by, &visit)])
+            }
+            None => Prepared::Cannot("the lab did not start it".to_string()),
+        })
+    }
+
+    /// How many of the inserts without an answer are there in the end, in the worst round.
+    async fn count_arrived(&self, link: &Link, row: &mut Row) -> Result<()> {
+        const ARRIVED: &str = "arrived, %";
+        let sent = self.state.sent.messages();
+        if sent == 0 {
+            return Ok(());
+        }
+        if !self.state.sent.settle().await {
+            row.note = Some("the server didn't answer afterwards: how many arrived is not known".to_string());
+            return Ok(());
+        }
+        let collection = link.collection::<Document>(&self.shared.section.collection);
+        let share = 100.0 * link.named(collection.count_documents(doc! {}).await)? as f64 / sent as f64;
+        let before = row.extra.get(ARRIVED).copied().unwrap_or(100.0);
+        row.extra.insert(ARRIVED.to_string(), share.min(before));
+        Ok(())
+    }
+
+    /// Adds what a round had of each kind of operation to its row.
+    fn count_kinds(&self, target: &Target, row: &Row) {
+        if self.at.is_some() {
+            return;
+        }
         let seconds = row.rounds.last().map_or(0.0, |round| round.seconds);
-        let operations = &self.workload.operations;
+        let operations = &self.shared.section.operations;
         let fresh =
             || operations.iter().map(|each| Row::new(&target.name, &each.name, self.connections)).collect();
         let mut rows = lock(&self.rows);
         let rows = rows.entry(target.name.clone()).or_insert_with(fresh);
         for (latencies, row) in lock(&self.state.latencies).iter_mut().zip(rows) {
-            add(row, latencies, seconds);
+            let (operations, latency) = (latencies.count(), latencies.summary());
+            row.operations += operations;
+            row.seconds += seconds;
+            row.rounds.push(Round { operations, seconds, latency, cpu_microseconds: None, shortened: false });
+            latencies.drain_into(&mut row.latency);
         }
-        Ok(())
     }
 }
 
-/// Adds what a round had of one kind of operation to its row.
-fn add(row: &mut Row, latencies: &mut Latencies, seconds: f64) {
-    let (operations, latency) = (latencies.count(), latencies.summary());
-    row.operations += operations;
-    row.seconds += seconds;
-    row.rounds.push(Round { operations, seconds, latency, cpu_microseconds: None, shortened: false });
-    latencies.drain_into(&mut row.latency);
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// One connection's share of the mix.
-struct Mixer {
-    link: Link,
-    mix: Mix,
-}
-
-impl Worker for Mixer {
-    async fn operation(&mut self, number: u64) -> Result<()> {
-        let workload = Arc::clone(&self.mix.workload);
-        let mut dice = Dice::of(!self.mix.seed, number);
-        let at = drawn(&workload.operations, &mut dice);
-        let Some(operation) = workload.operations.get(at) else { return Ok(()) };
-        let began = Instant::now();
-        if operation.kind == Kind::Insert {
-            let document = workload.template.document(self.mix.state.documents.fetch_add(1, Relaxed));
-            let collection = self.link.collection::<Document>(&workload.collection);
-            self.link.named(collection.insert_one(document).await)?;
-        } else {
-            let key = workload.keys.pick(&mut dice, self.mix.state.documents.load(Relaxed));
-            let mut scene = Scene { dice, number, key: Some((&workload.template, key)) };
-            self.carry_out(operation, &mut scene).await?;
-        }
-        if number < crate::load::measure::WARM_UP
-            && let Some(latencies) = lock(&self.mix.state.latencies).get_mut(at)
-        {
-            latencies.record(began.elapsed());
-        }
-        Ok(())
-    }
-}
-
-/// The place of an operation, by weight.
-fn drawn(operations: &[Operation], dice: &mut Dice) -> usize {
-    let sum: f64 = operations.iter().map(|operation| operation.weight).sum();
-    let mut left = dice.share() * sum;
-    for (at, operation) in operations.iter().enumerate() {
-        left -= operation.weight;
-        if left < 0.0 {
-            return at;
-        }
-    }
-    operations.len().saturating_sub(1)
-}
-
-fn document(maker: &Maker, scene: &mut Scene<'_>) -> Document {
-    match maker.make(scene) {
-        Bson::Document(document) => document,
-        _ => Document::new(),
-    }
-}
-
-/// The stages of a pipeline, or of an update that is one.
-fn stages(value: Bson) -> Vec<Document> {
-    let Bson::Array(stages) = value else { return Vec::new() };
-    stages
-        .into_iter()
-        .filter_map(|stage| if let Bson::Document(stage) = stage { Some(stage) } else { None })
-        .collect()
-}
-
-impl Mixer {
-    async fn carry_out(&self, operation: &Operation, scene: &mut Scene<'_>) -> Result<()> {
-        let link = &self.link;
-        let collection = link.collection::<Document>(&self.mix.workload.collection);
-        let filter = document(&operation.filter, scene);
-        match operation.kind {
-            Kind::Insert => Ok(()),
-            Kind::Find => {
-                let mut find = collection.find(filter);
-                if let Some(sort) = &operation.sort {
-                    find = find.sort(sort.clone());
-                }
-                if let Some(projection) = &operation.projection {
-                    find = find.projection(projection.clone());
-                }
-                if let Some(limit) = operation.limit {
-                    find = find.limit(limit);
-                }
-                self.exhaust(link.named(find.await)?).await
-            }
-            Kind::Aggregate => {
-                let pipeline = stages(operation.change.make(scene));
-                self.exhaust(link.named(collection.aggregate(pipeline).await)?).await
-            }
-            Kind::Delete if operation.many => link.named(collection.delete_many(filter).await).map(drop),
-            Kind::Delete => link.named(collection.delete_one(filter).await).map(drop),
-            Kind::Update => {
-                let change = modifications(operation.change.make(scene));
-                if operation.many {
-                    return link
-                        .named(collection.update_many(filter, change).upsert(operation.upsert).await)
-                        .map(drop);
-                }
-                link.named(collection.update_one(filter, change).upsert(operation.upsert).await).map(drop)
-            }
-            Kind::FindAndModify => {
-                let change = modifications(operation.change.make(scene));
-                let mut find = collection.find_one_and_update(filter, change).upsert(operation.upsert);
-                if let Some(sort) = &operation.sort {
-                    find = find.sort(sort.clone());
-                }
-                if let Some(projection) = &operation.projection {
-                    find = find.projection(projection.clone());
-                }
-                link.named(find.await).map(drop)
-            }
-        }
-    }
-
-    async fn exhaust(&self, mut cursor: mongodb::Cursor<Document>) -> Result<()> {
-        while self.link.named(cursor.advance().await)? {}
-        Ok(())
-    }
-}
-
-fn modifications(value: Bson) -> mongodb::options::UpdateModifications {
-    match value {
-        Bson::Document(document) => document.into(),
-        other => stages(other).into(),
-    }
 }

@@ -1,11 +1,12 @@
 //! Files that are right, and what is said about those that are wrong.
 
+use super::OWN;
 use super::fields::Source;
-use super::file::Workload;
+use super::file::{Kind, Size, Workload};
 use mongodb::bson::Bson;
 
 fn read(text: &str) -> crate::Result<Workload> {
-    Workload::read(Source { name: "w.toml", text }, 7, 1.0)
+    Workload::read(Source { name: "w.toml", text }, Size { seed: 7, scale: 1.0 })
 }
 
 fn refused(text: &str) -> String {
@@ -57,9 +58,9 @@ kind = "insert"
 #[test]
 fn documents_come_out_as_described_and_the_same_again() {
     let workload = read(RIGHT).unwrap();
-    let document = workload.template.document(3);
-    assert_eq!(document, workload.template.document(3));
-    assert_ne!(document.get("ref"), workload.template.document(4).get("ref"));
+    let document = workload.sections[0].template.document(3);
+    assert_eq!(document, workload.sections[0].template.document(3));
+    assert_ne!(document.get("ref"), workload.sections[0].template.document(4).get("ref"));
     let names: Vec<&String> = document.keys().collect();
     assert_eq!(names[..4], ["_id", "number", "email", "customer"], "in the order of the file");
     assert_eq!(document.get_i64("_id").unwrap(), 3);
@@ -77,8 +78,8 @@ fn documents_come_out_as_described_and_the_same_again() {
 
 #[test]
 fn another_seed_gives_other_documents() {
-    let other = Workload::read(Source { name: "w.toml", text: RIGHT }, 8, 1.0).unwrap();
-    assert_ne!(other.template.document(3), read(RIGHT).unwrap().template.document(3));
+    let other = Workload::read(Source { name: "w.toml", text: RIGHT }, Size { seed: 8, scale: 1.0 }).unwrap();
+    assert_ne!(other.sections[0].template.document(3), read(RIGHT).unwrap().sections[0].template.document(3));
 }
 
 #[test]
@@ -86,8 +87,9 @@ fn wrong_files_are_told_by_line_and_field() {
     let after = |text: &str| refused(&format!("documents = 1\n[document]\na = 1\n{text}"));
     assert_eq!(
         after("[[operation]]\nkind = \"find\"\nwieght = 2\n"),
-        "w.toml, line 6: the workload, 'operation' 1: 'wieght' is not known; known are kind, weight, name, filter, \
-         sort, projection, limit"
+        "w.toml, line 6: the workload, 'operation' 1: 'wieght' is not known; known are steps, kind, filter, collection, \
+         sort, projection, limit, expect, save, every, name, keys, with, weight, operations, warm_up, touches, vellum, \
+         writeConcern, before, after, sql"
     );
     assert!(
         after("[[operation]]\nkind = \"peek\"\n")
@@ -108,7 +110,10 @@ fn wrong_files_are_told_by_line_and_field() {
         after("b = { gen = \"int\", min = 3, max = 1 }\n[[operation]]\nkind=\"find\"\n")
             .contains("lower limit")
     );
-    assert!(after("b = { gen = \"key\" }\n[[operation]]\nkind = \"find\"\n").contains("is for operations"));
+    assert!(
+        after("b = { gen = \"key\", field = \"c\" }\nc = 1\n[[operation]]\nkind = \"find\"\n")
+            .contains("before it")
+    );
     let keyed = after("[[operation]]\nkind = \"find\"\nfilter = { c = { gen = \"key\", field = \"c\" } }\n");
     assert!(keyed.contains("no field 'c'"), "{keyed}");
     assert!(refused("a = [1\n").starts_with("w.toml, line"));
@@ -129,5 +134,56 @@ fn examples_are_right() {
     assert!(files.len() >= 2);
     for path in files.iter().filter(|path| path.extension().is_some_and(|end| end == "toml")) {
         super::Run::open(path).unwrap();
+    }
+}
+
+#[test]
+fn the_labs_own_files_are_right_at_every_size() {
+    for (name, text) in OWN {
+        for scale in [0.0005, 1.0] {
+            let workload = Workload::read(Source { name, text }, Size { seed: 7, scale }).unwrap();
+            assert!(
+                !workload.title.is_empty() && !workload.about.is_empty() && !workload.sections.is_empty()
+            );
+        }
+    }
+}
+
+#[test]
+fn write_concerns_are_all_twelve() {
+    let (_, text) = OWN.iter().find(|(name, _)| *name == "write-concern").unwrap();
+    let workload = read(text).unwrap();
+    let operations = &workload.sections[0].operations;
+    let names: Vec<&str> = operations.iter().map(|operation| operation.name.as_str()).collect();
+    assert_eq!((names.len(), names[0], names[10]), (12, "w 0", "w majority, j true"));
+    let concern = operations[8].concern.as_ref().unwrap();
+    assert_eq!(concern.document, mongodb::bson::doc! { "w": 2, "j": false });
+}
+
+#[test]
+fn an_error_has_the_fields_of_its_problem() {
+    let (_, text) = OWN.iter().find(|(name, _)| *name == "error-tracker").unwrap();
+    let section = &read(text).unwrap().sections[0];
+    let problem = section.template.document(12);
+    assert_eq!(problem.get_str("api_key").unwrap(), "key-of-2");
+    let words: Vec<&str> = problem.get_array("words").unwrap().iter().filter_map(Bson::as_str).collect();
+    assert_eq!(problem.get_str("message").unwrap(), format!("undefined method for {}", words.join(" ")));
+    assert_ne!(problem.get("fingerprint"), section.template.document(22).get("fingerprint"));
+    let kinds: Vec<Kind> = section.operations[0].steps.iter().map(|step| step.kind).collect();
+    assert_eq!(kinds, [Kind::Find, Kind::FindAndModify, Kind::Insert, Kind::Update, Kind::Update]);
+    assert_eq!(section.operations[0].sql.len(), 5, "as many statements as commands");
+}
+
+#[test]
+fn documents_have_the_size_that_is_said_of_them() {
+    for (name, at, low, high) in [
+        ("inserts", 0, 450, 550),
+        ("write-concern", 0, 220, 260),
+        ("micro", 0, 980, 1060),
+        ("working-set", 0, 2300, 2500),
+    ] {
+        let (_, text) = OWN.iter().find(|(known, _)| *known == name).unwrap();
+        let bytes = read(text).unwrap().sections[at].template.document(5).to_vec().unwrap().len();
+        assert!((low..high).contains(&bytes), "{name}: {bytes}");
     }
 }

@@ -76,6 +76,7 @@ impl Pair {
 
 /// The rows of a section that both reports have.
 pub(crate) struct Compared {
+    pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) pairs: Vec<Pair>,
 }
@@ -101,7 +102,8 @@ impl Comparison {
                 .map(|other| section.rows.iter().filter_map(|row| pair(section, row, other)).collect())
                 .unwrap_or_default();
             if !pairs.is_empty() {
-                sections.push(Compared { title: section.title.clone(), pairs });
+                let id = section.id.clone();
+                sections.push(Compared { id, title: section.title.clone(), pairs });
             }
         }
         let floor = groups::floor(after).map(str::to_string);
@@ -134,7 +136,7 @@ pub(super) fn label_at(label: String, row: &Row) -> String {
 }
 
 /// The same row of another report, if it was measured there.
-fn measured<'a>(section: &'a Section, row: &Row) -> Option<&'a Row> {
+pub(super) fn measured<'a>(section: &'a Section, row: &Row) -> Option<&'a Row> {
     let key = |row: &Row| (row.target.clone(), row.case.clone(), row.connections);
     let mut rows = section.rows.iter().filter(|other| key(other) == key(row) && other.operations > 0);
     rows.find(|other| other.x == row.x)
@@ -162,7 +164,7 @@ fn unmatched(of: &Report, by: &Report) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::testing;
+    use crate::report::tests as testing;
 
     /// The report, with every latency of a target so many times as long.
     fn slower(target: &str, factor: f64) -> Report {

@@ -28,6 +28,9 @@ impl Metric {
         Metric::Cpu,
     ];
 
+    /// What is shown unless a limit is about another.
+    pub(crate) const SHOWN: [Metric; 3] = [Metric::Rate, Metric::P50, Metric::P99];
+
     /// Its name in a limit.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -45,7 +48,7 @@ impl Metric {
     /// Its name for people.
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Metric::Rate => "per second",
+            Metric::Rate => "ops/s",
             Metric::P999 => "p99.9",
             Metric::Cpu => "CPU/op",
             other => other.name(),

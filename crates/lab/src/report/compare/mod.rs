@@ -1,38 +1,29 @@
-//! `vellum lab compare`: what changed between two runs, how sure that is, and whether it is past
-//! a limit.
+//! `vellum lab compare`: what changed between two runs, how sure that is, and whether it is past a limit; or several
+//! runs side by side.
 
-mod columns;
 mod difference;
 mod limit;
-mod page;
 mod statistics;
-mod words;
 
+pub(super) use difference::{Comparison, Verdict};
+pub(super) use limit::Metric;
+
+use super::grid::{Grid, Line, NOTHING};
 use super::terminal::{self, Page};
-use super::{json, print, save};
+use super::{figures, groups, html, json, print, save};
 use crate::error::{Error, Result};
 use crate::options::Compare;
-use crate::result::Report;
+use crate::result::{Report, TargetInfo};
 use console::Style;
-use difference::Comparison;
-use limit::{Limit, Metric};
+use difference::{Compared, Difference, Pair};
+use limit::Limit;
+use serde_json::json;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// The runs.
-struct Two {
-    before: Report,
-    after: Report,
-}
-
-/// What is said of a comparison.
-struct Findings {
-    findings: Vec<String>,
-    warnings: Vec<String>,
-    /// Rows past a limit.
-    passed: Vec<String>,
-}
+/// What stands before a difference that the rounds can't tell from none.
+const UNSURE: &str = "≈";
 
 /// The exit code for limits or files that can't be read: nothing was compared.
 const WRONG_INPUT: u8 = 2;
@@ -44,7 +35,7 @@ pub(crate) fn run(options: &Compare) -> ExitCode {
         Ok(passed) if passed.is_empty() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
-            // Nobody is left to be told when standard error is gone.
+            // Standard error may be gone.
             let _ = writeln!(std::io::stderr(), "vellum lab: {error}");
             ExitCode::from(WRONG_INPUT)
         }
@@ -53,198 +44,204 @@ pub(crate) fn run(options: &Compare) -> ExitCode {
 
 /// The rows past a limit.
 fn compare(options: &Compare, out: &mut dyn Write) -> Result<Vec<String>> {
-    if !options.more.is_empty() {
-        return columns::run(options, out).map(|()| Vec::new());
-    }
     let limits = options.fail_if.iter().map(|text| Limit::parse(text).map_err(Error::Input));
     let limits = limits.collect::<Result<Vec<Limit>>>()?;
-    let two = Two { before: json::read(&options.before)?, after: json::read(&options.after)? };
-    let comparison = Comparison::new(&two.before, &two.after);
+    if !options.more.is_empty() {
+        return several(options, out).map(|()| Vec::new());
+    }
+    let (before, after) = (json::read(&options.before)?, json::read(&options.after)?);
+    let comparison = Comparison::new(&before, &after);
     if comparison.sections.is_empty() {
-        let (before, after) = (&two.before.experiment, &two.after.experiment);
         return Err(Error::Input(format!(
-            "no row stands in both reports ({before} and {after}): nothing can be compared"
+            "no row stands in both reports ({} and {}): nothing can be compared",
+            before.experiment, after.experiment
         )));
     }
-    if let Some(limit) = words::undecidable(&comparison, &limits) {
+    if let Some(limit) = undecidable(&comparison, &limits) {
         return Err(Error::Input(format!(
             "--fail-if {}: a difference is sure from three rounds of each run on, and these have fewer: measure with \
              --rounds 3",
             limit.text
         )));
     }
-    let metrics = words::shown(&limits);
-    let findings = Findings {
-        findings: words::findings(&comparison, &metrics),
-        warnings: words::warnings(&two.before, &two.after, &comparison),
-        passed: words::passed(&comparison, &limits),
+    let shown = |metric: &Metric| {
+        Metric::SHOWN.contains(metric) || limits.iter().any(|limit| limit.metric == *metric)
     };
-    print(out, &text(&two, &comparison, &findings, &metrics, Page::of_stdout()))?;
-    if let Some(path) = &options.report {
-        save(out, path, &page::render(&two, &comparison, &findings, &metrics))?;
-    }
-    Ok(findings.passed)
-}
-
-/// The comparison on a terminal.
-fn text(two: &Two, comparison: &Comparison, findings: &Findings, metrics: &[Metric], page: Page) -> String {
-    let title = format!("{}: {} → {}", two.after.title, two.before.id, two.after.id);
-    let mut text = format!("\n{}\n", page.bold(&title));
-    let key = "before → after, and the change; ≈ where the rounds can't tell it from none";
-    let _ = writeln!(text, "{}", page.dim(key));
-    text += &page.list("Warnings", "!", Style::new().yellow(), &findings.warnings);
+    let metrics: Vec<Metric> = Metric::ALL.into_iter().filter(shown).collect();
+    let lists = [
+        ("Past the limits", passed(&comparison, &limits)),
+        ("Warnings", warnings(&before, &after, &comparison)),
+        ("Not measured any more", comparison.gone.clone()),
+        ("New", comparison.new.clone()),
+    ];
+    let page = Page::of_stdout();
+    let mut text = format!("\n{}\n", page.bold(&format!("{}: {} → {}", after.title, before.id, after.id)));
+    let _ = writeln!(
+        text,
+        "{}",
+        page.dim("before → after, and the change; ≈ where the rounds can't tell it from none")
+    );
     for section in &comparison.sections {
         let _ = writeln!(text, "\n{}", page.bold(&section.title));
-        text += &terminal::table(&words::grid(&section.pairs, metrics), page);
+        text += &terminal::table(&grid(&section.pairs, &metrics), page);
     }
-    text += &page.list("Not measured any more", "!", Style::new().yellow(), &comparison.gone);
-    text += &page.list("New", "•", Style::new().cyan(), &comparison.new);
-    text += &page.list("What it means", "•", Style::new().cyan(), &findings.findings);
-    text + &page.list("Past the limits", "✗", Style::new().red(), &findings.passed)
+    for (heading, items) in lists.iter().rev() {
+        text += &page.list(heading, "!", Style::new().yellow(), items);
+    }
+    print(out, &text)?;
+    if let Some(path) = &options.report {
+        save(out, path, &html::compared(&before, &after, &comparison, json!(lists)))?;
+    }
+    let [(_, passed), ..] = lists;
+    Ok(passed)
+}
+
+/// A section's rows as a table.
+pub(super) fn grid(pairs: &[Pair], metrics: &[Metric]) -> Grid {
+    let cell = |difference: &Difference| {
+        let unsure = if difference.verdict() == Verdict::Unsure { UNSURE } else { "" };
+        let [before, after] =
+            [difference.before, difference.after].map(|value| difference.metric.text(value));
+        format!("{before} → {after} {unsure}{}", figures::change(difference.ratio()))
+    };
+    let lines = pairs.iter().map(|pair| {
+        let cells = metrics.iter().map(|metric| pair.difference(*metric).map_or(NOTHING.to_string(), cell));
+        (pair.label.clone(), pair.target.clone(), cells.collect())
+    });
+    let heads = metrics.iter().map(|metric| metric.title().to_string()).collect();
+    Grid { heads, lines: opened(lines), notes: Vec::new() }
+}
+
+/// Lines of case, target and cells.
+fn opened(lines: impl Iterator<Item = (String, String, Vec<String>)>) -> Vec<Line> {
+    let mut last = String::new();
+    let line = |(case, target, cells): (String, String, Vec<String>)| {
+        let opens = last != case;
+        last.clone_from(&case);
+        Line { case, opens, target, cells, note: None }
+    };
+    lines.map(line).collect()
+}
+
+/// Several runs, a column for each.
+fn several(options: &Compare, out: &mut dyn Write) -> Result<()> {
+    if !options.fail_if.is_empty() {
+        return Err(Error::Input("--fail-if judges two runs, not more".to_string()));
+    }
+    if options.report.is_some() {
+        return Err(Error::Input("--report shows two runs, not more".to_string()));
+    }
+    let paths = [&options.before, &options.after].into_iter().chain(&options.more);
+    let reports: Vec<Report> = paths.map(|path| json::read(path)).collect::<Result<_>>()?;
+    let page = Page::of_stdout();
+    let mut text = String::new();
+    for (number, report) in (1..).zip(&reports) {
+        let _ = writeln!(text, "run {number}: {}, {}", report.id, machine(report));
+    }
+    for section in reports.first().map_or(&[][..], |first| &first.sections) {
+        let others: Vec<_> =
+            reports.iter().map(|report| report.sections.iter().find(|s| s.id == section.id)).collect();
+        let lines = section.rows.iter().map(|row| {
+            let found = others.iter().map(|other| other.and_then(|other| difference::measured(other, row)));
+            let found: Vec<_> = found.collect();
+            let cell = |metric: Metric| {
+                let text =
+                    |row: &Option<_>| row.and_then(|row| metric.of(row)).map(|value| metric.text(value));
+                found.iter().map(move |row| text(row).unwrap_or(NOTHING.to_string())).collect::<Vec<_>>()
+            };
+            let cells = Metric::SHOWN.into_iter().flat_map(cell).collect();
+            (difference::label_at(groups::label(section, row), row), row.target.clone(), cells)
+        });
+        let heads = Metric::SHOWN.into_iter().flat_map(|metric| {
+            (1..=reports.len()).map(move |number| format!("{} ({number})", metric.title()))
+        });
+        let grid = Grid { heads: heads.collect(), lines: opened(lines), notes: Vec::new() };
+        let _ = writeln!(text, "\n{}", page.bold(&section.title));
+        text += &terminal::table(&grid, page);
+    }
+    print(out, &text)
+}
+
+fn machine(report: &Report) -> String {
+    let known = report.environment.iter().filter(|(name, _)| name == "processors" || name == "system");
+    known.map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// The rows that passed a limit for sure, the floor's aside, which is no server; and, since a row that is gone can't be
+/// shown to keep one, those.
+fn passed(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
+    let mut found = Vec::new();
+    for limit in limits {
+        let past = judged(comparison, limit)
+            .filter(|(_, _, each)| limit.passed(each.ratio()) && each.verdict() != Verdict::Unsure);
+        found.extend(past.map(|(section, pair, each)| {
+            let [before, after] = [each.before, each.after].map(|value| each.metric.text(value));
+            let place = format!("{}, {}, {}", section.title, pair.label, pair.target);
+            format!("{}: {place}: {before} → {after}, {}", limit.text, each.told())
+        }));
+    }
+    if !limits.is_empty() {
+        found.extend(comparison.gone.iter().map(|row| format!("not measured any more: {row}")));
+    }
+    found
+}
+
+/// The differences that a limit is about.
+fn judged<'a>(
+    comparison: &'a Comparison,
+    limit: &Limit,
+) -> impl Iterator<Item = (&'a Compared, &'a Pair, &'a Difference)> {
+    let (floor, metric) = (comparison.floor.clone(), limit.metric);
+    comparison.all().filter(move |(_, pair, each)| {
+        each.metric == metric && Some(pair.target.as_str()) != floor.as_deref()
+    })
+}
+
+/// The first limit that nothing could ever pass, since no row has rounds enough for a sure difference.
+fn undecidable<'a>(comparison: &Comparison, limits: &'a [Limit]) -> Option<&'a Limit> {
+    limits.iter().find(|limit| judged(comparison, limit).all(|(_, _, each)| each.interval.is_none()))
+}
+
+/// What a reader must know before believing a difference.
+fn warnings(before: &Report, after: &Report, comparison: &Comparison) -> Vec<String> {
+    let mut found = Vec::new();
+    if before.experiment != after.experiment {
+        found.push(format!("different experiments: {} → {}", before.experiment, after.experiment));
+    }
+    found.extend(floor_moved(after, comparison));
+    for (when, report) in [("before", before), ("after", after)] {
+        found.extend(report.smoke_test().map(|text| format!("{when}: {text}")));
+        found.extend(report.errors.iter().map(|error| format!("{when}: {error}")));
+    }
+    for target in &after.targets {
+        let old = before.targets.iter().find(|old| old.name == target.name);
+        let what = |of: &TargetInfo| {
+            let print = &of.fingerprint;
+            (print.server.clone(), print.engine.clone(), print.promise)
+        };
+        if let Some(old) = old.filter(|old| what(old) != what(target)) {
+            let [old, new] = [old, target].map(terminal::describe);
+            found.push(format!("{}: {old} → {new}", target.name));
+        }
+    }
+    for (name, value) in &after.environment {
+        let old = before.environment.iter().find(|(other, old)| other == name && old != value);
+        found.extend(old.map(|(_, old)| format!("{name}: {old} → {value}")));
+    }
+    found
+}
+
+/// The floor does the same in every version: where it moved, the machine did.
+fn floor_moved(after: &Report, comparison: &Comparison) -> Option<String> {
+    let floor = groups::floor(after)?;
+    let medians =
+        comparison.all().filter(|(_, pair, each)| pair.target == floor && each.metric == Metric::P50);
+    let mut ratios: Vec<f64> = medians.map(|(_, _, each)| each.ratio()).collect();
+    ratios.sort_by(f64::total_cmp);
+    let typical = *ratios.get(ratios.len() / 2)?;
+    let moved = !(0.95..=1.05).contains(&typical);
+    moved.then(|| format!("{floor}: p50 {}: the machine differs by as much", figures::change(typical)))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::report::testing;
-    use std::path::PathBuf;
-
-    /// Two runs in files of their own: the fixture, and one in which `memory` is so much slower.
-    struct Files(PathBuf);
-
-    impl Files {
-        fn new(name: &str, factor: f64) -> Files {
-            let folder = std::env::temp_dir().join(format!("vellum-compare-{name}-{}", std::process::id()));
-            std::fs::create_dir_all(&folder).unwrap();
-            let before = testing::report();
-            let mut after = before.clone();
-            for row in &mut after.sections[0].rows {
-                if row.target == "memory" {
-                    let median = row.latency.quantile(0.5) * factor;
-                    *row = testing::row("memory", &row.case, row.connections, median, 5);
-                }
-            }
-            for (name, report) in [("a", before), ("b", after)] {
-                std::fs::write(folder.join(name), json::render(&report).unwrap()).unwrap();
-            }
-            Files(folder)
-        }
-
-        fn compare(&self, limits: &[&str]) -> Result<Vec<String>> {
-            let options = Compare {
-                before: self.0.join("a"),
-                after: self.0.join("b"),
-                more: Vec::new(),
-                fail_if: limits.iter().map(ToString::to_string).collect(),
-                report: Some(self.0.join("page.html")),
-            };
-            let mut said = Vec::new();
-            let result = compare(&options, &mut said);
-            if let Ok(passed) = &result {
-                let said = String::from_utf8(said).unwrap();
-                assert!(passed.iter().all(|text| said.contains(&text[..20])), "{said}");
-                assert!(said.contains("What it means") && said.ends_with("page.html\n"), "{said}");
-            }
-            result
-        }
-    }
-
-    impl Drop for Files {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
-    #[test]
-    fn limits_are_passed_by_what_got_worse_alone() {
-        let files = Files::new("limits", 1.5);
-        assert!(files.compare(&[]).unwrap().is_empty());
-        assert!(files.compare(&["p50>+90%", "rate<-60%"]).unwrap().is_empty());
-        let passed = files.compare(&["p50>+20%"]).unwrap();
-        assert_eq!(passed.len(), 2, "{passed:?}");
-        assert!(passed[0].starts_with("p50>+20%: Single inserts, insert, 1 connection, memory: p50 from"));
-        let text = std::fs::read_to_string(files.0.join("page.html")).unwrap();
-        assert!(text.contains("Past the limits") && text.contains("class=\"dot worse\""));
-        assert!(!text.contains("NaN") && !text.contains("<script"));
-    }
-
-    #[test]
-    fn what_is_not_sure_and_the_floor_pass_no_limit() {
-        let files = Files::new("sure", 1.0);
-        let mut after = testing::report();
-        for row in &mut after.sections[0].rows {
-            let x = row.x;
-            match row.target.as_str() {
-                // Slower for sure, but no server.
-                "floor" => *row = testing::row("floor", &row.case, row.connections, 900.0, 3),
-                // One slow round of three.
-                "journaled" => row.rounds[0].latency.p50 *= 9.0,
-                _ => {}
-            }
-            row.x = x;
-        }
-        std::fs::write(files.0.join("b"), json::render(&after).unwrap()).unwrap();
-        assert_eq!(files.compare(&["p50>+5%"]).unwrap(), Vec::<String>::new());
-        for row in after.sections.iter_mut().flat_map(|section| &mut section.rows) {
-            row.rounds.truncate(2);
-        }
-        std::fs::write(files.0.join("b"), json::render(&after).unwrap()).unwrap();
-        let error = files.compare(&["p50>+5%"]).unwrap_err().to_string();
-        assert!(error.contains("from three rounds"), "{error}");
-    }
-
-    #[test]
-    fn a_row_that_is_gone_keeps_no_limit() {
-        let files = Files::new("gone", 1.0);
-        let mut after = testing::report();
-        after.sections[0].rows.retain(|row| row.target != "none");
-        std::fs::write(files.0.join("b"), json::render(&after).unwrap()).unwrap();
-        assert!(files.compare(&[]).unwrap().is_empty());
-        let passed = files.compare(&["p99>+1000%"]).unwrap();
-        assert!(passed.iter().all(|text| text.starts_with("not measured any more: ")), "{passed:?}");
-        assert_eq!(passed.len(), 2);
-    }
-
-    #[test]
-    fn wrong_limits_are_told_before_any_file_is_read() {
-        let options = Compare {
-            before: "/nowhere".into(),
-            after: "/nowhere".into(),
-            more: Vec::new(),
-            fail_if: vec!["slow".to_string()],
-            report: None,
-        };
-        let error = compare(&options, &mut Vec::new()).unwrap_err().to_string();
-        assert!(error.contains("'slow' is no limit"), "{error}");
-        let error =
-            compare(&Compare { fail_if: vec![], ..options }, &mut Vec::new()).unwrap_err().to_string();
-        assert!(error.starts_with("/nowhere: "), "{error}");
-    }
-
-    #[test]
-    fn reports_without_a_row_in_common_are_refused() {
-        let files = Files::new("common", 1.0);
-        let mut after = testing::report();
-        after.sections.clear();
-        std::fs::write(files.0.join("b"), json::render(&after).unwrap()).unwrap();
-        assert!(files.compare(&[]).unwrap_err().to_string().contains("no row stands in both"));
-    }
-
-    #[test]
-    fn what_the_machine_did_is_no_difference_of_the_servers() {
-        let before = testing::report();
-        let mut after = before.clone();
-        for row in after.sections.iter_mut().flat_map(|section| &mut section.rows) {
-            let x = row.x;
-            if row.target == "floor" {
-                *row = testing::row("floor", &row.case, row.connections, 90.0, 3);
-                row.x = x;
-            }
-        }
-        after.environment[0].1 = "another".to_string();
-        let comparison = Comparison::new(&before, &after);
-        let warnings = words::warnings(&before, &after, &comparison);
-        assert!(warnings.iter().any(|text| text.contains("The floor, which does the same")), "{warnings:?}");
-        assert!(warnings.iter().any(|text| text.contains("processors was 2 ×")), "{warnings:?}");
-    }
-}
+mod tests;

@@ -1,0 +1,162 @@
+//! PostgreSQL's side of a workload: statements whose parameters are the workload's values.
+
+use super::file::{Postgres, Section, Sql as Statements};
+use super::maker::Scene;
+use crate::error::Result;
+use crate::experiment::parts::named;
+use crate::target::Target;
+use bytes::BytesMut;
+use mongodb::bson::{Bson, Document};
+use std::error::Error;
+use tokio_postgres::types::{IsNull, Kind, ToSql, Type, to_sql_checked};
+use tokio_postgres::{Client, Row, Statement};
+
+/// Documents that are loaded by one statement.
+const BATCH: u64 = 1000;
+
+/// A value of a workload as a parameter.
+#[derive(Debug)]
+struct Parameter(Bson);
+
+impl ToSql for Parameter {
+    fn to_sql(
+        &self,
+        kind: &Type,
+        out: &mut BytesMut,
+    ) -> std::result::Result<IsNull, Box<dyn Error + Sync + Send>> {
+        match (&self.0, kind.kind()) {
+            (Bson::Null, _) => Ok(IsNull::Yes),
+            (Bson::Array(values), Kind::Array(_)) => {
+                let values: Vec<Parameter> = values.iter().cloned().map(Parameter).collect();
+                values.to_sql(kind, out)
+            }
+            (Bson::Int64(number), _) => integer(*number, kind, out),
+            (Bson::Int32(number), _) => integer(i64::from(*number), kind, out),
+            (Bson::Double(number), _) => number.to_sql(kind, out),
+            (Bson::Boolean(value), _) => value.to_sql(kind, out),
+            (Bson::DateTime(date), _) => date.to_system_time().to_sql(kind, out),
+            (Bson::String(text), _) => text.to_sql(kind, out),
+            // What has no type of its own there is JSON.
+            (other, _) => serde_json::to_string(other)?.to_sql(kind, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+fn integer(
+    number: i64,
+    kind: &Type,
+    out: &mut BytesMut,
+) -> std::result::Result<IsNull, Box<dyn Error + Sync + Send>> {
+    match *kind {
+        Type::INT4 => i32::try_from(number)?.to_sql(kind, out),
+        Type::FLOAT8 => (number as f64).to_sql(kind, out),
+        _ => number.to_sql(kind, out),
+    }
+}
+
+/// Makes what the section's documents are loaded into, and loads them.
+///
+/// # Errors
+/// PostgreSQL refuses.
+pub(super) async fn load(target: &Target, section: &Section, plan: &Postgres, documents: u64) -> Result<()> {
+    let client = target.postgres().await?;
+    named(target, client.batch_execute(&placed(target, &plan.setup)?).await)?;
+    if let Some(load) = plan.load.as_ref().filter(|_| documents > 0) {
+        let load = named(target, client.prepare(load).await)?;
+        for first in (0..documents).step_by(BATCH as usize) {
+            let numbers = first..(first + BATCH).min(documents);
+            let column = |name: &String| {
+                let values =
+                    numbers.clone().map(|number| section.template.field(name, number).unwrap_or(Bson::Null));
+                Parameter(Bson::Array(values.collect()))
+            };
+            let columns: Vec<Parameter> = plan.columns.iter().map(column).collect();
+            named(target, client.execute_raw(&load, columns).await)?;
+        }
+        // What would otherwise fall into the measurement. Refused to users without the right to it.
+        drop(client.batch_execute("CHECKPOINT").await);
+    }
+    Ok(())
+}
+
+/// A text with the lab's schema in the place of `{schema}`.
+fn placed(target: &Target, text: &str) -> Result<String> {
+    Ok(text.replace("{schema}", target.database()?))
+}
+
+/// A connection with its statements.
+pub(super) struct Session {
+    target: Target,
+    client: Client,
+    statements: Vec<Prepared>,
+}
+
+enum Prepared {
+    /// Several commands in one message.
+    Batch(String),
+    One(Statement),
+}
+
+impl Session {
+    pub(super) async fn open(target: &Target, statements: &[Statements]) -> Result<Session> {
+        let client = target.postgres().await?;
+        let mut prepared = Vec::new();
+        for each in statements {
+            let text = placed(target, &each.text)?;
+            prepared.push(match each.values.is_empty() && each.save.is_none() {
+                true => Prepared::Batch(text),
+                false => Prepared::One(named(target, client.prepare(&text).await)?),
+            });
+        }
+        Ok(Session { target: target.clone(), client, statements: prepared })
+    }
+
+    /// Runs all statements in turn.
+    pub(super) async fn run(&self, plan: &[Statements], documents: u64, scene: &mut Scene<'_>) -> Result<()> {
+        for (each, statement) in plan.iter().zip(&self.statements) {
+            if !scene.number.is_multiple_of(each.every) {
+                continue;
+            }
+            let statement = match statement {
+                Prepared::Batch(text) => {
+                    named(&self.target, self.client.batch_execute(text).await)?;
+                    continue;
+                }
+                Prepared::One(statement) => statement,
+            };
+            let values: Vec<Parameter> =
+                each.values.iter().map(|maker| Parameter(maker.make(scene))).collect();
+            let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
+            let found = if statement.columns().is_empty() {
+                named(&self.target, self.client.execute(statement, &values).await)?
+            } else {
+                let rows = named(&self.target, self.client.query(statement, &values).await)?;
+                if let (Some(name), Some(row)) = (&each.save, rows.first()) {
+                    scene.saved.insert(name.clone(), Bson::Document(document(row)));
+                }
+                rows.len() as u64
+            };
+            if each.expect.is_some_and(|wanted| wanted.of(documents) != found) {
+                return Err(self.target.error(format!("found {found} rows, which is wrong")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The numbers and texts of a row.
+fn document(row: &Row) -> Document {
+    let value = |at: usize| match *row.columns().get(at)?.type_() {
+        Type::INT8 => row.try_get(at).ok().map(Bson::Int64),
+        Type::INT4 => row.try_get(at).ok().map(Bson::Int32),
+        _ => row.try_get(at).ok().map(Bson::String),
+    };
+    let names = row.columns().iter().enumerate();
+    names.filter_map(|(at, column)| Some((column.name().to_string(), value(at)?))).collect()
+}

@@ -1,0 +1,142 @@
+//! Two runs in files, and what is said of them.
+
+use super::*;
+use crate::report::tests as testing;
+use std::path::PathBuf;
+
+/// Two runs in files of their own: the fixture, and one in which `memory` is so much slower.
+struct Files(PathBuf);
+
+impl Files {
+    fn new(name: &str, factor: f64) -> Files {
+        let folder = std::env::temp_dir().join(format!("vellum-compare-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let before = testing::report();
+        let mut after = before.clone();
+        for row in &mut after.sections[0].rows {
+            if row.target == "memory" {
+                let median = row.latency.quantile(0.5) * factor;
+                *row = testing::row("memory", &row.case, row.connections, median, 5);
+            }
+        }
+        for (name, report) in [("a", before), ("b", after)] {
+            std::fs::write(folder.join(name), json::render(&report).unwrap()).unwrap();
+        }
+        Files(folder)
+    }
+
+    fn compare(&self, limits: &[&str]) -> Result<Vec<String>> {
+        let options = Compare {
+            before: self.0.join("a"),
+            after: self.0.join("b"),
+            more: Vec::new(),
+            fail_if: limits.iter().map(ToString::to_string).collect(),
+            report: Some(self.0.join("page.html")),
+        };
+        let mut said = Vec::new();
+        let result = compare(&options, &mut said);
+        if let Ok(passed) = &result {
+            let said = String::from_utf8(said).unwrap();
+            assert!(passed.iter().all(|text| said.contains(&text[..20])), "{said}");
+            assert!(said.contains("p50") && said.ends_with("page.html\n"), "{said}");
+        }
+        result
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn limits_are_passed_by_what_got_worse_alone() {
+    let files = Files::new("limits", 1.5);
+    assert!(files.compare(&[]).unwrap().is_empty());
+    assert!(files.compare(&["p50>+90%", "rate<-60%"]).unwrap().is_empty());
+    let passed = files.compare(&["p50>+20%"]).unwrap();
+    assert_eq!(passed.len(), 2, "{passed:?}");
+    assert!(passed[0].starts_with("p50>+20%: Single inserts, insert, 1 connection, memory: "), "{passed:?}");
+    let text = std::fs::read_to_string(files.0.join("page.html")).unwrap();
+    assert!(text.contains("Past the limits") && text.contains("\"verdict\":\"worse\""));
+}
+
+#[test]
+fn what_is_not_sure_and_the_floor_pass_no_limit() {
+    let files = Files::new("sure", 1.0);
+    let mut after = testing::report();
+    for row in &mut after.sections[0].rows {
+        let x = row.x;
+        match row.target.as_str() {
+            // Slower for sure, but no server.
+            "floor" => *row = testing::row("floor", &row.case, row.connections, 900.0, 3),
+            // One slow round of three.
+            "journaled" => row.rounds[0].latency.p50 *= 9.0,
+            _ => {}
+        }
+        row.x = x;
+    }
+    std::fs::write(files.0.join("b"), json::render(&after).unwrap()).unwrap();
+    assert_eq!(files.compare(&["p50>+5%"]).unwrap(), Vec::<String>::new());
+    for row in after.sections.iter_mut().flat_map(|section| &mut section.rows) {
+        row.rounds.truncate(2);
+    }
+    std::fs::write(files.0.join("b"), json::render(&after).unwrap()).unwrap();
+    let error = files.compare(&["p50>+5%"]).unwrap_err().to_string();
+    assert!(error.contains("from three rounds"), "{error}");
+}
+
+#[test]
+fn a_row_that_is_gone_keeps_no_limit() {
+    let files = Files::new("gone", 1.0);
+    let mut after = testing::report();
+    after.sections[0].rows.retain(|row| row.target != "none");
+    std::fs::write(files.0.join("b"), json::render(&after).unwrap()).unwrap();
+    assert!(files.compare(&[]).unwrap().is_empty());
+    let passed = files.compare(&["p99>+1000%"]).unwrap();
+    assert!(passed.iter().all(|text| text.starts_with("not measured any more: ")), "{passed:?}");
+    assert_eq!(passed.len(), 2);
+}
+
+#[test]
+fn wrong_limits_are_told_before_any_file_is_read() {
+    let options = Compare {
+        before: "/nowhere".into(),
+        after: "/nowhere".into(),
+        more: Vec::new(),
+        fail_if: vec!["slow".to_string()],
+        report: None,
+    };
+    let error = compare(&options, &mut Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("'slow' is no limit"), "{error}");
+    let error = compare(&Compare { fail_if: vec![], ..options }, &mut Vec::new()).unwrap_err().to_string();
+    assert!(error.starts_with("/nowhere: "), "{error}");
+}
+
+#[test]
+fn reports_without_a_row_in_common_are_refused() {
+    let files = Files::new("common", 1.0);
+    let mut after = testing::report();
+    after.sections.clear();
+    std::fs::write(files.0.join("b"), json::render(&after).unwrap()).unwrap();
+    assert!(files.compare(&[]).unwrap_err().to_string().contains("no row stands in both"));
+}
+
+#[test]
+fn what_the_machine_did_is_no_difference_of_the_servers() {
+    let before = testing::report();
+    let mut after = before.clone();
+    for row in after.sections.iter_mut().flat_map(|section| &mut section.rows) {
+        let x = row.x;
+        if row.target == "floor" {
+            *row = testing::row("floor", &row.case, row.connections, 90.0, 3);
+            row.x = x;
+        }
+    }
+    after.environment[0].1 = "another".to_string();
+    let comparison = Comparison::new(&before, &after);
+    let warnings = warnings(&before, &after, &comparison);
+    assert!(warnings.iter().any(|text| text.contains("the machine differs")), "{warnings:?}");
+    assert!(warnings.iter().any(|text| text.contains("processors: 2 ×")), "{warnings:?}");
+}
