@@ -5,7 +5,8 @@ use clap::{Args, Subcommand};
 use replay::Speed;
 use std::path::PathBuf;
 
-/// Measures a server: the experiments behind Vellum's claims, and load of your own.
+/// Measures a server: the experiments behind Vellum's claims, and load of your own. Times are of three rounds on the five
+/// targets that the lab starts itself; each further target adds a fifth.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
         vellum lab all --report page.html                   everything, on one page\n  \
@@ -27,19 +28,19 @@ pub struct Options {
 /// What the lab can do.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum Verb {
-    /// All of the next six, in one report (about 75 minutes)
+    /// All of the next six, in one report (40 minutes)
     All(Common),
-    /// Cleaning between tests: delete, drop and recreate, reset, fork, restore (5 minutes)
+    /// Cleaning between tests: delete, drop and recreate, reset, fork, restore (4 minutes)
     Clean(Common),
-    /// Latency by write concern: w 0, 1, 2, majority, with and without the journal (3 minutes)
+    /// Latency by write concern: w 0, 1, 2, majority, with and without the journal (1 minute)
     WriteConcern(Common),
-    /// 10,000 single inserts, on one connection and on eight (4 minutes)
+    /// 10,000 single inserts, on one connection and on eight (30 seconds)
     Inserts(Common),
     /// Gets by index with the focus on 1 %, 10 % and all of collections of growing size (20 minutes)
     WorkingSet(Common),
-    /// An error tracker's life: creates and searches, in blocks, as the data grows (30 minutes)
+    /// An error tracker's life: creates and searches, in blocks, as the data grows (8 minutes)
     ErrorTracker(Common),
-    /// Point reads and writes, batches, scans, group, sort, index build, connections, start-up (10 minutes)
+    /// Point reads and writes, batches, scans, group, sort, index build, connections, start-up (6 minutes)
     Micro(Common),
     /// A workload that a file describes (each case takes its own time, times targets and rounds)
     Run {
