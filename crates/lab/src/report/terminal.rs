@@ -119,46 +119,32 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// What stands left of a table's figures, by line.
-struct Labels {
-    /// Empty where the case has a line of its own above, since there is no room beside.
-    cases: Vec<String>,
-    targets: Vec<String>,
-}
-
-impl Labels {
-    fn width(&self) -> usize {
-        let cases = width(&self.cases);
-        width(&self.targets) + if cases == 0 { 2 } else { cases + 4 }
-    }
-}
-
-fn labels(grid: &Grid, page: Page) -> Labels {
-    let case = |line: &Line| if line.opens { line.case.clone() } else { String::new() };
-    let target = |line: &Line| match line.note {
-        Some(note) => format!("{} [{note}]", line.target),
-        None => line.target.clone(),
-    };
-    let cases: Vec<String> = grid.lines.iter().map(case).collect();
-    let targets: Vec<String> = grid.lines.iter().map(target).collect();
-    let beside = (width(&cases) + width(&targets)) * 5 < page.width * 2;
-    Labels { cases: if beside { cases } else { vec![String::new(); targets.len()] }, targets }
-}
-
-fn width(texts: &[String]) -> usize {
-    texts.iter().map(|text| measure_text_width(text)).max().unwrap_or(0)
-}
-
-/// The table, in as many pieces as the width asks for, and its notes.
+/// The table, in as many pieces as the width asks for, and its notes. Each case has a line of its own.
 pub(crate) fn table(grid: &Grid, page: Page) -> String {
-    let labels = labels(grid, page);
-    let beside = labels.width();
+    let name = |line: &Line| match line.note {
+        Some(note) => format!("  {} [{note}]", line.target),
+        None => format!("  {}", line.target),
+    };
+    let names: Vec<String> = grid.lines.iter().map(name).collect();
+    let left = names.iter().map(|name| measure_text_width(name)).max().unwrap_or(0);
     let widths: Vec<usize> = (0..grid.heads.len()).map(|at| column_width(grid, at)).collect();
     let mut text = String::new();
     let mut from = 0;
     while from < widths.len() {
-        let to = fitting(&widths, from, page.width.saturating_sub(beside));
-        text += &piece(grid, &labels, from..to, &widths, page);
+        let to = fitting(&widths, from, page.width.saturating_sub(left));
+        let cells = |cells: &[String]| -> String {
+            let shown = cells.iter().zip(&widths).take(to).skip(from);
+            shown
+                .map(|(cell, width)| format!("  {}", pad_str(cell, *width, Alignment::Right, None)))
+                .collect()
+        };
+        let head = format!("{}{}", " ".repeat(left), cells(&grid.heads));
+        let _ = writeln!(text, "{}", page.dim(&head));
+        for (line, name) in grid.lines.iter().zip(&names) {
+            let case = if line.opens { wrap(&line.case, page.width) } else { Vec::new() };
+            case.iter().for_each(|part| text += &format!("{}\n", page.bold(part)));
+            let _ = writeln!(text, "{}{}", pad_str(name, left, Alignment::Left, None), cells(&line.cells));
+        }
         from = to;
     }
     for (at, note) in grid.notes.iter().enumerate() {
@@ -186,45 +172,6 @@ fn fitting(widths: &[usize], from: usize, room: usize) -> usize {
         to += 1;
     }
     to
-}
-
-/// Some columns of the table.
-fn piece(
-    grid: &Grid,
-    labels: &Labels,
-    columns: std::ops::Range<usize>,
-    widths: &[usize],
-    page: Page,
-) -> String {
-    let cases = width(&labels.cases);
-    let targets = width(&labels.targets);
-    let mut head = " ".repeat(labels.width() - 2);
-    for at in columns.clone() {
-        head += &padded(grid.heads.get(at), widths.get(at));
-    }
-    let mut text = format!("{}\n", page.dim(head.trim_end()));
-    for ((line, case), target) in grid.lines.iter().zip(&labels.cases).zip(&labels.targets) {
-        if cases == 0 && line.opens {
-            text += &wrap(&line.case, page.width)
-                .iter()
-                .map(|part| format!("{}\n", page.bold(part)))
-                .collect::<String>();
-        } else if cases > 0 {
-            let _ = write!(text, "{}  ", pad_str(case, cases, Alignment::Left, None));
-        }
-        let mut rest = pad_str(target, targets, Alignment::Left, None).to_string();
-        for at in columns.clone() {
-            rest += &padded(line.cells.get(at), widths.get(at));
-        }
-        let _ = writeln!(text, "{}", rest.trim_end());
-    }
-    text
-}
-
-/// A cell of a table, at its right.
-fn padded(cell: Option<&String>, width: Option<&usize>) -> String {
-    let cell = cell.map_or("", String::as_str);
-    format!("  {}", pad_str(cell, width.copied().unwrap_or(0), Alignment::Right, None))
 }
 
 #[cfg(test)]
@@ -259,7 +206,12 @@ mod tests {
     #[test]
     fn columns_stand_under_one_another() {
         let text = text(160);
-        let lines: Vec<&str> = text.lines().skip_while(|line| !line.contains("ops/s")).take(6).collect();
+        let lines: Vec<&str> = text
+            .lines()
+            .skip_while(|line| !line.contains("ops/s"))
+            .filter(|line| line.starts_with("  "))
+            .take(6)
+            .collect();
         let column = |line: &str, part: &str| {
             line.find(part).map(|at| line[..at].chars().count() + part.chars().count())
         };
