@@ -122,6 +122,22 @@ mod tests {
     }
 
     #[test]
+    fn one_operation_in_ten_adds_a_key_and_the_others_repeat_one() {
+        let keys = Keys::Growing { every: 10 };
+        let picked = |number| keys.pick(&mut Dice::of(5, number), number);
+        assert_eq!([0, 10, 990].map(picked), [0, 1, 99]);
+        assert!((1..1000).filter(|number| number % 10 != 0).all(|number| picked(number) <= number / 10));
+    }
+
+    #[test]
+    fn a_scattered_focus_has_as_many_keys_as_one_at_the_beginning() {
+        let seen = counts(&Keys::Focused { keys: 0.01, operations: 1.0, scattered: true }, 1000, 5000);
+        let hit: Vec<usize> = (0..1000).filter(|at| seen[*at] > 0).collect();
+        assert_eq!(hit.len(), 10);
+        assert!(hit.last() > Some(&500), "{hit:?}");
+    }
+
+    #[test]
     fn popular_keys_follow_the_law() {
         let zipf = Zipf::new(1000, Zipf::THETA);
         let mut seen = counts(&Keys::Zipfian(zipf.clone()), 1000, 100_000);

@@ -140,3 +140,20 @@ fn what_the_machine_did_is_no_difference_of_the_servers() {
     assert!(warnings.iter().any(|text| text.contains("the machine differs")), "{warnings:?}");
     assert!(warnings.iter().any(|text| text.contains("processors: 2 ×")), "{warnings:?}");
 }
+
+#[test]
+fn each_run_has_its_column_beside_the_others() {
+    let files = Files::new("several", 2.0);
+    let paths = ["a", "b", "a"].map(|name| files.0.join(name));
+    let [before, after, third] = paths;
+    let options = Compare { before, after, more: vec![third], fail_if: Vec::new(), report: None };
+    let mut said = Vec::new();
+    assert!(compare(&options, &mut said).unwrap().is_empty());
+    let said = String::from_utf8(said).unwrap();
+    for part in ["run 3: ", "p50 (1)", "p50 (2)", "p50 (3)", "memory"] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    let error =
+        compare(&Compare { report: Some(files.0.join("page")), ..options }, &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("two runs"), "{error}");
+}
