@@ -11,8 +11,8 @@ const { setTimeout: sleep } = require("node:timers/promises");
 const { MongoClient } = require("mongodb");
 const { MongoMemoryReplSet, MongoMemoryServer, attach } = require("../src/index.js");
 
-async function answers(uri) {
-  const client = new MongoClient(uri, { serverSelectionTimeoutMS: 300 });
+async function answers(uri, serverSelectionTimeoutMS = 10_000) {
+  const client = new MongoClient(uri, { serverSelectionTimeoutMS });
   try {
     await client.db("admin").command({ ping: 1 });
     return true;
@@ -25,7 +25,7 @@ async function answers(uri) {
 
 async function ends(uri) {
   for (const deadline = Date.now() + 10_000; Date.now() < deadline; await sleep(50)) {
-    if (!(await answers(uri))) return true;
+    if (!(await answers(uri, 300))) return true;
   }
   return false;
 }

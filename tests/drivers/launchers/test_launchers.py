@@ -137,7 +137,7 @@ def test_a_data_directory_in_use_names_the_process(tmp_path):
     try:
         assert any("Waiting for connections" in line for line in first.stdout)
         second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert second.returncode == 100 and f"({first.pid})" in second.stdout
+        assert second.returncode == 100 and f"(process {first.pid})" in second.stdout
     finally:
         first.terminate()
         assert first.wait(30) == 0
